@@ -83,8 +83,12 @@ def mapped_batches(
     function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     schema: str | StructType,
 ) -> DataFrame:
-    """Return what a function makes of each partition's rows, both as Arrow batches."""
-    run = partial(_run, function)
+    """Return what a function makes of each partition's rows, both as Arrow batches.
+
+    Columns are numbered on the way: PySpark takes their names for expressions (`a.b`, `*`).
+    """
+    run = partial(_run, function, frame.columns)
+    frame = numbered(frame)
     try:
         return frame.mapInArrow(run, schema)
     except PySparkImportError:  # PySpark asks for pandas, which functions over Arrow batches do not use
@@ -95,11 +99,18 @@ def mapped_batches(
         return ClassicFrame(made, frame.sparkSession)
 
 
+def numbered(frame: DataFrame) -> DataFrame:
+    """Return a frame with columns that are named by their places, `c0` and so on, which no expression misreads."""
+    return frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))
+
+
 def _run(
-    function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], batches: Iterator[pa.RecordBatch]
+    function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    names: list[str],
+    batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     spare_later_tasks()
-    return function(batches)
+    return function(batch.rename_columns(names) for batch in batches)
 
 
 def _map(

@@ -34,8 +34,7 @@ from alluvia.table.deletion_vectors.storage import NO_POSITIONS
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
 from alluvia_spark.data_source import grouped
-from alluvia_spark.filters import named
-from alluvia_spark.frames import mapped_batches, tasks
+from alluvia_spark.frames import mapped_batches, numbered, tasks
 from alluvia_spark.schemas import shown_schema
 from alluvia_spark.tables import TablePlace
 
@@ -44,7 +43,8 @@ INSERTED_BYTES = 128 << 20
 INSERTED_ROWS = 1 << 20
 """One more task inserts for every so many new rows."""
 _GROUP, _KEY = "__alluvia_group", "__alluvia_key"
-"""Columns that rows have besides their own: the group that they go to, and their key, as the table has it."""
+"""Columns that rows have besides their own, which are numbered: the group that they go to, and their key, as the table
+has it."""
 Groups = Sequence[Sequence[AddFile]]
 
 
@@ -69,21 +69,22 @@ def upsert(place: TablePlace, rows: DataFrame, on: Sequence[str], rules: Rules) 
 
 
 class SourceRows:
-    """The new rows, and what the driver knows of them."""
+    """The new rows, and what the driver knows of them. `rows` has their columns numbered, `columns` by name."""
 
     def __init__(self, rows: DataFrame, on: Sequence[str]) -> None:
-        self.rows = rows
+        self.rows = numbered(rows)
+        self.columns: pa.Schema = to_arrow_schema(rows.schema)
         self.on = on
 
     @property
-    def columns(self) -> pa.Schema:
-        """Their columns."""
-        return to_arrow_schema(self.rows.schema)
+    def keys_of_rows(self) -> list[str]:
+        """The key columns of `rows`."""
+        return [self.rows.columns[self.columns.names.index(name)] for name in self.on]
 
     @cached_property
     def _known(self) -> pa.Table:
         """Their number, and the least and the greatest value of each key column."""
-        bounds = [side(named(name)) for name in self.on for side in (F.min, F.max)]
+        bounds = [side(name) for name in self.keys_of_rows for side in (F.min, F.max)]
         found = self.rows.agg(F.count(F.lit(1)), *bounds).toArrow()
         return plain_rows(found.rename_columns(list(map(str, range(found.num_columns)))))
 
@@ -97,12 +98,13 @@ class SourceRows:
         """Their keys, if they are not too many for the driver."""
         if self.count > KEYS_SORTED_MAX:
             return None
-        return plain_rows(self.rows.select(*map(named, self.on)).toArrow())
+        return plain_rows(self.rows.select(self.keys_of_rows).toArrow().rename_columns(list(self.on)))
 
     @cached_property
     def _bounds(self) -> pa.Table:
         """The least and the greatest value of each key column. Raises `RepeatedKey` for a key that two rows have."""
-        each = self.rows.dropna(subset=list(self.on)).groupBy(*map(named, self.on)).agg(F.count(F.lit(1)).alias(_GROUP))
+        keys = self.keys_of_rows
+        each = self.rows.dropna(subset=keys).groupBy(keys).agg(F.count(F.lit(1)).alias(_GROUP))
         for found in each.where(F.col(_GROUP) > 1).limit(1).collect():
             raise repeated_key(self.on, list(found))
         known = self._known
@@ -145,10 +147,14 @@ class JoinedUpsert(UpsertEdit):
 
 @dataclass(frozen=True)
 class Upserting:
-    """What every task of an upsert knows: the table's version, without files, and what is done to it."""
+    """What every task of an upsert knows: the table's version, without files, and what is done to it.
+
+    `columns` are the names of the rows' columns.
+    """
 
     place: TablePlace
     state: State
+    columns: Sequence[str]
     on: Sequence[str]
     rules: Rules
 
@@ -177,7 +183,7 @@ class JoinRewriter(Rewriter):
             [StructField(f"{_KEY}{at}", shown_schema(snapshot)[name].dataType) for at, name in enumerate(source.on)]
         )
         state = State(snapshot.version, snapshot.protocol, snapshot.state.metadata)
-        self._task = Upserting(place, state, source.on, rules)
+        self._task = Upserting(place, state, source.columns.names, source.on, rules)
 
     def work(self, snapshot: Snapshot, candidates: Sequence[AddFile]) -> list[Outcome]:
         pending = self._pending(candidates)
@@ -218,16 +224,15 @@ class JoinRewriter(Rewriter):
         shared = _dumped((self._task, scanned, self._source.keys))
         schema = StructType([StructField(_GROUP, IntegerType()), *self._keys])
         found = mapped_batches(tasks(spark, max(len(scanned), 1)), partial(_found, shared), schema).distinct()
-        keys = {
-            each.name: named(name).cast(each.dataType) for name, each in zip(self._source.on, self._keys, strict=True)
-        }
+        pairs = zip(self._source.keys_of_rows, self._keys, strict=True)
+        keys = {each.name: F.col(name).cast(each.dataType) for name, each in pairs}
         given = rows.withColumns(keys)
         joined = given.join(found, list(keys), "left" if self._rules.inserts else "inner")
         if self._rules.inserts:
             inserter = F.pmod(F.hash(*keys), F.lit(self._inserters)) + len(scanned)
             joined = joined.withColumn(_GROUP, F.coalesce(F.col(_GROUP), inserter))
         kept = joined.where((F.col(_GROUP) < groups) | (F.col(_GROUP) >= len(scanned)))
-        return kept.select(_GROUP, *map(named, rows.columns))
+        return kept.select(_GROUP, *rows.columns)
 
 
 def _dumped(value: object) -> bytes:
@@ -270,7 +275,7 @@ def _put(shared: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
     try:
         handle, snapshot = task.opened()
         for number, rows in _by_group(batches, len(groups)):
-            edit = UpsertEdit(snapshot, rows, task.on, task.rules)
+            edit = UpsertEdit(snapshot, rows.rename_columns(task.columns), task.on, task.rules)
             if number < len(groups):
                 rewriter: Rewriter = _FileRewriter(handle, snapshot, edit)
                 rewriter.work(snapshot, list(filter(edit.matcher(snapshot), groups[number])))
@@ -296,7 +301,7 @@ def _small(part: Part) -> Part:
 
 
 def _by_group(batches: Iterable[pa.RecordBatch], groups: int) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the rows of each group of files, and those to insert, a part at a time."""
+    """Yield the rows of each group of files, and those to insert, a part at a time, with columns still numbered."""
     current, waiting = -1, list[pa.RecordBatch]()
     for batch in batches:
         start = 0
@@ -314,7 +319,8 @@ def _by_group(batches: Iterable[pa.RecordBatch], groups: int) -> Iterator[tuple[
 
 
 def _rows(batches: Sequence[pa.RecordBatch]) -> pa.Table:
-    return plain_rows(pa.Table.from_batches(list(batches)).drop_columns([_GROUP]))
+    rows = pa.Table.from_batches(list(batches))
+    return plain_rows(rows.select(rows.column_names[1:]))
 
 
 class _FileRewriter(Rewriter):

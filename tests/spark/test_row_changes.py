@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, types
 
 import alluvia
 import alluvia_spark
@@ -110,6 +110,27 @@ def test_rows_of_an_upsert_are_joined_with_the_tables(
         alluvia_spark.upsert(path, twice, ["id", "place"])
     gone = alluvia_spark.upsert(path, rows.drop("old"), ["id", "place"], matched="delete")
     assert (gone.rows_deleted, gone.rows_inserted) == (7, 0)
+
+
+@pytest.mark.parametrize("keys_max", [1 << 20, 1], ids=["keys known", "keys not known"])
+def test_columns_of_an_upsert_have_any_name(
+    spark: SparkSession, tmp_path: Path, keys_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joined_upsert, "KEYS_SORTED_MAX", keys_max)
+    names = ["a.b", "*", "back`tick", "__alluvia_group", "__alluvia_key0", "c0", "it's", "a[0]"]
+    table = alluvia.connect(str(tmp_path)).create_table("t", dict.fromkeys(names, "long"))
+    table.append([dict.fromkeys(names, at) for at in (1, 2)])
+    kinds = types.StructType([types.StructField(name, types.LongType()) for name in names])
+    rows = spark.createDataFrame([(at, at, *[at * 10] * 6) for at in (2, 3)], kinds)
+    done = alluvia_spark.upsert(judges.uri_of(table), rows, ["a.b", "*"])
+    assert (done.rows_updated, done.rows_inserted) == (1, 1)
+    assert [list(row.values()) for row in table.to_arrow().sort_by("*").to_pylist()] == [
+        [1] * 8,
+        [2, 2, *[20] * 6],
+        [3, 3, *[30] * 6],
+    ]
+    done = alluvia_spark.upsert(judges.uri_of(table), rows, ["__alluvia_group", "back`tick"])
+    assert (done.rows_updated, done.rows_inserted) == (2, 0)
 
 
 def test_an_upsert_that_loses_a_race_meets_the_rows_of_the_winner(
