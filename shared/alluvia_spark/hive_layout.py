@@ -55,6 +55,8 @@ def folder_texts(
         folders = _folders(file.path)
         if is_absolute(file.path) or [name for name, _ in folders] != keys:
             return None
+        if any(bool(name) != bool(text) for name, text in folders):  # `p=` and `=v`, at which Spark fails
+            return None
         for name, text in folders:
             if name in names:
                 read = None if text == NULL_FOLDER else _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)

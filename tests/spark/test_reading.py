@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession, types
 from pyspark.sql.pandas.types import to_arrow_type
 
@@ -149,6 +150,18 @@ def test_values_that_are_in_no_path(spark: SparkSession, tmp_path: Path) -> None
     opened = alluvia.connect(str(tmp_path))["t"]
     check(spark, opened)
     assert "Join" not in alluvia_spark.read_table(spark, str(tmp_path), "t")._jdf.queryExecution().toString()
+
+
+@pytest.mark.parametrize("number", [1, 1000], ids=["files of one size", "files of two sizes"])
+def test_folders_that_end_with_an_equals_sign(spark: SparkSession, tmp_path: Path, number: int) -> None:
+    """As deltalake writes them for empty texts, which are nulls in Delta."""
+    values = pa.table({"p": ["a", *[""] * number], "n": list(range(1 + number))})
+    write_deltalake(tmp_path / "t", values, partition_by=["p"])
+    assert (tmp_path / "t" / "p=").is_dir()
+    table = alluvia.connect(str(tmp_path))["t"]
+    check(spark, table)
+    read = alluvia_spark.read_table(spark, str(tmp_path), "t", where="p IS NULL")
+    assert read.count() == number
 
 
 def test_constants_are_what_they_were_whatever_the_session_says(spark: SparkSession) -> None:
