@@ -9,6 +9,7 @@ import orjson
 
 from alluvia import Lake
 from alluvia.errors import AlluviaError, CommitUnknown, Conflict, Invalid, TableNotFound, Unavailable, Unsupported
+from alluvia.formats.reading import reading_of
 from alluvia.formats.registry import by_name
 from alluvia.formats.values import BodyFormat, RequestOutcome, SentBody
 from alluvia.ingest.envelope import BOM, inflated
@@ -37,7 +38,13 @@ def take_body(
     """Take the events of a body in the format of that name, and answer what became of them."""
     form = by_name(name)
     sent, found = read_body(request, form, settings, lake.clock.now_us(), options)
-    return answered(form, sent, settle_body(request, table, sent, found, form, settings, lake))
+    origin = Origin(sent.arrival_us, key_of(request, form, sent), reading_of(name, sent, found))
+    return answered(form, sent, settle_body(table, sent, found, origin, form, settings, lake))
+
+
+def key_of(request: Request, form: BodyFormat, sent: SentBody) -> str | None:
+    """Return the Idempotency-Key of a request, or what its format has in place of one."""
+    return request.headers.get("idempotency-key") or form.key(sent)
 
 
 def read_body(
@@ -75,15 +82,14 @@ def refused(error: AlluviaError) -> Response:
 
 
 def settle_body(
-    request: Request, table: str, sent: SentBody, found: Split, form: BodyFormat, settings: IngestSettings, lake: Lake
+    table: str, sent: SentBody, found: Split, origin: Origin, form: BodyFormat, settings: IngestSettings, lake: Lake
 ) -> Response:
     """Commit or queue the events of a body, and answer what became of them, errors included."""
     try:
-        key = request.headers.get("idempotency-key") or form.key(sent)
-        if key is not None and len(key) > KEY_LIMIT_CHARS:
+        if origin.idempotency_key is not None and len(origin.idempotency_key) > KEY_LIMIT_CHARS:
             raise Invalid(f"Idempotency-Key: longer than {KEY_LIMIT_CHARS} characters")
         if not form.takes_empty and not found.events and not found.rejects and not sent.body.removeprefix(BOM).strip():
             raise Invalid("the body is empty: send a JSON object, an array of them, or one per line")
-        return settle(table, found, Origin(sent.arrival_us, key), settings, lake)
+        return settle(table, found, origin, settings, lake)
     except REFUSED as error:
         return refused(error)

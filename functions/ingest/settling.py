@@ -40,6 +40,7 @@ def commit(table: str, found: Split, origin: Origin, settings: IngestSettings, l
         idempotency_key=origin.idempotency_key,
         create=settings.create_tables,
         tables_max=settings.tables_max,
+        reading=origin.reading,
     )
     counts = done.counts()
     logger.info("committed", extra={"table": table, **counts})

@@ -15,9 +15,10 @@ import orjson
 
 from alluvia import Lake
 from alluvia.errors import Invalid, Unavailable
-from alluvia.formats.registry import by_name, of_source
+from alluvia.formats.reading import reading_of
+from alluvia.formats.registry import by_name
 from alluvia.formats.values import SentBody
-from alluvia.ingest.envelope import media_type
+from alluvia.ingest.values import Origin
 from alluvia.serverless.http import Request, Response, answer, failure
 from alluvia.serverless.log_lines import Logger
 from alluvia.serverless.secrets import LOOK_MS as SECRET_LOOK_MS
@@ -27,10 +28,10 @@ from alluvia.sources.definition import Source
 from alluvia.sources.delivery import Delivery
 from alluvia.sources.kinds.registry import KINDS
 from alluvia.sources.lake_sources import LOOK_MS, STALE_MS, LakeSources, SourceCache
-from alluvia.sources.receiving import challenge_of, events_of
+from alluvia.sources.receiving import challenge_of, events_of, format_of, options_of, reading_of_source
 from alluvia.sources.signatures import same
 
-from .bodies import answered, read_body, settle_body
+from .bodies import answered, key_of, read_body, settle_body
 from .settings import SERVICE, IngestSettings
 
 CHALLENGE_CHARS_MAX = 1024
@@ -172,15 +173,17 @@ def _refusal(source: Source, delivery: Delivery, lake: Lake, secret_ms: int) -> 
 
 
 def _taken(request: Request, source: Source, body: bytes, settings: IngestSettings, lake: Lake) -> Response:
-    kind = media_type(request.headers.get("content-type"))
-    form = by_name(of_source(source.format, KINDS[source.kind].format, kind, request.headers))
-    options = {"delimiter": source.delimiter} if source.delimiter else {}
-    sent, found = read_body(request, form, settings, lake.clock.now_us(), options)
+    name = format_of(source, request.headers)
+    form = by_name(name)
+    sent, found = read_body(request, form, settings, lake.clock.now_us(), options_of(source))
     challenge = challenge_of(source, found)
     if challenge is not None:
         return answer(200, {"challenge": challenge})
-    found = events_of(source, _delivery(request, source, body), found)
-    done = settle_body(request, source.table, sent, found, form, settings, lake)
+    delivery = _delivery(request, source, body)
+    reading = reading_of_source(source, delivery, reading_of(name, sent, found))
+    origin = Origin(sent.arrival_us, key_of(request, form, sent), reading)
+    found = events_of(source, delivery, found, origin)
+    done = settle_body(source.table, sent, found, origin, form, settings, lake)
     return _thanked(source, answered(form, sent, done) if form.reply is not None else _kept(done))
 
 

@@ -137,8 +137,9 @@ class Table(TableMaintenance, TableTags):
         `Conflict` where other writers change the tables all the time: a second call goes on with the rest.
         """
         from alluvia.ingest import replay
+        from alluvia.sources.rereading import Rereader
 
-        return replay.replay(self.lake, self.name, where)
+        return replay.replay(self.lake, self.name, Rereader(self.lake.store).read, where)
 
     def scan(
         self,

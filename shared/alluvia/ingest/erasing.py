@@ -96,7 +96,7 @@ def _rejects_finder(handle: TableHandle, where: str) -> Find:
     texts = _Texts(matching_rows(where)(handle.newest()))
 
     def find(rejects: Snapshot) -> Matching:
-        columns = tuple(name for name in (RAW, "reason", "event_id") if name in rejects.schema.names)
+        columns = tuple(name for name in (RAW, "reason", "event_id", "given") if name in rejects.schema.names)
         return matching_texts(rejects, columns, texts.mask, texts.words)
 
     return find

@@ -2,7 +2,8 @@
 
 A message is text: one line with what the events share and what was fixed on arrival (time, ids, positions), then one
 event's JSON per line. So every reader makes the same rows from it, however often it is delivered. Only a message with
-events that the request says something about (`Given`) has format 2: readers of earlier releases leave it alone.
+events that the request says something about (`Given`) has format 2: readers of earlier releases leave it alone. `sent`
+and `of_format` are for a replay of what becomes a reject, so readers that do not know them do without.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from alluvia.ingest.identity import fallback_id, own_id_or_none, own_reject_id
 from alluvia.ingest.jsontext import decode_all, encode
 from alluvia.ingest.rejects import given_text
 from alluvia.ingest.timestamps import MAX_US, MIN_US
-from alluvia.ingest.values import Given, Origin, RawEvent, Reject
+from alluvia.ingest.values import BodyReading, Given, Origin, RawEvent, Reject
 from alluvia.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def pack(
         key = origin.idempotency_key
         fixed = None if own is not None else fallback_id(key, event.position) if key else new_id()
         line = _line(event)
-        need = len(line) + len(_xml_safe(encode([event.position, fixed, event.given and _listed(event.given)]))) + 2
+        said = [event.given and _listed(event.given), _of_format(event.given)]
+        need = len(line) + len(_xml_safe(encode([event.position, fixed, *said]))) + 2
         if head_bytes + need > limit_bytes:
             reason = f"the event has {len(line)} bytes, more than a queue message can hold"
             raw = encode(event.value) if event.raw is None else event.raw
@@ -99,18 +101,21 @@ def unpack(body: str) -> Message:
         and isinstance(head["idempotency_key"], str | None)
         and _all_are(head["positions"], (int,), len(lines))
         and _all_are(head["ids"], (str, type(None)), len(lines))
-        and _all_are(given, (list, type(None)), len(lines))
-        and all(map(_is_given, given))
+        and _are_given(given, len(lines))
+        and (head.get("of_format") is None or _are_given(head["of_format"], len(lines)))
+        and _is_sent(head.get("sent"))
     )
     values: list[Any] = decode_all(lines)
     if not whole or not _all_are(values, (dict,), len(lines)):
         raise Invalid(
             "the message is damaged: its first line does not match the others, or one of them is not an event"
         )
-    origin = Origin(head["arrival_us"], head["idempotency_key"])
-    lot = zip(head["positions"], values, head["ids"], given, strict=True)
+    origin = Origin(head["arrival_us"], head["idempotency_key"], _reading(head.get("sent")))
+    by_format = head.get("of_format") or [None] * len(lines)
+    lot = zip(head["positions"], values, head["ids"], given, by_format, strict=True)
     events = [
-        RawEvent(at, value, None, origin, fixed or _earlier_id(value), _given(said)) for at, value, fixed, said in lot
+        RawEvent(at, value, None, origin, fixed or _earlier_id(value), _given(said, alone))
+        for at, value, fixed, said, alone in lot
     ]
     return Message(head["table"], events)
 
@@ -119,11 +124,35 @@ def _listed(given: Given) -> list[object]:
     return [given.event_id, given.ts_us, given.event, given.source, list(given.unstable), given.text]
 
 
-def _given(said: list[Any] | None) -> Given | None:
+def _of_format(given: Given | None) -> list[object] | None:
+    return None if given is None or given.of_format is None else _listed(given.of_format)
+
+
+def _given(said: list[Any] | None, by_format: list[Any] | None = None) -> Given | None:
     if said is None:
         return None
     event_id, ts_us, event, source, unstable, text = said
-    return Given(event_id, ts_us, event, source, tuple(unstable), text)
+    return Given(event_id, ts_us, event, source, tuple(unstable), text, _given(by_format))
+
+
+def _sent(reading: BodyReading | None) -> list[object] | None:
+    """Return what the events of a source need of how they were read; None for others."""
+    return [reading.source, reading.several, dict(reading.headers)] if reading is not None and reading.source else None
+
+
+def _reading(sent: list[Any] | None) -> BodyReading | None:
+    return None if sent is None else BodyReading(source=sent[0], several=sent[1], headers=sent[2])
+
+
+def _is_sent(sent: object) -> bool:
+    """Whether this is what `_sent` returns."""
+    if sent is None:
+        return True
+    return (
+        isinstance(sent, list)
+        and list(map(type, sent)) == [str, bool, dict]
+        and all(isinstance(value, str | None) for value in sent[2].values())
+    )
 
 
 def _is_given(said: list[Any] | None) -> bool:
@@ -140,6 +169,10 @@ def _is_given(said: list[Any] | None) -> bool:
         and all(isinstance(name, str) for name in unstable)
         and isinstance(text, bool)
     )
+
+
+def _are_given(said: object, length: int) -> bool:
+    return isinstance(said, list) and _all_are(said, (list, type(None)), length) and all(map(_is_given, said))
 
 
 def _earlier_id(value: dict[str, object]) -> str | None:
@@ -191,4 +224,7 @@ def _message(
     }
     if head["format"] == FORMAT_GIVEN:
         head["given"] = given
+        by_format = [_of_format(event.given) for event, _, _ in batch]
+        head |= {"of_format": by_format} if any(by_format) or not batch else {}
+        head |= {"sent": sent} if (sent := _sent(origin.reading)) else {}
     return b"\n".join([_xml_safe(encode(head)), *(line for _, _, line in batch)])

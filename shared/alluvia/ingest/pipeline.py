@@ -21,7 +21,7 @@ from alluvia.ingest.jsontext import encode
 from alluvia.ingest.rejects import clash_reason, reject_of, reject_rows
 from alluvia.ingest.rows import to_rows
 from alluvia.ingest.tables import create_events, find_events, rejects_of
-from alluvia.ingest.values import NO_FIELDS, EventRows, Fields, Origin, RawEvent, Reject
+from alluvia.ingest.values import NO_FIELDS, BodyReading, EventRows, Fields, Origin, RawEvent, Reject
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.grouping import GROUP_MAX, Size
@@ -79,16 +79,18 @@ def ingest_batch(
     idempotency_key: str | None = None,
     create: bool = False,
     tables_max: int | None = None,
+    reading: BodyReading | None = None,
 ) -> Answer:
     """Commit events to a table in one commit, and keep what is rejected under `<name>/_rejects`.
 
     rejects: those of the same request that were found before. create: whether a missing table is made, as long as the
-    lake has fewer than tables_max; only an event that fits makes it. What other threads send to the table while a
-    commit is under way goes into the next commit together; each gets its own answer.
+    lake has fewer than tables_max; only an event that fits makes it. reading: how the request was read, for rejects.
+    What other threads send to the table while a commit is under way goes into the next commit together; each gets its
+    own answer.
     Raises Invalid, TableNotFound, Unavailable, CommitUnknown, Conflict: then send the same events again. If the
     table is dropped in the meantime, they go to the next one of its name, if there is one by now or `create` makes it.
     """
-    sent = Sent(events, rejects, Origin(arrival_us, idempotency_key))
+    sent = Sent(events, rejects, Origin(arrival_us, idempotency_key, reading))
     together = partial(ingest_together, catalog, name, create=create, tables_max=tables_max)
     answer: Answer = catalog.ingestion.do((name, create, tables_max), sent, sent.size(), together)
     return answer
@@ -386,5 +388,5 @@ def _rows(
 ) -> EventRows:
     return to_rows(
         events, schema, arrival_us=request.arrival_us, idempotency_key=request.idempotency_key,
-        new_id=catalog.clock.new_id, fields=fields, refused=refused,
+        new_id=catalog.clock.new_id, fields=fields, refused=refused, reading=request.reading,
     )  # fmt: skip

@@ -6,7 +6,8 @@ time, neither lose nor double an event. Events keep the time of their arrival, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +15,11 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.errors import Conflict, Invalid, TableNotFound
 from alluvia.ingest.envelope import split
-from alluvia.ingest.identity import contents_of
+from alluvia.ingest.identity import contents_of, fallback_id
 from alluvia.ingest.rejects import read_given, reject_of, reject_rows
 from alluvia.ingest.rows import to_rows
 from alluvia.ingest.tables import find_events
-from alluvia.ingest.values import EventRows, Fields, Limits, Origin, RawEvent
+from alluvia.ingest.values import EventRows, Fields, Limits, Origin, RawEvent, Reject, Split
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.ingest import ingest, refusals
@@ -30,6 +31,8 @@ from alluvia.operations.staging import StagedHandle
 from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import REJECTS
 
+Reread = Callable[[Mapping[str, Any]], Split]
+"""From a row of the rejects' table, `received_at` in µs, to the events that it is now, and what of it is none."""
 BATCH_ROWS = 20_000
 BATCH_BYTES = 64 << 20
 _TRIES = 10
@@ -59,12 +62,13 @@ class Replayed:
         return Replayed(*map(sum, zip(mine, theirs, strict=True)))
 
 
-def replay(catalog: Catalog, name: str, where: str | None = None) -> Replayed:
+def replay(catalog: Catalog, name: str, reread: Reread, where: str | None = None) -> Replayed:
     """Ingest a table's rejects again, or those for which an SQL condition on their columns holds.
 
-    What still does not fit stays a reject. One commit of both tables for 20,000 rejects or 64 MB of them. Raises
-    `TableNotFound`, `Invalid` for a bad condition, and `Conflict` where others change the tables all the time; what
-    was committed before stays, and a second call goes on with the rest.
+    reread: as each was sent and its source says now (`sources.rereading`). What still does not fit stays a reject. One
+    commit of both tables for 20,000 rejects or 64 MB of them. Raises `TableNotFound`, `Invalid` for a bad condition,
+    and `Conflict` where others change the tables all the time; what was committed before stays, and a second call goes
+    on with the rest.
     """
     if find_events(catalog, name) is None:
         raise TableNotFound(f"there is no table {name!r}")
@@ -74,7 +78,7 @@ def replay(catalog: Catalog, name: str, where: str | None = None) -> Replayed:
         return Replayed()
     total = Replayed()
     for batch in _batches(scan(rejects, catalog.store, None, where)):
-        total = total.plus(_replay(catalog, name, batch))
+        total = total.plus(_replay(catalog, name, reread, batch))
     return total
 
 
@@ -91,12 +95,12 @@ def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def _replay(catalog: Catalog, name: str, rejects: pa.Table) -> Replayed:
+def _replay(catalog: Catalog, name: str, reread: Reread, rejects: pa.Table) -> Replayed:
     """Replay some rejects in one transaction, again where another writer was first."""
     place = f"{name}/{REJECTS}"
     for tries_left in reversed(range(_TRIES)):
         tables = StagedTables(catalog, [name, place])
-        attempt = _Attempt(catalog, tables.handle(name), tables.handle(place), rejects)
+        attempt = _Attempt(catalog, tables.handle(name), tables.handle(place), reread, rejects)
         try:
             if attempt.done():
                 tables.commit(WRITE_SERIALIZABLE)
@@ -117,7 +121,9 @@ def _present(snapshot: Snapshot, catalog: Catalog, rejects: pa.Table) -> pa.Tabl
 class _Attempt:
     """One try: `owners` are the numbers of the rejects that events come from."""
 
-    def __init__(self, catalog: Catalog, table: StagedHandle, place: StagedHandle, rejects: pa.Table) -> None:
+    def __init__(
+        self, catalog: Catalog, table: StagedHandle, place: StagedHandle, reread: Reread, rejects: pa.Table
+    ) -> None:
         self._catalog = catalog
         self._table = table
         self._place = place
@@ -125,13 +131,16 @@ class _Attempt:
         self._rejects = rejects
         self._events: list[RawEvent] = []
         self._owners: list[int] = []
+        self._unread: list[tuple[int, Reject, Origin]] = []
         plain = rejects.set_column(
             rejects.schema.get_field_index("received_at"), "received_at", rejects["received_at"].cast(pa.int64())
         )
         for number, row in enumerate(plain.to_pylist()):
-            found = _events_of(row)
-            self._events += found
-            self._owners += [number] * len(found)
+            found = reread(row)
+            self._events += found.events
+            self._owners += [number] * len(found.events)
+            origin = next((each.origin for each in found.events if each.origin), Origin(row["received_at"]))
+            self._unread += [(number, each, origin) for each in found.rejects]
         self._stored = self._duplicates = 0
         self._settled: set[int] = set()
 
@@ -190,24 +199,36 @@ class _Attempt:
         )  # fmt: skip
 
     def _keep(self, refused: Sequence[tuple[int, RawEvent, str]]) -> None:
-        """Stage rejects of their own for events of a body of which others have become rows."""
-        if refused:
-            origins = [event.origin or Origin(0) for _, event, _ in refused]
-            found = [
-                reject_of(event, reason, origin, self._fields)
-                for (_, event, reason), origin in zip(refused, origins, strict=True)
-            ]
-            ingest(self._place, reject_rows(found, origins))
+        """Stage rejects of their own for what else was in a body of which events have become rows."""
+        found = [(reject, origin) for owner, reject, origin in self._unread if owner in self._settled]
+        for _, event, reason in refused:
+            origin = event.origin or Origin(0)
+            found.append((reject_of(event, reason, origin, self._fields), origin))
+        if found:
+            rejects, origins = zip(*found, strict=True)
+            ingest(self._place, reject_rows(rejects, origins))
 
 
-def _events_of(row: Mapping[str, Any]) -> list[RawEvent]:
-    """Return the events of a rejected event, or of a rejected body, as they came; `received_at` is in µs."""
-    given, fallback = read_given(row.get("given"))
-    origin = Origin(row["received_at"])
-    events = split(row["raw"] or b"", content_type=None, content_encoding=None, limits=Limits()).events
-    ids = (
-        [fallback or row["event_id"]] if len(events) == 1 else [f"{row['event_id']}/{at}" for at in range(len(events))]
-    )
-    return [
-        event._replace(origin=origin, fallback_id=fixed, given=given) for event, fixed in zip(events, ids, strict=True)
-    ]
+def read_json(row: Mapping[str, Any]) -> Split:
+    """Return the events of a rejected event, or of a rejected body, of JSON that came from no source."""
+    said = read_given(row.get("given"))
+    found = split(row["raw"] or b"", content_type=None, content_encoding=None, limits=Limits())
+    events = [event._replace(given=said.given) for event in found.events]
+    return replace(found, events=as_first_sent(row, events, Origin(row["received_at"]), said.fallback_id))
+
+
+def as_first_sent(
+    row: Mapping[str, Any], events: Sequence[RawEvent], origin: Origin, fallback: str | None
+) -> list[RawEvent]:
+    """Return the events of a reject with the request that they came with, and ids for those without their own.
+
+    fallback: that of a single event. Without one, and without an Idempotency-Key, the reject's own id stands for it.
+    """
+    key, known = origin.idempotency_key, row["event_id"]
+    if key:
+        ids = [fallback_id(key, event.position) for event in events]
+    elif len(events) == 1:
+        ids = [fallback or known]
+    else:
+        ids = [f"{known}/{at}" for at in range(len(events))]
+    return [event._replace(origin=origin, fallback_id=fixed) for event, fixed in zip(events, ids, strict=True)]

@@ -38,7 +38,7 @@ from alluvia.ingest.properties import texts
 from alluvia.ingest.rejects import reject_of
 from alluvia.ingest.texts import read_text
 from alluvia.ingest.timestamps import moments_array
-from alluvia.ingest.values import NO_FIELDS, EventRows, Fields, Origin, RawEvent, all_but
+from alluvia.ingest.values import NO_FIELDS, BodyReading, EventRows, Fields, Origin, RawEvent, all_but
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -60,18 +60,19 @@ def to_rows(
     new_id: Callable[[], str],
     fields: Fields = NO_FIELDS,
     refused: Mapping[int, str] | None = None,
+    reading: BodyReading | None = None,
 ) -> EventRows:
     """Return the events as rows of `schema`, in their order, and the rejects.
 
     fields: those that the table's properties name. refused: why the table has refused events before, by their index.
-    arrival_us and idempotency_key are those of the request, for events without an origin of their own. Raises Invalid
-    if the table has no `event_id` of type string, Unsupported for a column that JSON cannot fill.
+    arrival_us, idempotency_key and reading are those of the request, for events without an origin of their own. Raises
+    Invalid if the table has no `event_id` of type string, Unsupported for a column that JSON cannot fill.
     """
     if "event_id" not in schema.names or schema.field("event_id").type != pa.string():
         raise Invalid(
             "the table has no column event_id of type string, which ingestion needs: create it as an event table"
         )
-    request = Origin(arrival_us, idempotency_key)
+    request = Origin(arrival_us, idempotency_key, reading)
     found: list[EventRows | _Block] = []
     start = 0
     for part in _parts(events):

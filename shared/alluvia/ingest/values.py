@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import field
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,7 +12,7 @@ from alluvia.errors import cut
 from alluvia.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -39,11 +40,31 @@ UNLIMITED = Limits(body_bytes=1 << 62, inflated_bytes=1 << 62, event_bytes=1 << 
 
 
 @dataclass(frozen=True, slots=True)
+class BodyReading:
+    """How a request was read: what a replay of its rejects needs, so that they become what they would have become.
+
+    format: of its body. source: the name of the source that it came from; "" for none. several: whether it brought
+    more than one event. whole: whether its one reject is the body. headers: those that this format and this source read
+    for the events, by their names in lower case; None for one that the request did not have. No credentials.
+    """
+
+    format: str = "json"
+    source: str = ""
+    several: bool = False
+    whole: bool = False
+    headers: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Origin:
-    """What an event inherits from the request that brought it: when it came, and the request's Idempotency-Key."""
+    """What an event inherits from the request that brought it: when it came, and the request's Idempotency-Key.
+
+    reading: how the request was read; None for JSON of no source.
+    """
 
     arrival_us: int
     idempotency_key: str | None = None
+    reading: BodyReading | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +90,8 @@ class Given:
     Each value comes before what the event itself says; a field of the event that says otherwise stays data. ts_us: µs
     since the Unix epoch, in the years 1 to 9999. unstable: top-level fields of the event that differ between two
     deliveries of it, so they do not count as its content. text: its fields are text, as those of CSV are, and typed
-    columns read what the text says.
+    columns read what the text says. of_format: what the body's format alone said, where a source said more; None if
+    that was nothing.
     """
 
     event_id: str | None = None
@@ -78,6 +100,7 @@ class Given:
     source: str | None = None
     unstable: tuple[str, ...] = ()
     text: bool = False
+    of_format: Given | None = None
 
 
 class RawEvent(NamedTuple):
@@ -111,7 +134,7 @@ class Reject:
     """What could not become a row. `event_id` is its identity in the rejects table; None until it is known.
 
     A reason may echo what was sent, so it is cut to `REASON_CHARS_MAX` characters, whoever gives it. given: what the
-    request says about the event, as JSON text (`rejects.given_text`); None if nothing.
+    request says about the event, as JSON text (`rejects.given_text`); None if nothing, or if `raw` was not an event.
     """
 
     position: int

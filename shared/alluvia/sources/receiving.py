@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from alluvia.errors import Invalid
+from alluvia.formats.registry import of_source
+from alluvia.ingest.envelope import media_type
 from alluvia.ingest.identity import at_path, own_id
-from alluvia.ingest.rejects import reject_of
+from alluvia.ingest.rejects import EVENT, reject_of
 from alluvia.ingest.values import NO_FIELDS, Given, Origin, RawEvent, Split
 from alluvia.sources.definition import HEADER
 from alluvia.sources.kinds.base import moment_of, text_of
@@ -16,6 +18,7 @@ from alluvia.sources.kinds.registry import KINDS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from alluvia.ingest.values import BodyReading
     from alluvia.sources.definition import Source
     from alluvia.sources.delivery import Delivery
 
@@ -30,13 +33,36 @@ def challenge_of(source: Source, found: Split) -> str | None:
     return kind.challenge(kind.event(found.events[0].value))
 
 
-def events_of(source: Source, delivery: Delivery, found: Split) -> Split:
+def format_of(source: Source, headers: Mapping[str, str]) -> str:
+    """Return the name of the format of a request: what its headers declare, or the source's."""
+    return of_source(source.format, KINDS[source.kind].format, media_type(headers.get("content-type")), headers)
+
+
+def options_of(source: Source) -> dict[str, str]:
+    """Return what the source says about its format."""
+    return {"delimiter": source.delimiter} if source.delimiter else {}
+
+
+def places_read(source: Source) -> list[str]:
+    """Return the names, in lower case, of the headers that say something about the events of a source."""
+    places = (source.event_id, source.ts, source.event)
+    named = {place.removeprefix(HEADER).lower() for place in places if place.startswith(HEADER)}
+    return sorted(named | KINDS[source.kind].headers)
+
+
+def reading_of_source(source: Source, delivery: Delivery, reading: BodyReading) -> BodyReading:
+    """Return how a source's request was read, with what its headers say about its events: no other headers are kept."""
+    said = {name: delivery.header(name) for name in places_read(source)}
+    return replace(reading, source=source.name, headers={**reading.headers, **said})
+
+
+def events_of(source: Source, delivery: Delivery, found: Split, origin: Origin) -> Split:
     """Return the events of a request with what it, and the source's definition, say about each.
 
     Where a request gives one identity to several events, the position of each follows it. An event without an identity
     where the source has it becomes a reject only if there is something else in its place.
     """
-    several = len(found.events) + len(found.rejects) > 1
+    several = origin.reading is not None and origin.reading.several
     events: list[RawEvent] = []
     rejects = list(found.rejects)
     for sent in found.events:
@@ -44,7 +70,7 @@ def events_of(source: Source, delivery: Delivery, found: Split) -> Split:
         try:
             events.append(event._replace(given=_given(source, delivery, event, several=several)))
         except Invalid as error:
-            rejects.append(reject_of(event, str(error), Origin(0), NO_FIELDS))
+            rejects.append(reject_of(event, str(error), origin, NO_FIELDS, EVENT))
     return replace(found, events=events, rejects=sorted(rejects, key=lambda reject: reject.position))
 
 
@@ -71,6 +97,7 @@ def _given(source: Source, delivery: Delivery, event: RawEvent, *, several: bool
         event=text_of(_at(source.event, delivery, event.value)) or said.event or known.event,
         source=None if own_source else source.name,
         unstable=said.unstable or known.unstable,
+        of_format=event.given,
     )
 
 

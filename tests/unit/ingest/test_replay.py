@@ -169,7 +169,7 @@ def test_a_table_without_rejects_and_no_table() -> None:
     lake = clicks(new_lake())
     assert lake["clicks"].replay_rejects() == Replayed()
     with pytest.raises(TableNotFound):
-        replaying.replay(lake, "views")
+        replaying.replay(lake, "views", replaying.read_json)
 
 
 def test_rejects_kept_by_an_earlier_release() -> None:

@@ -38,6 +38,8 @@ class Kind(ABC):
     needs_secret: ClassVar[bool] = True
     identifies_requests: ClassVar[bool] = True
     """Whether the identity that requests of this kind give is that of the request; else it is the event's own."""
+    headers: ClassVar[frozenset[str]] = frozenset()
+    """The headers, in lower case, that say something about the events of its requests: what `given` reads."""
     settings: ClassVar[frozenset[str]] = frozenset()
     """The settings that sources of this kind may have besides those of all."""
     thanks: ClassVar[Thanks | None] = None

@@ -25,6 +25,7 @@ class GitHub(SignedBody):
     """`X-Hub-Signature-256` over the body. A form has the event in its field `payload`."""
 
     header = "x-hub-signature-256"
+    headers = frozenset({"x-github-delivery", "x-github-event"})
 
     def signature(self, secret: str, body: bytes) -> str:
         return f"sha256={mac(to_bytes(secret), body).hex()}"

@@ -24,6 +24,7 @@ class Shopify(SignedBody):
     """`X-Shopify-Hmac-Sha256` over the body."""
 
     header = "x-shopify-hmac-sha256"
+    headers = frozenset({"x-shopify-webhook-id", "x-shopify-triggered-at", "x-shopify-topic"})
 
     def signature(self, secret: str, body: bytes) -> str:
         return base64.b64encode(mac(to_bytes(secret), body)).decode()

@@ -30,6 +30,7 @@ _SECRET_PREFIX = "whsec_"  # noqa: S105 - the same for all
 class StandardWebhooks(Kind):
     """`webhook-id`, `webhook-timestamp` and `webhook-signature`, or the same with `svix-`."""
 
+    headers = frozenset(f"{prefix}-{name}" for prefix in _PREFIXES for name in ("id", "timestamp"))
     settings = frozenset({"tolerance_seconds"})
 
     def refusal(self, source: Source, delivery: Delivery, secret: str, now_us: int) -> str | None:

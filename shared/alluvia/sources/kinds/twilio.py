@@ -32,6 +32,7 @@ _PORTS = {"https": 443, "http": 80}
 class Twilio(Kind):
     """`X-Twilio-Signature` over the address and the parameters. The answer is TwiML that says nothing."""
 
+    headers = frozenset({"i-twilio-idempotency-token"})
     settings = frozenset({"url"})
     thanks = Thanks("text/xml", "<Response/>")
 
