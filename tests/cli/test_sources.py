@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
@@ -16,6 +17,7 @@ import alluvia
 from alluvia.cli.commands import cli
 from alluvia.cli.serve import in_background
 from alluvia.errors import AnswerLost, Conflict
+from alluvia.formats.registry import NAMES
 from alluvia.sources.definition import Source
 from alluvia.sources.file import KEY
 from alluvia.sources.kinds.registry import KINDS
@@ -179,6 +181,47 @@ def test_every_kind_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             assert post(port, path, delivery.body, {**delivery.headers, "Origin": "https://evil.example"})[0] == 401
         assert post(port, "/v1/events/t", b"{}", {"Origin": "https://evil.example"})[0] == 403
     assert lake.table("t").count() == 2 * len(KINDS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_sample_is_in_the_format_of_the_source(name: str, tmp_path: Path) -> None:
+    more = ("--delimiter", ";") if name == "csv" else ()
+    rows(tmp_path, "add", "s", "--kind", "open", "--format", name, *more)
+    (tried,) = rows(tmp_path, "test", "s")
+    assert tried["signed"] == 200
+    [row] = alluvia.connect(str(tmp_path)).table("s").to_arrow().to_pylist()
+    assert (row["event"], row["source"]) == ("alluvia.test", "/alluvia" if name == "cloudevents" else "s")
+
+
+def test_a_sample_that_is_not_stored_is_a_fault(tmp_path: Path) -> None:
+    """Over HTTP as in the process, and in the words of any format."""
+    lake = alluvia.connect(str(tmp_path))
+    lake.create_events("t", pa.schema([("price", pa.int64())]))
+    rows(tmp_path, "add", "events", "--kind", "open", "--table", "t", "--event-id", "note.id")
+    for name in ("csv", "firehose", "otlp"):
+        rows(tmp_path, "add", name, "--kind", "open", "--table", "t", "--format", name)
+    bodies = {
+        "events": b'{"price":"x"}',
+        "csv": b"price\nx\n",
+        "firehose": b'{"records":[{"data":"!!!"}]}',
+        "otlp": b'{"resourceLogs":[]}',
+    }
+    reasons = {
+        "events": "events were rejected: 1 (price: expected a number (long), got a string)",
+        "csv": "events were rejected: 1 (price: expected",
+        "firehose": "events were rejected: 1; see `alluvia rejects show t`",
+        "otlp": "the request brought no event",
+    }
+    with in_background(lake) as port:
+        for name, body in bodies.items():
+            file = tmp_path / name
+            file.write_bytes(body)
+            for url in ((), ("--url", f"http://127.0.0.1:{port}")):
+                result = run(tmp_path, "test", name, "--body", str(file), *url)
+                assert (result.exit_code, reasons[name] in result.stderr) == (1, True), result.output
+    assert lake.table("t").count() == 0
+    file.write_bytes(b"no JSON")
+    assert "the signed request got the status 400" in run(tmp_path, "test", "otlp", "--body", str(file)).stderr
 
 
 def test_a_form_with_json_in_it_and_one_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,17 +141,17 @@ def remove(common: Common, name: str) -> None:
 def test(common: Common, name: str, base: str | None, body: Any, content_type: str | None) -> None:
     """Sign a sample event as the sender of NAME does, and post it; it is stored. A forged one must get a 401.
 
-    Exits 1 if the first is not taken, or the second is.
+    Exits 1, with the reason, if the first is not stored, or the second is taken.
     """
     from alluvia.cli.source_test import try_source
     from alluvia.sources.lake_sources import read_sources
 
     lake = common.lake()
     found = read_sources(lake.store).find(name) or _missing(name)
-    done = try_source(lake, found, base, None if body is None else body.read(), content_type)
+    done, fault = try_source(lake, found, base, None if body is None else body.read(), content_type)
     show_one(done, as_json=common.as_json)
-    if done["signed"] >= 300 or done["forged"] not in (None, 401):
-        raise click.exceptions.Exit(1)
+    if fault:
+        raise Invalid(fault)
 
 
 def _missing(name: str) -> Source:
