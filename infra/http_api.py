@@ -48,11 +48,12 @@ PUBLISHING = {"/v1/queries/{query}": (api.HttpMethod.PUT, api.HttpMethod.DELETE)
 """Of the same function, where the settings ask for it."""
 # Events, handshakes, and what browsers ask before they send.
 WEBHOOK_METHODS = (api.HttpMethod.POST, api.HttpMethod.GET, api.HttpMethod.OPTIONS)
-CALLS = ("track", "identify", "page", "screen", "group", "alias", "batch", "import")
+CALLS = ("track", "identify", "page", "screen", "group", "alias", "batch", "import", *"tipsgab")
 WEBHOOK_ROUTES = {"/v1/webhooks/{source}": WEBHOOK_METHODS} | {
     f"/v1/{call}": (api.HttpMethod.POST, api.HttpMethod.OPTIONS) for call in CALLS
 }
-"""The methods of each path whose senders the function verifies: those of sources, and of Segment's API."""
+"""The methods of each path whose senders the function verifies: of sources, and of Segment's API, which has paths of
+one letter for analytics.js."""
 ACCESS_LOG_FIELDS = {
     "requestId": "$context.requestId",
     "time": "$context.requestTime",

@@ -106,6 +106,18 @@ def test_a_browser_sends_its_key_in_the_body(served: Served) -> None:
         assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (204, site)
 
 
+@pytest.mark.parametrize("call_type", ["track", "identify", "page", "screen", "group", "alias", "batch"])
+def test_analytics_js_sends_to_paths_of_one_letter(served: Served, call_type: str) -> None:
+    one = {"messageId": f"js-{call_type}-{served.way}", "anonymousId": "a-1", "event": "Seen"}
+    sent = {"batch": [{**one, "type": "page"}]} if call_type == "batch" else one
+    body = {**sent, "writeKey": KEY, "sentAt": "2026-01-01T00:00:00Z"}
+    site = "https://shop.example"
+    assert call(served, call_type[0], body, Origin=site, Content_Type="text/plain") == (200, {"success": True}, site)
+    [row] = [row for row in served.rows("calls") if row["event_id"] == one["messageId"]]
+    assert row["properties"]["type"] == ("page" if call_type == "batch" else call_type)
+    assert call(served, "m", {"series": [], "writeKey": KEY})[0] == 404
+
+
 WRONG = [f"Basic {b64encode(b'other:').decode()}", "Basic ?"]
 
 

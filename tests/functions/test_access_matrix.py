@@ -124,7 +124,7 @@ BODIES: dict[str, object] = {
     "branch": {"name": "spare"},
     "dry": {"dry_run": True},
 } | {name: {"query": text} for name, text in SQL.items()}
-CALLS = ("track", "identify", "page", "screen", "group", "alias", "batch", "import")
+CALLS = ("track", "identify", "page", "screen", "group", "alias", "batch", "import", *"tipsgab")
 INVALID = ("bad", "expired", "revoked")
 
 

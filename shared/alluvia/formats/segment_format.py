@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from alluvia.ingest.values import Limits, Split
 
 CALLS = ("track", "identify", "page", "screen", "group", "alias")
-PATHS = (*CALLS, "batch", "import")
+SHORT_PATHS = {name[0]: name for name in (*CALLS, "batch")}
+"""What analytics.js 2, which browsers load, sends its calls to; not `m`, where it would send metrics of itself."""
+PATHS = (*CALLS, "batch", "import", *SHORT_PATHS)
 _MERGED = ("context", "integrations")
 _OF_THE_BATCH = ("batch", "messageId", "originalTimestamp", "timestamp", "type", "writeKey")
 """What says something about a batch itself: RudderStack's has a time of its own, which differs with each attempt."""
@@ -54,6 +56,7 @@ def read(sent: SentBody, limits: Limits) -> Split:
     events = Events(sent, limits)
     if "batch" not in value:
         named = sent.path.rpartition("/")[2]
+        named = SHORT_PATHS.get(named, named)
         _add(events, value, named if named in CALLS else None, value.get("sentAt"), sent.arrival_us)
         return events.split()
     if not isinstance(value["batch"], list):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from alluvia.formats.segment_format import PATHS as CALL_PATHS
+from alluvia.formats.segment_format import SHORT_PATHS
 from alluvia.serverless.openapi import (
     AT_LEAST_ONE,
     COUNT,
@@ -75,10 +76,11 @@ def _signed(found: Json) -> Json:
 
 
 def _call(name: str) -> dict[str, Json]:
-    body = content(f"A call of Segment's API: {name}.", {JSON_TYPE: {"type": "object"}})
+    call = SHORT_PATHS.get(name, name)
+    body = content(f"A call of Segment's API: {call}.", {JSON_TYPE: {"type": "object"}})
     errors = {status: content("Refused.", {JSON_TYPE: {"type": "object"}}) for status in (400, 401, 413, 415, 503)}
     done = content("Taken.", {JSON_TYPE: {"type": "object", "properties": {"success": {"type": "boolean"}}}})
-    summary = f"Take a {name} call of Segment's API, for the source of kind segment that has its write key"
+    summary = f"Take a {call} call of Segment's API, for the source of kind segment that has its write key"
     post = operation(f"segment_{name}", _WEBHOOKS, summary, {200: done, **errors}, body=body, public=True)
     allow = operation(
         f"segment_{name}_preflight",
