@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as every user of Spark knows it
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from alluvia.errors import AlluviaError
@@ -35,7 +34,7 @@ from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
 from alluvia_spark.data_source import grouped
 from alluvia_spark.frames import mapped_batches, numbered, tasks
-from alluvia_spark.schemas import shown_schema
+from alluvia_spark.schemas import shown_schema, written_schema
 from alluvia_spark.tables import TablePlace
 
 INSERTED_BYTES = 128 << 20
@@ -73,7 +72,7 @@ class SourceRows:
 
     def __init__(self, rows: DataFrame, on: Sequence[str]) -> None:
         self.rows = numbered(rows)
-        self.columns: pa.Schema = to_arrow_schema(rows.schema)
+        self.columns: pa.Schema = written_schema(rows.schema)
         self.on = on
 
     @property

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import alluvia
 import alluvia_spark
+from alluvia.errors import Unsupported
 from alluvia.lake import Lake, Table
 from alluvia_spark.options import AlluviaOptions
 from tests import judges
@@ -114,6 +115,23 @@ def test_columns_that_a_write_makes_are_nullable(registered: SparkSession, lake:
         wanted = registered.createDataFrame([*more, *first, *nulls], kinds).toArrow()
         assert judges.ours(table) == judges.canonical(wanted)
         judges.judges_agree(table, [table.version])
+
+
+@pytest.mark.parametrize(
+    ("column", "named"), [("{}", "v"), ("array({})", "v.element"), ("map('k', named_struct('a', {}))", "v.value.a")]
+)
+def test_a_variant_is_refused_by_name(registered: SparkSession, lake: Lake, column: str, named: str) -> None:
+    rows = registered.sql(f"SELECT 1L id, {column.format('parse_json(chr(49))')} v")
+    with pytest.raises(PySparkException, match=f"column {named} is a variant"):
+        writer(rows, "append").save(f"{lake.uri}/new")
+    stored = pa.struct([("value", pa.binary()), ("metadata", pa.binary())])
+    table = lake.create_table("t", pa.schema([("id", pa.int64()), ("v", stored)]))
+    for mode in ("append", "overwrite"):
+        with pytest.raises(PySparkException, match=f"column {named} is a variant"):
+            writer(rows, mode).save(judges.uri_of(table))
+    with pytest.raises(Unsupported, match=f"column {named} is a variant"):
+        alluvia_spark.upsert(judges.uri_of(table), rows, ["id"])
+    assert table.version == 0
 
 
 def test_an_overwrite_of_partitions_by_a_setting_is_refused(registered: SparkSession, lake: Lake) -> None:
