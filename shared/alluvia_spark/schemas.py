@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, VariantType
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType, VariantType
 
-from alluvia.errors import Unsupported
+from alluvia.errors import Invalid, Unsupported
 from alluvia.table.schema.column_mapping import ID, NAME, ColumnMapping
 from alluvia.table.schema.serialization import Json, schema_fields
 from alluvia.table.snapshot import Snapshot
@@ -78,7 +78,7 @@ def written_schema(columns: StructType) -> pa.Schema:
     """Return the columns of a DataFrame as a table is given them: all nullable, as Delta on Spark makes them.
 
     That a DataFrame has no nulls (those of literals and ranges say so) does not mean that the next one has none. Raises
-    `Unsupported`, naming the column, for a variant.
+    `Unsupported`, naming the column, for a variant, and `Invalid` for a repeated name and for a map of no type.
     """
     _check_written(columns, "")
     return to_arrow_schema(all_nullable(columns))
@@ -88,10 +88,17 @@ def _check_written(kind: DataType, path: str) -> None:
     if isinstance(kind, VariantType):
         raise Unsupported(f"column {path} is a variant, which this library reads but does not write: use to_json")
     if isinstance(kind, StructType):
+        seen = set[str]()
         for field in kind:
-            _check_written(field.dataType, f"{path}.{field.name}" if path else field.name)
+            name = f"{path}.{field.name}" if path else field.name
+            if field.name.lower() in seen:
+                raise Invalid(f"column {name} is repeated (names must differ by more than case): rename or drop one")
+            seen.add(field.name.lower())
+            _check_written(field.dataType, name)
     elif isinstance(kind, ArrayType):
         _check_written(kind.elementType, f"{path}.element")
     elif isinstance(kind, MapType):
+        if isinstance(kind.keyType, NullType):
+            raise Invalid(f"column {path} is a map without types: CAST it, as to map<string, string>")
         _check_written(kind.keyType, f"{path}.key")
         _check_written(kind.valueType, f"{path}.value")

@@ -50,7 +50,8 @@ class TableWriter(DataSourceArrowWriter):
     """One write of a DataFrame. `base` is the table's version when it was planned, without files.
 
     `creates` says that there was no table then. `done` says that the transaction is in the table already.
-    `replaces_partitions` says that all rows of a partitioned table are replaced, as no option says which.
+    `names` are the columns of the rows in their order, as the table spells them. `replaces_partitions` says that all
+    rows of a partitioned table are replaced, as no option says which.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class TableWriter(DataSourceArrowWriter):
         options: AlluviaOptions,
         write: FileWrite,
         base: State,
+        names: list[str],
         *,
         creates: bool,
         done: bool,
@@ -66,6 +68,7 @@ class TableWriter(DataSourceArrowWriter):
         self._options = options
         self._write = write
         self._base = base
+        self._names = names
         self._creates = creates
         self._done = done
         self._replaces_partitions = replaces_partitions
@@ -83,8 +86,10 @@ class TableWriter(DataSourceArrowWriter):
         except TableNotFound:
             base = _created(handle, options, rows)
             snapshot = Snapshot(base, handle.root, handle.name)
-            return cls(options, plan_write(handle, snapshot, pa.schema([]), None, txn), base, creates=True, done=False)
+            write = plan_write(handle, snapshot, pa.schema([]), None, txn)
+            return cls(options, write, base, rows.names, creates=True, done=False)
         options.refuse(_CREATING, "for a table that does not exist yet")
+        rows = _spelled(rows, snapshot.schema)
         new = [field for field in rows if field.name not in snapshot.schema.names]
         if new and not options.flag("mergeSchema"):
             raise Invalid(f"column {new[0].name} is not in the table: leave it out, or set the option mergeSchema")
@@ -96,6 +101,7 @@ class TableWriter(DataSourceArrowWriter):
             options,
             write,
             State(state.version, state.protocol, state.metadata),
+            rows.names,
             creates=False,
             done=done,
             replaces_partitions=overwrite
@@ -109,13 +115,14 @@ class TableWriter(DataSourceArrowWriter):
             return WrittenFiles(())
         if self._replaces_partitions:
             _check_overwrites_all()
-        first = next(iterator, None)
+        batches = (batch.rename_columns(self._names) for batch in iterator)
+        first = next(batches, None)
         if first is None:
             return WrittenFiles(())
         handle = self._options.handle()
         base = Snapshot(self._base, handle.root, handle.name)
         writer = file_writer(handle, self._write, base)
-        rows = pa.RecordBatchReader.from_batches(first.schema, chain([first], iterator))
+        rows = pa.RecordBatchReader.from_batches(first.schema, chain([first], batches))
         schema = self._write.snapshot(base).schema
         return WrittenFiles([add for chunk in conformed(rows, schema, CHUNK_BYTES) for add in writer.write(chunk)])
 
@@ -146,6 +153,12 @@ def _created(handle: TableHandle, options: AlluviaOptions, rows: pa.Schema) -> S
     )
     writers = metadata.configuration.get(WRITERS, "alluvia")
     return State(0, new_protocol(writers, metadata.schema_string, metadata.configuration), metadata)
+
+
+def _spelled(rows: pa.Schema, schema: pa.Schema) -> pa.Schema:
+    """Return the columns of rows as the table spells them: Spark's names are the same in any case."""
+    known = {name.lower(): name for name in schema.names}
+    return pa.schema([field.with_name(known.get(field.name.lower(), field.name)) for field in rows])
 
 
 def _check_overwrites_all() -> None:

@@ -134,6 +134,38 @@ def test_a_variant_is_refused_by_name(registered: SparkSession, lake: Lake, colu
     assert table.version == 0
 
 
+def test_columns_are_matched_in_any_case(registered: SparkSession, lake: Lake) -> None:
+    table = lake.create_table("t", {"id": "long", "Place": "string"}, ["Place"])
+    path = judges.uri_of(table)
+    writer(registered.sql("SELECT 'a' PLACE, 1L ID"), "append").save(path)
+    writer(registered.sql("SELECT 'b' place, 2L Id, 'x' More"), "append", mergeSchema="true").save(path)
+    writer(registered.sql("SELECT 'y' mORE, 'b' place, 3L iD"), "overwrite", replaceWhere="place = 'b'").save(path)
+    assert table.snapshot().schema.names == ["id", "Place", "More"]
+    assert [tuple(row.values()) for row in table.to_arrow().sort_by("id").to_pylist()] == [
+        (1, "a", None),
+        (3, "b", "y"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("1L id, 2L id", "column id is repeated .*: rename or drop one"),
+        ("1L id, 2L ID", "column ID is repeated"),
+        ("1L id, array(named_struct('a', 1, 'A', 2)) s", "column s.element.A is repeated"),
+        ("1L id, map() v", "column v is a map without types: CAST it"),
+    ],
+)
+def test_columns_that_no_table_has_are_refused(
+    registered: SparkSession, lake: Lake, columns: str, message: str
+) -> None:
+    table = lake.create_table("t", {"id": "long"})
+    rows = writer(registered.sql(f"SELECT {columns}"), "append", mergeSchema="true")
+    with pytest.raises(PySparkException, match=message):
+        rows.save(judges.uri_of(table))
+    assert table.version == 0
+
+
 def test_an_overwrite_of_partitions_by_a_setting_is_refused(registered: SparkSession, lake: Lake) -> None:
     table = lake.create_table("t", {"n": "long", "place": "string", "at": "timestamp"}, ["day(at)"])
     table.append([{"n": 1, "place": "a"}])
