@@ -95,6 +95,10 @@ def test_a_source_is_added_tried_rotated_listed_and_removed(tmp_path: Path, monk
             ("a", "--kind", "hmac", "--secret", "env:A", "--header", "X", "--signed", "x"),
             "signed: 'x' must hold",
         ),
+        (
+            ("a", "--kind", "hmac", "--secret", "env:A", "--header", "X", "--signed", "{ts}.{body}"),
+            "signed: {ts} stands for nothing: there are {timestamp} and {body}",
+        ),
         (("a", "--kind", "open", "--event-id", "a..b"), "event_id: 'a..b' is not a path"),
         (("a", "--kind", "open", "--ts", "header:a b"), "ts: 'header:a b' does not name a header"),
         (("a", "--kind", "open", "--origin", "shop.example"), "origins: 'shop.example' is not an origin"),
@@ -113,6 +117,52 @@ def test_a_definition_that_is_wrong_names_the_setting(tmp_path: Path, words: tup
     assert message in result.stderr
     assert "hunter" not in result.stderr
     assert not (tmp_path / KEY).exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "bad", "good", "message"),
+    [
+        ("standard-webhooks", "whsec_hunter!", "whsec_MfKQ9r8GKYqr", "the secret must be base64, as in whsec_…"),
+        ("basic", "hunter", "user:hunter", "the secret must be user:password"),
+    ],
+)
+@pytest.mark.parametrize("place", ["env", "file"])
+def test_a_secret_that_can_prove_nothing_is_refused_if_it_can_be_read(
+    place: str, kind: str, bad: str, good: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, lake = tmp_path / "secret", tmp_path / "lake"
+    reference = "env:ONE" if place == "env" else f"file:{file}"
+    add = ("add", "a", "--kind", kind, "--secret", reference)
+
+    def let(secret: str) -> None:
+        monkeypatch.setenv("ONE", secret)
+        file.write_text(f"{secret}\n")
+
+    let(bad)
+    refused = run(lake, *add)
+    assert (refused.exit_code, message in refused.stderr, "hunter" in refused.stderr) == (1, True, False)
+    assert not (lake / KEY).exists()
+    let(good)
+    rows(lake, *add)
+    rows(lake, "add", "b", "--kind", kind, "--secret", "env:LATER")
+    let(bad)
+    assert message in run(lake, "rotate", "b", "--secret", reference).stderr
+    monkeypatch.delenv("ONE")
+    file.unlink()
+    rows(lake, "rotate", "b", "--secret", reference)
+
+
+def test_a_table_that_takes_no_events_is_refused(tmp_path: Path) -> None:
+    lake = alluvia.connect(str(tmp_path))
+    lake.create_table("plain", pa.schema([("price", pa.int64())]))
+    lake.create_table("number", pa.schema([("event_id", pa.int64())]))
+    lake.create_table("enough", pa.schema([("event_id", pa.string())]))
+    for table in ("plain", "number"):
+        result = run(tmp_path, "add", "s", "--kind", "open", "--table", table)
+        assert result.exit_code == 1
+        assert f"table: {table} is not a table of events, because it has no column event_id" in result.stderr
+    assert not (tmp_path / KEY).exists()
+    rows(tmp_path, "add", "s", "--kind", "open", "--table", "enough")
 
 
 def test_a_file_written_by_hand_may_have_one_fault(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ def add(common: Common, name: str, table: str | None, origins: tuple[str, ...], 
     settings = {key: value for key, value in given.items() if value is not None}
     settings["table"] = name.replace("-", "_") if table is None else table
     made = Source.read(name, settings | ({"origins": origins} if origins else {}))
+    _check_secret(made)
     lake = common.lake(new=True)
 
     def put(sources: dict[str, Source]) -> None:
@@ -111,6 +112,7 @@ def rotate(common: Common, name: str, secret: str, keep_hours: int) -> None:
             raise Invalid("--secret: the source has its secret from there already")
         rotated = replace(found, secret=secret, previous_secret=found.secret, previous_until=until)
         sources[name] = Source.read(name, rotated.settings())
+        _check_secret(sources[name])
         after[:] = [sources[name]]
 
     change_sources(lake.store, change)
@@ -164,11 +166,42 @@ def _faults(lake: Lake) -> set[str]:
     return set(read_sources(lake.store).faults)
 
 
-def _create_table(lake: Lake, table: str) -> None:
+def _check_secret(made: Source) -> None:
+    """Raise Invalid for a secret that can be read here and can never prove anything.
+
+    One that cannot be read may come later, or be for the server alone. Services of AWS are not asked.
+    """
+    from alluvia.serverless.secrets import read_secret
+    from alluvia.sources.kinds.registry import KINDS
+    from alluvia.sources.references import parse_reference
+
+    if not made.secret or parse_reference(made.secret).place not in ("env", "file"):
+        return
     try:
-        lake.table(table).snapshot()
+        secret = read_secret(made.secret)
+    except Invalid:
+        return
+    fault = KINDS[made.kind].secret_fault(secret)
+    if fault is not None:
+        raise Invalid(f"secret: {made.secret} cannot be that of a source of kind {made.kind}: {fault}")
+
+
+def _create_table(lake: Lake, table: str) -> None:
+    """Create a table of events if there is none. Raises Invalid for a table that can take none."""
+    from alluvia.ingest.event_schema import identifies_events
+    from alluvia.operations.replanning import check_not_rollup
+
+    try:
+        found = lake.table(table).snapshot()
     except TableNotFound:
         lake.create_events(table, exist_ok=True)
+        return
+    check_not_rollup(found, "ingest")
+    if not identifies_events(found.schema):
+        raise Invalid(
+            f"table: {table} is not a table of events, because it has no column event_id of type string: "
+            "name another, which is created if it does not exist"
+        )
 
 
 def _facts(found: Source) -> dict[str, Any]:

@@ -19,3 +19,8 @@ EVENTS_SORTED = ("event", "ts")
 def event_schema(columns: pa.Schema | None = None) -> pa.Schema:
     """Return the columns of an event table with declared ones."""
     return pa.schema([*_START, *(columns or ()), *_END])
+
+
+def identifies_events(schema: pa.Schema) -> bool:
+    """Whether a table has the one column that events cannot become rows without."""
+    return "event_id" in schema.names and schema.field("event_id").type == pa.string()

@@ -23,6 +23,7 @@ from alluvia.errors import Invalid
 from alluvia.ingest.alike import AlikeBlock, EventParts
 from alluvia.ingest.alike_rows import alike_contents, alike_rows
 from alluvia.ingest.convert import column
+from alluvia.ingest.event_schema import identifies_events
 from alluvia.ingest.identity import (
     ID_FIELDS,
     ID_LIMIT_CHARS,
@@ -68,7 +69,7 @@ def to_rows(
     arrival_us, idempotency_key and reading are those of the request, for events without an origin of their own. Raises
     Invalid if the table has no `event_id` of type string, Unsupported for a column that JSON cannot fill.
     """
-    if "event_id" not in schema.names or schema.field("event_id").type != pa.string():
+    if not identifies_events(schema):
         raise Invalid(
             "the table has no column event_id of type string, which ingestion needs: create it as an event table"
         )

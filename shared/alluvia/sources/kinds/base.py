@@ -50,6 +50,10 @@ class Kind(ABC):
         """Return what is wrong with a definition, beginning with the setting; None if nothing is."""
         return None
 
+    def secret_fault(self, secret: str) -> str | None:
+        """Return why no request can be proved by a secret, without showing it; None if one can."""
+        return None
+
     @abstractmethod
     def refusal(self, source: Source, delivery: Delivery, secret: str, now_us: int) -> str | None:
         """Return why a request is not the sender's, for the log; None if the secret proves that it is.

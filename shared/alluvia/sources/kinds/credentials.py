@@ -24,6 +24,9 @@ class _Plain(Kind):
 class Basic(_Plain):
     """`Authorization: Basic …` (RFC 7617). The secret is `user:password`."""
 
+    def secret_fault(self, secret: str) -> str | None:
+        return None if ":" in secret else "the secret must be user:password, with the colon"
+
     def refusal(self, source: Source, delivery: Delivery, secret: str, now_us: int) -> str | None:
         return _refusal(delivery, "basic", base64.b64encode(to_bytes(secret)).decode())
 

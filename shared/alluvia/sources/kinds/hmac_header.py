@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import TYPE_CHECKING
 
 import orjson
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 ALGORITHMS = ("sha256", "sha1", "sha512")
 ENCODINGS = ("hex", "base64")
 BODY, TIMESTAMP = "{body}", "{timestamp}"
+_PLACEHOLDER = re.compile(r"\{[A-Za-z_][A-Za-z0-9_.-]*\}")
 
 
 class HmacHeader(Kind):
@@ -29,6 +31,9 @@ class HmacHeader(Kind):
     def fault(self, source: Source) -> str | None:
         if not source.header:
             return "header: name the header that has the signature"
+        unknown = [name for name in _PLACEHOLDER.findall(source.signed) if name not in (BODY, TIMESTAMP)]
+        if unknown:
+            return f"signed: {unknown[0]} stands for nothing: there are {TIMESTAMP} and {BODY}"
         wanted = f"{TIMESTAMP} and {BODY}" if source.timestamp_header else f"{BODY} and no {TIMESTAMP}"
         template = _template(source)
         if template.count(BODY) != 1 or template.count(TIMESTAMP) != (1 if source.timestamp_header else 0):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _PREFIXES = ("webhook", "svix")
 _SECRET_PREFIX = "whsec_"  # noqa: S105 - the same for all
+_NO_KEY = "the secret must be base64, as in whsec_…: copy it from the sender again"
 
 
 class StandardWebhooks(Kind):
@@ -32,6 +33,9 @@ class StandardWebhooks(Kind):
 
     headers = frozenset(f"{prefix}-{name}" for prefix in _PREFIXES for name in ("id", "timestamp"))
     settings = frozenset({"tolerance_seconds"})
+
+    def secret_fault(self, secret: str) -> str | None:
+        return None if _key(secret) else _NO_KEY
 
     def refusal(self, source: Source, delivery: Delivery, secret: str, now_us: int) -> str | None:
         webhook_id, timestamp, signature = _headers(delivery)
@@ -75,16 +79,17 @@ def _headers(delivery: Delivery) -> tuple[str, str, str]:
 
 
 def _signature(secret: str, webhook_id: str, timestamp: str, body: bytes) -> str:
-    made = mac(_key(secret), to_bytes(webhook_id), b".", to_bytes(timestamp), b".", body)
+    key = _key(secret)
+    if not key:
+        raise Invalid(_NO_KEY)
+    made = mac(key, to_bytes(webhook_id), b".", to_bytes(timestamp), b".", body)
     return f"v1,{base64.b64encode(made).decode()}"
 
 
 def _key(secret: str) -> bytes:
+    """Return the key that a secret has; b"" if it has none."""
     text = secret.removeprefix(_SECRET_PREFIX)
     try:
-        key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (ValueError, binascii.Error):
-        key = b""
-    if not key:
-        raise Invalid("the secret must be base64, as in whsec_…: copy it from the sender again")
-    return key
+        return b""
