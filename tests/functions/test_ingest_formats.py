@@ -279,6 +279,7 @@ def test_firehose_keeps_what_no_table_can(lake: alluvia.Lake) -> None:
     answer = post_as("firehose", firehose(b"nonsense"), {"x-amz-firehose-request-id": "r-2"})
     assert (answer["status"], answer["requestId"]) == (400, "r-2")
     assert answer["errorMessage"].startswith("nothing was kept: there is no table 't'")
+    assert answer["errorMessage"].endswith("; event 0: not valid JSON: Expecting value at character 0")
 
 
 @pytest.mark.parametrize(

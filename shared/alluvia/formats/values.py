@@ -47,12 +47,11 @@ class RequestOutcome:
 
     @property
     def reason(self) -> str:
-        """Return what went wrong, of the request or of its first reject; "" if nothing did."""
+        """Return what went wrong, of the request and of its first reject; "" if nothing did."""
         error, errors = self.answer.get("error"), self.answer.get("errors")
-        if isinstance(error, str):
-            return error
         first = errors[0] if isinstance(errors, list) and errors else {}
-        return f"event {first['position']}: {first['reason']}" if first else ""
+        of_event = f"event {first['position']}: {first['reason']}" if first else ""
+        return "; ".join(text for text in (error, of_event) if isinstance(text, str) and text)
 
 
 class ClientReply(NamedTuple):
