@@ -154,6 +154,16 @@ def test_what_does_not_fit_is_refused_whole(lake: alluvia.Lake, body: bytes, sta
     assert lake.table("prices").version == 1
 
 
+def test_a_header_without_rows_creates_no_table_of_guesses(lake: alluvia.Lake) -> None:
+    squashed = b"sku,priceA,1"  # two lines of a file, as `curl -d` sends it
+    for query in ("format=csv", "format=csv&evolve=true"):
+        status, error = refused(send(lake, "prices", squashed, query))
+        assert (status, error.split(":")[0]) == (422, "the file has a header and no rows, so its types are not known")
+    assert lake.tables() == []
+    assert send(lake, "prices", b"sku,n\n", "format=csv&schema=sku:string,n:long")[1]["rows"] == 0
+    assert send(lake, "prices", b"sku,n\n", "format=csv")[1]["rows"] == 0  # the table knows the types
+
+
 @pytest.mark.parametrize(
     ("body", "error"),
     [

@@ -23,6 +23,10 @@ COLUMNS_MAX = 2000
 HEADER_BYTES_MAX = 1 << 20
 BLOCK_BYTES = 4 << 20
 """The longest row."""
+_NO_ROWS = (
+    "the file has a header and no rows, so its types are not known: send rows (curl -d strips line ends, --data-binary "
+    "keeps them), or declare a schema"
+)
 _ROW = re.compile(r"Row #(\d+): ")
 _COLUMN = re.compile(r"In CSV column #(\d+): ")
 
@@ -36,11 +40,18 @@ class CsvRows:
         self.names = self._header(open_text())
 
     def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
-        """Return the file's columns: of the types that are known, else of the types that lose nothing."""
+        """Return the file's columns: of the types that are known, else of the types that lose nothing.
+
+        Without rows no type shows: of a file that lost its line ends, columns would be made of cells.
+        """
         found = {name: TextType() for name in self.names if name not in known}
+        count = 0
         for _, batch in self._texts() if found else ():
+            count += len(batch)
             for name, kind in found.items():
                 kind.see(batch.column(name))
+        if found and not count:
+            raise Misfit(_NO_ROWS)
         return pa.schema([(name, known[name] if name in known else found[name].kind()) for name in self.names])
 
     def tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
