@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition
@@ -21,7 +22,7 @@ from alluvia.table.reader import read_file
 from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import Unknown
 from alluvia.table.snapshot import Snapshot
-from alluvia_spark.options import WRITING, AlluviaOptions
+from alluvia_spark.options import STREAM, WRITING, AlluviaOptions
 from alluvia_spark.schemas import all_nullable, shown_schema
 from alluvia_spark.tables import tagged
 from alluvia_spark.workers import spare_later_tasks
@@ -53,6 +54,12 @@ class AlluviaSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return TableWriter.planned(self._given, schema, overwrite=overwrite)
+
+    def streamReader(self, schema: StructType) -> NoReturn:  # noqa: ARG002, N802 - as Spark calls it
+        raise Unsupported(STREAM)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, N802 - as Spark calls it
+        raise Unsupported(STREAM)
 
     def _snapshot(self) -> Snapshot:
         """Return the version that is read: the first time it is found, and from then on the same."""

@@ -17,6 +17,12 @@ WRITING = ("replaceWhere", "mergeSchema", "txnAppId", "txnVersion", "partitionBy
 STORE = ("endpoint_url", "region", "access_key_id", "secret_access_key", "session_token")
 _NAMES = {name.lower(): name for name in ("path", "table", *READING, *WRITING, *STORE)}
 _PROPERTIES = {name.lower(): name for name in KNOWN}
+VIEW = "Spark's catalog keeps no tables of this source: use CREATE TEMPORARY VIEW name USING alluvia OPTIONS (path '…')"
+STREAM = (
+    "this source reads and writes no streams: write batches in foreachBatch, with the options txnAppId and txnVersion"
+)
+_ELSEWHERE = {"checkpointlocation": STREAM, **dict.fromkeys(("owner", "provider", "location", "external"), VIEW)}
+"""Options that Spark gives a source for what this one does not do, with what to do instead."""
 _COMMA = re.compile(r",(?![^(]*\))")
 
 
@@ -36,10 +42,12 @@ class AlluviaOptions:
                 given[known] = value
             elif (known := _PROPERTIES.get(name.lower())) is not None:
                 properties[known] = value
+            elif (instead := _ELSEWHERE.get(name.lower())) is not None:
+                raise Invalid(instead)
             else:
                 raise Invalid(f"option {name} is unknown; the known ones are {', '.join(sorted(_NAMES.values()))}")
-        if not given.get("path"):
-            raise Invalid("option path: give the table's path or URI, as in load(path) or save(path)")
+        if not given.get("path"):  # as of tables that Spark's catalog has, which it makes without asking
+            raise Invalid(f"option path: give the table's path or URI, as in load(path) or save(path). {VIEW}")
         return cls(given, properties)
 
     def handle(self) -> TableHandle:

@@ -166,6 +166,37 @@ def test_columns_that_no_table_has_are_refused(
     assert table.version == 0
 
 
+def test_what_sparks_catalog_cannot_keep_is_a_view(registered: SparkSession, lake: Lake) -> None:
+    table = lake.create_table("t", {"n": "long"})
+    table.append([{"n": 7}])
+    path, refused = judges.uri_of(table), "CREATE TEMPORARY VIEW name USING alluvia"
+    for statement in (f"LOCATION '{path}'", f"OPTIONS (path '{path}')", f"LOCATION '{path}' AS SELECT 1L n"):
+        with pytest.raises(PySparkException, match=refused):
+            registered.sql(f"CREATE TABLE kept USING alluvia {statement}")
+    registered.sql(f"CREATE TABLE kept (n BIGINT) USING alluvia LOCATION '{path}'")
+    try:
+        for statement in ("SELECT * FROM kept", "INSERT INTO kept VALUES (1)"):
+            with pytest.raises(PySparkException, match=refused):
+                registered.sql(statement).collect()
+    finally:
+        registered.sql("DROP TABLE kept")
+    assert numbers(table) == [7]
+
+
+def test_streams_are_refused(registered: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    path = judges.uri_of(lake.create_table("t", {"n": "long"}))
+    read = registered.readStream.format("alluvia").load(path)
+    rates = registered.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    for stream in (
+        read.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "read")),
+        rates.writeStream.format("alluvia")
+        .option("checkpointLocation", str(tmp_path / "written"))
+        .option("path", path),
+    ):
+        with pytest.raises(PySparkException, match=r"no streams: .*foreachBatch, .* txnAppId and txnVersion"):
+            stream.trigger(availableNow=True).start().awaitTermination(60)
+
+
 def test_an_overwrite_of_partitions_by_a_setting_is_refused(registered: SparkSession, lake: Lake) -> None:
     table = lake.create_table("t", {"n": "long", "place": "string", "at": "timestamp"}, ["day(at)"])
     table.append([{"n": 1, "place": "a"}])
