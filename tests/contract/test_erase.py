@@ -11,7 +11,7 @@ import pytest
 from alluvia.errors import VersionExpired
 from alluvia.ingest import erasing
 from alluvia.ingest.pipeline import ingest_batch
-from alluvia.ingest.values import RawEvent
+from alluvia.ingest.values import BodyReading, RawEvent, Reject
 from alluvia.lake import Lake, Table
 from alluvia.operations.erase import erase
 from alluvia.operations.erase_matching import Find
@@ -87,13 +87,15 @@ def test_rejected_events_go_too(lake: Lake) -> None:
     ]
     events = [RawEvent(at, value) for at, value in enumerate(sent)]
     ingest_batch(lake, "events", events, arrival_us=lake.clock.now_us())
+    of_source = BodyReading(source="s", headers={"x-user": VICTIM})
+    ingest_batch(lake, "events", [], [Reject(0, "no", b"[]")], arrival_us=lake.clock.now_us(), reading=of_source)
     lake.table("events/_rejects").checkpoint()
 
     report = lake.table("events").erase(WHERE, prove=True)
 
     assert report.ok
     assert report.rejects is not None
-    assert (report.rows, report.rejects.rows) == (1, 2)
+    assert (report.rows, report.rejects.rows) == (1, 3)
     assert traces(lake.store, VICTIM) == []
     assert lake.table("events/_rejects").to_arrow(["event_id"])["event_id"].to_pylist()[0].startswith("e4")
     # An erased event that is delivered once more stays away while the table remembers its id.

@@ -73,7 +73,7 @@ def show_rejects(common: Common, table: str, where: str | None, limit: int) -> N
 @click.argument("table", type=TABLE)
 @_WHERE
 def replay(common: Common, table: str, where: str | None) -> None:
-    """Ingest the rejected events of TABLE again, each once, after its columns or constraints were changed.
+    """Ingest the rejected events of TABLE again, each once, after its columns, constraints or source were changed.
 
     What still does not fit stays a reject.
     """
