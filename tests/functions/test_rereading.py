@@ -24,6 +24,7 @@ from alluvia.sources.kinds.registry import KINDS
 from alluvia.sources.lake_sources import change_sources
 from alluvia.store import MemoryStore
 from functions.ingest.handler import handler
+from tests.formats import IDS, SAMPLES
 from tests.webhooks import NOW_US, SECRETS, SETTINGS, event_of, send, signed
 
 NUMBERS = count()
@@ -118,6 +119,32 @@ def test_what_the_table_refused_becomes_what_it_would_have_been(
     assert send(delivery.body, delivery.headers).status == 200
     [row] = rows(lake, "u")
     assert (row["event_id"], row["source"]) == ("evt_test-1" if kind == "stripe" else "test-1", "s")
+
+
+@pytest.mark.parametrize(("name", "body", "content_type", "more"), SAMPLES, ids=IDS)
+def test_rows_of_each_format_are_those_of_a_request_that_fitted(
+    name: str,
+    body: bytes,
+    content_type: str,
+    more: Mapping[str, str],
+    lake: alluvia.Lake,
+    clock: ManualClock,
+) -> None:
+    headers = {"content-type": content_type, "idempotency-key": "k", **more}
+    lake.create_events("u", properties={"delta.constraints.none": "event_id IS NULL"})
+    found = []
+    for table in ("u", "t"):
+        define(lake, clock, table=table, format=name)
+        handler(event_of("/v1/webhooks/s", body, headers), None)
+        if table == "u":
+            refused = len(lake.table("u/_rejects").to_arrow())
+            lake.sql("ALTER TABLE u DROP CONSTRAINT none")
+            assert lake["u"].replay_rejects() == Replayed(refused, refused, refused)
+            handler(event_of("/v1/webhooks/s", body, headers), None)
+        found.append(
+            [{key: row[key] for key in ("event_id", "source", "event", "properties")} for row in rows(lake, table)]
+        )
+    assert found[0] == found[1] != []
 
 
 def test_several_events_under_one_identity_keep_their_places(lake: alluvia.Lake, clock: ManualClock) -> None:
