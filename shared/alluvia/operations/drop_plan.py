@@ -17,6 +17,8 @@ from alluvia.table.lineage import DroppedTable, dropped_tables, marked, version_
 from alluvia.table.properties import OLDEST_READABLE, names_text
 from alluvia.table.protocols import has_domains, with_features
 
+UNDROP = "UNDROP TABLE"
+
 
 @dataclass(frozen=True, slots=True)
 class FirstVersion:
@@ -125,7 +127,7 @@ def plan_undrop(state: State, base: State, table: DroppedTable, now_ms: int) -> 
     protocol = _readable_on(base.protocol, state.protocol)
     configuration = marked(base.metadata.configuration, others, gaps)
     return Changes(
-        "UNDROP TABLE",
+        UNDROP,
         {"version": str(table.version)},
         adds=[replace(file, data_change=True) for file in base.files if state.files.get(file.key) is None],
         metadata=replace(base.metadata, configuration=_with_oldest(configuration, protocol, oldest)),

@@ -17,6 +17,7 @@ from alluvia.log.commit import CommitActions
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.change_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, INSERT
 from alluvia.operations.changes import feed_commits, feed_schema, labelled_changes
+from alluvia.operations.drop_plan import UNDROP
 from alluvia.operations.expire import EXPIRE
 from alluvia.operations.feed_commits import restored_version
 from alluvia.operations.restore import RESTORE
@@ -24,9 +25,10 @@ from alluvia.operations.scan import scan
 from alluvia.operations.streams import StreamState, check_same, oldest_changes, source_of, the_stream
 from alluvia.table.arguments import check_number
 from alluvia.table.handle import TableHandle
+from alluvia.table.lineage import version_gaps
 from alluvia.table.snapshot import Snapshot
 
-_NEVER_APPENDS = frozenset({"UPDATE", "DELETE", RESTORE, EXPIRE, "ERASE", "OPTIMIZE"})
+_NEVER_APPENDS = frozenset({"UPDATE", "DELETE", RESTORE, UNDROP, EXPIRE, "ERASE", "OPTIMIZE"})
 """Operations whose new rows, if there are any, are older rows in another form."""
 
 
@@ -91,7 +93,7 @@ def planned(
     if to <= stream.position:
         return StreamBatch(stream, stream.position, schema, 0, lambda: iter(()))
     if max_versions is not None:
-        to = min(to, stream.position + max_versions)
+        to = _past_gap(newest, min(to, stream.position + max_versions))
     with _expiry_named(stream, source):
         commits: Sequence[CommitActions] = feed_commits(source, stream.position + 1, to, newest)
     commits = _without_undone(commits, stream.position)
@@ -109,17 +111,31 @@ def _size(commit: CommitActions) -> int:
 
 
 def _without_undone(commits: Sequence[CommitActions], position: int) -> Sequence[CommitActions]:
-    """Return commits without those that a restore has undone, nor the restore, where none of them was given."""
+    """Return commits without those that a restore or an undrop has undone, nor these, where none of them was given."""
     left: list[CommitActions] = []
     back_to: int | None = None
     for commit in reversed(commits):  # a later restore may have undone an earlier one
         if back_to is not None and commit.version > back_to:
             continue
-        back_to = restored_version(commit)
+        back_to = _back_to(commit)
         if back_to is None or back_to < position:
             left.append(commit)
             back_to = None
     return left[::-1]
+
+
+def _back_to(commit: CommitActions) -> int | None:
+    """Return the version whose rows a commit brought back: what it restored, or what was dropped; else None."""
+    parameters = commit.info.get("operationParameters")
+    if commit.info.get("operation") != UNDROP or not isinstance(parameters, dict):
+        return restored_version(commit)
+    dropped = str(parameters.get("version"))
+    return int(dropped) - 1 if dropped.isdecimal() else None
+
+
+def _past_gap(newest: Snapshot, to: int) -> int:
+    """Return a version, or where the table was dropped in it the one that brought it back: they are read together."""
+    return next((last + 1 for first, last in version_gaps(newest.properties) if first <= to <= last), to)
 
 
 def _within(commits: Sequence[CommitActions], to: int, max_rows: int) -> tuple[Sequence[CommitActions], int]:
@@ -133,7 +149,10 @@ def _within(commits: Sequence[CommitActions], to: int, max_rows: int) -> tuple[S
 
 
 def _may_append(commit: CommitActions) -> bool:
-    return any(add.data_change for add in commit.adds) and commit.info.get("operation") not in _NEVER_APPENDS
+    parameters = commit.info.get("operationParameters")
+    several = parameters.get("operations") if isinstance(parameters, dict) else None
+    operations = str(several).split(", ") if several else [commit.info.get("operation")]
+    return any(add.data_change for add in commit.adds) and not _NEVER_APPENDS.issuperset(operations)
 
 
 def _changes(

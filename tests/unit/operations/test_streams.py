@@ -299,13 +299,52 @@ def test_a_source_that_is_gone_or_another_table(lake: Lake) -> None:
         consume(lake)
     assert lake.streams()[0].versions_behind is None
     lake.undrop("orders")
-    assert ("insert", 1, 1) in unread(lake)
+    assert unread(lake) == [("insert", 1, 1)]
     lake.drop_table("orders")
     lake.create_table("orders", COLUMNS)
     for use in (unread, consume, lambda lake: lake.move_stream("new_orders", 0)):
         with pytest.raises(Invalid, match="follows the table orders, which has been dropped or replaced"):
             use(lake)
     assert lake.streams()[0].source_version is None
+
+
+@pytest.mark.parametrize("feed", ["true", "false"])
+def test_an_undrop_gives_no_row_again(lake: Lake, feed: str) -> None:
+    orders = lake.table("orders")
+    orders.evolve(properties={"delta.enableChangeDataFeed": feed})
+    lake.create_stream("appended", "orders", appends_only=True)
+    order(lake, 1, 2)
+    consume(lake)
+    consume(lake, "appended")
+    dropped = lake.drop_table("orders").version
+    lake.create_table("orders", COLUMNS)
+    order(lake, 7)
+    lake.drop_table("orders")
+    back = lake.undrop("orders", dropped).version
+    for name in ("new_orders", "appended"):
+        assert unread(lake, name) == []
+        assert unread(lake, name, max_versions=1) == []
+    order(lake, 3)
+    assert unread(lake, "new_orders", max_versions=1) == []
+    for name in ("new_orders", "appended"):
+        assert unread(lake, name) == [("insert", back + 1, 3)]
+        consume(lake, name, max_versions=1)
+        assert lake.stream(name).info().position == back
+        consume(lake, name)
+    assert arrived(lake) == [1, 1, 2, 2, 3, 3]
+
+
+def test_a_lake_that_is_restored_gives_a_stream_of_appended_rows_none(lake: Lake, clock: ManualClock) -> None:
+    lake.create_stream("appended", "orders", appends_only=True)
+    order(lake, 1)
+    consume(lake, "appended")
+    clock.advance(60)
+    orders = lake.table("orders")
+    orders.update({"amount": "0"})
+    lake.drop_table("orders")
+    lake.restore(offset="30 seconds ago")
+    assert lake.table("orders").to_arrow()["amount"].to_pylist() == [10]
+    assert unread(lake, "appended") == []
 
 
 def test_verify_knows_transactions_with_streams(lake: Lake) -> None:
