@@ -9,6 +9,7 @@ import pyarrow as pa
 from alluvia.duck.evaluators import Evaluator, current_evaluator
 from alluvia.duck.failures import Context, EngineError, translate
 from alluvia.duck.relation import duckdb_type
+from alluvia.duck.text_values import text_values
 from alluvia.errors import Invalid
 from alluvia.expressions.parse import parse
 from alluvia.expressions.references import find_references
@@ -36,7 +37,7 @@ class SqlValues:
         """Return the tree of a column's expression. Raises `Invalid`, naming the column, where it does not fit."""
         expression = read_value(name, text)
         field = self._wanted.field(name)
-        typed = _typed(str(text), expression, field.type)
+        typed = _typed(str(text), expression, field)
         self._texts[name] = _checked(self._evaluator, self._schema, field, typed)
         if _is_null(expression) and not field.nullable:
             raise Invalid(f"column {name} must not be null, so it cannot be set to NULL")
@@ -84,10 +85,18 @@ def _is_null(expression: Node) -> bool:
     return is_constant(expression) and bool(expression["value"]["is_null"])
 
 
-def _typed(text: str, expression: Node, kind: pa.DataType) -> str:
-    """Return the text with a cast around a literal, which takes the type of its column as it does in an INSERT."""
-    literal = is_constant(expression) and (_is_null(expression) or expression["value"]["type"]["id"] == "VARCHAR")
-    return f"CAST((\n{text}\n) AS {duckdb_type(kind)})" if literal else text
+def _typed(text: str, expression: Node, field: pa.Field) -> str:
+    """Return the text with a cast around a literal, which takes the type of its column as it does in an INSERT.
+
+    Raises `Invalid`, naming the column, for a literal that is no value of it, or only a rounded or cut one.
+    """
+    if not is_constant(expression):
+        return text
+    if not _is_null(expression):
+        if expression["value"]["type"]["id"] != "VARCHAR":
+            return text
+        text_values(pa.array([expression["value"]["value"]], pa.string()), field)
+    return f"CAST((\n{text}\n) AS {duckdb_type(field.type)})"
 
 
 def _checked(evaluator: Evaluator, schema: pa.Schema, field: pa.Field, text: str) -> str:

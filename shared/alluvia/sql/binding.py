@@ -21,14 +21,14 @@ _Edit = tuple[int, int, str]
 
 def check_used(text: str, values: Values) -> None:
     """Raise `Invalid`, naming it, for a parameter of a text without a value, or a value that is not used."""
-    check_names((name for _, _, name in _parameters(Sql(text), tokens_of(text))), values)
+    check_names((name for _, _, name in parameters(Sql(text), tokens_of(text))), values)
     if values:
         arrow_row(values)
 
 
 def parameter_names(text: str) -> list[str]:
     """Return the names of a text's parameters, in the order in which they first come; those of `?` are `1`, `2`, …"""
-    return list(dict.fromkeys(name for _, _, name in _parameters(Sql(text), tokens_of(text))))
+    return list(dict.fromkeys(name for _, _, name in parameters(Sql(text), tokens_of(text))))
 
 
 def bound(sql: Sql, values: Values) -> Values | None:
@@ -37,7 +37,7 @@ def bound(sql: Sql, values: Values) -> Values | None:
         return None
     found = {}
     number = 0
-    for start, _, name in _parameters(sql, tokens_of(sql.text)):
+    for start, _, name in parameters(sql, tokens_of(sql.text)):
         if sql.text[start] == "?":
             number += 1
             found[str(number)] = _value(name, values)
@@ -66,7 +66,7 @@ def with_literals(sql: Sql, values: Values) -> str:
 def _literals(sql: Sql, values: Values, tokens: Sequence[Token]) -> Iterable[_Edit]:
     from alluvia.duck.literals import literal
 
-    return [(start, end, literal(_value(name, values))) for start, end, name in _parameters(sql, tokens)]
+    return [(start, end, literal(_value(name, values))) for start, end, name in parameters(sql, tokens)]
 
 
 def _edited(text: str, edits: Iterable[_Edit]) -> str:
@@ -81,7 +81,7 @@ def _value(name: str, values: Values) -> object:
     return values[name]
 
 
-def _parameters(sql: Sql, tokens: Sequence[Token]) -> Iterator[tuple[int, int, str]]:
+def parameters(sql: Sql, tokens: Sequence[Token]) -> Iterator[tuple[int, int, str]]:
     """Yield where the parameters of a piece of text are, and their names in the whole text."""
     number = sql.placeholders
     for token in tokens:

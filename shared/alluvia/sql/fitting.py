@@ -10,11 +10,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from alluvia.duck.evaluators import current_evaluator
-from alluvia.duck.failures import Context, EngineError, translate
-from alluvia.duck.relation import duckdb_type
+from alluvia.duck.text_values import cast_values, text_values
 from alluvia.errors import Invalid
 from alluvia.query.engine import Result
+from alluvia.sql.lone_texts import Texts
 from alluvia.table.schema.rows import conform
 from alluvia.table.schema.serialization import normal_schema
 from alluvia.table.schema.type_names import type_name
@@ -55,19 +54,27 @@ def _fit(column: pa.Array, field: pa.Field, *, literals: bool) -> pa.Array:
             return column.cast(pa.timestamp("us")).cast(target)
     except pa.ArrowInvalid as error:
         raise Invalid(f"column {field.name}: a value does not fit {type_name(target)}: {error}") from error
-    if literals and (types.is_string(source) or types.is_nested(source)):
-        return _cast(column, field)
-    return column
+    if literals and types.is_string(source):
+        return text_values(column, field)
+    return cast_values(column, field) if literals and types.is_nested(source) else column
 
 
-def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
-    """Return values as DuckDB casts them."""
-    query = f"SELECT CAST(value AS {duckdb_type(field.type)}) FROM rows"  # noqa: S608 - the name of a type
-    try:
-        found = current_evaluator().compute(query, pa.table([column], ["value"]))
-    except EngineError as error:
-        raise Invalid(f"column {field.name}: {translate(error.details, Context(''))}") from None
-    return found.column(0).combine_chunks()
+def with_texts(rows: pa.Table, schema: pa.Schema, texts: Texts) -> pa.Table:
+    """Return rows with the names and types of a schema, and with some texts in place of their NULL.
+
+    Raises `Invalid`, naming the column, for a text that is no value of its type, or only a rounded or cut one.
+    """
+    nullable = pa.schema([field.with_nullable(True) for field in schema])
+    found = fit_rows(rows, nullable, literals=True)
+    for column, by_row in texts.items():
+        field = nullable.field(column)
+        given = text_values(pa.array(by_row.values(), pa.string()), field)
+        places = list(range(len(rows)))
+        for at, row in enumerate(by_row):
+            places[row] = len(rows) + at
+        values = pa.concat_arrays([found.column(column).combine_chunks(), given.cast(field.type)])
+        found = found.set_column(column, field, values.take(pa.array(places, pa.int64())))
+    return found
 
 
 def table_schema(schema: pa.Schema) -> pa.Schema:

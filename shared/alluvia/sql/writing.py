@@ -14,7 +14,8 @@ from alluvia.operations.upsert_source import RepeatedKey
 from alluvia.query.engine import Result
 from alluvia.sql import finding, pairing
 from alluvia.sql.binding import assigned, column_of
-from alluvia.sql.fitting import fitted, table_schema
+from alluvia.sql.fitting import fitted, table_schema, with_texts
+from alluvia.sql.lone_texts import without_texts
 from alluvia.sql.nodes import CreateTable, Delete, Insert, Merge, Update, reads_more
 from alluvia.sql.scope import Done, SqlScope
 from alluvia.sql.tables import check_no_view
@@ -31,13 +32,20 @@ def insert(scope: SqlScope, node: Insert) -> Done:
     if node.source is None:
         commit = scope.table(node.table).append([{}])
         return {"rows_inserted": commit.rows, "version": commit.version}
-    with scope.query(node.source) as result:
-        return _insert(scope, node, wanted, result)
+    source, texts = without_texts(node.source, scope.values) if node.is_values else (node.source, {})
+    with scope.query(source) as result:
+        _check_width(node, wanted, result.schema)
+        rows = (
+            with_texts(result.read_all(), wanted, texts) if texts else fitted(result, wanted, literals=node.is_values)
+        )
+        return _appended(scope, node, rows)
 
 
 def insert_rows(scope: SqlScope, node: Insert, rows: pa.Table) -> Done:
     """Append rows as if they were those of VALUES."""
-    return _insert(scope, node, _wanted(scope, node), Result(rows.schema, iter(rows.to_batches())))
+    wanted = _wanted(scope, node)
+    _check_width(node, wanted, rows.schema)
+    return _appended(scope, node, fitted(Result(rows.schema, iter(rows.to_batches())), wanted, literals=True))
 
 
 def _wanted(scope: SqlScope, node: Insert) -> pa.Schema:
@@ -52,14 +60,17 @@ def _wanted(scope: SqlScope, node: Insert) -> pa.Schema:
     return pa.schema([schema.field(name) for name in names])
 
 
-def _insert(scope: SqlScope, node: Insert, wanted: pa.Schema, result: Result) -> Done:
-    if len(result.schema) != len(wanted):
-        given = "each row of VALUES" if node.is_values else "the SELECT"
+def _check_width(node: Insert, wanted: pa.Schema, given: pa.Schema) -> None:
+    if len(given) != len(wanted):
+        what = "each row of VALUES" if node.is_values else "the SELECT"
         raise Invalid(
-            f"INSERT INTO {node.table} takes {len(wanted)} columns ({', '.join(wanted.names)}), but {given} has "
-            f"{len(result.schema)}"
+            f"INSERT INTO {node.table} takes {len(wanted)} columns ({', '.join(wanted.names)}), but {what} has "
+            f"{len(given)}"
         )
-    commit = scope.table(node.table).append(fitted(result, wanted, literals=node.is_values))
+
+
+def _appended(scope: SqlScope, node: Insert, rows: pa.Table | pa.RecordBatchReader) -> Done:
+    commit = scope.table(node.table).append(rows)
     return {"rows_inserted": commit.rows, "version": commit.version}
 
 
