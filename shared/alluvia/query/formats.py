@@ -280,7 +280,11 @@ class _ParquetWriter(_Writer):
         self._schema = pa.schema(
             [field.with_name(name) for field, name in zip(schema, _distinct(schema.names), strict=True)]
         )
-        self._file = pq.ParquetWriter(self._out, self._schema, compression="zstd")
+        try:
+            self._file = pq.ParquetWriter(self._out, self._schema, compression="zstd")
+        except pa.ArrowNotImplementedError:
+            _refuse_by_name(schema)
+            raise
         self._waiting: list[pa.RecordBatch] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -297,6 +301,21 @@ class _ParquetWriter(_Writer):
     def _write_waiting(self) -> None:
         self._file.write_table(pa.Table.from_batches(self._waiting, self._schema))
         self._waiting = []
+
+
+def _refuse_by_name(schema: pa.Schema) -> None:
+    """Raise `Invalid` for the first column whose type Parquet lacks, such as INTERVAL."""
+    import pyarrow.parquet as pq
+
+    for field in schema:
+        try:
+            pq.ParquetWriter(io.BytesIO(), pa.schema([field])).close()
+        except pa.ArrowNotImplementedError:
+            shown = str(field.type).replace("month_day_nano_interval", "INTERVAL")
+            raise Invalid(
+                f"Parquet cannot hold the type of the column {field.name:.100} ({shown:.100}): select "
+                "CAST(… AS VARCHAR) for it, or ask for another format"
+            ) from None
 
 
 _WRITERS: dict[str, Callable[[pa.Schema, int], _Writer]] = {

@@ -27,8 +27,9 @@ from alluvia.duck.connection import confine, connect, planner, requests_sent, us
 from alluvia.duck.database import OwnDatabase
 from alluvia.duck.evaluators import ROWS
 from alluvia.duck.failures import ResultTooLarge, details_of
+from alluvia.duck.quoting import quote_name
 from alluvia.duck.stored_types import told
-from alluvia.errors import AlluviaError
+from alluvia.errors import AlluviaError, Invalid
 from alluvia.expressions.parse import analyse
 from alluvia.query.formats import FORMATS, Overflow, render
 
@@ -104,7 +105,7 @@ class QueryDatabase:
 
         `rows` is an Arrow stream with one row, the values of the query's parameters by name.
         """
-        reader = self._open.execute(sql, _values(rows)).to_arrow_reader(BATCH_ROWS)
+        reader = self._reader(sql, rows)
         self._send({"batch": True}, _arrow(reader.schema, []))
         for batch in reader:
             if self._asked():  # to stop: nothing else is asked before the end
@@ -115,8 +116,8 @@ class QueryDatabase:
     def described(self, sql: str, rows: bytes = b"") -> Reply:
         """Send the columns that DESCRIBE tells of a query, which it does not run; `rows` as for `stream`."""
         found = self._open.execute(sql, _values(rows)).fetchall()
-        nulls = ", ".join(f"NULL::{kind}" for _, kind, *_ in found)
-        typed = self._open.execute(f"SELECT {nulls} LIMIT 0").to_arrow_reader().schema
+        nulls = ", ".join(f"NULL::{kind} AS {quote_name(name)}" for name, kind, *_ in found)
+        typed = self._reader(f"SELECT {nulls} LIMIT 0").schema
         fields = [field.with_name(name) for field, (name, *_) in zip(typed, found, strict=True)]
         return {"body": _arrow(pa.schema(fields), [])}
 
@@ -131,7 +132,7 @@ class QueryDatabase:
 
         With `overflow_bytes`, a result that has more is sent in parts.
         """
-        reader = self._open.execute(sql, _values(rows)).to_arrow_reader(BATCH_ROWS)
+        reader = self._reader(sql, rows)
         chosen = next(one for one in FORMATS if one.name == form)
         overflow = None if overflow_bytes is None else Overflow(overflow_bytes, self._send_part)
         try:
@@ -139,6 +140,18 @@ class QueryDatabase:
         except ResultTooLarge as error:
             return {"too_large": str(error)}
         return {"rows": found.rows, "body": found.body}
+
+    def _reader(self, sql: str, rows: bytes = b"") -> pa.RecordBatchReader:
+        """Run a query; `rows` as for `stream`. Raises `Invalid` for types whose Arrow values only DuckDB can read."""
+        result = self._open.execute(sql, _values(rows))
+        for name, kind, *_ in result.description or ():
+            unread = _only_duckdbs(kind)
+            if unread is not None:
+                raise Invalid(
+                    f"the column {name:.100} has values of the type {unread}, which cannot be sent: select "
+                    "CAST(… AS VARCHAR) for it"
+                )
+        return result.to_arrow_reader(BATCH_ROWS)
 
     def _send_part(self, part: bytes) -> None:
         self._send({"batch": True}, part)
@@ -177,6 +190,15 @@ def _arrow(schema: pa.Schema, batches: list[pa.RecordBatch]) -> pa.Buffer:
         for batch in batches:
             writer.write_batch(batch)
     return sink.getvalue()
+
+
+def _only_duckdbs(kind: Any) -> str | None:
+    """Return the name of a type that DuckDB gives to Arrow as bytes of its own form: this one, or a part of it."""
+    if kind.id in ("bit", "bignum"):
+        return str(kind)
+    nested = kind.id in ("list", "array", "struct", "map", "union")
+    parts = (_only_duckdbs(part) for _, part in kind.children if not isinstance(part, int)) if nested else ()
+    return next((found for found in parts if found is not None), None)
 
 
 def _values(rows: bytes) -> dict[str, Any] | None:

@@ -7,7 +7,8 @@ import alluvia
 from alluvia.duck.failures import QueryTooCostly
 from alluvia.expressions.parse import parse
 from alluvia.query.describe import TYPE_CHARS_MAX, delta_name, in_our_terms
-from alluvia.query.engine import run
+from alluvia.query.engine import run, run_rendered
+from alluvia.query.formats import NDJSON, PARQUET, Format
 from tests.unit.query.conftest import query
 
 PLACE = pa.struct([("city", pa.string()), ("zips", pa.list_(pa.int32()))])
@@ -79,6 +80,26 @@ def test_sqls_names_of_types_are_understood(own_lake: alluvia.Lake) -> None:
 def test_a_value_that_arrow_has_no_type_for_is_refused(lake: alluvia.Lake, text: str) -> None:
     with pytest.raises(alluvia.errors.Invalid, match=r"of the type (VARIANT|TYPE), which cannot be sent: cast it"):
         run(lake, text)
+
+
+@pytest.mark.parametrize("form", [None, NDJSON, PARQUET])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 1, '101'::BIT AS b",
+        "SELECT [{'x': MAP {'k': '101'::BIT}}] AS b",
+        "SELECT 1::BIGNUM AS b",
+        "SELECT union_value(k := ['101'::BIT]::BIT[1]) AS b",
+    ],
+)
+def test_a_value_that_only_duckdb_reads_is_refused(lake: alluvia.Lake, text: str, form: Format | None) -> None:
+    refused = r"the column b has values of the type (BIT|BIGNUM), which cannot be sent: select CAST\(… AS VARCHAR\)"
+    with pytest.raises(alluvia.errors.Invalid, match=refused):
+        run(lake, text) if form is None else run_rendered(lake, text, form, 1_000_000)
+
+
+def test_bits_are_sent_as_text(lake: alluvia.Lake) -> None:
+    assert query(lake, "SELECT CAST('101'::BIT AS VARCHAR) AS b, {'BIT': 1} AS c") == [("101", {"BIT": 1})]
 
 
 def test_types_are_named_within_the_time_limit() -> None:

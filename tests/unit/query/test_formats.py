@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from alluvia.duck.failures import QueryTooCostly, ResultTooLarge
+from alluvia.errors import Invalid
 from alluvia.query.formats import (
     ARROW,
     CSV,
@@ -185,3 +186,11 @@ def test_reading_stops_soon_after_the_limit(form: Format) -> None:
     with pytest.raises(QueryTooCostly):
         render(MANY.schema, batches(), form, 50_000 if form.is_compressed else 1_000_000)
     assert taken < 15
+
+
+@pytest.mark.parametrize("kind", [pa.month_day_nano_interval(), pa.list_(pa.month_day_nano_interval())])
+def test_a_column_that_parquet_cannot_hold_is_named(kind: pa.DataType) -> None:
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field("took", kind)])
+    refused = r"Parquet cannot hold the type of the column took \(.*INTERVAL.*\): select CAST\(… AS VARCHAR\) for it"
+    with pytest.raises(Invalid, match=refused):
+        render(schema, [], PARQUET, 1_000_000)
