@@ -953,6 +953,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "            pass\n",
     ),
     Mutant(
+        "refuse events by columns that are known no longer to hold",
+        "ingest/pipeline.py",
+        "        if rows.refused and tries_left and not is_newest:",
+        "        if False:",
+        ("tests/unit/ingest/test_pipeline.py",),
+    ),
+    Mutant(
+        "store rows that were made for other columns",
+        "operations/ingest.py",
+        "            raise _other_columns(self._handle)",
+        "            pass",
+        ("tests/unit/ingest/test_pipeline.py",),
+    ),
+    Mutant(
         "give the rejects of a group to its first request",
         "ingest/pipeline.py",
         "            self._rejects[at].append(reject)",
