@@ -16,6 +16,8 @@ _CUT_OFF = "Could not read enough bytes"
 _KIND = re.compile(r"([A-Za-z][A-Za-z ]*?) Error: ")
 _STREAM = "Invalid Input Error: Attempting to execute an unsuccessful or closed pending query result\nError: "
 _NO_ARROW_TYPE = re.compile(r"Unsupported Arrow type (\w+)")
+_TO_SET = re.compile(r'\s*Use "SET [^"]*" to [^\n]*')
+"""Advice to set what cannot be set here."""
 _NO_KIND = "DuckDB"
 """Stands for the kind of an error that names none: one of Thrift, in which Parquet's metadata stands, or a user's."""
 _STORE = ("HTTP", "IO")
@@ -98,6 +100,7 @@ def translate(details: Mapping[str, str], context: Context) -> AlluviaError:
         return Invalid(
             f"the result holds a value of the type {typed[1]}, which cannot be sent: cast it, for example to VARCHAR"
         )
+    message = _TO_SET.sub("", message)
     if kind == "INTERRUPT":
         return QueryTooCostly("the query was interrupted")
     if kind == "Out of Memory":

@@ -14,7 +14,7 @@ from typing import Any
 
 from alluvia.duck.connection import planner
 from alluvia.duck.failures import query_error
-from alluvia.errors import Invalid
+from alluvia.errors import Invalid, cut
 from alluvia.expressions.time_travel import in_our_form
 from alluvia.expressions.tree import Node
 from alluvia.lazy_dataclasses import dataclass
@@ -24,6 +24,7 @@ QUERY_LIMIT_BYTES = 256 * 1024
 TREE_LIMIT_BYTES = 16_000_000
 """Python takes about ten times as much memory for a tree as its JSON has bytes."""
 _EXPLAIN = b"explain"
+_SYMMETRIC = re.compile(r"\bbetween\s+symmetric\b", re.IGNORECASE)
 # DuckDB takes these for spaces, outside of quotes and comments, but counts positions in the text without them.
 _APART = re.compile(
     r"""'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)|--[^\n]*|/\*.*?(?:\*/|\Z)|(?P<quote>\$\w*\$).*?(?:(?P=quote)|\Z)"""
@@ -138,16 +139,27 @@ def _explained(data: bytes, starts: Sequence[int]) -> bytes:
 
 
 def _refuse(answer: Any, text: str, data: bytes, word: str) -> None:
+    from alluvia.expressions.instead import instead_of, instead_of_with
+
     message = str(answer.get("error_message", ""))
     if answer.get("error_type") != "parser" or message.startswith("Only SELECT"):
         if word == "pivot":
             raise Invalid("a PIVOT must name its values: PIVOT … ON column IN (…)")
+        if not message.startswith("Only SELECT"):
+            symmetric = ": write BETWEEN least(a, b) AND greatest(a, b)" if _SYMMETRIC.search(text) else ""
+            raise Invalid(f"DuckDB does not implement this ({cut(message)}){symmetric}")
         if word == _EXPLAIN.decode():
             raise Invalid("only EXPLAIN of one SELECT is supported")
+        instead = instead_of_with(text) if word == "with" else None
+        if instead is not None:
+            raise Invalid(instead)
         raise Invalid(f"only a SELECT can be run here, not {word.upper() or 'this'}")
     if message.startswith("Max expression depth"):
         raise Invalid("the query is nested too deeply: split it into common table expressions")
     if word == _EXPLAIN.decode() and data.split()[:1] and data.split()[0].lower() in (b"analyze", b"(analyze,"):
         raise Invalid("EXPLAIN ANALYZE is not supported: run the query, or EXPLAIN it")
+    instead = instead_of(text)
+    if instead is not None:
+        raise Invalid(instead)
     position = str(answer.get("position", ""))
     raise query_error("Parser", message, text, int(position) if position.isdigit() else None)

@@ -160,7 +160,10 @@ class _Visitor:
         elif kind == "TABLE_FUNCTION":
             self._table_function(node, ctes)
         elif kind == "SHOW_REF" and node["query"] is None:
-            raise Invalid("only SHOW TABLES, DESCRIBE and SUMMARIZE of a table or query are supported")
+            raise Invalid(
+                "only SHOW TABLES, SHOW VIEWS, SHOW STREAMS, SHOW CREATE TABLE t, DESCRIBE and SUMMARIZE of a table or "
+                "query, DESCRIBE DETAIL t and DESCRIBE HISTORY t are supported, and FROM tags() and FROM branches()"
+            )
         elif _is_transparent(kind):
             self._children(node, ctes)
         else:

@@ -62,7 +62,9 @@ _AFTER_TABLES = frozenset(
 )  # fmt: skip
 
 
-class _Token(NamedTuple):
+class QueryToken(NamedTuple):
+    """A token, with where it begins and ends; its `word` is a name in lower case, or a sign."""
+
     kind: str
     word: str
     start: int
@@ -73,7 +75,7 @@ def in_our_form(text: str) -> str:
     """Return a query's text with the versions of its tables as DuckDB's parser takes them, as many bytes long."""
     if _HINT.search(text) is None:
         return text
-    tokens = _tokens(text)
+    tokens = lexed(text)
     calls = frozenset(_calls_of_columns(tokens))
     parts: list[str] = []
     done = at = 0
@@ -96,19 +98,20 @@ _Edit = tuple[int, int, str, int]
 """Where a change begins and ends, the new text, and the number of the token from which to read on."""
 
 
-def _tokens(text: str) -> list[_Token]:
+def lexed(text: str) -> list[QueryToken]:
+    """Return the tokens of a query's text, without spaces and comments. Only names and signs have a `word`."""
     return [
-        _Token(kind, found[0].lower() if kind in ("name", "sign") else "", found.start(), found.end())
+        QueryToken(kind, found[0].lower() if kind in ("name", "sign") else "", found.start(), found.end())
         for found in _TOKEN.finditer(text)
         if (kind := found.lastgroup or "") != "space"
     ]
 
 
-def _words(tokens: Sequence[_Token], at: int, count: int) -> list[str]:
+def _words(tokens: Sequence[QueryToken], at: int, count: int) -> list[str]:
     return [token.word for token in tokens[at : at + count]]
 
 
-def _table(tokens: Sequence[_Token], at: int) -> int | None:
+def _table(tokens: Sequence[QueryToken], at: int) -> int | None:
     """Return the number of the first token of the name that ends at one, if it is where a table's name stands."""
     while at >= 2 and tokens[at - 1].word == "." and tokens[at - 2].kind == "name":
         at -= 2
@@ -116,7 +119,7 @@ def _table(tokens: Sequence[_Token], at: int) -> int | None:
     return at if at and (before in _BEFORE or before in (",", "(")) else None
 
 
-def _as_of(text: str, tokens: Sequence[_Token], at: int) -> _Edit | None:
+def _as_of(text: str, tokens: Sequence[QueryToken], at: int) -> _Edit | None:
     """Read `t [FOR] VERSION AS OF 3` from the last token of the name on."""
     first = at + 1 + (_words(tokens, at + 1, 1) == ["for"])
     words = _words(tokens, first, 3)
@@ -135,7 +138,7 @@ def _as_of(text: str, tokens: Sequence[_Token], at: int) -> _Edit | None:
     return tokens[at].end, value.end, new, first + 4
 
 
-def _at_clause(text: str, tokens: Sequence[_Token], at: int) -> _Edit | None:
+def _at_clause(text: str, tokens: Sequence[QueryToken], at: int) -> _Edit | None:
     """Read `t AT (OFFSET => …)`, or `t AS e AT (…)`, from the last token before AT on."""
     words = _words(tokens, at + 1, 4)
     if len(words) < 4 or words[:2] != ["at", "("] or words[2] not in _LABELS or words[3] not in ("=>", ":="):
@@ -158,7 +161,7 @@ def _at_clause(text: str, tokens: Sequence[_Token], at: int) -> _Edit | None:
     return tokens[name].end, tokens[end].end, _argument(text, tokens, at + 2, end) + alias, end + 1
 
 
-def _labelled(text: str, tokens: Sequence[_Token], at: int) -> _Edit | None:
+def _labelled(text: str, tokens: Sequence[QueryToken], at: int) -> _Edit | None:
     """Read `t(offset => …)` from the last token of the name on."""
     words = _words(tokens, at + 1, 3)
     if len(words) < 3 or words[0] != "(" or words[1] not in ("offset", "timestamp") or words[2] not in ("=>", ":="):
@@ -169,7 +172,7 @@ def _labelled(text: str, tokens: Sequence[_Token], at: int) -> _Edit | None:
     return tokens[at + 1].start, tokens[end].end, _argument(text, tokens, at + 1, end), end + 1
 
 
-def _argument_label(tokens: Sequence[_Token], at: int) -> _Edit | None:
+def _argument_label(tokens: Sequence[QueryToken], at: int) -> _Edit | None:
     """Read the `where` of `files('t', where => …)`."""
     label = _RESERVED.get(tokens[at].word)
     if label is None or _words(tokens, at + 1, 1) not in (["=>"], [":="]) or not at or tokens[at - 1].word != ",":
@@ -183,7 +186,7 @@ def _argument_label(tokens: Sequence[_Token], at: int) -> _Edit | None:
     return tokens[at].start, tokens[at].end, label, at + 1
 
 
-def _calls_of_columns(tokens: Sequence[_Token]) -> Iterator[int]:
+def _calls_of_columns(tokens: Sequence[QueryToken]) -> Iterator[int]:
     """Yield the number of each token `columns` that begins a call where a table stands: in FROM, or after JOIN.
 
     An opening bracket begins a query, if a word follows that does, more of a list of tables, if it stands in one, or
@@ -212,13 +215,13 @@ def _calls_of_columns(tokens: Sequence[_Token]) -> Iterator[int]:
             yield at
 
 
-def _argument(text: str, tokens: Sequence[_Token], opening: int, closing: int) -> str:
+def _argument(text: str, tokens: Sequence[QueryToken], opening: int, closing: int) -> str:
     """Return what stands in parentheses with the label that a function may have, or none for a moment."""
     label, value = tokens[opening + 1].word, text[tokens[opening + 2].end : tokens[closing].end]
     return {"timestamp": f"({value}", "offset": f"({AGO}=>{value}"}.get(label, f"({label}=>{value}")
 
 
-def _closing(tokens: Sequence[_Token], opening: int) -> int | None:
+def _closing(tokens: Sequence[QueryToken], opening: int) -> int | None:
     depth = 0
     for number in range(opening, len(tokens)):
         depth += {"(": 1, ")": -1}.get(tokens[number].word, 0)

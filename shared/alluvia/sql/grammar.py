@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from alluvia.errors import Invalid
 from alluvia.sql import nodes
+from alluvia.sql.grammar_alter import read_alter
 from alluvia.sql.grammar_branches import read_drop_branch, read_isolation, read_publish
 from alluvia.sql.grammar_rows import read_delete, read_insert, read_merge, read_truncate, read_update
-from alluvia.sql.grammar_tables import read_alter, read_create
+from alluvia.sql.grammar_tables import read_create
 from alluvia.sql.grammar_tags import read_drop_tag
 from alluvia.sql.tokens import Cursor
 

@@ -1,4 +1,4 @@
-"""CREATE and ALTER, from their tokens. Pure."""
+"""CREATE, from its tokens. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from alluvia.sql.grammar_streams import read_stream
 from alluvia.sql.grammar_tags import read_tag
 from alluvia.sql.tokens import Cursor, tokens_of
 from alluvia.sql.types import column_type
-from alluvia.table.properties import CLUSTER_BY, CONSTRAINT, SORT_BY, names_text
+from alluvia.table.properties import CONSTRAINT
 
 _CREATE_INSTEAD = {
     "index": "SORT BY or CLUSTER BY the columns that queries ask for: files have statistics of each",
@@ -40,7 +40,6 @@ _COLUMN_REFUSED = {
     "as": "compute the value in each INSERT",
     "collate": "text is compared by its bytes; COLLATE in a query changes that",
     "comment": "set a property of your own, such as TBLPROPERTIES ('comment' = '…')",
-    "like": "name the columns, or CREATE TABLE … AS SELECT * FROM … LIMIT 0",
 }
 
 
@@ -177,19 +176,31 @@ def _columns(cursor: Cursor) -> tuple[pa.Schema, dict[str, str]]:
     properties: dict[str, str] = {}
     while not (fields or properties) or cursor.accept(","):
         word = cursor.word()
+        if word == "like":
+            raise _like_refused(cursor)
         if word in ("constraint", "check") and (word == "constraint" or cursor.word(1) == "("):
             _add_constraint(cursor, properties)
         elif word in _COLUMN_REFUSED and cursor.word(1) in ("key", "(", ""):
             raise Invalid(f"{word.upper()} is not supported: {_COLUMN_REFUSED[word]}")
         else:
-            fields.append(_column(cursor, properties))
+            fields.append(read_column(cursor, properties))
     cursor.expect(")")
     if not fields:
         raise Invalid("CREATE TABLE: the table needs a column")
     return pa.schema(fields), properties
 
 
-def _column(cursor: Cursor, properties: dict[str, str]) -> pa.Field:
+def _like_refused(cursor: Cursor) -> Invalid:
+    cursor.expect("like")
+    source = cursor.table()
+    return Invalid(
+        f"CREATE TABLE … LIKE is not supported: take the columns with CREATE TABLE … AS FROM {source} LIMIT 0, or "
+        f"change what SHOW CREATE TABLE {source} gives"
+    )
+
+
+def read_column(cursor: Cursor, properties: dict[str, str]) -> pa.Field:
+    """Read a column with its type; its CHECKs go to the properties."""
     name = cursor.identifier("the name of a column")
     kind = column_type(cursor)
     nullable = True
@@ -230,7 +241,9 @@ def _option(cursor: Cursor, layout: dict[str, tuple[str, ...]], properties: dict
     elif cursor.accept("cluster", "by") or cursor.accept("clustered", "by"):
         layout["cluster"] = cursor.names("the name of a column")
     elif cursor.accept("tblproperties") or cursor.accept("with"):
-        properties.update(_properties(cursor))
+        properties.update(read_properties(cursor))
+    elif cursor.word() == "like":
+        raise _like_refused(cursor)
     elif cursor.accept("comment"):
         raise Invalid(f"COMMENT is not supported: {_COLUMN_REFUSED['comment']}")
     elif cursor.accept("location"):
@@ -264,11 +277,12 @@ def _without_quotes(text: str) -> str:
     return text
 
 
-def _properties(cursor: Cursor) -> dict[str, str]:
+def read_properties(cursor: Cursor) -> dict[str, str]:
+    """Read (name = value, …)."""
     found: dict[str, str] = {}
     cursor.expect("(")
     while not found or cursor.accept(","):
-        name = _property(cursor)
+        name = read_property(cursor)
         cursor.expect("=")
         if name in found:
             raise Invalid(f"property {name} occurs twice")
@@ -277,7 +291,7 @@ def _properties(cursor: Cursor) -> dict[str, str]:
     return found
 
 
-def _property(cursor: Cursor) -> str:
+def read_property(cursor: Cursor) -> str:
     """Read the name of a property, in quotes or as words with dots."""
     if cursor.word() == "" and not cursor.ended:
         return cursor.string("the name of a property")
@@ -296,100 +310,3 @@ def _property_value(cursor: Cursor) -> str:
         if text.isdigit():
             return str(cursor.number("a value"))
     return cursor.string("the value of a property")
-
-
-def read_alter(cursor: Cursor) -> tuple[str, nodes.Node]:
-    """Read ALTER TABLE."""
-    cursor.expect("alter")
-    if cursor.word() != "table":
-        raise Invalid(f"ALTER {cursor.word().upper()} is not supported: only TABLE can be altered")
-    cursor.expect("table")
-    if_exists = cursor.accept("if", "exists")
-    if if_exists:
-        raise Invalid("ALTER TABLE IF EXISTS is not supported: leave IF EXISTS out")
-    table = cursor.table()
-    if cursor.accept("add", "constraint"):
-        name = cursor.identifier("the name of the constraint")
-        cursor.expect("check")
-        return "alter table", nodes.AlterTable(table, constraint=(name, cursor.brackets("a condition")))
-    if cursor.accept("drop", "constraint"):
-        there = cursor.accept("if", "exists")
-        name = cursor.identifier("the name of the constraint")
-        return "alter table", nodes.AlterTable(table, constraint=(name, None), if_exists=there)
-    if cursor.accept("add"):
-        return "alter table", _add_columns(cursor, table)
-    if cursor.accept("drop", "column") or cursor.accept("drop", "columns"):
-        return "alter table", _drop_columns(cursor, table)
-    if cursor.accept("rename", "column"):
-        old = cursor.identifier("the name of a column")
-        cursor.expect("to")
-        return "alter table", nodes.AlterTable(table, rename={old: cursor.identifier("the new name")})
-    if cursor.accept("set", "tblproperties") or cursor.accept("set", "properties"):
-        return "alter table", nodes.AlterTable(table, properties=_properties(cursor))
-    if cursor.accept("unset", "tblproperties") or cursor.accept("unset", "properties"):
-        return "alter table", _unset(cursor, table)
-    for word, name in (("sort", SORT_BY), ("cluster", CLUSTER_BY)):
-        if cursor.accept(word, "by"):
-            columns = () if cursor.accept("none") else cursor.names("the name of a column")
-            value = names_text(columns) if columns else None
-            return "alter table", nodes.AlterTable(table, properties={name: value})
-    raise _alter_refused(cursor)
-
-
-def _add_columns(cursor: Cursor, table: str) -> nodes.AlterTable:
-    if not cursor.accept("columns"):
-        cursor.accept("column")
-    if_not_exists = cursor.accept("if", "not", "exists")
-    listed = cursor.accept("(")
-    fields: list[pa.Field] = []
-    while not fields or cursor.accept(","):
-        if fields and cursor.accept("add"):
-            cursor.accept("column")
-        properties: dict[str, str] = {}
-        field = _column(cursor, properties)
-        if not field.nullable or properties:
-            raise Invalid(
-                f"column {field.name}: a column that is added must be nullable: add the constraint afterwards"
-            )
-        fields.append(field)
-    if listed:
-        cursor.expect(")")
-    return nodes.AlterTable(table, add=pa.schema(fields), if_not_exists=if_not_exists)
-
-
-def _drop_columns(cursor: Cursor, table: str) -> nodes.AlterTable:
-    there = cursor.accept("if", "exists")
-    if cursor.word() == "(":
-        return nodes.AlterTable(table, drop=cursor.names("the name of a column"), if_exists=there)
-    names = [cursor.identifier("the name of a column")]
-    while cursor.accept(","):
-        if cursor.accept("drop"):
-            cursor.expect("column")
-        names.append(cursor.identifier("the name of a column"))
-    return nodes.AlterTable(table, drop=tuple(names), if_exists=there)
-
-
-def _unset(cursor: Cursor, table: str) -> nodes.AlterTable:
-    if_exists = cursor.accept("if", "exists")
-    cursor.expect("(")
-    names = [_property(cursor)]
-    while cursor.accept(","):
-        names.append(_property(cursor))
-    cursor.expect(")")
-    return nodes.AlterTable(table, properties=dict.fromkeys(names), if_exists=if_exists)
-
-
-def _alter_refused(cursor: Cursor) -> Invalid:
-    copy = (
-        "CREATE VIEW with the names that you want, or CREATE TABLE … AS SELECT the columns that you want, and DROP the "
-        "old table"
-    )
-    if cursor.accept("rename", "to"):
-        return Invalid(f"ALTER TABLE … RENAME TO is not supported: {copy}")
-    if cursor.word() in ("alter", "change", "modify"):
-        return Invalid(
-            f"ALTER TABLE … {cursor.word().upper()} COLUMN is not supported: a column keeps its type; {copy}"
-        )
-    return cursor.wrong(
-        "ADD COLUMN, RENAME COLUMN, DROP COLUMN, SET TBLPROPERTIES, ADD CONSTRAINT, SORT BY or CLUSTER BY"
-    )

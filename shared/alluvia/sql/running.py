@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from alluvia.access.rights import Rights
 from alluvia.duck.evaluators import evaluating
-from alluvia.errors import Invalid, TableNotFound
+from alluvia.errors import Invalid, TableExists, TableNotFound
 from alluvia.lake import Lake
 from alluvia.lake_transaction import LakeTransaction
 from alluvia.lazy_dataclasses import dataclass
@@ -144,6 +144,9 @@ def _write(scope: SqlScope, statement: SqlStatement) -> Done | pa.Table:
         scope.transaction.note_written()
     try:
         return _WRITES[type(statement.node)](scope, statement.node)
+    except TableExists as error:
+        advice = f"write {statement.kind.upper()} IF NOT EXISTS"
+        raise TableExists(str(error).replace("pass exist_ok=True", advice)) from error
     except TableNotFound as error:
         name = getattr(statement.node, "table", "")
         if find_view(scope.lake.store, name) is None:

@@ -17,7 +17,8 @@ _INSTEAD = {
     "usmallint": "INTEGER", "utinyint": "SMALLINT", "uuid": "STRING", "json": "STRING", "variant": "STRING",
     "enum": "STRING", "time": "STRING", "timetz": "STRING", "interval": "BIGINT, as a number of seconds",
     "bit": "BINARY", "union": "STRUCT", "serial": "BIGINT", "timestamp_s": "TIMESTAMP", "timestamp_ms": "TIMESTAMP",
-    "timestamp_ns": "TIMESTAMP",
+    "timestamp_ns": "TIMESTAMP", "number": "DECIMAL with its digits, such as DECIMAL(10, 2), or BIGINT",
+    "varchar2": "STRING",
 }  # fmt: skip
 _LENGTHS = frozenset({"varchar", "char", "bpchar", "character", "nvarchar", "string", "text", "varbinary", "binary"})
 

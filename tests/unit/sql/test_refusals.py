@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from alluvia.errors import Invalid
+import alluvia
+from alluvia.errors import Invalid, TableExists
 from alluvia.sql.statements import parse
 
 
@@ -46,6 +47,18 @@ from alluvia.sql.statements import parse
         ("ALTER TABLE t RENAME TO u", "RENAME TO is not supported"),
         ("ALTER TABLE t ALTER COLUMN a TYPE int", "ALTER COLUMN is not supported: a column keeps its type"),
         ("ALTER TABLE t ADD COLUMN a int NOT NULL", "a column that is added must be nullable"),
+        (
+            "ALTER TABLE t ADD COLUMN a int NOT NULL",
+            "set the column with UPDATE, and ALTER TABLE t ADD CONSTRAINT c CHECK (a IS NOT NULL)",
+        ),
+        (
+            'ALTER TABLE t ALTER COLUMN "a b" SET NOT NULL',
+            'SET NOT NULL is not supported: ALTER TABLE t ADD CONSTRAINT c CHECK ("a b" IS NOT NULL)',
+        ),
+        ("ALTER TABLE t ADD COLUMN a int CHECK (a > 0)", "ALTER TABLE t ADD CONSTRAINT c CHECK (…)"),
+        ("CREATE TABLE t (LIKE u)", "LIKE is not supported: take the columns with CREATE TABLE … AS FROM u LIMIT 0"),
+        ("CREATE TABLE t LIKE u", "or change what SHOW CREATE TABLE u gives"),
+        ("CREATE TABLE t (a NUMBER(10,2))", "Delta has no type NUMBER: use DECIMAL with its digits, such as DECIMAL"),
         ("CREATE TABLE t._rejects (a INT)", "CREATE TABLE t._rejects is not possible: ingestion creates"),
         ("DROP SCHEMA s", "DROP SCHEMA is not supported"),
         ("DROP TABLE t CASCADE", "DROP … CASCADE is not supported"),
@@ -57,3 +70,72 @@ def test_what_cannot_be_done_says_what_to_do_instead(text: str, message: str) ->
     with pytest.raises(Invalid) as raised:
         parse(text)
     assert message in str(raised.value)
+
+
+@pytest.fixture(scope="module")
+def lake() -> alluvia.Lake:
+    """A table `t` of two rows, a table `empty` and a stream `s`."""
+    lake = alluvia.connect("memory://refusals")
+    lake.sql("CREATE TABLE t (id BIGINT); CREATE TABLE empty (id BIGINT); INSERT INTO t VALUES (1), (2)")
+    lake.sql("CREATE STREAM s ON TABLE t")
+    return lake
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT id BETWEEN SYMMETRIC 2 AND 1 FROM t", "DuckDB does not implement this (Expression type"),
+        ("SELECT id BETWEEN SYMMETRIC 2 AND 1 FROM t", "write BETWEEN least(a, b) AND greatest(a, b)"),
+        ("WITH a AS (SELECT 5) INSERT INTO t FROM a", "WITH stands behind the table: INSERT INTO t WITH … SELECT …"),
+        ("WITH a AS (SELECT 5) DELETE FROM t", "DELETE FROM t WHERE id IN (WITH … SELECT …)"),
+        ("WITH a AS (SELECT 5) UPDATE t SET id = 1", "UPDATE t SET … WHERE id IN (WITH … SELECT …)"),
+        ("WITH a AS (SELECT 5) MERGE INTO t USING a ON true WHEN MATCHED THEN DELETE", "USING (WITH … SELECT …) AS s"),
+        ("SHOW DATABASES", "only SHOW TABLES, SHOW VIEWS, SHOW STREAMS, SHOW CREATE TABLE t, DESCRIBE and SUMMARIZE"),
+        ("SHOW TABLES LIKE 's%'", "SELECT name FROM tables() WHERE name LIKE '…'"),
+        ("SHOW TABLES IN main", "SHOW TABLES shows all"),
+        ("SHOW COLUMNS FROM t", "DESCRIBE t, or SELECT * FROM columns('t')"),
+        ("SHOW TBLPROPERTIES t", "DESCRIBE DETAIL t has the properties"),
+        ("-- parts\nshow partitions t", "SELECT * FROM partitions('t')"),
+        ("DESCRIBE EXTENDED t", "DESCRIBE EXTENDED is not supported: DESCRIBE t has the columns, DESCRIBE DETAIL t"),
+        ("DESC FORMATTED t", "DESCRIBE FORMATTED is not supported"),
+        ("DESCRIBE TABLE EXTENDED t", "DESCRIBE TABLE EXTENDED is not supported"),
+        ("FROM t BEFORE (VERSION => 3)", "BEFORE (…) is not supported: AT (VERSION => n) with the version before"),
+        ("SELECT * FROM t@v1 WHERE id = 1", "@v1 is not supported: t VERSION AS OF 1"),
+        ("FROM t VERSION AS OF -1", "VERSION AS OF takes the number of a version, 0 or more"),
+        ("SELECT 'VERSION AS OF -1', 't@v1', FROM FROM t", 'syntax error at or near "FROM"'),
+    ],
+)
+def test_a_query_of_another_dialect_says_what_to_write(lake: alluvia.Lake, text: str, message: str) -> None:
+    with pytest.raises(Invalid) as raised:
+        lake.sql(text)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT INTO empty WITH a AS (FROM empty) SELECT * FROM a",
+        "DELETE FROM empty WHERE id IN (WITH a AS (FROM t) SELECT id FROM a)",
+        "UPDATE empty SET id = 1 WHERE id IN (WITH a AS (FROM t) SELECT id FROM a)",
+        "MERGE INTO empty USING (WITH a AS (FROM t) SELECT id FROM a) AS s ON empty.id = s.id WHEN MATCHED THEN DELETE",
+        "SELECT name FROM tables() WHERE name LIKE 't%'",
+        "SELECT * FROM partitions('t')",
+        "SELECT * FROM t WHERE id BETWEEN least(2, 1) AND greatest(2, 1)",
+    ],
+)
+def test_what_is_to_be_written_runs(lake: alluvia.Lake, text: str) -> None:
+    lake.sql(text)
+
+
+def test_several_rows_of_a_scalar_subquery_bring_no_advice_to_set_what_cannot_be_set(lake: alluvia.Lake) -> None:
+    with pytest.raises(Invalid, match="More than one row returned by a subquery") as raised:
+        lake.sql("SELECT (SELECT id FROM t)")
+    assert "SET" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [("CREATE TABLE t (a INT)", "TABLE"), ("CREATE STREAM s ON TABLE t", "STREAM")]
+)
+def test_what_exists_is_told_in_sqls_terms(lake: alluvia.Lake, text: str, kind: str) -> None:
+    with pytest.raises(TableExists, match=f"already exists: choose another name, or write CREATE {kind} IF NOT EXISTS"):
+        lake.sql(text)
