@@ -46,6 +46,11 @@ def test_a_write_says_what_it_did(lake: Path) -> None:
     assert said["rows_inserted"] == 2
 
 
+def test_what_is_rolled_back_is_not_shown_as_done(lake: Path) -> None:
+    assert rows(lake, "BEGIN; INSERT INTO t VALUES ('a', 1); ROLLBACK") == [{"transaction": "rolled back"}]
+    assert rows(lake, "FROM t") == []
+
+
 def test_texts_from_a_file_and_from_standard_input(lake: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.sql"
     script.write_text("-- two rows; and their names\nINSERT INTO t VALUES ('é;', 1);\nSELECT name FROM t;\n")

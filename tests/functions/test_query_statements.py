@@ -238,6 +238,12 @@ def test_a_request_may_say_where_its_transaction_begins_and_ends(writing: alluvi
     assert state(writing)[1] == {"b": 2}
 
 
+def test_what_a_request_rolls_back_is_not_shown_as_done(writing: alluvia.Lake) -> None:
+    before = state(writing)
+    assert rows(send("BEGIN; DELETE FROM totals WHERE n = 1; ROLLBACK")) == [{"transaction": "rolled back"}]
+    assert state(writing) == before
+
+
 def test_vacuum_is_refused_whoever_asks(writing: alluvia.Lake) -> None:
     answer = send("VACUUM totals")
     assert (answer["statusCode"], "`alluvia vacuum`" in error_of(answer)) == (403, True)

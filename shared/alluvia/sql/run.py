@@ -40,6 +40,8 @@ def execute(
 ) -> pa.Table:
     """Run a text on a lake. Returns the rows of its last read, or one row that says what its last write did.
 
+    Of writes that end with ROLLBACK, it says that they were rolled back.
+
     The statements share the time that the limits give. `ready` gets what will be returned, apart from versions, before
     a transaction commits: if it raises, nothing is committed. Raises `Forbidden` for what the `rights` of the caller do
     not allow.
@@ -219,8 +221,9 @@ def _committed(
         transaction = LakeTransaction(lake, (), isolation)  # it runs again where tables have changed between uses
         try:
             found = answer(lake, transaction, statements, values, limits, rights)
+            said = _said("rolled back") if discard and found.rows is None else found.shown()
             if ready is not None:
-                ready(found.shown())
+                ready(said)
             if not discard:
                 if limits is not None:
                     limits.check()
@@ -229,7 +232,7 @@ def _committed(
             if tries == TRIES_MAX:
                 raise
         else:
-            return found.shown(transaction.versions)
+            return said if discard else found.shown(transaction.versions)
     raise AssertionError("unreachable: the last try returns or raises")
 
 

@@ -33,7 +33,9 @@ def test_a_text_with_begin_and_its_end(counted: alluvia.Lake) -> None:
     done = counted.sql("BEGIN TRANSACTION; INSERT INTO t VALUES (2); COMMIT")
     assert done.to_pylist()[0]["rows_inserted"] == 1
     assert count(counted) == 2
-    counted.sql("BEGIN ISOLATION LEVEL SNAPSHOT; DELETE FROM t; ROLLBACK")
+    done = counted.sql("BEGIN ISOLATION LEVEL SNAPSHOT; DELETE FROM t; ROLLBACK")
+    assert done.to_pylist() == [{"transaction": "rolled back"}]
+    assert counted.sql("BEGIN; DELETE FROM t; SELECT count(*) AS n FROM t; ROLLBACK").to_pylist() == [{"n": 0}]
     assert count(counted) == 2
 
 
