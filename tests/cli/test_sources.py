@@ -100,6 +100,8 @@ def test_a_source_is_added_tried_rotated_listed_and_removed(tmp_path: Path, monk
             "signed: {ts} stands for nothing: there are {timestamp} and {body}",
         ),
         (("a", "--kind", "open", "--event-id", "a..b"), "event_id: 'a..b' is not a path"),
+        (("a", "--kind", "open", "--event-id", "header:Authorization"), "event_id: the header Authorization proves"),
+        (("a", "--kind", "open", "--ts", "header:X-Hub-Signature-256"), "ts: the header X-Hub-Signature-256 proves"),
         (("a", "--kind", "open", "--ts", "header:a b"), "ts: 'header:a b' does not name a header"),
         (("a", "--kind", "open", "--origin", "shop.example"), "origins: 'shop.example' is not an origin"),
         (("a", "--kind", "open", "--handshake", "hub"), "verify_token: handshake hub needs one"),

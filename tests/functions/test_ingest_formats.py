@@ -242,7 +242,7 @@ def test_otlp_says_what_was_rejected_and_what_is_wrong(lake: alluvia.Lake, monke
             "scopeLogs",
             "instrumentationLibraryLogs",
         ),
-        (b'{"resourceLogs":[{"scopeLogs":[{"scope":{},"log_records":[]}]}]}', "logRecords", "log_records"),
+        (b'{"resourceLogs":[{"scopeLogs":[{"scope":{},"records":[]}]}]}', "logRecords", "records"),
     ):
         status, answer, _ = post("/v1/logs", body, JSON)
         reason = f"not a valid ExportLogsServiceRequest: expected the field {field}, got '{got}'"
@@ -252,8 +252,12 @@ def test_otlp_says_what_was_rejected_and_what_is_wrong(lake: alluvia.Lake, monke
         b'{"resourceLogs":[{}]}',
         b'{"resourceLogs":[{"resource":{}}],"more":1}',
         b'{"resourceLogs":null}',
+        b'{"resource_logs":[{"scope_logs":[{"log_records":[]}]}]}',
     ):
         assert post("/v1/logs", body, JSON)[:2] == (200, b"{}"), body
+    newer = {"resource": {}, "newField": 1}
+    one = {"scopeLogs": [{"logRecords": [{"body": {"stringValue": "beside a newer field"}}]}]}
+    assert post("/v1/logs", json.dumps({"resourceLogs": [newer, one]}).encode(), JSON)[:2] == (200, b"{}")
     monkeypatch.setenv("ALLUVIA_CREATE_TABLES", "false")
     monkeypatch.setenv("ALLUVIA_LOGS_TABLE", "other")
     status, answer, _ = post("/v1/logs", b"{}", JSON)

@@ -16,7 +16,12 @@ import pytest
 import alluvia
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
+from alluvia.formats.reading import reading_of
+from alluvia.formats.registry import by_name
+from alluvia.formats.values import SentBody
+from alluvia.ingest.pipeline import ingest_batch
 from alluvia.ingest.replay import Replayed
+from alluvia.ingest.values import Limits
 from alluvia.lake import Lake
 from alluvia.serverless import warm_lake
 from alluvia.sources.definition import Source
@@ -207,6 +212,7 @@ NEVER = {
         {**JSON, "ce-specversion": "1.0", "ce-id": "a", "ce-source": "/a", "ce-type": "paid"},
     ),
     "a row of CSV": ("csv", b'a\n"{""event_id"":1}",2\n', {"content-type": "text/csv"}),
+    "a row of CSV with two ends": ("csv", b"a,b\n1,2\r3,4\n", {"content-type": "text/csv"}),
     "a broken quote": ("csv", b'a,b\n1,"2\n{"event_id":3}\n', {"content-type": "text/csv"}),
     "OTLP": ("otlp", b'{"resourceLogs":7}', JSON),
     "MessagePack": ("fluentbit", b'{"event_id":"a"}', {"content-type": "application/msgpack"}),
@@ -259,6 +265,31 @@ def test_a_body_that_the_wrong_format_refused_is_read_by_the_right_one(lake: all
     again = post(body, {**JSON, "idempotency-key": "k"})
     assert (again["duplicates"], again["rejected"], len(rejects(lake))) == (2, 2, 2)
     assert replayed(lake) == Replayed(looked_at=2, remaining=2)
+
+
+@pytest.mark.parametrize("name", ["firehose", "csv"])
+def test_an_event_that_was_too_large_is_read_as_the_event_that_it_was(name: str, lake: alluvia.Lake) -> None:
+    text = "x" * 300
+    bodies = {
+        "firehose": json.dumps({"records": [record(json.dumps({"event_id": "a", "text": text}).encode())]}).encode(),
+        "csv": f"event_id,text,status\na,{text},7\n".encode(),
+    }
+    form, sent = by_name(name), SentBody({}, bodies[name], NOW_US)
+    found = form.read(sent, Limits(event_bytes=100))
+    ingest_batch(lake, "t", found.events, found.rejects, arrival_us=NOW_US, reading=reading_of(name, sent, found))
+    assert [row["reason"][:9] for row in rejects(lake)] == ["the event"]
+    assert replayed(lake) == Replayed(looked_at=1, settled=1, stored=1)
+    assert [(row["event_id"], json.loads(row["properties"])["text"]) for row in rows(lake)] == [("a", text)]
+    assert lake["t"].to_arrow()["status"].to_pylist() == [7 if name == "csv" else None]
+
+
+def test_a_reject_of_a_later_release_is_read(lake: alluvia.Lake) -> None:
+    assert post(b'{"event_id":"a","status":"x"}', path="/v1/events/t")["rejected"] == 1
+    place = lake.table("t/_rejects")
+    place.update({"given": """'{"unheard":1,"event":"paid"}'"""})
+    lake["t"].evolve(drop=["status"])
+    assert replayed(lake) == Replayed(looked_at=1, settled=1, stored=1)
+    assert [row["event"] for row in rows(lake)] == ["paid"]
 
 
 def test_a_request_of_firehose_gives_its_id(lake: alluvia.Lake, clock: ManualClock) -> None:

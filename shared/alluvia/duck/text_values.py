@@ -18,6 +18,7 @@ from alluvia.table.schema.moments import is_zoned
 from alluvia.table.schema.type_names import type_name
 
 _Loses = Callable[[str, pa.Scalar], bool]
+_TIME_OF_DAY = re.compile(r"\d[T ]+.*[1-9]")
 _FINER_THAN_US = re.compile(r"\.\d{6}\d*[1-9]")
 _ZONE = re.compile(r":\d\d(?:\.\d*)?\s*([-+A-Za-z].*?)\s*$")
 _NO_OFFSET = re.compile(r"Z|UTC|GMT|BC|[-+][0:]+", re.IGNORECASE)
@@ -35,6 +36,8 @@ def cast_values(values: pa.Array, field: pa.Field) -> pa.Array:
 
 def text_values(texts: pa.Array, field: pa.Field) -> pa.Array:
     """Return texts as values of a column. Raises `Invalid`, naming it, for one that is none, or loses something."""
+    if pa.types.is_string(field.type):
+        return texts
     found = cast_values(texts, field)
     suspect, loses = _losses(field.type)
     if suspect is None:
@@ -57,9 +60,9 @@ def _losses(kind: pa.DataType) -> tuple[str | None, _Loses]:
     if types.is_integer(kind) or types.is_decimal(kind):
         return r"[.eE]", _is_rounded
     if types.is_floating(kind):
-        return r"\d", lambda _, value: isinf(value.as_py())
+        return r"[1-9]", _overflows
     if types.is_date(kind):
-        return ":", lambda text, _: re.search("[1-9]", text[max(0, text.index(":") - 2) :]) is not None
+        return r"\d[T ]+\d", lambda text, _: _TIME_OF_DAY.search(text) is not None
     if types.is_timestamp(kind):
         zoned = is_zoned(kind)
         return r"\.\d{7}|:", lambda text, _: bool(_FINER_THAN_US.search(text)) or (not zoned and _has_offset(text))
@@ -71,6 +74,11 @@ def _is_rounded(text: str, value: pa.Scalar) -> bool:
         return bool(Decimal(text.strip().replace("_", "")) != value.as_py())
     except InvalidOperation:  # written in another way, such as 0x1e
         return False
+
+
+def _overflows(text: str, value: pa.Scalar) -> bool:
+    number = value.as_py()
+    return isinf(number) or (not number and re.search("[1-9]", re.split("[eE]", text)[0]) is not None)
 
 
 def _has_offset(text: str) -> bool:

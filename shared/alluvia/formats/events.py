@@ -34,11 +34,12 @@ class Events:
 
     def add(self, value: dict[str, object], given: Given | None = None) -> None:
         """Take an event, unless it is too large."""
-        raw = encode(value)
+        event, raw = RawEvent(len(self), value, None, None, None, given), encode(value)
         if len(raw) > self._limits.event_bytes:
-            self.reject(TOO_MANY_BYTES.format(what="event", size=len(raw), limit=self._limits.event_bytes), raw)
+            reason = TOO_MANY_BYTES.format(what="event", size=len(raw), limit=self._limits.event_bytes)
+            self._rejects.append(Reject(len(self), reason, raw, event=event))
         else:
-            self._events.append(RawEvent(len(self), value, None, None, None, given))
+            self._events.append(event)
 
     def reject(self, reason: str, raw: bytes) -> None:
         """Refuse what is not an event, and keep its bytes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import TYPE_CHECKING
 
 from alluvia.errors import Invalid
@@ -97,17 +98,22 @@ def _from_json(body: bytes) -> ExportLogsServiceRequest:
 def _records(request: dict[str, object]) -> list[dict[str, object]]:
     """Return the log records of a request.
 
-    Unknown fields are ignored, as OTLP says. But an object that has some, and not the list that makes it one of logs,
-    is another message, such as that of traces. It raises Invalid, so that nobody takes it for stored.
+    Unknown fields are ignored, as OTLP says. But a request without records, in which an object has some in place of the
+    list that makes it one of logs, is another message, such as one of traces. It raises Invalid, so that nobody takes
+    it for stored.
     """
-    found = [request]
+    found, missing = [request], ""
     for name, others in _LISTS:
+        spellings = (name, re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name))  # both are protobuf's
         for each in found:
-            if name not in each and (unknown := each.keys() - others):
-                raise Invalid(f"expected the field {name}, got {min(unknown)!r:.100}")
-        lists = [each.get(name) for each in found]
+            unknown = each.keys() - others
+            if unknown and unknown.isdisjoint(spellings):
+                missing = missing or f"expected the field {name}, got {min(unknown)!r:.100}"
+        lists = [each.get(spelling) for each in found for spelling in spellings]
         items = [item for items in lists if isinstance(items, list) for item in items]
         found = [item for item in items if isinstance(item, dict)]
+    if missing and not found:
+        raise Invalid(missing)
     return found
 
 

@@ -36,9 +36,9 @@ def read_again(
     """Read what could not be read, by the format of that name. Returns its events, and the key of its request.
 
     A part of a body means something only to the format that it was cut off by. The data of a CloudEvent in binary mode
-    without its headers means nothing.
+    without its headers means nothing, nor does a row of CSV without those of its table.
     """
-    if _BINARY in reading.headers or (not reading.whole and name != reading.format):
+    if _BINARY in reading.headers or (not reading.whole and (name != reading.format or name == "csv")):
         return NOTHING, None
     form, limits = by_name(name), Limits()
     if not reading.whole:

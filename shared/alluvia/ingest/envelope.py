@@ -164,7 +164,8 @@ def _each(positions: Sequence[int], raws: Sequence[bytes], values: Sequence[obje
             rejects.append(Reject(position, f"expected a JSON object, got {describe(value)}", raw))
         elif len(raw) > limits.event_bytes:
             reason = TOO_MANY_BYTES.format(what="event", size=len(raw), limit=limits.event_bytes)
-            rejects.append(Reject(position, reason, raw, own_reject_id(value)))
+            event = RawEvent(position, value, raw)
+            rejects.append(Reject(position, reason, raw, own_reject_id(value), event=event))
         else:
             events.append(RawEvent(position, value, raw))
     return Split(events, rejects)

@@ -340,6 +340,7 @@ def _commit(
         if rows.refused and tries_left and not is_newest:
             judged, snapshot, is_newest = snapshot, _newest(table), True
             if not _takes_the_same(snapshot, judged):
+                reasons = {}  # which were those of other columns
                 continue
         reasons = {}
         refuse(rows)

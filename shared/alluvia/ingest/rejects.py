@@ -68,6 +68,8 @@ def _unread_text(reject: Reject, origin: Origin) -> str | None:
     """Return the same of what was not an event, and None where it is JSON of no source, as all of it once was."""
     if origin.reading is None:
         return None
+    if reject.event is not None:
+        return given_text(reject.event._replace(position=reject.position), origin, EVENT)
     return _text({}, _fallback_id(origin, reject.position), origin, BODY if origin.reading.whole else PART)
 
 
@@ -122,8 +124,9 @@ def read_given(text: str | None) -> Said:
 
 def _read(said: dict[str, Any]) -> Given:
     inner = said.get("of_format")
+    known = {name: value for name, value in said.items() if name in _DEFAULTS}  # a later release may say more
     return Given(
-        **{**said, "unstable": tuple(said.get("unstable", ())), "of_format": None if inner is None else _read(inner)}
+        **{**known, "unstable": tuple(said.get("unstable", ())), "of_format": None if inner is None else _read(inner)}
     )
 
 

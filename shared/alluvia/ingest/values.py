@@ -135,6 +135,7 @@ class Reject:
 
     A reason may echo what was sent, so it is cut to `REASON_CHARS_MAX` characters, whoever gives it. given: what the
     request says about the event, as JSON text (`rejects.given_text`); None if nothing, or if `raw` was not an event.
+    event: what was parsed, where it is too large for an event.
     """
 
     position: int
@@ -142,6 +143,7 @@ class Reject:
     raw: bytes
     event_id: str | None = None
     given: str | None = None
+    event: RawEvent | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reason", cut(self.reason, REASON_CHARS_MAX))

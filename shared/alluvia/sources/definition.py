@@ -23,6 +23,7 @@ HANDSHAKES = ("", "hub", "challenge")
 TOLERANCE_SECONDS = 300
 _ANY_ORIGIN = "*"
 _TOLERANCE_SECONDS_MAX = 24 * 3600
+_PROOFS = ("authorization", "proxy-authorization", "cookie", "x-gitlab-token")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
 _URL = re.compile(r"https?://[^\s?#]+")
@@ -141,6 +142,7 @@ def _check(source: Source) -> None:
     _check_secrets(source)
     for name in ("event_id", "ts", "event"):
         _check_place(name, getattr(source, name))
+        _check_no_proof(name, getattr(source, name), source.header)
     for name, choices in (("algorithm", ALGORITHMS), ("encoding", ENCODINGS), ("handshake", HANDSHAKES)):
         if getattr(source, name) not in choices:
             raise Invalid(f"{name}: choose one of {', '.join(filter(None, choices))}")
@@ -171,6 +173,13 @@ def _check_secrets(source: Source) -> None:
         check_reference(name, getattr(source, name))
     if bool(source.verify_token) != (source.handshake == "hub"):
         raise Invalid("verify_token: handshake hub needs one, and no other takes one")
+
+
+def _check_no_proof(name: str, place: str, header: str) -> None:
+    """Refuse a header that proves the sender: it says nothing of an event, and what it says must not be kept."""
+    named = place.removeprefix(HEADER).lower() if place.startswith(HEADER) else ""
+    if named in (*_PROOFS, header.lower() or None) or "signature" in named:
+        raise Invalid(f"{name}: the header {place.removeprefix(HEADER)} proves the sender, and is no part of the event")
 
 
 def _check_place(name: str, place: str) -> None:

@@ -62,8 +62,9 @@ def _is_alone(tokens: Sequence[Token], at: int) -> bool:
 
 def _content(shown: str) -> str | None:
     """Return what a text in quotes says; None for one with escapes."""
-    if shown.startswith("'"):
-        return shown[1:-1].replace("''", "'")
+    quote = shown.index("'") if shown[0] in "'eE" else -1
+    if quote == 0 or (quote == 1 and "\\" not in shown):
+        return shown[quote + 1 : -1].replace("''", "'")
     if shown.startswith("$"):
         mark = shown.index("$", 1) + 1
         return shown[mark:-mark]
