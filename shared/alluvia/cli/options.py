@@ -87,7 +87,7 @@ class TableName(click.ParamType[str]):
 
 
 TABLE = TableName()
-_OF_THE_LAKE = frozenset({"branches", "publishing", "running", "sources", "source_test", "tokens"})
+_OF_THE_LAKE = frozenset({"branches", "publishing", "running", "sources", "tokens", "trying_source"})
 """Modules of commands that take no branch."""
 
 

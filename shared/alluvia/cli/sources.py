@@ -145,7 +145,7 @@ def test(common: Common, name: str, base: str | None, body: Any, content_type: s
 
     Exits 1, with the reason, if the first is not stored, or the second is taken.
     """
-    from alluvia.cli.source_test import try_source
+    from alluvia.cli.trying_source import try_source
     from alluvia.sources.lake_sources import read_sources
 
     lake = common.lake()
