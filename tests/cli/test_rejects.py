@@ -68,6 +68,17 @@ def test_suggested_columns_are_added_and_a_missing_one_names_its_path(lake: Path
     assert "properties->>'$.plan'" in wrong
     assert run(lake, "query", "SELECT properties->>'$.plan' AS plan FROM clicks") == [{"plan": "pro"}]
     assert "A field" not in failed(lake, "query", "SELECT plan FROM clicks._rejects")
+    for query, said in [
+        ("SELECT c.plan FROM clicks c", "A field without a column is in properties: properties->>'$.plan'"),
+        ("SELECT properties.plan FROM clicks", "A field without a column is in properties: properties->>'$.plan'"),
+        ("SELECT properties['plan'] FROM clicks", "A field without a column is in properties: properties->>'$.plan'"),
+        ('SELECT c.properties."o\'x y" FROM clicks c', "Cannot extract field"),
+        ('SELECT "x/y" FROM clicks', "A field without a column is in properties: properties->>'/x~1y'"),
+        ("SELECT plan.name FROM clicks", "An object without a column is in properties: properties->>'$.plan.…'"),
+        ("SELECT CAST('plan' AS int) FROM clicks", "'plan'"),
+    ]:
+        assert said in failed(lake, "query", query)
+    assert "column is in" not in failed(lake, "query", "SELECT CAST('plan' AS int) FROM clicks")
     [found] = run(lake, "suggest", "clicks", "--coverage", "0.1")
     assert (found["field"], found["type"], found["example"]) == ("plan", "string", '"pro"')
     assert run(lake, "suggest", "clicks", "--coverage", "0.9") == []
@@ -76,3 +87,20 @@ def test_suggested_columns_are_added_and_a_missing_one_names_its_path(lake: Path
     run(lake, "ingest", "clicks", "-", text='{"event_id":"d","plan":"free"}')
     assert {"plan": "free"} in run(lake, "query", "SELECT plan FROM clicks")
     assert "nothing was added" in failed(lake, "suggest", "clicks", "--apply")
+
+
+def test_the_statement_that_is_told_fills_added_columns_of_events_before(tmp_path: Path) -> None:
+    fields = '"n":3,"when":"2026-01-01T00:00:00Z","o\'x":1.5,"plan":"pro","my key":true'
+    run(tmp_path, "ingest", "views", "-", text=f'{{"event_id":"a",{fields}}}\n{{"event_id":"b","plan":"free"}}')
+    result = CliRunner().invoke(cli, ["suggest", "views", "--apply", "--lake", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    run(tmp_path, "ingest", "views", "-", text='{"event_id":"c","n":4}')
+    run(tmp_path, "sql", result.stderr.partition("with alluvia sql: ")[2])
+    rows = run(
+        tmp_path, "query", 'SELECT event_id, n, CAST("when" AS DATE) AS at, "o\'x" AS x, plan FROM views ORDER BY 1'
+    )
+    assert rows == [
+        {"event_id": "a", "n": 3, "at": "2026-01-01", "x": 1.5, "plan": "pro"},
+        {"event_id": "b", "n": None, "at": None, "x": None, "plan": "free"},
+        {"event_id": "c", "n": 4, "at": None, "x": None, "plan": None},
+    ]

@@ -9,7 +9,7 @@ from itertools import islice
 
 import pyarrow as pa
 
-from alluvia.errors import TableNotFound
+from alluvia.errors import Invalid, TableNotFound
 from alluvia.ingest.convert import column
 from alluvia.ingest.jsontext import decode_all, describe, encode
 from alluvia.ingest.tables import find_events
@@ -20,6 +20,7 @@ from alluvia.operations.catalog import Catalog
 from alluvia.table.handle import TableHandle
 from alluvia.table.reader import read_file
 from alluvia.table.schema.names import fold
+from alluvia.table.schema.serialization import schema_string
 from alluvia.table.schema.type_names import type_name
 from alluvia.table_names import REJECTS
 
@@ -121,6 +122,10 @@ class _Fields:
         coverage = round(len(values) / events, 4)
         if spelled[fold(name)] > 1:
             return Suggestion(name, None, coverage, shown, "fields whose names differ only in case cannot be columns")
+        try:
+            schema_string(pa.schema([pa.field(name, pa.string())]))
+        except Invalid as error:
+            return Suggestion(name, None, coverage, shown, str(error))
         kinds = Counter(map(describe, values))
         if len(kinds) > 1:
             return Suggestion(name, None, coverage, shown, "its values are " + ", ".join(sorted(kinds)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import signal
 import tempfile
@@ -33,6 +32,7 @@ from alluvia.expressions.rewrite import VIEW_SCHEMA
 from alluvia.log.actions import AddFile
 from alluvia.operations.relations import Files, Inputs, LocalRows
 from alluvia.query.fetching import small_files
+from alluvia.query.field_hints import PROPERTIES, field_hint
 from alluvia.query.formats import RenderedRows
 from alluvia.query.limits import QueryLimits
 from alluvia.query.processes import DESCRIBE, Cancelled, Engine, EngineDied, LargeResults, OutOfMemory, OutOfTime, Watch
@@ -40,8 +40,6 @@ from alluvia.scratch import scratch_root
 from alluvia.store import Store
 from alluvia.store.file_cache import FILES, Held
 
-_NO_COLUMN = re.compile(r'Referenced column "([^"\']+)" not found|does not have a column named "([^"\']+)"')
-_PROPERTIES = "properties"
 HEADS_MAX = 64
 """So many files are looked for when DuckDB could not open one and does not say which."""
 
@@ -136,7 +134,7 @@ class Session:
                 self._open_rows(name, source)
                 continue
             columns = source.snapshot.schema.names if source.shown is None else source.shown.columns
-            self._reads_events = self._reads_events or _PROPERTIES in columns
+            self._reads_events = self._reads_events or PROPERTIES in columns
             try:
                 with self._translated(Context("")):
                     base = name if source.shown is None else f"all_{name}"
@@ -288,12 +286,8 @@ class Session:
         found = translate(error.details, known)
         if isinstance(found, Unavailable) and (path := self._missing(str(error))) is not None:
             return Corrupt(f"data file {path} is missing")
-        missing = _NO_COLUMN.search(error.details.get("exception_message", ""))
-        if self._reads_events and missing is not None and type(found) is Invalid:
-            column = missing[1] or missing[2]
-            place = column if column.isidentifier() else f'"{column}"'
-            return Invalid(f"{found}\n\nA field without a column is in {_PROPERTIES}: {_PROPERTIES}->>'$.{place}'")
-        return found
+        hint = field_hint(error.details.get("exception_message", ""), context.text) if self._reads_events else None
+        return found if hint is None or type(found) is not Invalid else Invalid(f"{found}\n\n{hint}")
 
     def _missing(self, message: str) -> str | None:
         """Return the name of a file that is not in the store, of those that a message of DuckDB's may be about."""

@@ -56,11 +56,12 @@ def test_a_type_is_one_that_all_values_fit_exactly(lake: Lake) -> None:
 
 
 def test_what_no_column_could_hold_is_shown_without_a_type(lake: Lake) -> None:
-    send(lake, {"mixed": 1, "object": {"a": 1}, "list": [1], "Plan": "x"}, {"mixed": "a", "plan": "y"})
-    assert types(lake) == dict.fromkeys(["mixed", "object", "list", "Plan", "plan"])
+    send(lake, {"mixed": 1, "object": {"a": 1}, "list": [1], "Plan": "x", "my key": 1}, {"mixed": "a", "plan": "y"})
+    assert types(lake) == dict.fromkeys(["mixed", "object", "list", "Plan", "plan", "my key"])
     notes = {each.field: each.note for each in lake["clicks"].suggest()}
     assert notes["mixed"] == "its values are a number, a string"
     assert "case" in str(notes["plan"])
+    assert "Delta does not allow" in str(notes["my key"])
 
 
 def test_numbers_that_a_double_would_round_are_no_double() -> None:
