@@ -68,7 +68,17 @@ def test_other_names_than_its_own_are_refused(tmp_path: Path) -> None:
     with serving(tmp_path / "lake", "--allow-host", "lake.example") as (_, port):
         for host in ("127.0.0.1", f"localhost:{port}", f"[::1]:{port}", "lake.example"):
             assert exchange(port, post("/v1/events/app", b"{}", host=host))[0] == 200
-        for host in ("evil.example", f"evil.example:{port}", "", "127.0.0.1@evil.example", "127.0.0.1.evil.example"):
+        for host in (
+            "evil.example",
+            f"evil.example:{port}",
+            "",
+            "127.0.0.1@evil.example",
+            "127.0.0.1.evil.example",
+            "[",
+            "[::1",
+            "[abc]",
+            "a]",
+        ):
             status, headers, body = exchange(port, post("/v1/events/app", b"{}", host=host))
             assert (status, headers["content-type"]) == (403, "application/json")
             assert json.loads(body)["error"].startswith("Host: ")
@@ -79,7 +89,7 @@ def test_other_names_than_its_own_are_refused(tmp_path: Path) -> None:
     "header",
     [
         *["Origin: http://evil.example", "Origin: null", "Origin: http://localhost:1", "Sec-Fetch-Site: cross-site"],
-        "Referer: http://evil.example/page",
+        *["Referer: http://evil.example/page", "Origin: http://[", "Referer: http://["],
     ],
 )
 def test_pages_of_other_sites_are_refused(tmp_path: Path, header: str) -> None:

@@ -81,6 +81,19 @@ def test_an_event_that_is_no_request(lake: alluvia.Lake, event: Any) -> None:
     assert lake.tables() == []
 
 
+@pytest.mark.parametrize("headers", [{"authorization": None}, {"x": 7}, {"authorization": ["a"]}, ["a"], "a"])
+def test_headers_that_are_no_texts(lake: alluvia.Lake, headers: Any) -> None:
+    with pytest.raises(Invalid, match="headers: expected an object of texts"):
+        handler(payload("ingest_api_gateway") | {"headers": headers}, None)
+    assert lake.tables() == []
+
+
+@pytest.mark.parametrize("body", [7, {"event": "a"}, ["a"], True])
+def test_a_body_that_is_no_text(lake: alluvia.Lake, body: Any) -> None:
+    status, answer, _ = call(payload("ingest_api_gateway") | {"body": body})
+    assert (status, answer["error"]) == (400, "body: expected a text, as API Gateway sends it")
+
+
 def test_a_stage_in_the_path(lake: alluvia.Lake) -> None:
     event = payload("ingest_api_gateway")
     event["requestContext"]["stage"] = "prod"

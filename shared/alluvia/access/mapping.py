@@ -46,7 +46,9 @@ def filled(template: str, claims: Mapping[str, Any]) -> str:
         text = str(value)
         if "\0" in text:
             raise Forbidden(f"this caller's claim {match[1]} contains a NUL character")
-        return text if isinstance(value, int) else "'" + text.replace("'", "''") + "'"
+        if isinstance(value, int):
+            return f"({text})" if value < 0 else text  # a minus before it would make it a comment
+        return "'" + text.replace("'", "''") + "'"
 
     parts = re.split(r"('(?:[^']|'')*'|\"(?:[^\"]|\"\")*\")", template)
     return "".join(part if at % 2 else _NAME.sub(literal, part) for at, part in enumerate(parts))

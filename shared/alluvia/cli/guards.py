@@ -7,6 +7,7 @@ a preflight request (then Origin is that page's).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -31,19 +32,31 @@ def refusal(path: str, headers: Mapping[str, str], allowed: Collection[str] | No
     `allowed` are the names besides those of loopback that the server may be called by; None allows any.
     """
     authority = headers.get("host", "")
-    host = (urlsplit(f"//{authority}").hostname or "") if _is_authority(authority) else ""
+    host = _host(f"//{authority}") if _is_authority(authority) else ""
     if allowed is not None and not is_loopback(host) and host not in allowed:
         return f"Host: {authority[:100]!r} is not a name of this server; start it with --allow-host to add one"
     if path.startswith(SOURCES) or path.removeprefix("/v1/") in PATHS:
         return None
     origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != authority.lower():
+    if origin is not None and _authority(origin) != authority.lower():
         return "Origin: pages of other sites may not use this server"
     if origin is None and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
         return "Sec-Fetch-Site: pages of other sites may not use this server"
     referer = headers.get("referer")  # of browsers that send neither of the two
-    if origin is None and referer is not None and urlsplit(referer).netloc.lower() != authority.lower():
+    if origin is None and referer is not None and _authority(referer) != authority.lower():
         return "Referer: pages of other sites may not use this server"
+    return None
+
+
+def _host(url: str) -> str:
+    with suppress(ValueError):  # a bracket without the other, or around what is no address
+        return urlsplit(url).hostname or ""
+    return ""
+
+
+def _authority(url: str) -> str | None:
+    with suppress(ValueError):
+        return urlsplit(url).netloc.lower()
     return None
 
 

@@ -92,14 +92,19 @@ class Request:
         path, stage = str(event.get("rawPath", "")), context.get("stage", "$default")
         if stage != "$default":
             path = path.removeprefix(f"/{stage}")
-        headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
+        sent = event.get("headers") or {}
+        if not isinstance(sent, dict) or not all(isinstance(value, str) for value in sent.values()):
+            raise Invalid("headers: expected an object of texts, as API Gateway sends it")
+        headers = {name.lower(): value for name, value in sent.items()}
         return cls(str(context["http"].get("method")), path, headers, event)
 
     def body(self) -> bytes:
-        """Return the body's bytes, whichever way they came. Raises `Invalid` for base64 that is none."""
+        """Return the body's bytes. Raises `Invalid` unless it is a text, one of base64 if it is marked so."""
         text = self.event.get("body") or ""
+        if not isinstance(text, str):
+            raise Invalid("body: expected a text, as API Gateway sends it")
         if not self.event.get("isBase64Encoded"):
-            return bytes(text.encode("utf-8", "surrogatepass"))
+            return text.encode("utf-8", "surrogatepass")
         try:
             return base64.b64decode(text, validate=True)
         except ValueError:

@@ -52,6 +52,11 @@ def test_limits_are_filled_with_claims_and_hold_for_reads() -> None:
     assert rights.may("append", "t")
 
 
+def test_a_number_below_zero_begins_no_comment() -> None:
+    assert filled("a <= 9-$n AND b > -$n", {"n": -1}) == "a <= 9-(-1) AND b > -(-1)"
+    assert filled("a <= 9-$n", {"n": 1}) == "a <= 9-1"
+
+
 def test_a_claim_is_never_put_into_a_literal() -> None:
     assert filled("a = '$x' AND \"$x\" = $x", {"x": "v"}) == "a = '$x' AND \"$x\" = 'v'"
     assert filled("a = 'it''s $x'", {}) == "a = 'it''s $x'"
