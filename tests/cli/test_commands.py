@@ -159,6 +159,7 @@ def test_describe_and_tables(shell: Shell) -> None:
     ("words", "message"),
     [
         (("query", "SELECT * FROM nope"), "nope"),
+        (("query", "/* x */ update t set n = 1"), "run UPDATE with `alluvia sql`"),
         (("history", "nope"), "there is no table 'nope'"),
         (("create", "Bad-Name"), "lower-case letters"),
         (("create", "t", "--column", "a"), "NAME:TYPE"),

@@ -11,6 +11,7 @@ from alluvia.cli.each_table import show_each
 from alluvia.cli.options import TABLE, Common, command
 from alluvia.cli.output import show, show_one
 from alluvia.cli.terminal import say
+from alluvia.errors import Invalid
 
 if TYPE_CHECKING:
     from alluvia.table.snapshot import Snapshot
@@ -29,8 +30,12 @@ def query(common: Common, sql: str, timeout: float | None) -> None:
     from alluvia.cli.rows import show_rows
     from alluvia.query.engine import run
     from alluvia.query.limits import QueryLimits
+    from alluvia.sql.first_word import first_word
+    from alluvia.sql.grammar import READERS
 
     text = sys.stdin.read() if sql == "-" else sql
+    if (word := first_word(text)) in READERS:
+        raise Invalid(f"query runs one SELECT: run {word.upper()} with `alluvia sql`")
     with common.progress("running the query"):
         result = run(common.lake(), text, QueryLimits(timeout_seconds=timeout))
     with result:
