@@ -10,11 +10,7 @@ import click
 from alluvia.cli.options import TABLE, Common, command
 from alluvia.cli.output import show
 from alluvia.cli.terminal import tell
-from alluvia.duck.quoting import quote_name
-from alluvia.duck.relation import duckdb_type
 from alluvia.errors import Invalid
-from alluvia.query.field_hints import PROPERTIES, field_sql
-from alluvia.sql.finding import quote_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +47,7 @@ def suggest(
             tell(f"alluvia suggest {table} --apply adds the columns that have a type")
     elif new:
         tell(f"added {', '.join(new)} in version {found.evolve(new).version}")
-        if PROPERTIES in found.schema.names:
+        if "properties" in found.schema.names:
             tell(f"for the events before, with alluvia sql: {_filling(found, list(new))}")
     else:
         raise Invalid(f"{table}: no field has a type that a column could have, so nothing was added")
@@ -59,6 +55,11 @@ def suggest(
 
 def _filling(table: Table, names: Sequence[str]) -> str:
     """Return the statement that fills columns from the field in `properties`, where it fits."""
+    from alluvia.duck.quoting import quote_name
+    from alluvia.duck.relation import duckdb_type
+    from alluvia.query.field_hints import field_sql
+    from alluvia.sql.finding import quote_table
+
     types = {name: duckdb_type(table.schema.field(name).type) for name in names}
     values = {
         name: field_sql(name) if kind == "VARCHAR" else f"TRY_CAST({field_sql(name)} AS {kind})"
