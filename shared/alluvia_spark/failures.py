@@ -27,7 +27,7 @@ def told_once(store: Store, folder: str, attempt: int | None) -> Iterator[None]:
     except ObjectNotFound:
         reason = None
     if reason is not None:
-        raise Invalid(f"{reason} (found by an earlier try of attempt {attempt}: repair it and raise attempt)")
+        raise Invalid(f"{reason} (found by an earlier try of attempt {attempt}: raise attempt to run this job again)")
     try:
         yield
     except (Invalid, Corrupt, Unsupported) as error:

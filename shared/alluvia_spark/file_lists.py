@@ -28,8 +28,8 @@ PAGE_FILES = 1000
 _COLUMNS = ("bucket", "key", "size", "etag")
 _ARN = "arn:aws:s3:::"
 _UNKNOWN = -1
-_MISSING_SIZE = 1
-"""Of a file that is not there: it has to be read to be found missing."""
+_MISSING_SIZE, _MISSING_ETAG = 1, '"missing"'
+"""Of a file that is not there: it has to be read to be found missing. One that comes later has another etag."""
 Row = tuple[str, str, int, str]
 """The URI of a store, a key, the size in bytes or -1, and the etag or ""."""
 
@@ -125,6 +125,6 @@ def _sized(stores: Stores, page: list[Row]) -> list[Row]:
         ours = [at for at in unknown if page[at][0] == root]
         store = stores.open(root)
         for at, info in zip(ours, store.map(store.head, [page[at][1] for at in ours]), strict=True):
-            size, etag = (_MISSING_SIZE, "") if info is None else (info.size, info.etag)
+            size, etag = (_MISSING_SIZE, _MISSING_ETAG) if info is None else (info.size, info.etag)
             found[at] = (root, page[at][1], size, etag)
     return found

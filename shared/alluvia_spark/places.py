@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from alluvia.clock import Clock
 from alluvia.errors import Invalid
@@ -25,14 +25,17 @@ class SourceUri:
 
 
 def parse(source: str) -> SourceUri:
-    """Understand `s3://bucket/key`, `s3a://…`, `file:///path` or a path; raise `Invalid` for anything else."""
+    """Understand `s3://bucket/key`, `s3a://…`, `file:///path` or a path; raise `Invalid` for anything else.
+
+    No `?` or `#` ends a path: the one is a wildcard, and both are characters of names.
+    """
     source = plain_uri(source)
-    scheme, separator, _ = source.partition("://")
+    scheme, separator, rest = source.partition("://")
     if not separator:
         return _local(source)
-    if scheme == "file":
-        return _local(unquote(urlsplit(source).path))
-    bucket, _, path = source[len(scheme) + 3 :].partition("/")
+    bucket, _, path = rest.partition("/")
+    if scheme == "file" and bucket in ("", "localhost"):
+        return _local(unquote(f"/{path}"))
     if scheme not in ("s3", "s3a", "s3n") or not bucket or not path:
         raise Invalid(f"source {source!r} must be s3://bucket/path, s3a://bucket/path, file:///path, or a path")
     return SourceUri(f"s3://{bucket}", path)

@@ -15,7 +15,7 @@ from alluvia.errors import Invalid
 from alluvia.store import DirectoryStore, MemoryStore
 from alluvia_spark import file_lists, places
 from alluvia_spark import source as sources
-from alluvia_spark.files import SourceOptions
+from alluvia_spark.files import BadFile, SourceFile, SourceOptions, read_range
 from alluvia_spark.globs import compiled, fixed_part
 from alluvia_spark.places import SourceUri, parse
 from alluvia_spark.source import list_files
@@ -44,7 +44,15 @@ def test_a_question_mark_in_an_s3_source_is_a_wildcard_and_no_query() -> None:
     assert parse("s3://bucket/log-?.json").path == "log-?.json"
 
 
-@pytest.mark.parametrize("source", ["", "hdfs://host/path", "https://host/file", "s3://bucket", "s3:///key"])
+@pytest.mark.parametrize("name", ["a#b", "?.json", "x?y=1#z"])
+@pytest.mark.parametrize("start", ["file:", "file://", "file://localhost"])
+def test_a_file_uri_ends_at_no_question_mark_and_no_hash(start: str, name: str) -> None:
+    assert parse(f"{start}/in/{name}") == parse(f"/in/{name}") == SourceUri("file:///", f"in/{name}")
+
+
+@pytest.mark.parametrize(
+    "source", ["", "file://host/a.json", "hdfs://host/path", "https://host/file", "s3://bucket", "s3:///key"]
+)
 def test_other_sources_are_refused(source: str) -> None:
     with pytest.raises(Invalid, match="source"):
         parse(source)
@@ -186,8 +194,14 @@ def test_a_list_of_uris_is_asked_for_what_it_does_not_say(
     assert _of_list("list") == [
         (PLACE, "deep/c.gz", 7, etags["deep/c.gz"]),
         (PLACE, "a b.gz", 5, etags["a b.gz"]),
-        (PLACE, "gone.gz", 1, ""),
+        (PLACE, "gone.gz", 1, '"missing"'),
     ]
+    gone = SourceFile(PLACE, "gone.gz", 1, '"missing"')
+    with pytest.raises(BadFile, match=r"gone\.gz is missing"):
+        read_range(bucket, gone, 0, 1)
+    bucket.put("gone.gz", b"{}")  # of which the job would read a byte
+    with pytest.raises(Invalid, match=r"gone\.gz has changed since the job began"):
+        read_range(bucket, gone, 0, 1)
 
 
 @pytest.mark.parametrize("header", ["", "bucket,key,size,etag\n", "Size,Key,Bucket,ETag\n"])
