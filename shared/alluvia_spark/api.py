@@ -68,7 +68,7 @@ def read_table(
 
 def update(
     spark: SparkSession,
-    place: str,
+    place: str | Lake,
     values: Mapping[str, str],
     where: str | None = None,
     *,
@@ -77,7 +77,8 @@ def update(
 ) -> RowChanges:
     """Set columns to expressions in this library's SQL, in the rows that match, as `Table.update`; tasks do the work.
 
-    `place`, `table` and `options` are those of `read_table`. The commit is one, with the conflict rules of the library.
+    `place`, `table` and `options` are those of `read_table`, but a lake on S3 is given by its URI, and no branch can be
+    changed. The commit is one, with the conflict rules of the library.
     """
     from alluvia_spark import row_changes
     from alluvia_spark.tables import TablePlace
@@ -85,7 +86,9 @@ def update(
     return row_changes.update(spark, TablePlace.of(place, table, options), values, where)
 
 
-def delete(spark: SparkSession, place: str, where: str, *, table: str | None = None, **options: str) -> RowChanges:
+def delete(
+    spark: SparkSession, place: str | Lake, where: str, *, table: str | None = None, **options: str
+) -> RowChanges:
     """Delete the rows that match a condition in this library's SQL, as `Table.delete`; see `update`."""
     from alluvia_spark import row_changes
     from alluvia_spark.tables import TablePlace
@@ -94,7 +97,7 @@ def delete(spark: SparkSession, place: str, where: str, *, table: str | None = N
 
 
 def upsert(
-    place: str,
+    place: str | Lake,
     rows: DataFrame,
     on: Sequence[str],
     *,
@@ -109,7 +112,8 @@ def upsert(
 ) -> RowChanges:
     """Insert or update the rows of a DataFrame by the key columns `on`, as `Table.upsert`; see `update`.
 
-    Table and rows may have any size: Spark joins them. The rows are computed once, and kept by Spark meanwhile.
+    Table and rows may have any size: Spark joins them. The rows are computed once, and kept by Spark meanwhile. Columns
+    are those of the table whose names differ by case alone.
     """
     from alluvia.operations.upsert import Rules
     from alluvia_spark import joined_upsert

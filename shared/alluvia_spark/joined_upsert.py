@@ -28,13 +28,14 @@ from alluvia.operations.rewriting import Outcome, Part, Rewriter
 from alluvia.operations.row_changes import change_rows
 from alluvia.operations.upsert import Rules, UpsertEdit, check_rules
 from alluvia.operations.upsert_source import KEYS_SORTED_MAX, UpsertSource, read_rows, repeated_key
+from alluvia.table.arguments import check_names
 from alluvia.table.changes import Changes
 from alluvia.table.deletion_vectors.storage import NO_POSITIONS
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
 from alluvia_spark.data_source import grouped
 from alluvia_spark.frames import mapped_batches, numbered, tasks
-from alluvia_spark.schemas import shown_schema, written_schema
+from alluvia_spark.schemas import fitted, shown_schema, spelled, written_schema
 from alluvia_spark.tables import TablePlace
 
 INSERTED_BYTES = 128 << 20
@@ -48,12 +49,18 @@ Groups = Sequence[Sequence[AddFile]]
 
 
 def upsert(place: TablePlace, rows: DataFrame, on: Sequence[str], rules: Rules) -> RowChanges:
-    """Update, delete and insert rows by key, as `Table.upsert` does."""
+    """Update, delete and insert rows by key, as `Table.upsert` does. Columns have the table's names in any case."""
     check_rules(rules)
+    check_names("on", on)
+    handle = place.handle()
+    schema = handle.newest().schema
+    if rules.columns is not None:
+        check_names("columns", rules.columns)
+        rules = replace(rules, columns=spelled(rules.columns, schema))
     level = rows.storageLevel
     is_kept = level.useMemory or level.useDisk
     try:
-        source = SourceRows(rows if is_kept else rows.persist(), on)  # every job is to see the same rows
+        source = SourceRows(rows if is_kept else rows.persist(), on, schema)  # every job is to see the same rows
 
         def edit(snapshot: Snapshot) -> JoinedUpsert:
             return JoinedUpsert(snapshot, source, rules)
@@ -61,19 +68,23 @@ def upsert(place: TablePlace, rows: DataFrame, on: Sequence[str], rules: Rules) 
         def rewriter(handle: TableHandle, snapshot: Snapshot, planned: Edit) -> Rewriter:
             return JoinRewriter(handle, snapshot, planned, place, source, rules)
 
-        return change_rows(place.handle(), "upsert", edit, rewriter)
+        return change_rows(handle, "upsert", edit, rewriter)
     finally:
         if not is_kept:
             rows.unpersist()
 
 
 class SourceRows:
-    """The new rows, and what the driver knows of them. `rows` has their columns numbered, `columns` by name."""
+    """The new rows, and what the driver knows of them.
 
-    def __init__(self, rows: DataFrame, on: Sequence[str]) -> None:
+    `rows` has their columns numbered, `columns` by name. These and the key columns `on` are spelled as the table's
+    `schema` does.
+    """
+
+    def __init__(self, rows: DataFrame, on: Sequence[str], schema: pa.Schema) -> None:
         self.rows = numbered(rows)
-        self.columns: pa.Schema = written_schema(rows.schema)
-        self.on = on
+        self.columns = fitted(written_schema(rows.schema), schema)
+        self.on = spelled(on, schema)
 
     @property
     def keys_of_rows(self) -> list[str]:

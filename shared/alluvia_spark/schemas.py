@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructFiel
 
 from alluvia.errors import Invalid, Unsupported
 from alluvia.table.schema.column_mapping import ID, NAME, ColumnMapping
+from alluvia.table.schema.moments import is_zoned
 from alluvia.table.schema.serialization import Json, schema_fields
 from alluvia.table.snapshot import Snapshot
 
@@ -82,6 +84,47 @@ def written_schema(columns: StructType) -> pa.Schema:
     """
     _check_written(columns, "")
     return to_arrow_schema(all_nullable(columns))
+
+
+def spelled(names: Iterable[str], schema: pa.Schema) -> list[str]:
+    """Return names of columns as the table spells them: Spark's names are the same in any case."""
+    known = {name.lower(): name for name in schema.names}
+    return [known.get(name.lower(), name) for name in names]
+
+
+def fitted(rows: pa.Schema, schema: pa.Schema) -> pa.Schema:
+    """Return the columns of rows as the table spells them.
+
+    Raises `Invalid`, naming it, for a `timestamp_ntz` that would become a `timestamp`: in Spark this is the moment that
+    the session's time zone makes of it, and only Spark knows that.
+    """
+    fields = [field.with_name(name) for field, name in zip(rows, spelled(rows.names, schema), strict=True)]
+    for field in fields:
+        path = _zoneless(field.type, schema.field(field.name).type) if field.name in schema.names else None
+        if path is not None:
+            name = f"{field.name}{path}"
+            raise Invalid(
+                f"column {name} is timestamp in the table, but the DataFrame has timestamp_ntz: "
+                f"use CAST({name} AS TIMESTAMP), which takes it to be in the session's time zone"
+            )
+    return pa.schema(fields)
+
+
+def _zoneless(given: pa.DataType, wanted: pa.DataType) -> str | None:
+    """Return where in a column, "" for the column itself, moments without a zone would get one; None if nowhere."""
+    types = pa.types
+    if types.is_timestamp(given) and types.is_timestamp(wanted):
+        return "" if is_zoned(wanted) and not is_zoned(given) else None
+    parts: list[tuple[str, pa.DataType, pa.DataType]] = []
+    if types.is_struct(given) and types.is_struct(wanted):
+        ours = {field.name: field.type for field in wanted}
+        parts = [(field.name, field.type, ours[field.name]) for field in given if field.name in ours]
+    elif types.is_list(given) and types.is_list(wanted):
+        parts = [("element", given.value_type, wanted.value_type)]
+    elif types.is_map(given) and types.is_map(wanted):
+        parts = [("key", given.key_type, wanted.key_type), ("value", given.item_type, wanted.item_type)]
+    found = ((name, _zoneless(one, other)) for name, one, other in parts)
+    return next((f".{name}{path}" for name, path in found if path is not None), None)
 
 
 def _check_written(kind: DataType, path: str) -> None:

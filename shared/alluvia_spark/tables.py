@@ -70,9 +70,21 @@ class TablePlace:
     options: Mapping[str, str] = field(repr=False)
 
     @classmethod
-    def of(cls, uri: str, table: str | None, options: Mapping[str, str]) -> TablePlace:
-        """Return a place that means the same in every process: workers may have another working directory."""
-        uri = plain_uri(uri)
+    def of(cls, place: str | Lake, table: str | None, options: Mapping[str, str]) -> TablePlace:
+        """Return a place that means the same in every process: workers may have another working directory.
+
+        Raises `Invalid` for a lake that other processes cannot open by its URI alone, and as `handle_of` does.
+        """
+        if isinstance(place, Lake):
+            handle_of(place, table, options)  # which says what is wrong
+            if place.branch_name is not None:
+                raise Invalid(f"place: on branch {place.branch_name!r} Spark changes no rows; give the lake itself")
+            if not place.uri.startswith("file:"):
+                raise Invalid(
+                    f"place: Spark's executors cannot use the connection of this lake: give its URI, {place.uri!r}, "
+                    "the table's name as `table`, and the options that alluvia.connect was given"
+                )
+        uri = plain_uri(place.uri if isinstance(place, Lake) else str(place))
         return cls(uri if "://" in uri else str(Path(uri).expanduser().absolute()), table, options)
 
     def handle(self) -> TableHandle:

@@ -25,7 +25,7 @@ from alluvia.table.protocols import new_protocol
 from alluvia.table.schema.rows import conform, conformed
 from alluvia.table.snapshot import Snapshot
 from alluvia_spark.options import READING, AlluviaOptions
-from alluvia_spark.schemas import written_schema
+from alluvia_spark.schemas import fitted, written_schema
 from alluvia_spark.workers import spare_later_tasks
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class TableWriter(DataSourceArrowWriter):
             write = plan_write(handle, snapshot, pa.schema([]), None, txn)
             return cls(options, write, base, rows.names, creates=True, done=False)
         options.refuse(_CREATING, "for a table that does not exist yet")
-        rows = _spelled(rows, snapshot.schema)
+        rows = fitted(rows, snapshot.schema)
         new = [field for field in rows if field.name not in snapshot.schema.names]
         if new and not options.flag("mergeSchema"):
             raise Invalid(f"column {new[0].name} is not in the table: leave it out, or set the option mergeSchema")
@@ -153,12 +153,6 @@ def _created(handle: TableHandle, options: AlluviaOptions, rows: pa.Schema) -> S
     )
     writers = metadata.configuration.get(WRITERS, "alluvia")
     return State(0, new_protocol(writers, metadata.schema_string, metadata.configuration), metadata)
-
-
-def _spelled(rows: pa.Schema, schema: pa.Schema) -> pa.Schema:
-    """Return the columns of rows as the table spells them: Spark's names are the same in any case."""
-    known = {name.lower(): name for name in schema.names}
-    return pa.schema([field.with_name(known.get(field.name.lower(), field.name)) for field in rows])
 
 
 def _check_overwrites_all() -> None:

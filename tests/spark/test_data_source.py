@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,12 +12,14 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import alluvia
 import alluvia_spark
-from alluvia.errors import Unsupported
+from alluvia.errors import Invalid, Unsupported
 from alluvia.lake import Lake, Table
 from alluvia_spark.options import AlluviaOptions
 from tests import judges
 from tests.reach.tables import APART, EVERY_TYPE
 from tests.spark.sessions import settings
+
+MOMENT = pa.timestamp("us", "UTC")
 
 
 @pytest.fixture(scope="module")
@@ -230,6 +233,36 @@ def test_a_task_that_fails_and_is_tried_again_adds_its_rows_once(registered: Spa
     writer(registered.range(0, 20_000, 1, 2).select(late("id").alias("n")), "append").save(judges.uri_of(table))
     assert numbers(table) == list(range(20_000))
     assert table.version == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "named"),
+    [
+        (MOMENT, "t", "t"),
+        (pa.struct([("a", MOMENT)]), "named_struct('a', t)", "t.a"),
+        (pa.list_(MOMENT), "array(t)", "t.element"),
+        (pa.map_(pa.string(), MOMENT), "map('k', t)", "t.value"),
+    ],
+)
+def test_a_moment_without_a_zone_is_not_taken_for_one_in_utc(
+    registered: SparkSession, lake: Lake, kind: pa.DataType, column: str, named: str
+) -> None:
+    table = lake.create_table("t", pa.schema([("id", pa.int64()), ("t", kind)]))
+    moment = registered.sql(f"SELECT 1L AS id, {column} AS T FROM (SELECT timestamp_ntz'2024-01-01 00:00:00' AS t)")
+    refusal = rf"column {named} is timestamp in the table, but .* timestamp_ntz: use CAST\({named} AS TIMESTAMP\)"
+    with pytest.raises(PySparkException, match=refusal):
+        writer(moment, "append").save(judges.uri_of(table))
+    with pytest.raises(Invalid, match=refusal):
+        alluvia_spark.upsert(judges.uri_of(table), moment, ["id"])
+    assert table.version == 0
+
+
+def test_a_cast_takes_a_moment_to_be_in_the_sessions_zone(registered: SparkSession, lake: Lake) -> None:
+    table = lake.create_table("t", {"t": "timestamp"})
+    with settings(registered, {"spark.sql.session.timeZone": "America/New_York"}):
+        rows = registered.sql("SELECT CAST(timestamp_ntz'2024-01-01 00:00:00' AS TIMESTAMP) AS t")
+        writer(rows, "append").save(judges.uri_of(table))
+    assert table.to_arrow()["t"].to_pylist() == [datetime(2024, 1, 1, 5, tzinfo=UTC)]
 
 
 def test_nothing_is_committed_that_breaks_a_rule(registered: SparkSession, lake: Lake) -> None:

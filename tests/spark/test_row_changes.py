@@ -11,6 +11,7 @@ import alluvia_spark
 from alluvia.errors import Invalid
 from alluvia.lake import Lake, Table
 from alluvia_spark import joined_upsert, row_changes
+from alluvia_spark.tables import TablePlace
 from tests import judges
 from tests.property.row_model import KINDS
 
@@ -131,6 +132,54 @@ def test_columns_of_an_upsert_have_any_name(
     ]
     done = alluvia_spark.upsert(judges.uri_of(table), rows, ["__alluvia_group", "back`tick"])
     assert (done.rows_updated, done.rows_inserted) == (2, 0)
+
+
+def test_columns_of_an_upsert_are_matched_in_any_case(spark: SparkSession, tmp_path: Path) -> None:
+    table = make(alluvia.connect(str(tmp_path)), "t", "copied")
+    rows = spark.createDataFrame([(3, "new", "x"), (40, "new", "x")], "ID long, Name string, place string")
+    done = alluvia_spark.upsert(judges.uri_of(table), rows, ["Id"], columns=["NAME"])
+    assert (done.rows_updated, done.rows_inserted) == (1, 1)
+    assert table.to_arrow(where="name = 'new'").sort_by("id").to_pylist() == [
+        {"id": 3, "name": "new", "place": "a"},
+        {"id": 40, "name": "new", "place": "x"},
+    ]
+    with pytest.raises(Invalid, match="on: expected a list of names"):
+        alluvia_spark.upsert(judges.uri_of(table), rows, "id")
+
+
+def test_a_lake_and_a_tables_name(spark: SparkSession, tmp_path: Path) -> None:
+    lake = alluvia.connect(tmp_path / "a b")
+    table = make(lake, "t", "copied")
+    assert alluvia_spark.update(spark, lake, {"name": "'x'"}, "id = 3", table="t").rows_updated == 1
+    assert alluvia_spark.delete(spark, str(tmp_path / "a b"), "id = 4", table="t").rows_deleted == 1
+    rows = spark.createDataFrame([(3, "y"), (40, "y")], "id long, name string")
+    assert alluvia_spark.upsert(lake, rows, ["id"], table="t").rows_inserted == 1
+    assert table.to_arrow(where="name = 'y'").sort_by("id")["id"].to_pylist() == [3, 40]
+
+
+@pytest.mark.parametrize(
+    ("uri", "table", "options", "refusal"),
+    [
+        ("s3://b/lake", "t", {}, "its URI, 's3://b/lake', the table's name as `table`, and the options"),
+        ("memory://m", "t", {}, "its URI"),
+        ("{}", None, {}, "table: give the table's name"),
+        ("{}", "t", {"region": "r"}, "region: give it to alluvia.connect"),
+    ],
+)
+def test_lakes_that_only_this_process_knows(
+    tmp_path: Path, uri: str, table: str | None, options: dict[str, str], refusal: str
+) -> None:
+    given: Any = {"region": "r", "access_key_id": "k", "secret_access_key": "s"} if uri.startswith("s3:") else {}
+    with pytest.raises(Invalid, match=refusal):
+        TablePlace.of(alluvia.connect(uri.format(tmp_path), **given), table, options)
+
+
+def test_a_branch_is_not_changed(tmp_path: Path) -> None:
+    lake = alluvia.connect(tmp_path)
+    make(lake, "t", "copied")
+    lake.branch("fix")
+    with pytest.raises(Invalid, match="on branch 'fix' Spark changes no rows"):
+        TablePlace.of(lake.on_branch("fix"), "t", {})
 
 
 def test_an_upsert_that_loses_a_race_meets_the_rows_of_the_winner(
