@@ -19,6 +19,7 @@ from alluvia.errors import Invalid, Unavailable
 from alluvia.operations.job_places import take_place
 from alluvia.operations.jobs import CANCELLED, DONE, FAILED, QUEUED, QueryJob, ask_again, ask_job, end_job, find_job
 from alluvia.query.formats import format_named
+from alluvia.query.parameters import named_values
 from alluvia.serverless.http import BRANCH_HEADER, Request, Response, TooManyRequests, failure
 from alluvia.serverless.http import answer as json_answer
 from alluvia.serverless.job_starting import can_start, start
@@ -71,9 +72,10 @@ def submit(
     """Take a query in as a job, and answer 202; None where it was only preferred, and is not to be had.
 
     With rights that a published query has `lent`, it runs with these, and tells nothing but its rows. Raises `Invalid`,
-    naming the field, for what no job does, and `TooManyRequests` while too many wait or run.
+    naming the field, for what no job does or takes, and `TooManyRequests` while too many wait or run.
     """
     insists = asked.mode == ASYNC
+    named_values(asked.parameters)  # before they are kept: orjson writes 254 levels
     refused = _refusal(asked, caller)
     if refused is not None:
         if insists:

@@ -100,6 +100,16 @@ def test_what_could_not_be_started_is_started_when_it_is_sent_again(lake: alluvi
     assert functions.events == []
 
 
+def test_a_job_whose_parameters_are_nested_too_deeply_is_not_taken(lake: alluvia.Lake, functions: Lambda) -> None:
+    body = '{"query": "SELECT $a", "mode": "async", "parameters": {"a": %s}}' % ("[" * 300 + "]" * 300)
+    answer = query.handler(event(body), None)
+    assert (answer["statusCode"], error_of(answer).partition(":")[0]) == (
+        400,
+        "parameter $a is nested more than 32 levels deep",
+    )
+    assert functions.events == []
+
+
 def test_a_bug_ends_a_job_too(lake: alluvia.Lake, functions: Lambda, monkeypatch: pytest.MonkeyPatch) -> None:
     path = send("SELECT 1")["headers"]["Location"]
     monkeypatch.setattr("functions.query.running_jobs.run_query", lambda *_: 1 // 0)

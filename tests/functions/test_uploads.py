@@ -82,6 +82,25 @@ def refused(answer: tuple[int, dict[str, Any], Any]) -> tuple[int, str]:
     return answer[0], answer[1]["error"]
 
 
+@pytest.mark.parametrize(
+    ("body", "query"),
+    [
+        ('[{"a": %s}]' % ("[" * 17 + "1" + "]" * 17), ""),
+        ('[{"a": %s}]' % ('{"b": ' * 17 + "1" + "}" * 17), ""),
+        ('[{"a": %s}]' % ("[" * 240 + "1" + "]" * 240), ""),
+        ('[{"sku": "9", "a": %s}]' % ("[" * 17 + "1" + "]" * 17), "evolve=true"),
+    ],
+    ids=["lists", "structs", "240", "evolve"],
+)
+def test_a_file_whose_values_are_nested_too_deeply(lake: alluvia.Lake, body: str, query: str) -> None:
+    if query:
+        send(lake, "t", CSV, content_type="text/csv")
+    before = lake.tables()
+    found = refused(send(lake, "t", body.encode(), query, content_type="application/json"))
+    assert found == (422, "column a is nested more than 16 levels deep: flatten it, or make it JSON text")
+    assert lake.tables() == before
+
+
 def test_a_file_creates_its_table_and_the_answer_says_the_types(lake: alluvia.Lake) -> None:
     status, body, headers = send(lake, "prices", CSV, content_type="text/csv; charset=utf-8")
     columns = {"sku": "string", "price": "double", "stock": "long"}

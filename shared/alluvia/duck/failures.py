@@ -16,6 +16,8 @@ _CUT_OFF = "Could not read enough bytes"
 _KIND = re.compile(r"([A-Za-z][A-Za-z ]*?) Error: ")
 _STREAM = "Invalid Input Error: Attempting to execute an unsuccessful or closed pending query result\nError: "
 _NO_ARROW_TYPE = re.compile(r"Unsupported Arrow type (\w+)")
+_TOO_DEEP = "Recursion level in ArrowSchema"
+"""Arrow takes types of 64 levels."""
 _TO_SET = re.compile(r'\s*Use "SET [^"]*" to [^\n]*')
 """Advice to set what cannot be set here."""
 _NO_KIND = "DuckDB"
@@ -100,6 +102,8 @@ def translate(details: Mapping[str, str], context: Context) -> AlluviaError:
         return Invalid(
             f"the result holds a value of the type {typed[1]}, which cannot be sent: cast it, for example to VARCHAR"
         )
+    if _TOO_DEEP in message:
+        return Invalid("a column of the result is nested too deeply to be sent: flatten it, or cast it to JSON")
     message = _TO_SET.sub("", message)
     if kind == "INTERRUPT":
         return QueryTooCostly("the query was interrupted")

@@ -20,6 +20,7 @@ from alluvia.errors import Unsupported
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.table.partitioning.values import partition_value
+from alluvia.table.schema.nesting import check_sql
 
 _DUCKDB = {
     "string": "VARCHAR",
@@ -133,6 +134,7 @@ def relation_parts(
 
     With `position`, there is a last column of that name: the number of each row in its file.
     """
+    check_sql(schema)
     names = schema if physical is None else physical
     pairs = list(zip(files, urls, strict=True))
     whole = [pair for pair in pairs if pair[0].deletion_vector is None]

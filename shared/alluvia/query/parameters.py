@@ -19,13 +19,16 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 Values = Mapping[str, Any]
 """By name; the first `?` is `1`."""
 _TYPES = (str, bool, int, float, Decimal, bytes, dt.datetime, dt.date, list, tuple, dict)
+NESTING_MAX = 32
+"""Levels of lists and dicts in one another. A result that holds a value adds levels, and Arrow takes 64."""
 _SHOWN = "text, a number, a bool, bytes, a date, a datetime, a list, a dict or None"
 
 
 def named_values(parameters: Parameters | None) -> Values:
-    """Return parameters by name. Raises `Invalid`, naming the parameter, for a value of a type that SQL does not get.
+    """Return parameters by name. Raises `Invalid`, naming the parameter, for a value that SQL does not get.
 
-    A list has the values of `?` and of `$1`, `$2` and so on, a dict those of `$name`.
+    That is one of another type, or one that is nested too deeply. A list has the values of `?` and of `$1`, `$2` and so
+    on, a dict those of `$name`.
     """
     if parameters is None:
         return {}
@@ -38,21 +41,23 @@ def named_values(parameters: Parameters | None) -> Values:
     for name, value in given.items():
         if not isinstance(name, str) or not name:
             raise Invalid(f"parameters: expected names as text, got {name!r:.100}")
-        _check(f"parameter {_shown(name)}", value)
+        _check(f"parameter {_shown(name)}", value, 0)
     return given
 
 
-def _check(where: str, value: Any) -> None:
+def _check(where: str, value: Any, depth: int) -> None:
     if value is not None and not isinstance(value, _TYPES):
         raise Invalid(f"{where}: expected {_SHOWN}, got {type(value).__name__}")
+    if depth == NESTING_MAX and isinstance(value, dict | list | tuple):
+        raise Invalid(f"{where} is nested more than {NESTING_MAX} levels deep: flatten it, or pass it as JSON text")
     if isinstance(value, dict):
         for name, part in value.items():
             if not isinstance(name, str) or not name:
                 raise Invalid(f"{where}: the keys of a dict must be text, got {name!r:.100}")
-            _check(where, part)
+            _check(where, part, depth + 1)
     elif isinstance(value, list | tuple):
         for part in value:
-            _check(where, part)
+            _check(where, part, depth + 1)
 
 
 def _shown(name: str) -> str:

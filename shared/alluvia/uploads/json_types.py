@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from alluvia.ingest.jsontext import ExactNumber, describe, survives_double
 from alluvia.ingest.timestamps import TIMESTAMP
+from alluvia.table.schema.nesting import NESTING_MAX, too_deep
 from alluvia.uploads.misfit import Misfit, misfit
 from alluvia.uploads.text_values import TextType
 
@@ -31,10 +32,15 @@ _SAID = {
 
 
 class JsonType:
-    """What the values of one column, or of a part of one, have in common. `path` names it."""
+    """What the values of one column, or of a part of one, have in common.
 
-    def __init__(self, path: str) -> None:
+    `path` names it; `depth` is how many levels of the column it is in.
+    """
+
+    def __init__(self, path: str, column: str | None = None, depth: int = 0) -> None:
         self._path = path
+        self._column = path if column is None else column
+        self._depth = depth
         self._kind: str | None = None
         self._numbers = _Numbers()
         self._text = TextType(_TIMES, empty_is_null=False)
@@ -42,7 +48,10 @@ class JsonType:
         self._elements: JsonType | None = None
 
     def see(self, values: Sequence[object], row: Row) -> None:
-        """Take values into account; null says nothing. Raises `Misfit` for one of another kind than those before."""
+        """Take values into account; null says nothing.
+
+        Raises `Misfit` for one of another kind than those before, or nested more deeply than a column may be.
+        """
         for kind in {type(value) for value in values} - {type(None)}:
             self._take(_KINDS[kind], kind, values, row)
         if self._kind == "number":
@@ -82,14 +91,19 @@ class JsonType:
     def _see_objects(self, values: Sequence[object], row: Row) -> None:
         objects = [value for value in values if isinstance(value, dict)]
         for name in dict.fromkeys(name for each in objects for name in each):
-            field = self._fields.setdefault(name, JsonType(f"{self._path}.{name}"))
+            field = self._fields.setdefault(name, self._part(f"{self._path}.{name}"))
             field.see([value.get(name) if isinstance(value, dict) else None for value in values], row)
+
+    def _part(self, path: str) -> JsonType:
+        if self._depth == NESTING_MAX:
+            raise Misfit(too_deep(self._column))
+        return JsonType(path, self._column, self._depth + 1)
 
     def _see_arrays(self, values: Sequence[object], row: Row) -> None:
         flat = [(at, each) for at, value in enumerate(values) if isinstance(value, list) for each in value]
         if flat:
             if self._elements is None:
-                self._elements = JsonType(f"{self._path}[]")
+                self._elements = self._part(f"{self._path}[]")
             self._elements.see([each for _, each in flat], lambda at: row(flat[at][0]))
 
 

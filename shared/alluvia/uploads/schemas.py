@@ -13,12 +13,11 @@ import pyarrow as pa
 
 from alluvia.errors import Corrupt, Invalid, Unsupported
 from alluvia.table.arguments import schema_of
+from alluvia.table.schema.nesting import NESTING_MAX, is_deeper, too_deep
 from alluvia.table.schema.serialization import arrow_schema, parse_type
 from alluvia.uploads.csv_rows import checked_names
 
 _EXAMPLE = 'such as sku:string,price:decimal(9,2), or {"sku": "string", "price": "decimal(9,2)"}'
-_DEPTH_MAX = 32
-"""Arrow hands types over to others up to 64 deep; a map counts twice."""
 _INTEGERS = {
     (8, True): "byte", (16, True): "short", (32, True): "integer", (64, True): "long",
     (8, False): "short", (16, False): "integer", (32, False): "long", (64, False): "decimal(20,0)",
@@ -40,23 +39,13 @@ def declared_schema(text: str) -> pa.Schema:
     except Invalid as error:
         raise Invalid(f"schema: {str(error).removeprefix('schema: ')}") from None
     except RecursionError:
-        raise Invalid(f"schema: its types are nested more than {_DEPTH_MAX} deep") from None
+        raise Invalid(f"schema: its types are nested more than {NESTING_MAX} levels deep") from None
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, pa.ArrowException) as error:
         raise Invalid(f"schema: expected columns, {_EXAMPLE} ({error!s:.200})") from None
     if not len(found):
         raise Invalid(f"schema: name at least one column, {_EXAMPLE}")
     checked_names(found.names)
-    _check_depth(found)
     return found
-
-
-def _check_depth(schema: pa.Schema) -> None:
-    level = list(schema.types)
-    for _ in range(_DEPTH_MAX):
-        level = [kind.field(at).type for kind in level for at in range(kind.num_fields)]
-        if not level:
-            return
-    raise Invalid(f"schema: its types are nested more than {_DEPTH_MAX} deep")
 
 
 def _of_json(value: Any, text: str) -> pa.Schema:
@@ -67,6 +56,9 @@ def _of_json(value: Any, text: str) -> pa.Schema:
         isinstance(field, dict) and isinstance(field.get("type"), dict) and "name" in field["type"] for field in fields
     ):
         return pa.schema([_arrow_field(field) for field in fields])
+    for field in fields:
+        if isinstance(field, dict) and is_deeper(field, NESTING_MAX):
+            raise Invalid(too_deep(str(field.get("name"))))
     return arrow_schema(text)
 
 

@@ -34,6 +34,29 @@ def test_a_value_comes_back_as_it_was(lake: alluvia.Lake, value: Any) -> None:
     assert lake.sql("SELECT $1 AS v; SELECT $2 AS v", [0, value]).to_pylist() == [{"v": value}]
 
 
+def nested(levels: int, kind: str) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value} if kind == "dict" else [value]
+    return value
+
+
+@pytest.mark.parametrize("kind", ["list", "dict"])
+def test_a_value_may_be_nested_32_levels_deep(lake: alluvia.Lake, kind: str) -> None:
+    value = nested(32, kind)
+    assert lake.sql("SELECT [{'x': $v}] AS v", {"v": value}).to_pylist() == [{"v": [{"x": value}]}]
+    for levels in (33, 80, 100_000):
+        with pytest.raises(Invalid, match=r"^parameter \$v is nested more than 32 levels deep: flatten it, or pass it"):
+            lake.sql("SELECT $v", {"v": nested(levels, kind)})
+    with pytest.raises(Invalid, match=r"^parameter 2 is nested more than 32 levels deep"):
+        lake.sql("INSERT INTO t SELECT ?, ?", [1, nested(33, kind)])
+
+
+def test_a_result_that_is_nested_too_deeply(lake: alluvia.Lake) -> None:
+    with pytest.raises(Invalid, match=r"^a column of the result is nested too deeply to be sent: flatten it, or cast"):
+        lake.sql(f"SELECT {'[' * 70}1{']' * 70}")
+
+
 def computed(text: str) -> Any:
     return evaluator().execute(f"SELECT {text} AS v").to_arrow_table().to_pylist()[0]["v"]
 

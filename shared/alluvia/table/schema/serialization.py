@@ -11,6 +11,7 @@ import orjson
 import pyarrow as pa
 
 from alluvia.errors import Corrupt, Invalid, Unsupported
+from alluvia.table.schema.nesting import check_new, check_readable
 from alluvia.table.schema.type_names import normal_name
 from alluvia.table.schema.variants import STORED, VARIANT
 
@@ -81,7 +82,7 @@ def arrow_schema(schema_string: str, identify: Identify | None = None) -> pa.Sch
 
 
 def schema_fields(schema_string: str) -> list[Json]:
-    """Return the fields of a `schemaString`, parsed. Raises `Corrupt`."""
+    """Return the fields of a `schemaString`, parsed. Raises `Corrupt`; `Unsupported` for types nested too deeply."""
     if not schema_string:
         raise Corrupt("the table's metaData has no schemaString, so its columns are not known")
     try:
@@ -90,6 +91,7 @@ def schema_fields(schema_string: str) -> list[Json]:
         raise Corrupt(f"the table's schemaString cannot be read: {type(error).__name__}: {error}") from error
     if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
         raise Corrupt("the table's schemaString cannot be read: its fields are not a list of objects")
+    check_readable(fields)
     return fields
 
 
@@ -142,7 +144,7 @@ def schema_string(schema: pa.Schema) -> str:
     if not schema.names:
         raise Invalid("schema: a table needs at least one column")
     check_names(schema.names)
-    return orjson.dumps({"type": "struct", "fields": [delta_field(field) for field in schema]}).decode()
+    return orjson.dumps({"type": "struct", "fields": [_new_field(field) for field in schema]}).decode()
 
 
 def check_names(names: list[str]) -> None:
@@ -166,8 +168,13 @@ def check_distinct(names: list[str]) -> None:
         seen.add(name.lower())
 
 
-def delta_field(field: pa.Field, path: str = "") -> Json:
-    """Return one field as Delta has it. Raises `Invalid` for a name or a type that no table may have."""
+def _new_field(field: pa.Field) -> Json:
+    """Return a column as Delta has it. Raises `Invalid` for a name or a type that no table may have."""
+    check_new(field)
+    return _delta_field(field, "")
+
+
+def _delta_field(field: pa.Field, path: str) -> Json:
     if "\0" in field.name:
         raise Invalid(f"column {path}{field.name!r} contains a NUL character, which SQL does not allow")
     kind = _delta_type(field.type, f"{path}{field.name}")
@@ -189,7 +196,7 @@ def _delta_type(kind: pa.DataType, path: str) -> str | Json:
         if not fields:
             raise Invalid(f"column {path}: a struct needs at least one field")
         check_names([field.name for field in fields])
-        return {"type": "struct", "fields": [delta_field(field, f"{path}.") for field in fields]}
+        return {"type": "struct", "fields": [_delta_field(field, f"{path}.") for field in fields]}
     if pa.types.is_map(kind):
         return {
             "type": "map",
@@ -218,7 +225,7 @@ def add_fields(text: str, new: pa.Schema) -> str:
     for field in new:
         if not field.nullable:
             raise Invalid(f"new column {field.name} must be nullable: existing rows have no value for it")
-        whole["fields"].append(delta_field(field))
+        whole["fields"].append(_new_field(field))
     check_distinct([field["name"] for field in whole["fields"]])
     check_names(new.names)
     return orjson.dumps(whole).decode()

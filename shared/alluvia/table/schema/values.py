@@ -29,7 +29,14 @@ _FITS: list[tuple[Callable[[pa.DataType], bool], Callable[[Any], bool]]] = [
 def check_value(value: Any, kind: pa.DataType, path: str) -> None:
     """Raise `Invalid`, naming the column, unless a value is null or of a column's type, parts of nested ones too."""
     if value is not None and not _fits(value, kind, path):
-        raise Invalid(f"column {path}: {repr(value)[:100]} is not a valid {type_name(kind)}")
+        raise Invalid(f"column {path}: {_shown(value)} is not a valid {type_name(kind)}")
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)[:100]
+    except RecursionError:
+        return f"a {type(value).__name__} that is nested too deeply to show"
 
 
 def _fits(value: Any, kind: pa.DataType, path: str) -> bool:
