@@ -98,6 +98,21 @@ def test_row_filters_and_hidden_columns_of_the_token_hold(lake: alluvia.Lake) ->
     assert [row["amount"] for row in rows(send("/everything.json", both))] == [20]
 
 
+def test_hidden_columns_of_a_token_stay_hidden_once_they_are_renamed(lake: alluvia.Lake) -> None:
+    people = lake.create_table("people", {"id": "long", "mail": "string"})
+    people.append([{"id": 1, "mail": "a@x"}])
+    lake.publish("first_people", "FROM people(version => 1)")
+    lake.publish("people_now", "FROM people")
+    part = {name: of(lake, name, hide="email") for name in ("first_people", "people_now")}
+    assert rows(send("/first_people.json", part["first_people"])) == [{"id": 1, "mail": "a@x"}]  # it never was email
+    people.evolve(rename={"mail": "email"})
+    people.evolve(rename={"email": "address"})
+    for name, bearer in part.items():
+        assert rows(send(f"/{name}.json", bearer)) == [{"id": 1}]
+    people.evolve(drop=["address"])
+    assert rows(send("/first_people.json", part["first_people"])) == [{"id": 1}]
+
+
 def test_it_shows_no_more_than_its_publisher_may_read(lake: alluvia.Lake) -> None:
     publish(lake, "mine", "SELECT * FROM hits ORDER BY ALL", grant("read:hits", where="tenant = 'a'", hide="tenant"))
     bearer = of(lake, "mine")

@@ -345,6 +345,10 @@ def test_rights(lake: alluvia.Lake) -> None:
     )
     status, answer, _ = send(lake, "prices", b"sku,price\n1,2\n", "format=csv", replace(SETTINGS, rights=limited))
     assert (status, "stock" in answer["error"]) == (422, False)
+    lake["prices"].evolve(rename={"stock": "left"})
+    lake["prices"].evolve(rename={"left": "on_hand"})
+    status, answer, _ = send(lake, "prices", b"sku,price\n1,2\n", "format=csv", replace(SETTINGS, rights=limited))
+    assert (status, "on_hand" in answer["error"]) == (422, False)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 import alluvia
 from alluvia.lake import Table
+from alluvia.table.schema.former_names import former_names
 from tests import judges
 from tests.reach.delta_spark import BY_SPARK, DeltaSpark, named
 from tests.reach.tables import OPEN
@@ -81,6 +82,11 @@ def test_spark_goes_on_with_a_table_of_ours(delta_spark: DeltaSpark, tmp_path: P
         {"id": 2, "b": "two", "c": None},
         {"id": 3, "b": "three", "c": "new"},
     ]
+    assert former_names(table.snapshot().properties) == {
+        "a": ("b",),
+        "gone": ("gone",),
+        table.snapshot().physical_name("c"): ("a",),
+    }
     table.optimize(full=True)
     for version in range(table.snapshot().version + 1):
         _agree(table, delta_spark, version)

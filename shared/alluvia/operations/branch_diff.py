@@ -17,6 +17,7 @@ from alluvia.progress import report
 from alluvia.store import Store
 from alluvia.table.event_window.content import EVENT_ID, SOURCE
 from alluvia.table.reader import read_file
+from alluvia.table.schema.former_names import FORMER_NAMES
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.snapshot import Snapshot
 
@@ -72,7 +73,7 @@ def diff_table(table: BranchedTable, store: Store, key: Sequence[str] | None = N
         {name: each for name, each in columns[1].items() if name not in columns[0]},
         {name: each for name, each in columns[0].items() if name not in columns[1]},
         {name: (columns[0][name], columns[1][name]) for name in sorted(both) if columns[0][name] != columns[1][name]},
-        {name: (old.get(name), new.get(name)) for name in sorted(old.keys() | new.keys())
+        {name: (old.get(name), new.get(name)) for name in sorted((old.keys() | new.keys()) - {FORMER_NAMES})
          if kind == CHANGED and old.get(name) != new.get(name)},
     )  # fmt: skip
 

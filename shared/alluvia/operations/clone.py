@@ -30,6 +30,7 @@ from alluvia.table.keepers import CLONE, FILES, OWNER, OWNER_ID, Keeper, find_ke
 from alluvia.table.lineage import without_marks
 from alluvia.table.properties import CLONE_OF, EXTERNAL, OLDEST_READABLE, ROLLUP
 from alluvia.table.protocols import check_writable
+from alluvia.table.schema.former_names import with_names_of
 from alluvia.table.snapshot import Snapshot
 
 _NOT_CLONED = (OLDEST_READABLE, ROLLUP, EXTERNAL, CLONE_OF, ENABLED_VERSION, ENABLED_TIMESTAMP)
@@ -88,7 +89,7 @@ def clone(
             )
         if tag is not None:
             raise Invalid(f"tag: table {source!r} is attached, and its tags are in its own lake: give the version")
-        return _copied(origin.snapshot(version, timestamp), target, rejects, clone_id)
+        return _copied(origin.snapshot(version, timestamp), newest, target, rejects, clone_id)
     tagged_one = None if tag is None else tagged(origin, tag)
     if tagged_one is not None:
         version = tagged_one.version
@@ -101,7 +102,7 @@ def clone(
     needed = False
     try:
         if deep:
-            return _copied(snapshot, target, rejects, clone_id)
+            return _copied(snapshot, newest, target, rejects, clone_id)
         adds = shared_files(snapshot, catalog.store)
         _keep_bases(origin, snapshot, keepers)
         if len(keepers) > 1 and not any(is_below(add, origin) for add in adds):  # all that it has is others'
@@ -111,7 +112,7 @@ def clone(
         check_writable(snapshot.state.protocol, snapshot.state.metadata)
         needed = True  # even where the answer to the commit is lost
         try:
-            return _committed(snapshot, target, rejects, clone_id, properties, adds)
+            return _committed(snapshot, newest, target, rejects, clone_id, properties, adds)
         except TableExists:
             needed = False
             raise
@@ -121,10 +122,12 @@ def clone(
                 release(catalog.store, each)
 
 
-def _copied(snapshot: Snapshot, target: TableHandle, rejects: TableHandle | None, clone_id: str) -> CloneReport:
+def _copied(
+    snapshot: Snapshot, newest: Snapshot, target: TableHandle, rejects: TableHandle | None, clone_id: str
+) -> CloneReport:
     check_writable(snapshot.state.protocol, snapshot.state.metadata)
     first = copied_files(snapshot, target)
-    return _committed(snapshot, target, rejects, clone_id, None, first)
+    return _committed(snapshot, newest, target, rejects, clone_id, None, first)
 
 
 def _keep_bases(origin: TableHandle, snapshot: Snapshot, keepers: list[Keeper]) -> None:
@@ -157,16 +160,21 @@ def bases_of(properties: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def _committed(
     snapshot: Snapshot,
+    newest: Snapshot,
     target: TableHandle,
     rejects: TableHandle | None,
     clone_id: str,
     shared: Mapping[str, str] | None,
     adds: Sequence[AddFile],
 ) -> CloneReport:
-    """Commit the first version of a clone; `shared` are the properties of one that shares its files."""
+    """Commit the first version of a clone; `shared` are the properties of one that shares its files.
+
+    `newest` is the source's newest version, by which columns have names that they had not yet in the one cloned.
+    """
     before, now_ms = snapshot.state, target.clock.now_ms()
     kept = {name: text for name, text in without_marks(snapshot.properties).items() if name not in _NOT_CLONED}
-    metadata = replace(before.metadata, id=clone_id, configuration={**kept, **(shared or {})}, created_time=now_ms)
+    named = with_names_of({**kept, **(shared or {})}, newest.properties)
+    metadata = replace(before.metadata, id=clone_id, configuration=named, created_time=now_ms)
     first = FirstVersion(
         "CLONE",
         {"source": snapshot.name, "sourceVersion": str(snapshot.version), "isShallow": str(shared is not None).lower()},

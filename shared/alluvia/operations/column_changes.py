@@ -21,6 +21,7 @@ from alluvia.table.properties import (
     read_properties,
 )
 from alluvia.table.schema.column_identities import mapped, renamed, without
+from alluvia.table.schema.former_names import noted
 from alluvia.table.schema.names import fold
 from alluvia.table.schema.serialization import arrow_schema, check_distinct
 from alluvia.table.schema.serialization import check_names as check_new_names
@@ -61,7 +62,8 @@ def change_columns(metadata: Metadata, rename: Mapping[str, str], drop: Sequence
             raise Invalid(f"rename: the table has a column {new} already")
     check_new_names(list(names.values()))
     check_distinct(left)
-    return renamed(without(mapped(metadata), gone), names)
+    before = mapped(metadata)
+    return noted(renamed(without(before, gone), names), before)
 
 
 def _found(schema: pa.Schema, name: str, what: str) -> str:

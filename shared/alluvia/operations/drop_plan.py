@@ -16,6 +16,7 @@ from alluvia.table.handle import oldest_readable
 from alluvia.table.lineage import DroppedTable, dropped_tables, marked, version_gaps, with_gap, with_marks_of
 from alluvia.table.properties import OLDEST_READABLE, names_text
 from alluvia.table.protocols import has_domains, with_features
+from alluvia.table.schema.former_names import noted, with_names_of
 
 UNDROP = "UNDROP TABLE"
 
@@ -76,9 +77,10 @@ def plan_recreate(
     What applications recorded of the old table is set back to -1, since the log knows no way to remove it.
     """
     protocol = _readable_on(protocol, state.protocol)
+    named = with_names_of(metadata.configuration, state.metadata.configuration)
 
     def metadata_at(version: int) -> Metadata:
-        configuration = marked(metadata.configuration, in_reach(state), ((0, version - 1),) if version else ())
+        configuration = marked(named, in_reach(state), ((0, version - 1),) if version else ())
         return replace(metadata, configuration=_with_oldest(configuration, protocol, oldest_readable(state)))
 
     return Changes(
@@ -103,6 +105,7 @@ def plan_replace(state: State, metadata: Metadata, protocol: Protocol, now_ms: i
     before = state.metadata.configuration
     timed = {name: before[name] for name in (ENABLED_VERSION, ENABLED_TIMESTAMP) if name in before}
     protocol = _readable_on(protocol, state.protocol)
+    metadata = noted(metadata, state.metadata)
     configuration = with_marks_of({**metadata.configuration, **timed}, before)
     return Changes(
         "CREATE OR REPLACE TABLE",
@@ -125,7 +128,8 @@ def plan_undrop(state: State, base: State, table: DroppedTable, now_ms: int) -> 
     gaps = with_gap(version_gaps(base.metadata.configuration), table.version, state.version)
     others = [other for other in in_reach(state) if other != table]
     protocol = _readable_on(base.protocol, state.protocol)
-    configuration = marked(base.metadata.configuration, others, gaps)
+    named = with_names_of(base.metadata.configuration, state.metadata.configuration)
+    configuration = marked(named, others, gaps)
     return Changes(
         UNDROP,
         {"version": str(table.version)},

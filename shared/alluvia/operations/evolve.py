@@ -34,6 +34,7 @@ from alluvia.table.protocols import features_needed, with_features
 from alluvia.table.scan import Scan
 from alluvia.table.schema.column_identities import MAX_ID, fresh_names, identified, is_mapped
 from alluvia.table.schema.column_mapping import MODE
+from alluvia.table.schema.former_names import noted
 from alluvia.table.schema.serialization import add_fields, arrow_schema
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.snapshot import Snapshot
@@ -88,7 +89,7 @@ def plan_evolve(
 def _with_columns(metadata: Metadata, fields: pa.Schema, seed: str) -> Metadata:
     _check_new(fields, arrow_schema(metadata.schema_string))
     added = replace(metadata, schema_string=add_fields(metadata.schema_string, fields))
-    return identified(added, fresh_names(seed)) if is_mapped(added.configuration) else added
+    return noted(identified(added, fresh_names(seed))) if is_mapped(added.configuration) else added
 
 
 def _check_new(fields: pa.Schema, present: pa.Schema) -> None:

@@ -20,6 +20,7 @@ from alluvia.table.lineage import LINEAGE, UNDONE, with_undone
 from alluvia.table.properties import OLDEST_READABLE
 from alluvia.table.protocols import features_needed, with_features
 from alluvia.table.schema.column_identities import restored
+from alluvia.table.schema.former_names import noted
 from alluvia.table.snapshot import Snapshot
 
 RESTORE = "RESTORE"
@@ -70,7 +71,7 @@ def plan_restore(current: Snapshot, target: Snapshot) -> RestorePlan:
     configuration = {name: text for name, text in target.properties.items() if name not in (*_KEPT, UNDONE)} | kept
     metadata = replace(target.state.metadata, id=before.id, created_time=before.created_time,
                        configuration=configuration)  # fmt: skip
-    metadata = restored(metadata, before)
+    metadata = noted(restored(metadata, before), before)
     protocol = with_features(current.protocol, features_needed(metadata.schema_string, metadata.configuration))
     adds = tuple(replace(file, data_change=True) for key, file in wanted.items() if key not in present)
     removes = tuple(file for key, file in present.items() if key not in wanted)

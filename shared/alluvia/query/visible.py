@@ -7,21 +7,19 @@ part of the query on a row before the filter has let it through, so not even an 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from alluvia.access.rights import Restriction
-from alluvia.errors import Forbidden, Invalid, TableNotFound
+from alluvia.errors import Forbidden, Invalid
 from alluvia.expressions.predicates import all_of
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
+from alluvia.operations.hidden_columns import hidden_columns, newest_versions
 from alluvia.operations.relations import ShownPart
-from alluvia.table.schema.names import fold
+from alluvia.table.lineage import is_dropped
 from alluvia.table.skipping.predicate import Predicate
 from alluvia.table.snapshot import Snapshot
-from alluvia.table_names import MAIN, split_branch
 
 if TYPE_CHECKING:
     from alluvia.expressions.condition import Condition
@@ -44,13 +42,14 @@ def visible(catalog: Catalog, snapshot: Snapshot, now_us: int) -> Visible | None
     restriction = None if catalog.rights is None else catalog.rights.restriction(snapshot.name)
     if not restriction:
         return None
-    newest = _newest(catalog, snapshot.name)
-    columns = [name for name in snapshot.schema.names if not _is_hidden(name, snapshot, newest, restriction)]
+    newest = newest_versions(catalog, snapshot.name)
+    hidden = hidden_columns(snapshot, newest, restriction.hide)
+    columns = [name for name in snapshot.schema.names if name not in hidden]
     if not columns:
         raise Forbidden(f"this caller may see no column of {snapshot.name}")
     filters = [_filter(text, snapshot) for text in restriction.where]
     used = tuple(dict.fromkeys(name for each in filters for name in each.columns))
-    _check_same(used, snapshot, newest)
+    _check_same(used, snapshot, [one for one in newest if not is_dropped(one.properties)])
     where = tuple(
         text if each.never_fails(snapshot.schema) else f"TRY(\n{text}\n)"
         for text, each in zip(restriction.where, filters, strict=True)
@@ -66,23 +65,6 @@ def visible_schema(catalog: Catalog, snapshot: Snapshot) -> pa.Schema:
     except Forbidden:
         return pa.schema([])
     return snapshot.schema if seen is None else seen.shown.schema(snapshot)
-
-
-def _newest(catalog: Catalog, name: str) -> list[Snapshot]:
-    """Return the versions that say what columns are called now: of a table on a branch, the lake's is one of them."""
-    found = [catalog.handle(name).newest()]
-    branch, table = split_branch(name)
-    if (branch or catalog.origin) not in ("", MAIN):
-        with suppress(TableNotFound):  # the branch has created it, or the lake has dropped it
-            found.append(catalog.handle(f"{MAIN}:{table}").newest())
-    return found
-
-
-def _is_hidden(name: str, snapshot: Snapshot, newest: Sequence[Snapshot], restriction: Restriction) -> bool:
-    """Whether a column is hidden, by its name, or by one that it has had or has now in another version."""
-    physical = snapshot.physical_name(name)
-    now = {one.physical_name(each) for one in newest for each in one.schema.names if fold(each) in restriction.hide}
-    return fold(name) in restriction.hide or fold(physical) in restriction.hide or physical in now
 
 
 def _filter(text: str, snapshot: Snapshot) -> Condition:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import field
 from itertools import islice
 
@@ -14,9 +14,9 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.append import Once, append
 from alluvia.operations.append_evolving import append_evolving
 from alluvia.operations.catalog import Catalog
+from alluvia.operations.hidden_columns import hidden_columns, newest_versions
 from alluvia.operations.replanning import check_not_rollup
 from alluvia.table.handle import TableHandle
-from alluvia.table.schema.names import fold
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.snapshot import Snapshot
 from alluvia.uploads.event_rows import StoredEvents, store_events, takes_events
@@ -87,7 +87,7 @@ def store(catalog: Catalog, upload: Upload) -> Stored | StoredEvents:
     elif upload.create is not None:
         raise TableNotFound(f"there is no table {upload.table!r}, and {upload.create}")
     rows = rows_of(upload.open_file, upload.kind, upload.bytes_max)
-    schema = _schema(upload, rows, snapshot)
+    schema = _schema(catalog, upload, rows, snapshot)
     created: Mapping[str, str] = {}
     if snapshot is None:
         created = _typed(schema)
@@ -125,7 +125,7 @@ def _repeated(handle: TableHandle, snapshot: Snapshot, upload: Upload) -> Stored
     return None if found is None else Stored(found.version, found.rows, found.columns, repeated=True)
 
 
-def _schema(upload: Upload, rows: UploadedRows, snapshot: Snapshot | None) -> pa.Schema:
+def _schema(catalog: Catalog, upload: Upload, rows: UploadedRows, snapshot: Snapshot | None) -> pa.Schema:
     """Return the columns that the rows are read into. Raises `Misfit` for those that are missing or too many."""
     declared = upload.declared
     if declared is not None:
@@ -134,9 +134,10 @@ def _schema(upload: Upload, rows: UploadedRows, snapshot: Snapshot | None) -> pa
         return rows.schema({}) if declared is None else declared
     table = snapshot.schema
     known = {each.name: each.type for each in table}
+    hidden = hidden_columns(snapshot, newest_versions(catalog, snapshot.name), upload.hidden) if upload.hidden else ()
     for each in declared or ():
         if each.name in known and known[each.name] != each.type:
-            there = "another type" if fold(each.name) in upload.hidden else type_name(known[each.name])
+            there = "another type" if each.name in hidden else type_name(known[each.name])
             raise Misfit(f"schema: column {each.name} is {there} in the table, not {type_name(each.type)}")
     if upload.evolve:
         given = rows.schema(known) if declared is None else declared
@@ -146,7 +147,7 @@ def _schema(upload: Upload, rows: UploadedRows, snapshot: Snapshot | None) -> pa
     if extra:
         raise Misfit(f"column {extra[0]!r:.100} is not in the table: leave it out, or add it with evolve")
     if declared is None and rows.names is not None:
-        _check_complete(rows.names, table, upload.hidden)
+        _check_complete(rows.names, table, hidden)
     return table
 
 
@@ -158,9 +159,9 @@ def _check_names(rows: UploadedRows, declared: pa.Schema) -> None:
         raise Misfit(f"schema: the file has the column {extra[0]!r:.100}, which the schema does not declare")
 
 
-def _check_complete(names: list[str], table: pa.Schema, hidden: frozenset[str]) -> None:
+def _check_complete(names: list[str], table: pa.Schema, hidden: Collection[str]) -> None:
     missing = [name for name in table.names if name not in names]
-    shown = next((name for name in missing if fold(name) not in hidden), None)
+    shown = next((name for name in missing if name not in hidden), None)
     if missing:
         which = "a column" if shown is None else f"the column {shown!r:.100}"
         raise Misfit(f"the file lacks {which} of the table: add it, or declare a schema without it, for nulls")
