@@ -88,7 +88,9 @@ class Backfill(Construct):
                 enabled=True, idle_timeout_minutes=IDLE_MINUTES
             ),
             maximum_capacity=emr.CfnApplication.MaximumAllowedResourcesProperty(
-                cpu="64 vCPU", memory="256 GB", disk="1280 GB"
+                cpu="64 vCPU",
+                memory="256 GB",
+                disk="1280 GB",  # APPLICATION_DISK_GB of alluvia_spark.estimate
             ),
             monitoring_configuration=emr.CfnApplication.MonitoringConfigurationProperty(
                 managed_persistence_monitoring_configuration=(

@@ -40,7 +40,11 @@ CORES, MEMORY_GB, OVERHEAD_GB, DRIVER_GB = 4, 8, 6, 16
 """Of an executor: four workers in Python take up to three times their 256 MB of rows each, and Spark the rest."""
 EXECUTORS_MAX = 15
 """What 64 vCPUs leave besides the driver."""
-DISK_GB_MIN, DISK_SHARE = 20, 0.3
+DISK_GB_MIN, DISK_GB_MAX, DISK_SHARE = 20, 200, 0.3
+"""Of a worker's standard disk (EMR Serverless user guide, "Supported worker configurations"), and of a job's text what
+its executors keep on theirs."""
+APPLICATION_DISK_GB = 1280
+"""What the stack's application may use at once (infra/backfill.py), a driver of the least size included."""
 TASK_BYTES = 64 << 20
 
 
@@ -49,7 +53,8 @@ class Estimate:
     """What a job would read, write and cost. Bytes of text are those after decompression.
 
     partitions: those that the samples show, and as many more as these suggest. disk_gb is each executor's. spark are
-    the properties that ask EMR Serverless for that.
+    the properties that ask EMR Serverless for that. jobs: among how many jobs to divide the source, as the disks of the
+    stack's application hold what one writes meanwhile; executors and disk_gb are then those of each job.
     """
 
     source_files: int
@@ -67,6 +72,7 @@ class Estimate:
     overhead_gb: int
     disk_gb: int
     sampled_files: int
+    jobs: int
     spark: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -158,8 +164,11 @@ def estimated(files: Manifest, samples: Iterable[FileSample], target_file_size: 
         groups = 1
     count = groups * ceil(packed / groups / target_file_size)
     vcpu_hours = text / TEXT_BYTES_A_VCPU_SECOND / 3600
-    executors = min(EXECUTORS_MAX, max(1, ceil(files.bytes / TASK_BYTES / CORES)))
-    disk = max(DISK_GB_MIN, ceil(DISK_SHARE * text / executors / 1e9))
+    needed_gb = DISK_SHARE * text / 1e9
+    wanted = max(1, ceil(files.bytes / TASK_BYTES / CORES), ceil(needed_gb / DISK_GB_MAX))
+    executors = min(EXECUTORS_MAX, wanted)
+    most_gb = min(DISK_GB_MAX, (APPLICATION_DISK_GB - DISK_GB_MIN) // executors)
+    disk = min(most_gb, max(DISK_GB_MIN, ceil(needed_gb / executors)))
     spark = {
         "spark.executor.cores": f"{CORES}",
         "spark.executor.memory": f"{MEMORY_GB}g",
@@ -184,6 +193,7 @@ def estimated(files: Manifest, samples: Iterable[FileSample], target_file_size: 
         overhead_gb=OVERHEAD_GB,
         disk_gb=disk,
         sampled_files=len(samples),
+        jobs=max(1, ceil(needed_gb / (executors * most_gb))),
         spark=spark,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -244,6 +245,22 @@ def test_invoke_tells_the_function_which_lake(shell: Shell, monkeypatch: pytest.
     assert result.exit_code == 1
     assert result.stderr.startswith("alluvia: ALLUVIA_EMR_APPLICATION_ID is not set: ")
     assert "ALLUVIA_LAKE" not in os.environ
+
+
+def test_a_backfill_that_is_too_large_for_one_job_says_so(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.json").write_bytes(b'{"event":"e"}\n')
+    monkeypatch.setattr("alluvia_spark.estimate.DISK_SHARE", 1e12)  # 100 TB for a line
+    result = shell.run("backfill", "clicks", str(tmp_path / "a.json"), "--dry-run")
+    assert re.search(r"jobs +\d+", result.stdout)
+    assert re.search(r"divide the source among \d+ jobs", result.stderr)
+
+
+def test_a_backfill_knows_no_branch(shell: Shell) -> None:
+    assert "--branch" not in shell.run("backfill", "--help").stdout
+    assert "--branch" in shell.run("ingest", "--help").stdout
+    assert "concerns the lake itself" in shell.run("backfill", "--branch", "fix", "t", "in").stderr
 
 
 def test_a_backfill_of_nothing_creates_no_table(shell: Shell, tmp_path: Path) -> None:

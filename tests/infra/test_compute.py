@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from alluvia.operations.jobs import START_MS_MAX
+from alluvia_spark.estimate import APPLICATION_DISK_GB
 from functions.backfill.handler import WORKERS
 from functions.query.settings import QuerySettings
 from infra.specs import STACK_NAME
@@ -218,6 +219,7 @@ def test_the_workers_of_a_request_that_asks_for_none_fit_into_the_application(te
     assert driver_gb + executors * memory_gb <= most["memory"]
     assert 20 + executors * asked["emr-serverless.executor.disk"] <= most["disk"]
     assert all(8 <= size <= 30 for size in (memory_gb, driver_gb))  # of a worker with 4 vCPUs
+    assert most["disk"] == APPLICATION_DISK_GB
 
 
 def test_outputs_name_what_a_user_needs(template: Template) -> None:

@@ -85,6 +85,29 @@ def test_a_terabyte() -> None:
     assert found.dollars == pytest.approx(1.559 + 0.605 + 0.048 + 0.008, abs=0.006)
 
 
+@pytest.mark.parametrize(
+    ("text_bytes", "source_files", "expected"),
+    [
+        (2e12, 1000, (15, 40, 1)),
+        (4.2e12, 1000, (15, 84, 1)),  # 1,260 GB, and 20 of the driver
+        (4.3e12, 1000, (15, 84, 2)),
+        (6e12, 1000, (15, 84, 2)),
+        (1e12, 1, (4, 75, 1)),  # a small file that inflates
+        (0.6e12, 1, (4, 45, 1)),
+        (2e12, 1, (4, 150, 1)),
+        (4e12, 1, (6, 200, 1)),
+    ],
+)
+def test_disks_are_no_larger_than_a_worker_and_the_application_may_have(
+    text_bytes: float, source_files: int, expected: tuple[int, int, int]
+) -> None:
+    files = Manifest("m", array("q", [10**9] * source_files), bytes(source_files))
+    inflated = text_bytes / files.bytes
+    found = estimated(files, [FileSample(10**9, 1e6, round(inflated * 1e6), 1, 0, 1.0, frozenset())], 128 << 20)
+    assert (found.executors, found.disk_gb, found.jobs) == expected
+    assert found.executors * found.disk_gb + estimates.DISK_GB_MIN <= estimates.APPLICATION_DISK_GB
+
+
 def test_days_that_all_samples_have_are_all_there_are() -> None:
     both = frozenset({"a", "b"})
     found = _terabyte([FileSample(10**6, 1e6, 10**6, 1000, 0, 100.0, both)] * 4)

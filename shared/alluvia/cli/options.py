@@ -114,7 +114,7 @@ def command(function: Callable[..., None]) -> click.Command:
         except KeyboardInterrupt:
             sys.exit(130)
 
-    for option in reversed(_OPTIONS):
+    for option in reversed((*_OPTIONS, _branch(hidden=_concerns_lake(function)))):
         wrapper = option(wrapper)
     return click.command(wrapper)
 
@@ -122,6 +122,11 @@ def command(function: Callable[..., None]) -> click.Command:
 def _concerns_lake(command: Callable[..., None]) -> bool:
     """Whether a command is about the lake as a whole, and not about its tables."""
     return command.__module__.removeprefix(f"{__package__}.") in _OF_THE_LAKE or command.__name__ == "backfill"
+
+
+def _branch(*, hidden: bool) -> Callable[..., Any]:
+    """Return the option of a branch; hidden where it is only understood to be refused."""
+    return click.option("--branch", "on_branch", metavar="NAME", hidden=hidden, help="Work on this branch of the lake.")
 
 
 def pair(text: str, option: str, separator: str) -> tuple[str, str]:
@@ -137,7 +142,6 @@ _OPTIONS = (
                  metavar="URI", help="s3://bucket/prefix, a path, or memory://name; else $ALLUVIA_LAKE."),
     click.option("--endpoint-url", default=lambda: os.environ.get("ALLUVIA_ENDPOINT_URL"), metavar="URL",
                  help="An S3 endpoint other than AWS's; else $ALLUVIA_ENDPOINT_URL."),
-    click.option("--branch", "on_branch", metavar="NAME", help="Work on this branch of the lake."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line."),
     click.option("--debug", is_flag=True, help="Show the traceback of an error."),
 )  # fmt: skip

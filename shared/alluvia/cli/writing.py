@@ -152,6 +152,11 @@ def backfill(
 
         found = estimate(common.uri, table, source, reading=reading, options=options)
         show_one(found, as_json=common.as_json)
+        if found.jobs > 1:
+            tell(
+                f"divide the source among {found.jobs} jobs: the disks of an application as the stack has it do not "
+                "hold what one job writes meanwhile"
+            )
         return
     lake = common.lake(new=create)
     if create and find_events(lake, table) is None:
