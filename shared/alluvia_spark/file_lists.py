@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 from urllib.parse import unquote_plus
@@ -20,16 +21,20 @@ import pyarrow.parquet as pq
 
 from alluvia.errors import Invalid, ObjectNotFound
 from alluvia.formats.file_text import Damaged, buffered, text_pieces
-from alluvia.store import Store
-from alluvia_spark.files import SourceFile, fetch
+from alluvia.store import ObjectInfo, Store
+from alluvia_spark.files import MISSING_ETAG, SourceFile, fetch, is_readable
 from alluvia_spark.places import Found, SourceUri, Stores, parse
 
 PAGE_FILES = 1000
 _COLUMNS = ("bucket", "key", "size", "etag")
 _ARN = "arn:aws:s3:::"
 _UNKNOWN = -1
-_MISSING_SIZE, _MISSING_ETAG = 1, '"missing"'
-"""Of a file that is not there: it has to be read to be found missing. One that comes later has another etag."""
+_MISSING_SIZE = 1
+"""Of a file that is not there: it has to be read to be found missing."""
+_ACCEPTED = (
+    "A list has a URI or an absolute path in each line, or CSV with bucket,key,size,etag (the last two may be left "
+    "out); or it is the manifest.json of an S3 Inventory"
+)
 Row = tuple[str, str, int, str]
 """The URI of a store, a key, the size in bytes or -1, and the etag or ""."""
 
@@ -46,7 +51,7 @@ def listed_files(stores: Stores, where: SourceUri) -> Iterator[Found]:
     except ObjectNotFound as error:
         raise Invalid(f"the list of files {name} needs {error}, which is missing") from error
     except (Damaged, ValueError, KeyError, TypeError, csv.Error, pa.ArrowException, OSError) as error:
-        raise Invalid(f"{name} is not a list of files: {error}") from error
+        raise Invalid(f"{name} is not a list of files: {error}. {_ACCEPTED}") from error
 
 
 def _text(store: Store, key: str) -> io.TextIOWrapper:
@@ -59,17 +64,53 @@ def _text(store: Store, key: str) -> io.TextIOWrapper:
 
 def _named(text: io.TextIOWrapper) -> Iterator[Row]:
     """Yield the files of a text: of URIs, if its first line is one, else of CSV, with a header or without."""
-    lines = (line for line in text if not line.isspace())
-    first = next(lines, "")
-    if "://" in first.partition(",")[0] or first.startswith("/"):
-        for line in _with(first, lines):
-            place = parse(line.rstrip("\r\n"))
-            yield place.root, place.path, _UNKNOWN, ""
-        return
+    lines = _Lines(text)
+    first = next(lines, None)
+    if first is None:
+        raise ValueError("it is empty")
+    try:
+        yield from _of_uris(first, lines) if _is_place(first.partition(",")[0]) else _of_csv(first, lines)
+    except (Invalid, ValueError, csv.Error) as error:
+        raise ValueError(f"line {lines.number}, {lines.line.strip()!r:.300}: {error}") from error
+
+
+class _Lines:
+    """The lines of a text that are not blank. `number` and `line` are those of the last one, the number from 1."""
+
+    def __init__(self, text: Iterable[str]) -> None:
+        self._lines = enumerate(text, 1)
+        self.number = 0
+        self.line = ""
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        while (found := next(self._lines))[1].isspace():
+            pass
+        self.number, self.line = found
+        return self.line
+
+
+def _is_place(text: str) -> bool:
+    return "://" in text or text.startswith(("/", "file:/"))
+
+
+def _of_uris(first: str, lines: Iterable[str]) -> Iterator[Row]:
+    for line in _with(first, lines):
+        if not _is_place(line):
+            raise ValueError("it is neither a URI nor an absolute path")
+        place = parse(line.rstrip("\r\n"))
+        yield place.root, place.path, _UNKNOWN, ""
+
+
+def _of_csv(first: str, lines: Iterable[str]) -> Iterator[Row]:
     names = [name.strip().lower() for name in next(csv.reader([first]), [])]
     header = names if "bucket" in names else None
     for cells in csv.reader(lines if header else _with(first, lines)):
         row = dict(zip(header or _COLUMNS, cells, strict=False))
+        if not row.get("bucket") or not row.get("key"):
+            raise ValueError("it has no bucket and key")
         yield f"s3://{row['bucket']}", row["key"], _size(row.get("size")), _etag(row.get("etag"))
 
 
@@ -81,6 +122,8 @@ def _with(first: str, lines: Iterable[str]) -> Iterator[str]:
 def _inventory(stores: Stores, store: Store, key: str) -> Iterator[Row]:
     """Yield the current files of an S3 Inventory."""
     body = orjson.loads(store.get(key))
+    if not isinstance(body, dict) or "fileFormat" not in body:
+        raise ValueError("its name ends in .json, but it is no manifest.json of an S3 Inventory")
     bucket = str(body["destinationBucket"]).removeprefix(_ARN)
     data, form = stores.open(f"s3://{bucket}"), body["fileFormat"]
     readers = {"CSV": _inventory_csv, "Parquet": _inventory_parquet}
@@ -108,13 +151,22 @@ def _inventory_parquet(store: Store, key: str, names: list[str]) -> Iterator[dic
 
 
 def _size(value: object) -> int:
-    return _UNKNOWN if value in (None, "") else int(str(value))
+    text = "" if value is None else str(value)
+    if text and not text.isdecimal():
+        raise ValueError(
+            f"the size {text!r} is not a number (a data file of an S3 Inventory is named by manifest.json)"
+        )
+    return int(text) if text else _UNKNOWN
 
 
 def _etag(value: object) -> str:
     """Return an etag as a conditional request sends it: in quotes."""
     text = str(value or "").strip('"')
     return f'"{text}"' if text else ""
+
+
+def _head(store: Store, key: str) -> ObjectInfo | None:
+    return store.head(key) if is_readable(key) else None
 
 
 def _sized(stores: Stores, page: list[Row]) -> list[Row]:
@@ -124,7 +176,7 @@ def _sized(stores: Stores, page: list[Row]) -> list[Row]:
     for root in {page[at][0] for at in unknown}:
         ours = [at for at in unknown if page[at][0] == root]
         store = stores.open(root)
-        for at, info in zip(ours, store.map(store.head, [page[at][1] for at in ours]), strict=True):
-            size, etag = (_MISSING_SIZE, _MISSING_ETAG) if info is None else (info.size, info.etag)
+        for at, info in zip(ours, store.map(partial(_head, store), [page[at][1] for at in ours]), strict=True):
+            size, etag = (_MISSING_SIZE, MISSING_ETAG) if info is None else (info.size, info.etag)
             found[at] = (root, page[at][1], size, etag)
     return found

@@ -9,9 +9,13 @@ from functools import partial
 from alluvia.errors import Invalid, ObjectNotFound
 from alluvia.formats.event_files import KINDS
 from alluvia.store import Store
+from alluvia.store.base import check_key
+from alluvia_spark.globs import fixed_part
 
 FETCH_BYTES = 8 << 20
 ON_BAD_FILE = ("fail", "reject")
+MISSING_ETAG = '"missing"'
+"""Of a file of a list that was not there when the job began. If it comes later, it has another etag."""
 
 
 class BadFile(Invalid):
@@ -96,16 +100,30 @@ def fetch(store: Store, file: SourceFile, start: int, end: int, beyond: int = 0)
     return store.map_ahead(partial(_read, store, file), ranges)
 
 
+def is_readable(key: str) -> bool:
+    """Whether stores read objects of such a key: not of one with an empty part, `.` or `..`."""
+    try:
+        check_key(key)
+    except Invalid:
+        return False
+    return True
+
+
 def read_range(store: Store, file: SourceFile, start: int, end: int) -> bytes:
     """Return the bytes [start, end) of a file by one request. Raises as `fetch` does."""
     return _read(store, file, (start, end))
 
 
 def _read(store: Store, file: SourceFile, bounds: tuple[int, int]) -> bytes:
+    if not is_readable(file.key):
+        odd = "has a key with an empty part, '.' or '..', which is not read: copy it to another key"
+        raise BadFile(file.name, "is a folder" if file.key.endswith("/") else odd)
     try:
         found = store.get_same(file.key, file.etag, *bounds) if file.etag else store.get(file.key, *bounds)
     except ObjectNotFound as error:
-        raise BadFile(file.name, "is missing") from error
+        is_pattern = file.etag == MISSING_ETAG and fixed_part(file.key) != file.key
+        why = "is missing (a list names files; it takes no patterns)" if is_pattern else "is missing"
+        raise BadFile(file.name, why) from error
     if found is None or len(found) != bounds[1] - bounds[0]:
         raise _changed(file)
     return found

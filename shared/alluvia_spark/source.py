@@ -48,8 +48,9 @@ def list_files(source: str, clock: Clock, reading: SourceOptions, **options: str
 
 
 def _pages(store: Store, where: SourceUri) -> Iterator[Found]:
-    exact = None if where.path.endswith("/") or _is_folder(where) else store.head(where.path)
-    for page in [[exact]] if exact else _listed(store, where.path):
+    is_folder = where.path.endswith("/") or _is_folder(where)
+    exact = None if is_folder else store.head(where.path)
+    for page in [[exact]] if exact else _listed(store, where.path, is_pattern=not _is_folder(where)):
         keys, sizes, etags = ([getattr(info, name) for info in page] for name in ("key", "size", "etag"))
         yield Found([where.root] * len(page), keys, sizes, etags)
 
@@ -58,9 +59,9 @@ def _is_folder(where: SourceUri) -> bool:
     return where.root == LOCAL and Path("/", where.path).is_dir()
 
 
-def _listed(store: Store, path: str) -> Iterator[list[ObjectInfo]]:
-    """Yield what is in a folder, or fits a pattern."""
-    fixed, fits = fixed_part(path), None
+def _listed(store: Store, path: str, *, is_pattern: bool) -> Iterator[list[ObjectInfo]]:
+    """Yield what is in a folder, or fits a pattern, if the path may be one."""
+    fixed, fits = fixed_part(path) if is_pattern else path, None
     if fixed == path:
         fixed = f"{path.rstrip('/')}/"
     else:

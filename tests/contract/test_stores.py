@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -480,9 +481,10 @@ class TestS3(StoreContract, AmongProcesses, BeyondSixteenBits, SignsUrls):
         assert [info.key for info in store.list("")] == ["a-b", "a/b/x", "a/empty", "z"]
         assert [info.key for info in store.list("a/")] == ["a/b/x", "a/empty"]
         assert list(store.list_folders("")) == ["a-c", "a"]
-        s3_server.client.put_object(Bucket=store.bucket, Key="some/lake/a//x", Body=b"")
-        with pytest.raises(Invalid, match="cannot be listed"):
-            list(store.list("a/"))
+        for key, folder in (("a//x", "a"), ("b/./x", "b"), ("c/../x", "c"), ("d/\x07", "d")):
+            s3_server.client.put_object(Bucket=store.bucket, Key=f"some/lake/{key}", Body=b"")
+            with pytest.raises(Invalid, match=rf"some/lake/{folder} in the bucket .*{re.escape(repr(key)[1:])} has"):
+                list(store.list(f"{folder}/"))
 
     def test_parts_are_sent_again_and_a_failed_upload_leaves_none(self, store: Store, s3_server: S3Server) -> None:
         assert isinstance(store, S3Store)

@@ -122,6 +122,15 @@ def test_a_file_a_directory_and_a_glob(tmp_path: Path) -> None:
     assert _names(tmp_path / "_in" / "**" / "*.{gz,ndjson}") == ["b.ndjson", "a.ndjson.gz"]
 
 
+@pytest.mark.parametrize("name", ["lg[2024]", "a*", "{b}", "what?"])
+def test_a_directory_whose_name_would_be_a_pattern(tmp_path: Path, name: str) -> None:
+    _write(tmp_path / name / "x.json")
+    _write(tmp_path / "lg2" / "other.json")
+    _write(tmp_path / "aa" / "other.json")
+    assert _names(tmp_path / name) == _names(f"{tmp_path / name}/") == ["x.json"]
+    assert _names(tmp_path / "lg[2]") == ["other.json"]
+
+
 def test_a_file_with_its_size_and_its_etag(tmp_path: Path) -> None:
     path = _write(tmp_path / "a.ndjson.gz", b"12345")
     (page,) = list_files(str(path), ManualClock(), SourceOptions())
@@ -204,6 +213,23 @@ def test_a_list_of_uris_is_asked_for_what_it_does_not_say(
         read_range(bucket, gone, 0, 1)
 
 
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("s3://b/in//a.json", "has a key with an empty part, '.' or '..', which is not read"),
+        ("b,in/../a.json,5,e", "has a key with an empty part"),
+        ("s3://b/in/", "is a folder"),
+        ("s3://b/in/*.json", r"is missing \(a list names files; it takes no patterns\)"),
+    ],
+)
+def test_a_line_that_names_no_file_that_is_read_is_a_bad_file(bucket: MemoryStore, line: str, why: str) -> None:
+    bucket.put("list", f"{line}\n".encode())
+    ((root, key, size, etag),) = _of_list("list")
+    with pytest.raises(BadFile, match=f"source file s3://b/in/.* {why}"):
+        read_range(bucket, SourceFile(str(root), str(key), 1, str(etag)), 0, 1)
+    assert size
+
+
 @pytest.mark.parametrize("header", ["", "bucket,key,size,etag\n", "Size,Key,Bucket,ETag\n"])
 def test_a_list_with_sizes_and_etags_costs_no_request_a_file(bucket: MemoryStore, header: str) -> None:
     rows = ["b,deep/c.gz,7,abc", 'b,"x,y.gz",9,"""d-2"""']
@@ -246,13 +272,25 @@ def test_an_s3_inventory(bucket: MemoryStore, form: str) -> None:
 @pytest.mark.parametrize(
     ("key", "data", "says"),
     [
-        ("list", b"b,a,many\n", "not a list of files"),
-        ("list", b"b\n", "not a list of files"),
+        (
+            "list",
+            b"b,a,5\nb,a,many\n",
+            r"line 2, 'b,a,many': the size 'many' is not a number .*manifest\.json\)\. A list",
+        ),
+        ("list", b"b\n", "s3://b/list is not a list of files: line 1, 'b': it has no bucket and key"),
+        (
+            "list",
+            b"in/a.json\nin/b.json\n",
+            "line 1, 'in/a.json': .* A list has a URI or an absolute path in each line",
+        ),
+        ("list", b"s3://b/a\n\nin/b.json\n", "line 3, 'in/b.json': it is neither a URI nor an absolute path"),
+        ("list", b"\n \n", "it is empty"),
+        ("list.json", b'["s3://b/a"]', r"it is no manifest\.json of an S3 Inventory"),
         ("list", gzip.compress(b"s3://b/a b.gz", mtime=0)[:-4], "gzip data is damaged"),
         ("manifest.json", b"{}", "not a list of files"),
         ("manifest.json", b'{"destinationBucket": "b", "fileFormat": "ORC"}', "as CSV or Parquet"),
         ("absent", None, "absent, which is missing"),
-        ("list", b"https://b/a\n", "must be s3"),
+        ("list", b"https://b/a\n", "line 1, 'https://b/a': .*must be s3"),
     ],
 )
 def test_lists_that_cannot_be_read(bucket: MemoryStore, key: str, data: bytes | None, says: str) -> None:

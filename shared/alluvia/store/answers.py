@@ -14,6 +14,9 @@ from alluvia.lazy_dataclasses import dataclass
 _STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})\b")
 _CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)|External AWS credential provider: (\w+)")
 _NOT_DELETED = re.compile(r"DeleteObjects request failed for key (.*: .*) \(code: (\w+)\)", re.DOTALL)
+_ODD_KEY = re.compile(
+    r'invalid path: (?:Error parsing )?Path "(.*)"(?: contained empty|: Encountered illegal)', re.DOTALL
+)
 _KIND = re.compile(r"kind: (\w+),")
 _WRONG_REGION = "Received redirect without LOCATION"
 _NOT_PARTIAL = "Received non-partial response"
@@ -33,12 +36,14 @@ class NoKeys(Exception):
 class Failure:
     """A request that failed: the status of S3's answer (0 if no complete one came), and S3's code or what failed.
 
-    `refused` begins with the key of an object that a bulk delete did not delete, a colon and a space.
+    `refused` begins with the key of an object that a bulk delete did not delete, a colon and a space. `key` is one that
+    obstore does not list.
     """
 
     status: int
     code: str
     refused: str | None = None
+    key: str | None = None
 
     @property
     def is_missing(self) -> bool:
@@ -74,7 +79,7 @@ def read_failure(error: Exception, name: str) -> Failure:
         return Failure(0, kept[2], kept[1])
     status, code = _STATUS.search(answer), _CODE.search(answer)
     if status is None and code is None:
-        kind = _KIND.search(dump)
-        return Failure(0, kind[1] if kind else type(error).__name__)
+        kind, odd = _KIND.search(dump), _ODD_KEY.search(answer)
+        return Failure(0, kind[1] if kind else type(error).__name__, key=odd[1] if odd else None)
     number = int(status[1]) if status else 0
     return Failure(number, code[code.lastindex or 0] if code else _NAMES.get(number, str(number)))

@@ -51,7 +51,7 @@ class S3Store(S3Listing):
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         found = self._get(key, start, end, {})
         if isinstance(found, Failure):
-            fail(found, key)
+            fail(found, key, self.bucket)
         return found
 
     def get_same(self, key: str, etag: str, start: int = 0, end: int | None = None) -> bytes | None:
@@ -60,7 +60,7 @@ class S3Store(S3Listing):
         if isinstance(found, Failure):
             if found.status == 412:
                 return None
-            fail(found, key)
+            fail(found, key, self.bucket)
         return found
 
     def _get(self, key: str, start: int, end: int | None, options: GetOptions) -> bytes | Failure:
@@ -105,7 +105,7 @@ class S3Store(S3Listing):
                 self._clock.sleep(CONFLICT_WAIT_SECONDS * (attempt + self._clock.uniform()))
                 continue
             if found.is_final:
-                fail(found, key)
+                fail(found, key, self.bucket)
             raise AnswerLost(f"the conditional write of {key} got no clear answer ({found.code})")
         raise Unavailable(f"S3 kept answering 409 to the conditional write of {key}: try again")
 
@@ -127,7 +127,7 @@ class S3Store(S3Listing):
         if isinstance(found, Failure):
             if found.is_missing or found.status == 412:
                 return False
-            fail(found, key)
+            fail(found, key, self.bucket)
         return True
 
     def old_versions(self, prefix: str) -> Iterator[OldVersion]:
@@ -154,7 +154,7 @@ class S3Store(S3Listing):
                 text = found.refused or ""
                 name = max((name for name in batch if text.startswith(f"{name}: ")), key=len, default=None)
                 if name is None or len(refused) == REFUSED_MAX:
-                    fail(found, batch[0])
+                    fail(found, batch[0], self.bucket)
                 refused[name[len(self._prefix) :]] = found.code
                 batch.remove(name)
         if refused:
@@ -166,7 +166,7 @@ class S3Store(S3Listing):
         if isinstance(found, Failure):
             if found.is_missing:
                 return None
-            fail(found, key)
+            fail(found, key, self.bucket)
         return object_info(key, found)
 
     def get_file(self, key: str, path: Path) -> None:
@@ -220,7 +220,7 @@ class S3Store(S3Listing):
             ),
         )
         if isinstance(found, Failure):
-            fail(found, key)
+            fail(found, key, self.bucket)
 
     def url(self, key: str) -> str | None:
         """Return the object's s3:// URL; None if DuckDB would read a part of it as parameters."""

@@ -79,7 +79,7 @@ class S3Requests:
     def _tried(self, kind: str | None, key: str, request: Callable[[], T]) -> T:
         found = self._attempted(kind, key, request)
         if isinstance(found, Failure):
-            fail(found, key)
+            fail(found, key, self.bucket)
         return found
 
     def _attempted(self, kind: str | None, key: str, request: Callable[[], T]) -> T | Failure:
@@ -120,19 +120,22 @@ def _check_process() -> None:
         raise Unsupported(msg)
 
 
-def fail(failure: Failure, key: str) -> NoReturn:
-    """Raise what a failure means. `key`: of the object, for the message."""
-    what, code = key or "the bucket", failure.code
+def fail(failure: Failure, key: str, bucket: str) -> NoReturn:
+    """Raise what a failure means. `key`: of the object, for the message, as the bucket's name is."""
+    what, code = f"{key} in the bucket {bucket}" if key else f"the bucket {bucket}", failure.code
     if failure.is_missing:
         raise ObjectNotFound(key)
     if code == NoKeys.__name__:
         msg = "no AWS credentials found: set them in the environment, or pass access_key_id and secret_access_key"
         raise Invalid(msg)
     if code == "InvalidPathError":
+        found = "one" if failure.key is None else repr(failure.key)
         odd = "an empty part, '.', '..' or a control character"
-        raise Invalid(f"{what} holds an object whose key has {odd}: it cannot be listed")
+        raise Invalid(f"{what} cannot be listed: keys must not have {odd}, and {found} has; copy it to another key")
+    if code == "NoSuchBucket":
+        raise Invalid(f"there is no bucket {bucket} ({code}): check the URI, the endpoint and the region")
     if failure.is_final:
-        raise Invalid(f"S3 refuses {what} ({code}): check the lake's URI, endpoint, region, credentials and policy")
+        raise Invalid(f"S3 refuses {what} ({code}): check the URI, endpoint, region, credentials and policy")
     if failure.status:
         raise Unavailable(f"S3 did not serve {what} ({code}): try again")
     raise Unavailable(f"S3 cannot be reached for {what} ({code}): try again")

@@ -37,6 +37,21 @@ def test_status_and_code_are_read(error: Exception, status: int, code: str) -> N
     assert (failure.status, failure.code) == (status, code)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Path "{}" contained empty path segment',
+        'Error parsing Path "{}": Encountered illegal character sequence "." whilst parsing path segment "."',
+    ],
+)
+@pytest.mark.parametrize("key", ["a//b", 'a"/./b', "a\nb"])
+def test_the_object_that_cannot_be_listed_is_named(text: str, key: str) -> None:
+    error = InvalidPathError(
+        f"Encountered object with invalid path: {text.format(key)}\n\nDebug source:\nInvalidPath {{"
+    )
+    assert read_failure(error, "a") == Failure(0, "InvalidPathError", key=key)
+
+
 def test_the_object_that_was_not_deleted_is_named() -> None:
     error = GenericError("DeleteObjects request failed for key a: b (code: X): We encountered (code: InternalError)")
     assert read_failure(error, "k") == Failure(0, "InternalError", "a: b (code: X): We encountered")
