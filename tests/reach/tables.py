@@ -29,13 +29,15 @@ NASTY = [
 class Feature:
     """What a table shows. `rows` counts the rows of its versions from 0, None for what cannot be read any more.
 
-    `refused` says, by reader, how it refuses the table.
+    `refused` says, by reader, how it refuses the table; `nulls` which column it takes for null, from which version
+    on.
     """
 
     name: str
     build: Callable[[Lake], Table]
     rows: Sequence[int | None]
     refused: Mapping[str, str] = field(default_factory=dict)
+    nulls: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.name
@@ -221,6 +223,14 @@ def _renamed(lake: Lake) -> Table:
     return table
 
 
+def _renamed_with_partitions(lake: Lake) -> Table:
+    table = lake.create_table("parted", {"n": "long", "name": "string", "place": "string"}, ["place"])
+    table.append(numbers(1, 2, place="a"))
+    table.evolve(rename={"name": "label"})
+    table.append([{"n": 3, "label": "row 3", "place": "b"}])
+    return table
+
+
 def _growing(lake: Lake) -> Table:
     table = simple(lake)
     table.append(numbers(1))
@@ -340,6 +350,13 @@ FEATURES = [
     Feature("restore", _restore, [*EDITED, 7, 8]),
     Feature("append that adds columns", _growing, [0, 1, 2]),
     Feature("columns renamed and dropped", _renamed, [0, 2, 2, 3, 3, 4, 4, 3, 3, 4], {"deltalake": "columnMapping"}),
+    Feature(
+        "columns renamed, with partitions",
+        _renamed_with_partitions,
+        [0, 2, 2, 3],
+        {"deltalake": "columnMapping"},
+        {"DuckDB": ("place", 2)},
+    ),
     Feature("v2 checkpoints", _v2_checkpoints, [0, 1, 2, 3, 5, 4, 5], {"deltalake": "v2Checkpoint"}),
     Feature("vectors, change feed and v2 checkpoints", _together, [*EDITED, 1, 3, 2], NO_VECTORS),
     Feature("drop, then undrop", _dropped, [0, 2, None, 2, 3]),

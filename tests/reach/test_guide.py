@@ -22,7 +22,7 @@ from tests.golden.spark_tables import tables as archived
 from tests.golden.variant_tables import CASES
 from tests.reach.delta_spark_worker import DELTA
 from tests.reach.spark_tables import TABLES
-from tests.reach.tables import FEATURES
+from tests.reach.tables import FEATURES, Feature
 from tests.reach.test_guarded_tables import DELTALAKE, SPARK
 from tests.reach.test_readers import READERS, SPARK_NAME
 from tests.reach.writers import Deltalake, Spark
@@ -50,10 +50,11 @@ def test_who_reads_our_tables() -> None:
         f"delta-spark {spark}",
     ]
     readers = [*READERS, SPARK_NAME]
-    assert rows == [
-        [feature.name, *("refuses" if reader in feature.refused else "reads" for reader in readers)]
-        for feature in FEATURES
-    ]
+
+    def told(feature: Feature, reader: str) -> str:
+        return "refuses" if reader in feature.refused else "nulls" if reader in feature.nulls else "reads"
+
+    assert rows == [[feature.name, *(told(feature, reader) for reader in readers)] for feature in FEATURES]
 
 
 def test_what_we_do_with_tables_of_others() -> None:
