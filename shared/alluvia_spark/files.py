@@ -116,7 +116,7 @@ def read_range(store: Store, file: SourceFile, start: int, end: int) -> bytes:
 
 def _read(store: Store, file: SourceFile, bounds: tuple[int, int]) -> bytes:
     if not is_readable(file.key):
-        odd = "has a key with an empty part, '.' or '..', which is not read: copy it to another key"
+        odd = "has a key with an empty part, '.' or '..', which is not read"
         raise BadFile(file.name, "is a folder" if file.key.endswith("/") else odd)
     try:
         found = store.get_same(file.key, file.etag, *bounds) if file.etag else store.get(file.key, *bounds)

@@ -111,7 +111,7 @@ def _blocks(job: Job, portion: Portion) -> Iterator[tuple[str, Normalised]]:
         except BadFile as error:
             if job.reading.on_bad_file == "fail":
                 raise Invalid(
-                    f"{error}: repair the file and start a job with another job_id, or set on_bad_file to reject"
+                    f"{error}: repair the source and start a job with another job_id, or set on_bad_file to reject"
                 ) from error
             yield key, bad_file(error, target.schema, key)
 

@@ -650,7 +650,7 @@ def test_a_bad_file_fails_the_job_or_is_a_reject(
     names = [str(folder / name) for name in ("gone.csv", "bad.ndjson.gz", "good.ndjson")]
     source = _write(tmp_path / "list", [name.encode() for name in names])
 
-    advice = "repair the file and start a job with another job_id, or set on_bad_file to reject"
+    advice = "repair the source and start a job with another job_id, or set on_bad_file to reject"
     with pytest.raises(Invalid, match=rf"(bad\.ndjson\.gz cannot be .*damaged.*|gone\.csv is missing): {advice}"):
         fill(source, reading=SourceOptions(is_list=True), attempt=1)
     assert events.snapshot().version == 0

@@ -131,7 +131,7 @@ def fail(failure: Failure, key: str, bucket: str) -> NoReturn:
     if code == "InvalidPathError":
         found = "one" if failure.key is None else repr(failure.key)
         odd = "an empty part, '.', '..' or a control character"
-        raise Invalid(f"{what} cannot be listed: keys must not have {odd}, and {found} has; copy it to another key")
+        raise Invalid(f"cannot list {what}: no key may have {odd}, but {found} has; copy the object to another key")
     if code == "NoSuchBucket":
         raise Invalid(f"there is no bucket {bucket} ({code}): check the URI, the endpoint and the region")
     if failure.is_final:
