@@ -63,7 +63,10 @@ def open_store(uri: str, clock: Clock, **options: str) -> Store:
     if scheme == "memory":
         return _memory.setdefault(uri, MemoryStore(uri.removeprefix("memory://"), clock))
     if scheme == "file":
-        return DirectoryStore(Path(unquote(urlsplit(uri).path)))
+        host, _, path = uri.partition("://")[2].partition("/")  # no ? or # ends a path: both are characters of names
+        if host not in ("", "localhost"):
+            raise Invalid(f"the lake URI {uri!r} names another machine: use file:///path")
+        return DirectoryStore(Path(unquote(f"/{path}")))
     if scheme or not uri:
         raise Invalid(f"the lake URI {uri!r} must be s3://bucket/prefix, file:///path, memory://name, or a path")
     return DirectoryStore(Path(uri).expanduser())

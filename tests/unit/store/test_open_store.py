@@ -20,6 +20,9 @@ def test_a_path_and_a_file_uri_name_a_directory(tmp_path: Path) -> None:
     assert uri.root == tmp_path / "a lake"
     assert open_store(uri.uri, SystemClock()).uri == uri.uri
     assert open_store(f"file:{tmp_path}/a%20lake", SystemClock()).uri == uri.uri
+    odd = open_store(f"file://localhost{tmp_path}/a#b?c", SystemClock())
+    assert isinstance(odd, DirectoryStore)
+    assert odd.root == tmp_path / "a#b?c"
 
 
 def test_one_memory_uri_names_one_store() -> None:
@@ -37,7 +40,9 @@ def test_an_s3_uri_names_bucket_and_prefix() -> None:
     assert open_store("s3://bucket", SystemClock(), region="eu-central-1").url("t/x") == "s3://bucket/t/x"
 
 
-@pytest.mark.parametrize("uri", ["", "http://x/y", "s3://", "s3:///x", "s3://b/x?y=z", "s3://b/x#y", "s3:/b/x"])
+@pytest.mark.parametrize(
+    "uri", ["", "http://x/y", "s3://", "s3:///x", "s3://b/x?y=z", "s3://b/x#y", "s3:/b/x", "file://b/x"]
+)
 def test_another_uri_is_refused(uri: str) -> None:
     with pytest.raises(Invalid, match="lake URI"):
         open_store(uri, SystemClock())
