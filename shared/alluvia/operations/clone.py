@@ -22,6 +22,7 @@ from alluvia.operations.catalog import Catalog
 from alluvia.operations.clone_files import copied_files, is_below, shared_files
 from alluvia.operations.create import check_free, create
 from alluvia.operations.drop_plan import FirstVersion
+from alluvia.operations.hidden_columns import names_known, newest_versions
 from alluvia.operations.keeping import keep_version
 from alluvia.operations.tags import tagged
 from alluvia.table.claims import CLAIM
@@ -30,7 +31,7 @@ from alluvia.table.keepers import CLONE, FILES, OWNER, OWNER_ID, Keeper, find_ke
 from alluvia.table.lineage import without_marks
 from alluvia.table.properties import CLONE_OF, EXTERNAL, OLDEST_READABLE, ROLLUP
 from alluvia.table.protocols import check_writable
-from alluvia.table.schema.former_names import with_names_of
+from alluvia.table.schema.former_names import with_names
 from alluvia.table.snapshot import Snapshot
 
 _NOT_CLONED = (OLDEST_READABLE, ROLLUP, EXTERNAL, CLONE_OF, ENABLED_VERSION, ENABLED_TIMESTAMP)
@@ -74,9 +75,9 @@ def clone(
         )
     if [version, timestamp, tag].count(None) < 2:
         raise Invalid("version, timestamp, tag: give one of them")
-    newest = origin.newest()
+    newest = newest_versions(catalog, source)
     check_free(target)
-    if EXTERNAL in newest.properties and not deep:
+    if EXTERNAL in newest[0].properties and not deep:
         raise Invalid(
             f"table {source!r} is external, and nothing keeps its files: make a deep clone, which copies them"
         )
@@ -123,7 +124,7 @@ def clone(
 
 
 def _copied(
-    snapshot: Snapshot, newest: Snapshot, target: TableHandle, rejects: TableHandle | None, clone_id: str
+    snapshot: Snapshot, newest: Sequence[Snapshot], target: TableHandle, rejects: TableHandle | None, clone_id: str
 ) -> CloneReport:
     check_writable(snapshot.state.protocol, snapshot.state.metadata)
     first = copied_files(snapshot, target)
@@ -160,7 +161,7 @@ def bases_of(properties: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def _committed(
     snapshot: Snapshot,
-    newest: Snapshot,
+    newest: Sequence[Snapshot],
     target: TableHandle,
     rejects: TableHandle | None,
     clone_id: str,
@@ -169,11 +170,11 @@ def _committed(
 ) -> CloneReport:
     """Commit the first version of a clone; `shared` are the properties of one that shares its files.
 
-    `newest` is the source's newest version, by which columns have names that they had not yet in the one cloned.
+    `newest` are the source's newest versions, by which columns have names that they had not yet in the one cloned.
     """
     before, now_ms = snapshot.state, target.clock.now_ms()
     kept = {name: text for name, text in without_marks(snapshot.properties).items() if name not in _NOT_CLONED}
-    named = with_names_of({**kept, **(shared or {})}, newest.properties)
+    named = with_names({**kept, **(shared or {})}, names_known(newest))
     metadata = replace(before.metadata, id=clone_id, configuration=named, created_time=now_ms)
     first = FirstVersion(
         "CLONE",

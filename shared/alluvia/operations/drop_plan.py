@@ -16,7 +16,7 @@ from alluvia.table.handle import oldest_readable
 from alluvia.table.lineage import DroppedTable, dropped_tables, marked, version_gaps, with_gap, with_marks_of
 from alluvia.table.properties import OLDEST_READABLE, names_text
 from alluvia.table.protocols import has_domains, with_features
-from alluvia.table.schema.former_names import noted, with_names_of
+from alluvia.table.schema.former_names import inherited, noted, with_names_of
 
 UNDROP = "UNDROP TABLE"
 
@@ -77,7 +77,7 @@ def plan_recreate(
     What applications recorded of the old table is set back to -1, since the log knows no way to remove it.
     """
     protocol = _readable_on(protocol, state.protocol)
-    named = with_names_of(metadata.configuration, state.metadata.configuration)
+    named = with_names_of(inherited(metadata, state.metadata).configuration, state.metadata.configuration)
 
     def metadata_at(version: int) -> Metadata:
         configuration = marked(named, in_reach(state), ((0, version - 1),) if version else ())
@@ -105,7 +105,7 @@ def plan_replace(state: State, metadata: Metadata, protocol: Protocol, now_ms: i
     before = state.metadata.configuration
     timed = {name: before[name] for name in (ENABLED_VERSION, ENABLED_TIMESTAMP) if name in before}
     protocol = _readable_on(protocol, state.protocol)
-    metadata = noted(metadata, state.metadata)
+    metadata = noted(inherited(metadata, state.metadata), state.metadata)
     configuration = with_marks_of({**metadata.configuration, **timed}, before)
     return Changes(
         "CREATE OR REPLACE TABLE",

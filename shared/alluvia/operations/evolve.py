@@ -34,7 +34,7 @@ from alluvia.table.protocols import features_needed, with_features
 from alluvia.table.scan import Scan
 from alluvia.table.schema.column_identities import MAX_ID, fresh_names, identified, is_mapped
 from alluvia.table.schema.column_mapping import MODE
-from alluvia.table.schema.former_names import noted
+from alluvia.table.schema.former_names import FORMER_NAMES, noted
 from alluvia.table.schema.serialization import add_fields, arrow_schema
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.snapshot import Snapshot
@@ -42,7 +42,7 @@ from alluvia.table.transaction import Commit
 from alluvia.table_names import REJECTS
 
 ROWS_TRIED = 10_000
-_FIXED = (PARTITION_BY, WRITERS, IN_COMMIT_TIMESTAMPS, OLDEST_READABLE, ROLLUP, MODE, MAX_ID)
+_FIXED = (PARTITION_BY, WRITERS, IN_COMMIT_TIMESTAMPS, OLDEST_READABLE, ROLLUP, MODE, MAX_ID, FORMER_NAMES)
 
 
 def plan_evolve(

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from alluvia.errors import TableNotFound
 from alluvia.operations.catalog import Catalog
-from alluvia.table.schema.former_names import former_names, together
+from alluvia.table.schema.former_names import Names, former_names, together
 from alluvia.table.schema.names import fold
 from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import MAIN, split_branch
@@ -26,6 +26,18 @@ def newest_versions(catalog: Catalog, name: str) -> list[Snapshot]:
     return found
 
 
+def names_known(versions: Sequence[Snapshot]) -> Names:
+    """Return the names that columns have in versions of a table, or that are on record there, by those in files.
+
+    Columns that have only the name that they have in files may be left out.
+    """
+    present = ((one.physical_name(name), name) for one in versions for name in one.schema.names)
+    return together(
+        *(former_names(one.properties) for one in versions),
+        *({stored: (name,)} for stored, name in present if stored != name),
+    )
+
+
 def hidden_columns(snapshot: Snapshot, newest: Sequence[Snapshot], hide: Collection[str]) -> frozenset[str]:
     """Return the columns of a version that have one of the names in `hide` (folded), or had it in any version.
 
@@ -35,12 +47,12 @@ def hidden_columns(snapshot: Snapshot, newest: Sequence[Snapshot], hide: Collect
     if not hide:
         return frozenset()
     versions = (snapshot, *newest)
-    known = together(*(former_names(one.properties) for one in versions))
-    there = {newest[0].physical_name(name) for name in newest[0].schema.names} | known.keys()
-    known = together(known, *({one.physical_name(name): (name,)} for one in versions for name in one.schema.names))
+    there = {newest[0].physical_name(name) for name in newest[0].schema.names}
+    there.update(stored for one in versions for stored in former_names(one.properties))
+    known = names_known(versions)
     return frozenset(
         name
         for name in snapshot.schema.names
         for stored in (snapshot.physical_name(name),)
-        if stored not in there or any(fold(each) in hide for each in (name, stored, *known[stored]))
+        if stored not in there or any(fold(each) in hide for each in (name, stored, *known.get(stored, ())))
     )

@@ -24,6 +24,7 @@ from alluvia.table.claims import Claim, with_claims
 from alluvia.table.lineage import DroppedTable, dropped_tables, is_dropped
 from alluvia.table.properties import read_properties
 from alluvia.table.protocols import new_protocol
+from alluvia.table.schema.former_names import inherited
 from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import REJECTS, STREAMS
 
@@ -93,6 +94,7 @@ class StagedTables:
         )
         if not staged.drops and len(staged.newest().files):
             check_not_append_only(staged.newest(), "create_table(replace=True)")
+        metadata = inherited(metadata, staged.newest(dropped=True).state.metadata)
         plan = plan_recreate if staged.creates else plan_replace
         staged.begin_again(plan(staged.base.state, metadata, protocol, self._catalog.clock.now_ms()))
         return staged

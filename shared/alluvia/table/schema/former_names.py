@@ -16,6 +16,7 @@ from alluvia.errors import Corrupt
 from alluvia.log.actions import Metadata
 from alluvia.table.schema.column_identities import is_mapped
 from alluvia.table.schema.column_mapping import NAME
+from alluvia.table.schema.names import fold
 from alluvia.table.schema.serialization import schema_fields
 
 FORMER_NAMES = "alluvia.former_names"
@@ -61,16 +62,42 @@ def noted(metadata: Metadata, before: Metadata | None = None) -> Metadata:
     return _with(found, together(_given(then), gone, _given(now)))
 
 
+def inherited(metadata: Metadata, before: Metadata) -> Metadata:
+    """Return a table's metadata with the names of the columns of another, which it takes the place of, on record.
+
+    A column has those of each that has, or had, the name that it has now, as columns have whose rows were read from
+    the other table. Names are compared as DuckDB compares them.
+    """
+    if metadata.id == before.id:  # a new log's first version, which comes before itself
+        return metadata
+    had = together({stored: (stored, name) for stored, name in _columns(before).items()},
+                   former_names(before.configuration))  # fmt: skip
+    heirs: dict[str, list[tuple[str, ...]]] = {}
+    for stored, names in had.items():
+        every = tuple(dict.fromkeys((stored, *names)))
+        for each in {fold(name) for name in every}:
+            heirs.setdefault(each, []).append(every)
+    found = {
+        stored: tuple(dict.fromkeys(each for every in heirs.get(fold(name), ()) for each in every if each != stored))
+        for stored, name in _columns(metadata).items()
+    }
+    return _with(metadata, {stored: names for stored, names in found.items() if names})
+
+
 def with_names_of(configuration: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
     """Return properties with what others, of the same log, have on record besides."""
+    return with_names(configuration, former_names(before))
+
+
+def with_names(configuration: Mapping[str, str], names: Names) -> dict[str, str]:
+    """Return properties with further names of columns on record."""
     own = former_names(configuration)
-    found = together(own, former_names(before))
+    found = together(own, names)
     return dict(configuration) if found == own else {**configuration, FORMER_NAMES: orjson.dumps(found).decode()}
 
 
 def _with(metadata: Metadata, names: Names) -> Metadata:
-    text = {FORMER_NAMES: orjson.dumps(names).decode()}
-    return replace(metadata, configuration=with_names_of(metadata.configuration, text))
+    return replace(metadata, configuration=with_names(metadata.configuration, names))
 
 
 def _columns(metadata: Metadata) -> dict[str, str]:
