@@ -117,10 +117,12 @@ def test_a_traceback_on_request(lake: Path) -> None:
     assert "Traceback" in result.stderr
 
 
-def test_what_nobody_expected_is_one_line_too(lake: Path, tmp_path: Path) -> None:
-    event = {"requestContext": {"http": {"method": "POST"}}, "rawPath": "/q", "headers": 5}
-    (tmp_path / "event.json").write_text(json.dumps(event))
-    result = run(lake, "invoke", "query", str(tmp_path / "event.json"))
+def test_what_nobody_expected_is_one_line_too(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise AttributeError("nobody\nexpected this")
+
+    monkeypatch.setattr(alluvia.Lake, "table", fail)
+    result = run(lake, "history", "t")
     assert result.exit_code == 1
     assert result.stderr.startswith("alluvia: unexpected AttributeError: ")
     assert result.stderr.endswith("(--debug shows where)\n")

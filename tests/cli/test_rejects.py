@@ -87,20 +87,3 @@ def test_suggested_columns_are_added_and_a_missing_one_names_its_path(lake: Path
     run(lake, "ingest", "clicks", "-", text='{"event_id":"d","plan":"free"}')
     assert {"plan": "free"} in run(lake, "query", "SELECT plan FROM clicks")
     assert "nothing was added" in failed(lake, "suggest", "clicks", "--apply")
-
-
-def test_the_statement_that_is_told_fills_added_columns_of_events_before(tmp_path: Path) -> None:
-    fields = '"n":3,"when":"2026-01-01T00:00:00Z","o\'x":1.5,"plan":"pro","my key":true'
-    run(tmp_path, "ingest", "views", "-", text=f'{{"event_id":"a",{fields}}}\n{{"event_id":"b","plan":"free"}}')
-    result = CliRunner().invoke(cli, ["suggest", "views", "--apply", "--lake", str(tmp_path)])
-    assert result.exit_code == 0, result.output
-    run(tmp_path, "ingest", "views", "-", text='{"event_id":"c","n":4}')
-    run(tmp_path, "sql", result.stderr.partition("with alluvia sql: ")[2])
-    rows = run(
-        tmp_path, "query", 'SELECT event_id, n, CAST("when" AS DATE) AS at, "o\'x" AS x, plan FROM views ORDER BY 1'
-    )
-    assert rows == [
-        {"event_id": "a", "n": 3, "at": "2026-01-01", "x": 1.5, "plan": "pro"},
-        {"event_id": "b", "n": None, "at": None, "x": None, "plan": "free"},
-        {"event_id": "c", "n": 4, "at": None, "x": None, "plan": None},
-    ]

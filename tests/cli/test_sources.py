@@ -102,6 +102,7 @@ def test_a_source_is_added_tried_rotated_listed_and_removed(tmp_path: Path, monk
         (("a", "--kind", "open", "--event-id", "a..b"), "event_id: 'a..b' is not a path"),
         (("a", "--kind", "open", "--event-id", "header:Authorization"), "event_id: the header Authorization proves"),
         (("a", "--kind", "open", "--ts", "header:X-Hub-Signature-256"), "ts: the header X-Hub-Signature-256 proves"),
+        (("a", "--kind", "open", "--event", "header:x-shopify-hmac-sha256"), "event: the header x-shopify-hmac-sha256"),
         (("a", "--kind", "open", "--ts", "header:a b"), "ts: 'header:a b' does not name a header"),
         (("a", "--kind", "open", "--origin", "shop.example"), "origins: 'shop.example' is not an origin"),
         (("a", "--kind", "open", "--handshake", "hub"), "verify_token: handshake hub needs one"),
@@ -296,3 +297,14 @@ def test_a_form_with_json_in_it_and_one_without(tmp_path: Path, monkeypatch: pyt
     assert (pull["event"], json.loads(pull["properties"])) == ("pull_request", {"action": "opened", "number": 7})
     [command] = lake.table("slack").to_arrow().to_pylist()
     assert (command["event"], command["event_id"]) == ("/weather", "13345224609.738474920.8088930838d88f008e0")
+
+
+def test_a_time_beside_a_signature_is_taken_and_what_is_defined_stays(tmp_path: Path) -> None:
+    rows(tmp_path, "add", "a", "--kind", "open", "--ts", "header:X-Signature-Timestamp")
+    kept = tmp_path / KEY
+    kept.write_text(kept.read_text().replace("X-Signature-Timestamp", "X-Signature"))
+    rows(tmp_path, "add", "b", "--kind", "open")
+    assert [(each["source"], each.get("ts")) for each in rows(tmp_path, "list")] == [
+        ("a", "header:X-Signature"),
+        ("b", None),
+    ]

@@ -243,6 +243,11 @@ def test_otlp_says_what_was_rejected_and_what_is_wrong(lake: alluvia.Lake, monke
             "instrumentationLibraryLogs",
         ),
         (b'{"resourceLogs":[{"scopeLogs":[{"scope":{},"records":[]}]}]}', "logRecords", "records"),
+        (
+            b'{"resourceLogs":[{"scopeLogs":[{"logRecords":[{}]}]},{"scopeLog":[{"logRecords":[{}]}]}]}',
+            "scopeLogs",
+            "scopeLog",
+        ),
     ):
         status, answer, _ = post("/v1/logs", body, JSON)
         reason = f"not a valid ExportLogsServiceRequest: expected the field {field}, got '{got}'"

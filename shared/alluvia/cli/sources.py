@@ -58,12 +58,13 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--replace", is_flag=True, help="In place of the source of that name.")
 def add(common: Common, name: str, table: str | None, origins: tuple[str, ...], *, replace: bool, **given: Any) -> None:
     """Add the source NAME. Comments in sources.toml are lost."""
-    from alluvia.sources.definition import Source
+    from alluvia.sources.definition import Source, check_no_proof
     from alluvia.sources.lake_sources import change_sources
 
     settings = {key: value for key, value in given.items() if value is not None}
     settings["table"] = name.replace("-", "_") if table is None else table
     made = Source.read(name, settings | ({"origins": origins} if origins else {}))
+    check_no_proof(made)
     _check_secret(made)
     lake = common.lake(new=True)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import click
 
@@ -11,11 +10,6 @@ from alluvia.cli.options import TABLE, Common, command
 from alluvia.cli.output import show
 from alluvia.cli.terminal import tell
 from alluvia.errors import Invalid
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from alluvia.lake import Table
 
 
 @command
@@ -46,24 +40,7 @@ def suggest(
         if new:
             tell(f"alluvia suggest {table} --apply adds the columns that have a type")
     elif new:
-        tell(f"added {', '.join(new)} in version {found.evolve(new).version}")
-        if "properties" in found.schema.names:
-            tell(f"for the events before, with alluvia sql: {_filling(found, list(new))}")
+        version = found.evolve(new).version
+        tell(f"added {', '.join(new)} in version {version}: new events fill them, those before keep them in properties")
     else:
         raise Invalid(f"{table}: no field has a type that a column could have, so nothing was added")
-
-
-def _filling(table: Table, names: Sequence[str]) -> str:
-    """Return the statement that fills columns from the field in `properties`, where it fits."""
-    from alluvia.duck.quoting import quote_name
-    from alluvia.duck.relation import duckdb_type
-    from alluvia.query.field_hints import field_sql
-    from alluvia.sql.finding import quote_table
-
-    types = {name: duckdb_type(table.schema.field(name).type) for name in names}
-    values = {
-        name: field_sql(name) if kind == "VARCHAR" else f"TRY_CAST({field_sql(name)} AS {kind})"
-        for name, kind in types.items()
-    }
-    columns = [f"{quote_name(name)} = coalesce({quote_name(name)}, {value})" for name, value in values.items()]
-    return f"UPDATE {quote_table(table.name)} SET {', '.join(columns)}"  # noqa: S608 - quoted

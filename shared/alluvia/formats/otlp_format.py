@@ -98,9 +98,9 @@ def _from_json(body: bytes) -> ExportLogsServiceRequest:
 def _records(request: dict[str, object]) -> list[dict[str, object]]:
     """Return the log records of a request.
 
-    Unknown fields are ignored, as OTLP says. But a request without records, in which an object has some in place of the
-    list that makes it one of logs, is another message, such as one of traces. It raises Invalid, so that nobody takes
-    it for stored.
+    Unknown fields are ignored, as OTLP says. But an object that has some in place of the list that makes it one of logs
+    is another message, such as one of traces, if they hold objects or no record is found elsewhere. It raises Invalid,
+    so that nobody takes it for stored.
     """
     found, missing = [request], ""
     for name, others in _LISTS:
@@ -109,12 +109,17 @@ def _records(request: dict[str, object]) -> list[dict[str, object]]:
             unknown = each.keys() - others
             if unknown and unknown.isdisjoint(spellings):
                 missing = missing or f"expected the field {name}, got {min(unknown)!r:.100}"
-        lists = [each.get(spelling) for each in found for spelling in spellings]
-        items = [item for items in lists if isinstance(items, list) for item in items]
+                if any(isinstance(item, dict) for other in unknown for item in _list(each[other])):
+                    raise Invalid(missing)
+        items = [item for each in found for spelling in spellings for item in _list(each.get(spelling))]
         found = [item for item in items if isinstance(item, dict)]
     if missing and not found:
         raise Invalid(missing)
     return found
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 def _unhex(text: str, name: str) -> bytes:

@@ -23,7 +23,10 @@ HANDSHAKES = ("", "hub", "challenge")
 TOLERANCE_SECONDS = 300
 _ANY_ORIGIN = "*"
 _TOLERANCE_SECONDS_MAX = 24 * 3600
-_PROOFS = ("authorization", "proxy-authorization", "cookie", "x-gitlab-token")
+_PROOF = re.compile(
+    r"(proxy-)?authorization|cookie|x-api-key|x-gitlab-token|x-telegram-bot-api-secret-token"
+    r"|(.*-)?(signature|hmac)(-(sha-?)?[0-9]+)?"
+)
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
 _URL = re.compile(r"https?://[^\s?#]+")
@@ -122,6 +125,18 @@ class Source:
         return _ANY_ORIGIN in self.origins or origin in self.origins
 
 
+def check_no_proof(source: Source) -> None:
+    """Raise `Invalid` if an event's id, time or name is in a header that proves the sender, which must not be kept.
+
+    This is for new sources. One that is defined goes on working.
+    """
+    for setting in ("event_id", "ts", "event"):
+        place = getattr(source, setting)
+        named = place.removeprefix(HEADER) if place.startswith(HEADER) else ""
+        if named and (_PROOF.fullmatch(named.lower()) or named.lower() == source.header.lower()):
+            raise Invalid(f"{setting}: the header {named} proves the sender, and is no part of the event")
+
+
 def _check_type(name: str, value: object) -> None:
     if name == "previous_until":
         if not isinstance(value, datetime) or value.tzinfo is None:
@@ -142,7 +157,6 @@ def _check(source: Source) -> None:
     _check_secrets(source)
     for name in ("event_id", "ts", "event"):
         _check_place(name, getattr(source, name))
-        _check_no_proof(name, getattr(source, name), source.header)
     for name, choices in (("algorithm", ALGORITHMS), ("encoding", ENCODINGS), ("handshake", HANDSHAKES)):
         if getattr(source, name) not in choices:
             raise Invalid(f"{name}: choose one of {', '.join(filter(None, choices))}")
@@ -173,13 +187,6 @@ def _check_secrets(source: Source) -> None:
         check_reference(name, getattr(source, name))
     if bool(source.verify_token) != (source.handshake == "hub"):
         raise Invalid("verify_token: handshake hub needs one, and no other takes one")
-
-
-def _check_no_proof(name: str, place: str, header: str) -> None:
-    """Refuse a header that proves the sender: it says nothing of an event, and what it says must not be kept."""
-    named = place.removeprefix(HEADER).lower() if place.startswith(HEADER) else ""
-    if named in (*_PROOFS, header.lower() or None) or "signature" in named:
-        raise Invalid(f"{name}: the header {place.removeprefix(HEADER)} proves the sender, and is no part of the event")
 
 
 def _check_place(name: str, place: str) -> None:
