@@ -22,6 +22,12 @@ _TO_SET = re.compile(r'\s*Use "SET [^"]*" to [^\n]*')
 """Advice to set what cannot be set here."""
 _NO_KIND = "DuckDB"
 """Stands for the kind of an error that names none: one of Thrift, in which Parquet's metadata stands, or a user's."""
+INTERRUPT = "INTERRUPT"
+_WHILE_READ = ("Conversion", "Invalid Input", "Out of Memory", "Out of Range", INTERRUPT)
+"""The kinds of errors that are believed without DuckDB's word in front, which is missing once rows have been read.
+
+A query whose author writes one into it gets an answer that it could get anyway.
+"""
 _STORE = ("HTTP", "IO")
 """The kinds of errors about reading files, which no query can raise of its own."""
 ENGINE_FAILED = "DuckDB cannot run this query (an internal error of the engine): write it another way"
@@ -105,8 +111,10 @@ def translate(details: Mapping[str, str], context: Context) -> AlluviaError:
     if _TOO_DEEP in message:
         return Invalid("a column of the result is nested too deeply to be sent: flatten it, or cast it to JSON")
     message = _TO_SET.sub("", message)
-    if kind == "INTERRUPT":
-        return QueryTooCostly("the query was interrupted")
+    if kind == INTERRUPT:
+        return QueryTooCostly(
+            "the query failed while several threads ran it, and DuckDB does not say why: run it again"
+        )
     if kind == "Out of Memory":
         return QueryTooCostly(out_of_memory(context.memory_limit_bytes))
     file = next((shown for url, shown in context.files.items() if url in message), None)
@@ -142,6 +150,6 @@ def details_of(error: Exception) -> dict[str, str]:
     found = {"exception_type": kind, "exception_message": message or type(error).__name__}
     with suppress(ValueError, TypeError, KeyError, RecursionError):  # of a message without fields
         fields = json.loads(message)
-        if fields["exception_type"] == kind:
+        if fields["exception_type"] == kind or (named is None and fields["exception_type"] in _WHILE_READ):
             found = {str(key): str(value) for key, value in fields.items()}
     return {key: value[: 2 * MESSAGE_CHARS_MAX] for key, value in found.items()}

@@ -26,7 +26,7 @@ import pyarrow as pa
 from alluvia.duck.connection import confine, connect, planner, requests_sent, use_s3
 from alluvia.duck.database import OwnDatabase
 from alluvia.duck.evaluators import ROWS
-from alluvia.duck.failures import ResultTooLarge, details_of
+from alluvia.duck.failures import INTERRUPT, ResultTooLarge, details_of
 from alluvia.duck.quoting import quote_name
 from alluvia.duck.stored_types import told
 from alluvia.errors import AlluviaError, Invalid
@@ -37,6 +37,9 @@ BATCH_ROWS = 16_384
 NICENESS = 5
 """Whoever shares the machine, as those who send events do, goes first."""
 PARSE_CPU_SECONDS = 20
+_RUNS_TO_HEAR_WHY = 5
+_ABORTED = "TransactionContext"
+"""What is said to a query after one that ended its transaction."""
 
 Reply = dict[str, Any]
 
@@ -153,6 +156,23 @@ class QueryDatabase:
                 )
         return result.to_arrow_reader(BATCH_ROWS)
 
+    def reason(self, sql: str, rows: bytes = b"") -> dict[str, str] | None:
+        """Run a query once more, to hear why it failed; None if that is not to be heard.
+
+        Where one of its threads fails, DuckDB 1.5 says at times that another was interrupted, as nobody does here.
+        """
+        for _ in range(_RUNS_TO_HEAR_WHY):
+            try:
+                for _ in self._reader(sql, rows):
+                    if self._asked():
+                        return None
+            except (duckdb.Error, OSError) as error:
+                if (found := details_of(error))["exception_type"] not in (INTERRUPT, _ABORTED):
+                    return found
+            else:
+                return None
+        return None
+
     def _send_part(self, part: bytes) -> None:
         self._send({"batch": True}, part)
 
@@ -253,7 +273,10 @@ def _answer(database: QueryDatabase, name: str, request: dict[str, Any]) -> Repl
     try:
         reply: Reply = getattr(database, name)(**request)
     except (duckdb.Error, pa.ArrowException, OSError) as error:
-        return {"error": details_of(error)}
+        found = details_of(error)
+        if found["exception_type"] == INTERRUPT and name in ("stream", "render"):
+            found = database.reason(request["sql"], request.get("rows", b"")) or found
+        return {"error": found}
     except AlluviaError as error:
         return {"refused": type(error).__name__, "message": str(error)}
     return reply
