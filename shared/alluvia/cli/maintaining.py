@@ -59,6 +59,8 @@ def optimize(
 
     def work(table: Table) -> dict[str, Any] | list[dict[str, Any]]:
         report = table.optimize(partition=wanted, dry_run=dry_run, **options)
+        if report.refused:
+            tell(f"alluvia: table {table.name} is left as it is: {report.refused}")
         if dry_run:
             plan = [dataclasses.asdict(group) for group in report.plan]
             return [{"table": table.name, **group} for group in plan] or [{"table": table.name, "files": 0}]

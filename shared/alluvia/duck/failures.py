@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import field
 
-from alluvia.errors import MESSAGE_CHARS_MAX, AlluviaError, Corrupt, Invalid, Unavailable, cut
+from alluvia.errors import MESSAGE_CHARS_MAX, AlluviaError, Corrupt, Invalid, Unavailable, Unsupported, cut
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.table.schema.nesting import NOT_FOR_SQL
 
 LINE_LENGTH_MAX = 100
 _CUT_OFF = "Could not read enough bytes"
@@ -110,6 +111,8 @@ def translate(details: Mapping[str, str], context: Context) -> AlluviaError:
         )
     if _TOO_DEEP in message:
         return Invalid("a column of the result is nested too deeply to be sent: flatten it, or cast it to JSON")
+    if message.endswith(NOT_FOR_SQL):
+        return Unsupported(message)
     message = _TO_SET.sub("", message)
     if kind == INTERRUPT:
         return QueryTooCostly(

@@ -20,7 +20,7 @@ from alluvia.errors import Unsupported
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.table.partitioning.values import partition_value
-from alluvia.table.schema.nesting import check_sql
+from alluvia.table.schema.nesting import not_for_sql
 
 _DUCKDB = {
     "string": "VARCHAR",
@@ -134,7 +134,6 @@ def relation_parts(
 
     With `position`, there is a last column of that name: the number of each row in its file.
     """
-    check_sql(schema)
     names = schema if physical is None else physical
     pairs = list(zip(files, urls, strict=True))
     whole = [pair for pair in pairs if pair[0].deletion_vector is None]
@@ -168,7 +167,7 @@ def _part(
         frame += f" JOIN {_escaped(joined)} ON f.{filename} = p.{filename}"
         constants = {name: f"p.{quote_name(name)}" for name in partition_columns}
     columns = [
-        constants[ours.name] if ours.name in partition_columns else _stored_column(ours.type, theirs)
+        constants[ours.name] if ours.name in partition_columns else _stored_column(ours, theirs)
         for ours, theirs in zip(schema, physical, strict=True)
     ]
     shown = ", ".join(f"{column} AS {quote_name(field.name)}" for column, field in zip(columns, schema, strict=True))
@@ -252,7 +251,11 @@ def _holds_struct(kind: pa.DataType) -> bool:
     return pa.types.is_struct(kind)
 
 
-def _stored_column(kind: pa.DataType, physical: pa.Field) -> str:
+def _stored_column(field: pa.Field, physical: pa.Field) -> str:
+    """Return a column's values; for one that takes DuckDB too long, what fails where a query needs them."""
+    kind = field.type
+    if (reason := not_for_sql(field)) is not None:
+        return f"CAST(error({quote_text(reason)}) AS {duckdb_type(kind)})"
     stored = f"CAST(f.{quote_name(physical.name)} AS {duckdb_type(physical.type)})"
     return _renamed(stored, kind, physical.type, 0)
 

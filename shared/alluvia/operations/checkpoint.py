@@ -33,7 +33,7 @@ def checkpoint(handle: TableHandle, *, dropped: bool = False, anew: bool = False
         if handle.log.checkpoint_version == snapshot.version and not anew:
             return snapshot.version
         state = checkpointed(snapshot.state) if handle.store.is_branch else snapshot.state
-        if EVENT_ID in snapshot.schema.names:
+        if EVENT_ID in snapshot.column_names:
             window = open_window(handle.log) if handle.window is None else follow_window(handle)
             if window.version > snapshot.version:  # the log had to be opened again
                 return checkpoint(handle, dropped=dropped, anew=anew)
@@ -52,8 +52,13 @@ def tombstones_after_ms(snapshot: Snapshot, now_ms: int) -> int:
 
 
 def form_of(snapshot: Snapshot) -> Form:
-    """Return what the checkpoints of a table hold of statistics, by its properties."""
+    """Return what the checkpoints of a table hold of statistics, by its properties.
+
+    Where a column is nested too deeply to read, they are kept as they are in the log.
+    """
     settings = snapshot.settings
+    if snapshot.not_readable is not None:
+        return Form()
     if not settings.statistics_as_struct:
         return Form(settings.statistics_as_json)
     columns = [snapshot.physical_name(name) for name in snapshot.partition_columns]

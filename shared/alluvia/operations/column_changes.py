@@ -20,7 +20,7 @@ from alluvia.table.properties import (
     TTL_COLUMN,
     read_properties,
 )
-from alluvia.table.schema.column_identities import mapped, renamed, without
+from alluvia.table.schema.column_identities import mapped, renamed, without, without_depth_of
 from alluvia.table.schema.former_names import noted
 from alluvia.table.schema.names import fold
 from alluvia.table.schema.serialization import arrow_schema, check_distinct
@@ -48,6 +48,7 @@ def change_columns(metadata: Metadata, rename: Mapping[str, str], drop: Sequence
 
     `metadata` has the properties that the table will have. Raises `Invalid`, naming the column and what uses it.
     """
+    metadata = without_depth_of(metadata, drop)
     schema = arrow_schema(metadata.schema_string)
     names = {_found(schema, old, "rename"): new for old, new in rename.items()}
     gone = [_found(schema, name, "drop") for name in drop]

@@ -131,8 +131,10 @@ def evolve(
 
     def plan(snapshot: Snapshot) -> Changes | None:
         nonlocal before
-        before = snapshot.schema if before is None else before
-        new = _not_added(fields, before, snapshot.schema)
+        new = None
+        if fields is not None:
+            before = snapshot.schema if before is None else before
+            new = _not_added(fields, before, snapshot.schema)
         metadata = plan_evolve(
             snapshot.state.metadata,
             new,
@@ -154,10 +156,8 @@ def evolve(
     return commit or Commit(snapshot.version, snapshot.timestamp_ms)
 
 
-def _not_added(fields: pa.Schema | None, before: pa.Schema, now: pa.Schema) -> pa.Schema | None:
+def _not_added(fields: pa.Schema, before: pa.Schema, now: pa.Schema) -> pa.Schema:
     """Return the columns to add, without those that came since the first plan just as they are wanted."""
-    if fields is None:
-        return None
     present = set(before.names)
     came = {field.name: field.type for field in now if field.name not in present}
     return pa.schema([field for field in fields if came.get(field.name) != field.type])

@@ -23,6 +23,7 @@ from alluvia.table.arguments import check_mapping, check_number
 from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle
 from alluvia.table.partitioning.spans import KeyPart
+from alluvia.table.schema.nesting import not_for_sql
 from alluvia.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ class OptimizeReport:
     """What optimize did. Sizes in bytes.
 
     `rows_folded` is by how many rows a merge query made them fewer. `conflicts` counts groups that another writer's
-    commit made it plan again, `left` those for which time ran out.
-    `plan` has the groups that a dry run would begin with.
+    commit made it plan again, `left` those for which time ran out. `refused` says why
+    files were left as they are: a column is nested too deeply. `plan` has the groups that a dry run would begin with.
     """
 
     files_before: int = 0
@@ -63,6 +64,7 @@ class OptimizeReport:
     rows_folded: int = 0
     conflicts: int = 0
     left: int = 0
+    refused: str | None = None
     version: int = 0
     checkpoint_version: int | None = None
     versions: list[int] = field(default_factory=list)
@@ -147,7 +149,10 @@ class _Run:
         self._known: set[str] | None = None  # what comes meanwhile is left to the next call
 
     def groups(self, snapshot: Snapshot) -> list[FileGroup]:
-        """Plan what is left to do in a snapshot."""
+        """Plan what is left to do in a snapshot: nothing where a column cannot be rewritten, as the report says."""
+        if snapshot.not_readable is not None:
+            self.report.refused = snapshot.not_readable
+            return []
         options, target = self._options, self._target(snapshot)
         found = candidates(
             snapshot.files,
@@ -164,7 +169,9 @@ class _Run:
         groups = ordered(plan_optimize(found, target, full=options.full), options.order)
         files = None if options.max_files is None else options.max_files - self.report.files_removed
         size = None if options.max_bytes is None else options.max_bytes - self.report.bytes_read
-        return limited(groups, files, size)
+        if groups:
+            self.report.refused = next(filter(None, map(not_for_sql, snapshot.schema)), None)
+        return limited([] if self.report.refused else groups, files, size)
 
     def rewrite(self, snapshot: Snapshot, go_on: Callable[[], bool], turn: AbstractContextManager[object]) -> Snapshot:
         """Plan and rewrite until nothing is left to do, and return the last snapshot."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from alluvia.errors import Corrupt, Unsupported
 from alluvia.log import features
@@ -27,6 +26,7 @@ from alluvia.table.properties import (
 )
 from alluvia.table.schema import type_changes
 from alluvia.table.schema.column_mapping import MODE, mapping_of
+from alluvia.table.schema.nesting import all_fields
 from alluvia.table.schema.serialization import SCHEMAS_KEPT, schema_fields, uses_type
 
 READER_FEATURES = (
@@ -168,20 +168,8 @@ def default_properties(writers: str) -> Mapping[str, str]:
 
 @lru_cache(maxsize=SCHEMAS_KEPT)
 def _fields_with_invariants(schema_string: str) -> tuple[str, ...]:
-    found: list[str] = []
-
-    def visit(kind: Any, path: str) -> None:
-        if not isinstance(kind, dict):
-            return
-        for field in kind.get("fields", ()):
-            if "delta.invariants" in (field.get("metadata") or {}):
-                found.append(path + field["name"])
-            visit(field["type"], f"{path}{field['name']}.")
-        for part in ("elementType", "keyType", "valueType"):
-            visit(kind.get(part), path)
-
+    found = all_fields(schema_fields(schema_string))
     try:
-        visit({"fields": schema_fields(schema_string)}, "")
-    except (KeyError, TypeError, AttributeError) as error:
+        return tuple(path for path, field in found if "delta.invariants" in (field.get("metadata") or {}))
+    except TypeError as error:
         raise Corrupt(f"the table's schemaString cannot be read: {type(error).__name__}: {error}") from error
-    return tuple(found)

@@ -24,7 +24,8 @@ from alluvia.table.partitioning.spec import PartitionField, PartitionSpec, parse
 from alluvia.table.properties import Properties
 from alluvia.table.protocols import check_readable, settings_of
 from alluvia.table.schema.column_mapping import ColumnMapping, mapping_of, physical_schema
-from alluvia.table.schema.serialization import arrow_schema, uses_type
+from alluvia.table.schema.nesting import not_readable
+from alluvia.table.schema.serialization import arrow_schema, schema_fields, uses_type
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.schema.variants import VARIANT
 
@@ -156,6 +157,16 @@ class Snapshot:
         if self.mapping is ColumnMapping.NONE and not self.has_variants:
             return self.schema
         return physical_schema(self.state.metadata.schema_string, self.mapping)
+
+    @property
+    def column_names(self) -> list[str]:
+        """Return the columns' names, also of a table whose rows cannot be read. Raises `Corrupt`."""
+        return [str(field.get("name")) for field in schema_fields(self.state.metadata.schema_string)]
+
+    @cached_property
+    def not_readable(self) -> str | None:
+        """Return why rows cannot be read, if a column is nested too deeply. Raises `Corrupt`."""
+        return not_readable(schema_fields(self.state.metadata.schema_string))
 
     @cached_property
     def has_variants(self) -> bool:

@@ -11,8 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 import alluvia
+from alluvia.cli.commands import cli
 from alluvia.errors import Invalid, Unsupported
 from alluvia.table.schema.nesting import NESTING_MAX, READ_MAX
 from alluvia.table.schema.serialization import schema_string
@@ -132,22 +134,92 @@ def test_structs_of_other_writers_may_be_deeper(tmp_path: Path, kinds: str) -> N
     assert lake.sql("FROM t")["a"].to_pylist() == deep(32, kinds)["a"].to_pylist()
 
 
+NOT_FOR_SQL = (
+    "column a has more than 20 lists and maps in one another, which SQL cannot read in a short time: "
+    "read it with scan, or name the other columns"
+)
+
+
 @pytest.mark.parametrize("kinds", ["l", "m", "lsm"])
 def test_lists_and_maps_of_other_writers_that_are_deeper_are_not_for_sql(tmp_path: Path, kinds: str) -> None:
     lake = of_another_writer(tmp_path, kinds, 32)
-    assert lake.table("t").to_arrow()["a"].to_pylist() == deep(32, kinds)["a"].to_pylist()
-    with pytest.raises(Unsupported, match=r"^column a has more than 16 lists and maps in one another, .* with scan$"):
-        lake.sql("FROM t")
+    table = lake.table("t")
+    assert table.to_arrow()["a"].to_pylist() == deep(32, kinds)["a"].to_pylist()
+    for query in ("FROM t", "SELECT id FROM t WHERE a IS NULL", "SELECT count(a) FROM t"):
+        with pytest.raises(Unsupported) as found:
+            lake.sql(query)
+        assert str(found.value) == NOT_FOR_SQL
+    assert lake.sql("DESCRIBE t")["column_name"].to_pylist() == ["id", "a"]
+    assert lake.sql("SELECT id, (SELECT count(*) FROM t) AS n FROM t").to_pylist() == [{"id": 1, "n": 1}]
 
 
-@pytest.mark.parametrize(("kinds", "levels"), [("l", 33), ("s", 33), ("s", 60), ("l", 900), ("m", 300)])
+def test_rows_with_lists_that_are_not_for_sql_are_changed(tmp_path: Path) -> None:
+    table = of_another_writer(tmp_path, "l", 32).table("t")
+    table.update({"id": "abs(id) + 1"}, "abs(id) = 1")
+    assert table.to_arrow().to_pylist() == [{"id": 2, "a": deep(32)["a"].to_pylist()[0]}]
+
+
+def test_lists_that_sql_still_reads(tmp_path: Path) -> None:
+    lake = of_another_writer(tmp_path, "l", 20)
+    assert lake.sql("FROM t")["a"].to_pylist() == deep(20)["a"].to_pylist()
+
+
+def test_optimize_leaves_what_sql_cannot_read(tmp_path: Path) -> None:
+    lake = of_another_writer(tmp_path, "l", 21)
+    lake.create_table("fine", {"id": "long"})
+    for _ in range(2):
+        lake.table("t").append(deep(21))
+        lake.table("fine").append([{"id": 1}])
+    report = lake.table("t").optimize()
+    assert (report.refused, report.files_removed) == (NOT_FOR_SQL, 0)
+    assert lake.table("t").optimize(dry_run=True).refused == NOT_FOR_SQL
+    run = CliRunner().invoke(cli, ["optimize", "--lake", str(tmp_path)])
+    assert run.exit_code == 0
+    assert f"table t is left as it is: {NOT_FOR_SQL}" in run.stderr
+    assert lake.table("fine").optimize().files_before == 1
+
+
+TOO_DEEP_TO_READ = [("l", 33), ("s", 33), ("s", 60), ("s", 280), ("l", 900), ("m", 300)]
+
+
+@pytest.mark.parametrize(("kinds", "levels"), TOO_DEEP_TO_READ)
 def test_tables_of_other_writers_that_are_too_deep_to_read(tmp_path: Path, kinds: str, levels: int) -> None:
     lake = of_another_writer(tmp_path, kinds, levels)
     reads: list[Callable[[], object]] = [lake.table("t").to_arrow, lambda: lake.sql("FROM t")]
     for read in reads:
-        with pytest.raises(Unsupported, match=r"^column a is nested more than 32 levels deep, which cannot be read$"):
+        with pytest.raises(
+            Unsupported, match=r"^column a is nested more than 32 levels deep, which cannot be read: drop it$"
+        ):
             read()
     assert lake.sql("SHOW TABLES").num_rows == 1
+
+
+@pytest.mark.parametrize(("kinds", "levels"), TOO_DEEP_TO_READ)
+def test_tables_that_are_too_deep_to_read_are_kept_and_dropped(tmp_path: Path, kinds: str, levels: int) -> None:
+    lake = of_another_writer(tmp_path, kinds, levels)
+    lake.create_table("fine", {"id": "long"})
+    for command in ("checkpoint", "vacuum", "optimize"):
+        assert CliRunner().invoke(cli, [command, "--lake", str(tmp_path)]).exit_code == 0
+    assert (tmp_path / "t" / "_delta_log" / f"{0:020}.checkpoint.parquet").exists()
+    lake.sql("DROP TABLE t")
+    assert lake.tables() == ["fine"]
+    lake.undrop("t")
+    lake.restore(offset="0 seconds ago")
+    assert lake.tables() == ["fine", "t"]
+
+
+@pytest.mark.parametrize(("kinds", "levels"), TOO_DEEP_TO_READ)
+def test_a_column_that_is_too_deep_to_read_is_dropped(tmp_path: Path, kinds: str, levels: int) -> None:
+    lake = of_another_writer(tmp_path, kinds, levels)
+    table = lake.table("t")
+    with pytest.raises(Unsupported, match=r"^column a is nested"):
+        table.evolve(rename={"id": "n"})
+    lake.sql("ALTER TABLE t DROP COLUMN A")
+    table.append([{"id": 2}])
+    assert lake.sql("FROM t ORDER BY id").to_pylist()[-1] == {"id": 2}
+    assert table.verify().ok
+    with pytest.raises(Unsupported, match=r"^column a is nested"):
+        table.restore(version=0)
 
 
 def test_a_value_that_is_too_deep_to_show() -> None:

@@ -12,10 +12,11 @@ from typing import Any
 
 import orjson
 
-from alluvia.errors import Corrupt
+from alluvia.errors import Corrupt, Unsupported
 from alluvia.log.actions import Metadata
 from alluvia.table.schema.column_mapping import ID, MODE, NAME, ColumnMapping
 from alluvia.table.schema.column_path import ColumnPath
+from alluvia.table.schema.nesting import not_readable, without_depth
 from alluvia.table.schema.serialization import Json, schema_fields
 
 MAX_ID = "delta.columnMapping.maxColumnId"
@@ -94,6 +95,13 @@ def renamed(metadata: Metadata, names: Mapping[str, str]) -> Metadata:
     return replace(metadata, schema_string=_text(fields))
 
 
+def without_depth_of(metadata: Metadata, names: Collection[str]) -> Metadata:
+    """Return a table in which some columns, as far as they are nested too deeply to read, hold bytes."""
+    fields = schema_fields(metadata.schema_string)
+    flat = without_depth(fields, names)
+    return metadata if flat == fields else replace(metadata, schema_string=_text(flat))
+
+
 def without(metadata: Metadata, names: Collection[str]) -> Metadata:
     """Return a table without some columns."""
     fields = [field for field in schema_fields(metadata.schema_string) if field["name"] not in names]
@@ -132,4 +140,7 @@ def _last_id(metadata: Metadata) -> int:
 
 
 def _text(fields: list[Json]) -> str:
-    return orjson.dumps({"type": "struct", "fields": fields}).decode()
+    try:
+        return orjson.dumps({"type": "struct", "fields": fields}).decode()
+    except orjson.JSONEncodeError as error:  # which writes 254 levels
+        raise Unsupported(not_readable(fields) or f"the columns cannot be written: {error}") from error

@@ -11,7 +11,7 @@ import orjson
 import pyarrow as pa
 
 from alluvia.errors import Corrupt, Invalid, Unsupported
-from alluvia.table.schema.nesting import check_new, check_readable
+from alluvia.table.schema.nesting import check_new, has_type, not_readable
 from alluvia.table.schema.type_names import normal_name
 from alluvia.table.schema.variants import STORED, VARIANT
 
@@ -75,6 +75,8 @@ def arrow_schema(schema_string: str, identify: Identify | None = None) -> pa.Sch
     are left out, as the reference implementation does.
     """
     fields = schema_fields(schema_string)
+    if (reason := not_readable(fields)) is not None:
+        raise Unsupported(reason)
     try:
         return pa.schema(_arrow_fields(fields, identify or _displayed))
     except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
@@ -82,7 +84,7 @@ def arrow_schema(schema_string: str, identify: Identify | None = None) -> pa.Sch
 
 
 def schema_fields(schema_string: str) -> list[Json]:
-    """Return the fields of a `schemaString`, parsed. Raises `Corrupt`; `Unsupported` for types nested too deeply."""
+    """Return the fields of a `schemaString`, parsed. Raises `Corrupt`."""
     if not schema_string:
         raise Corrupt("the table's metaData has no schemaString, so its columns are not known")
     try:
@@ -91,7 +93,6 @@ def schema_fields(schema_string: str) -> list[Json]:
         raise Corrupt(f"the table's schemaString cannot be read: {type(error).__name__}: {error}") from error
     if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
         raise Corrupt("the table's schemaString cannot be read: its fields are not a list of objects")
-    check_readable(fields)
     return fields
 
 
@@ -232,18 +233,8 @@ def add_fields(text: str, new: pa.Schema) -> str:
 
 
 def uses_type(text: str, name: str) -> bool:
-    """Whether a `schemaString` holds a primitive type anywhere."""
-
-    def holds(kind: str | Json | None) -> bool:
-        if not isinstance(kind, dict):
-            return kind == name
-        parts = [kind.get("elementType"), kind.get("keyType"), kind.get("valueType")]
-        return any(map(holds, [*parts, *(field["type"] for field in kind.get("fields", ()))]))
-
-    try:
-        return holds({"fields": schema_fields(text)})
-    except (KeyError, TypeError, AttributeError) as error:
-        raise Corrupt(f"the table's schemaString cannot be read: {type(error).__name__}: {error}") from error
+    """Whether a `schemaString` holds a primitive type anywhere. Raises `Corrupt`."""
+    return has_type(schema_fields(text), name)
 
 
 def only_adds_nullable(before: str, after: str) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from alluvia.errors import Unsupported
+from alluvia.table.schema.nesting import all_fields
 from alluvia.table.schema.serialization import SCHEMAS_KEPT, Json, schema_fields
 
 _CHANGES = "delta.typeChanges"
@@ -28,7 +29,7 @@ _DIGITS = {"byte": 10, "short": 10, "integer": 10, "long": 20}
 @lru_cache(maxsize=SCHEMAS_KEPT)
 def check_type_changes(schema_string: str) -> None:
     """Raise `Unsupported`, naming the column, for a change of type that cannot be read. Raises `Corrupt`."""
-    for path, change in _changes(schema_fields(schema_string), ""):
+    for path, change in _changes(schema_fields(schema_string)):
         before, after = change.get("fromType"), change.get("toType")
         if not is_wider(str(before), str(after)):
             msg = f"column {path} once changed its type from {before} to {after}, which this library cannot read"
@@ -49,16 +50,7 @@ def is_wider(before: str, after: str) -> bool:
     return old is not None and scale >= int(old[2]) and precision - scale >= int(old[1]) - int(old[2])
 
 
-def _changes(fields: list[Json], prefix: str) -> Iterator[tuple[str, Json]]:
-    for field in fields:
-        path = f"{prefix}{field.get('name')}"
+def _changes(fields: list[Json]) -> Iterator[tuple[str, Json]]:
+    for path, field in all_fields(fields):
         for change in (field.get("metadata") or {}).get(_CHANGES) or ():
             yield path, change if isinstance(change, dict) else {}
-        yield from _nested(field.get("type"), f"{path}.")
-
-
-def _nested(kind: object, prefix: str) -> Iterator[tuple[str, Json]]:
-    if isinstance(kind, dict):
-        yield from _changes([field for field in kind.get("fields") or () if isinstance(field, dict)], prefix)
-        for part in ("elementType", "keyType", "valueType"):
-            yield from _nested(kind.get(part), prefix)
