@@ -49,7 +49,7 @@ def refusal(path: str, headers: Mapping[str, str], allowed: Collection[str] | No
 
 
 def _host(url: str) -> str:
-    with suppress(ValueError):  # a bracket without the other, or around what is no address
+    with suppress(ValueError):  # an unmatched bracket, or one around something other than an address
         return urlsplit(url).hostname or ""
     return ""
 

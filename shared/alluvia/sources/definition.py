@@ -134,7 +134,7 @@ def check_no_proof(source: Source) -> None:
         place = getattr(source, setting)
         named = place.removeprefix(HEADER) if place.startswith(HEADER) else ""
         if named and (_PROOF.fullmatch(named.lower()) or named.lower() == source.header.lower()):
-            raise Invalid(f"{setting}: the header {named} proves the sender, and is no part of the event")
+            raise Invalid(f"{setting}: the header {named} proves the sender, and is not part of the event")
 
 
 def _check_type(name: str, value: object) -> None:
