@@ -123,7 +123,7 @@ def _inventory(stores: Stores, store: Store, key: str) -> Iterator[Row]:
     """Yield the current files of an S3 Inventory."""
     body = orjson.loads(store.get(key))
     if not isinstance(body, dict) or "fileFormat" not in body:
-        raise ValueError("its name ends in .json, but it is no manifest.json of an S3 Inventory")
+        raise ValueError("its name ends in .json, but it is not the manifest.json of an S3 Inventory")
     bucket = str(body["destinationBucket"]).removeprefix(_ARN)
     data, form = stores.open(f"s3://{bucket}"), body["fileFormat"]
     readers = {"CSV": _inventory_csv, "Parquet": _inventory_parquet}

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import alluvia
@@ -54,6 +55,16 @@ def test_a_token_of_the_command_line_opens_what_it_names_and_nothing_else(place:
     assert (listed["state"], listed["scopes"]) == ("revoked", "append:clicks read:daily_hits")
     assert (listed["where"], listed["hide"]) == ("tenant = 'a'", "email")
     assert (listed["requests_per_minute"], listed["query_bytes"]) == (600, 10**9)
+
+
+def test_who_hides_a_column_is_told_that_properties_may_have_its_values(place: Path) -> None:
+    alluvia.connect(place).create_events("clicks", pa.schema({"email": pa.string()}))
+    told = "Table clicks shows its column properties."
+    assert told in alluvia_token(place, "create", "--read", "clicks", "--hide", "email").stderr
+    assert (
+        told not in alluvia_token(place, "create", "--read", "clicks", "--hide", "email", "--hide", "Properties").stderr
+    )
+    assert told not in alluvia_token(place, "create", "--read", "clicks").stderr
 
 
 def test_keys_rotate(place: Path) -> None:

@@ -189,9 +189,9 @@ def test_a_store_that_does_not_answer_is_unavailable(store: Store, server: S3Ser
 def test_what_the_caller_must_mend_is_invalid(server: S3Server) -> None:
     missing = open_store("s3://no-such-bucket-here/lake", ManualClock(), **server.options)
     for attempt in (lambda: missing.get("a"), lambda: missing.put("a", b""), lambda: missing.put_if_absent("a", b"")):
-        with pytest.raises(Invalid, match=r"there is no bucket no-such-bucket-here \(NoSuchBucket\)"):
+        with pytest.raises(Invalid, match=r"bucket no-such-bucket-here does not exist \(NoSuchBucket\)"):
             attempt()
-    with pytest.raises(Invalid, match=r"there is no bucket no-such-bucket-here \(NoSuchBucket\)"):
+    with pytest.raises(Invalid, match=r"bucket no-such-bucket-here does not exist \(NoSuchBucket\)"):
         list(missing.list(""))
 
 

@@ -285,7 +285,7 @@ def test_an_s3_inventory(bucket: MemoryStore, form: str) -> None:
         ),
         ("list", b"s3://b/a\n\nin/b.json\n", "line 3, 'in/b.json': it is neither a URI nor an absolute path"),
         ("list", b"\n \n", "it is empty"),
-        ("list.json", b'["s3://b/a"]', r"it is no manifest\.json of an S3 Inventory"),
+        ("list.json", b'["s3://b/a"]', r"it is not the manifest\.json of an S3 Inventory"),
         ("list", gzip.compress(b"s3://b/a b.gz", mtime=0)[:-4], "gzip data is damaged"),
         ("manifest.json", b"{}", "not a list of files"),
         ("manifest.json", b'{"destinationBucket": "b", "fileFormat": "ORC"}', "as CSV or Parquet"),

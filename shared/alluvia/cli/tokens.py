@@ -188,6 +188,11 @@ def _check_fits(lake: Lake, grant: Grant) -> None:
         unknown = sorted(grant.hide - set(map(fold, schema.names)))
         if unknown:
             raise Invalid(f"--hide: table {name} has no column {unknown[0]}: it has {', '.join(schema.names)}")
+        if grant.hide and "properties" in set(schema.names) - grant.hide:
+            tell(
+                f"Table {name} shows its column properties. Fields of events are there if they had no column when the "
+                "events came: to hide these too, add --hide properties."
+            )
 
 
 def _tables_read(lake: Lake, grant: Grant) -> set[str]:

@@ -160,7 +160,7 @@ def backfill(
         return
     lake = common.lake(new=create)
     if create and find_events(lake, table) is None:
-        next(list_files(source, lake.clock, reading, **options))  # without a file there is no table to create
+        next(list_files(source, lake.clock, reading, **options))  # raises if no file matches, before a table is made
         lake.create_events(table, exist_ok=True)
     with common.progress(f"loading {source}"):
         report = run(common.uri, table, source, job_id, reading=reading, options=options)

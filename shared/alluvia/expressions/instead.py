@@ -52,7 +52,7 @@ def instead_of(text: str) -> str | None:
 
 
 def instead_of_with(text: str) -> str | None:
-    """Return how to write a text that begins with WITH and is no SELECT; None where it is one, or nothing known."""
+    """Return what to write instead of a WITH that no SELECT follows; None for a SELECT, and where nothing is known."""
     depth = 0
     for token in lexed(text):
         depth += {"(": 1, ")": -1}.get(token.word, 0)

@@ -88,7 +88,7 @@ def _is_null(expression: Node) -> bool:
 def _typed(text: str, expression: Node, field: pa.Field) -> str:
     """Return the text with a cast around a literal, which takes the type of its column as it does in an INSERT.
 
-    Raises `Invalid`, naming the column, for a literal that is no value of it, or only a rounded or cut one.
+    Raises `Invalid`, naming the column, for a literal that the column could only hold rounded or cut, or not at all.
     """
     if not is_constant(expression):
         return text

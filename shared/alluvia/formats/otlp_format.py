@@ -43,7 +43,7 @@ _LISTS: tuple[tuple[str, set[str]], ...] = (
     ("scopeLogs", {"resource", "schemaUrl"}),
     ("logRecords", {"scope", "schemaUrl"}),
 )
-"""The lists that lead to the log records, and what stands beside each."""
+"""The lists that lead to the log records, and the fields that each item has beside the next list."""
 
 
 def read(sent: SentBody, limits: Limits) -> Split:

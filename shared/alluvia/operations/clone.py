@@ -69,25 +69,14 @@ def clone(
     rejects = catalog.rejects_handle(name)
     if ":" in source:
         origin.check_own()
-    if isinstance(catalog.store, BranchStore) and not deep:
-        raise Invalid(
-            "clone: a shallow clone cannot be made on a branch: make a deep one (deep=True, --deep or DEEP CLONE)"
-        )
     if [version, timestamp, tag].count(None) < 2:
         raise Invalid("version, timestamp, tag: give one of them")
     newest = newest_versions(catalog, source)
     check_free(target)
-    if EXTERNAL in newest[0].properties and not deep:
-        raise Invalid(
-            f"table {source!r} is external, and nothing keeps its files: make a deep clone, which copies them"
-        )
+    if not deep:
+        _check_sharable(origin, newest[0])
     clone_id = catalog.clock.new_id()
     if origin.attached_place is not None:
-        if not deep:
-            raise Invalid(
-                f"table {source!r} is attached from {origin.attached_place}, where nothing keeps files for this lake: "
-                "make a deep clone, which copies them"
-            )
         if tag is not None:
             raise Invalid(f"tag: table {source!r} is attached, and its tags are in its own lake: give the version")
         return _copied(origin.snapshot(version, timestamp), newest, target, rejects, clone_id)
@@ -121,6 +110,23 @@ def clone(
         if not needed:
             for each in keepers:
                 release(catalog.store, each)
+
+
+def _check_sharable(origin: TableHandle, newest: Snapshot) -> None:
+    """Raise `Invalid` where a shallow clone cannot have its files kept."""
+    if isinstance(origin.store, BranchStore):
+        raise Invalid(
+            "clone: a shallow clone cannot be made on a branch: make a deep one (deep=True, --deep or DEEP CLONE)"
+        )
+    if EXTERNAL in newest.properties:
+        raise Invalid(
+            f"table {origin.name!r} is external, and nothing keeps its files: make a deep clone, which copies them"
+        )
+    if origin.attached_place is not None:
+        raise Invalid(
+            f"table {origin.name!r} is attached from {origin.attached_place}, where nothing keeps files for this lake: "
+            "make a deep clone, which copies them"
+        )
 
 
 def _copied(

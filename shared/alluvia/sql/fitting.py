@@ -62,7 +62,7 @@ def _fit(column: pa.Array, field: pa.Field, *, literals: bool) -> pa.Array:
 def with_texts(rows: pa.Table, schema: pa.Schema, texts: Texts) -> pa.Table:
     """Return rows with the names and types of a schema, and with some texts in place of their NULL.
 
-    Raises `Invalid`, naming the column, for a text that is no value of its type, or only a rounded or cut one.
+    Raises `Invalid`, naming the column, for a text that its type could only hold rounded or cut, or not at all.
     """
     nullable = pa.schema([field.with_nullable(True) for field in schema])
     found = fit_rows(rows, nullable, literals=True)

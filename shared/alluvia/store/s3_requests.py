@@ -133,7 +133,7 @@ def fail(failure: Failure, key: str, bucket: str) -> NoReturn:
         odd = "an empty part, '.', '..' or a control character"
         raise Invalid(f"cannot list {what}: no key may have {odd}, but {found} has; copy the object to another key")
     if code == "NoSuchBucket":
-        raise Invalid(f"there is no bucket {bucket} ({code}): check the URI, the endpoint and the region")
+        raise Invalid(f"bucket {bucket} does not exist ({code}): check the URI, the endpoint and the region")
     if failure.is_final:
         raise Invalid(f"S3 refuses {what} ({code}): check the URI, endpoint, region, credentials and policy")
     if failure.status:
