@@ -17,8 +17,10 @@ from alluvia import Lake
 from alluvia.errors import Invalid, Unavailable
 from alluvia.formats.reading import reading_of
 from alluvia.formats.registry import by_name
+from alluvia.formats.segment_format import write_key
 from alluvia.formats.values import SentBody
-from alluvia.ingest.values import Origin
+from alluvia.ingest.envelope import inflated
+from alluvia.ingest.values import Origin, Split
 from alluvia.serverless.http import Request, Response, answer, failure
 from alluvia.serverless.log_lines import Logger
 from alluvia.serverless.secrets import LOOK_MS as SECRET_LOOK_MS
@@ -27,6 +29,7 @@ from alluvia.serverless.secrets import Secrets
 from alluvia.sources.definition import Source
 from alluvia.sources.delivery import Delivery
 from alluvia.sources.kinds.registry import KINDS
+from alluvia.sources.kinds.segment import basic
 from alluvia.sources.lake_sources import LOOK_MS, STALE_MS, LakeSources, SourceCache
 from alluvia.sources.receiving import challenge_of, events_of, format_of, options_of, reading_of_source
 from alluvia.sources.signatures import same
@@ -77,7 +80,7 @@ def take_calls(request: Request, name: str, settings: IngestSettings, lake: Lake
 
     def take() -> Response:
         body = request.body()
-        source = _of_write_key(request, body, lake)
+        source = _of_write_key(request, body, settings, lake)
         return _with_site(_taken(request, source, body, settings, lake), request)
 
     done = _answered(_SEGMENT, take)
@@ -88,7 +91,7 @@ def take_calls(request: Request, name: str, settings: IngestSettings, lake: Lake
 def allow_calls(request: Request, name: str, settings: IngestSettings, lake: Lake) -> Response:  # noqa: ARG001
     """Answer a preflight request, which has no write key, if a source of that kind takes calls from that site."""
     site = request.headers.get("origin", "")
-    found = [each for each in _segments(lake, LOOK_MS) if site and each.allows(site)]
+    found = [each for each in _segments(_sources(lake, LOOK_MS)) if site and each.allows(site)]
     return _answered(_SEGMENT, lambda: _allowed(request, found[0].name if found else "", lake))
 
 
@@ -130,24 +133,40 @@ def _proved(request: Request, name: str, body: bytes, lake: Lake) -> Source:
     raise _Unproved(reason)
 
 
-def _of_write_key(request: Request, body: bytes, lake: Lake) -> Source:
-    """Return the source that a write key proves. One whose secret cannot be read stands in no other's way."""
-    fault: _NotSetUp | None = None
+def _of_write_key(request: Request, body: bytes, settings: IngestSettings, lake: Lake) -> Source:
+    """Return the source that a write key proves. One that cannot be used now stands in no other's way."""
+    key = _write_key(request, body, settings)
+    if key is None:
+        raise _Unproved("the request has no write key")
+    proof = Delivery(basic(key), b"")
+    fault: Exception | None = None
     for source_ms, secret_ms in _AGES_MS:
-        for source in _segments(lake, source_ms):
+        known = _sources(lake, source_ms)
+        for source in _segments(known):
             try:
-                reason = _refusal(source, _delivery(request, source, body), lake, secret_ms)
-            except _NotSetUp as error:
+                reason = _refusal(source, proof, lake, secret_ms)
+            except (_NotSetUp, Unavailable) as error:
                 fault = error
                 continue
             if reason is None:
                 _check_site(source, request)
                 return source
+        faults = [*filter(None, [known.fault]), *known.faults.values()]  # the key may be that of one of these
+        fault = _NotSetUp(faults[0]) if faults else fault
     raise fault or _Unproved("no source has this write key")
 
 
-def _segments(lake: Lake, age_ms_max: int) -> list[Source]:
-    return [each for each in _sources(lake, age_ms_max).by_name.values() if each.kind == _SEGMENT]
+def _write_key(request: Request, body: bytes, settings: IngestSettings) -> str | None:
+    """Return the write key of a request, whose body is parsed only if no header has it, and only once."""
+    key = write_key(request.headers, b"")
+    if key is not None:
+        return key
+    text = inflated(body, request.headers.get("content-encoding"), settings.limits)
+    return None if isinstance(text, Split) else write_key(request.headers, text)
+
+
+def _segments(known: LakeSources) -> list[Source]:
+    return [each for each in known.by_name.values() if each.kind == _SEGMENT]
 
 
 def _refusal(source: Source, delivery: Delivery, lake: Lake, secret_ms: int) -> str | None:
@@ -265,10 +284,7 @@ def _find(name: str, lake: Lake, age_ms_max: int) -> Source | None:
 
 
 def _sources(lake: Lake, age_ms_max: int) -> LakeSources:
-    try:
-        return _known_of(lake).sources.get(age_ms_max=age_ms_max)
-    except Invalid as error:
-        raise _NotSetUp(str(error)) from None
+    return _known_of(lake).sources.get(age_ms_max=age_ms_max)
 
 
 def _known_of(lake: Lake) -> Known:

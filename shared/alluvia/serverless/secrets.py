@@ -21,33 +21,55 @@ STALE_MS = 300_000
 """How old a secret may be that this process knows."""
 LOOK_MS = 30_000
 """How soon a secret that is missing, or did not fit, is asked for again: its service is paid by the request."""
+RETRY_MS = 2_000
+"""How soon a service that did not answer is asked again, however many requests come."""
 _SECRET_BYTES_MAX = 65_536
-_MISSING = ("ResourceNotFoundException", "ParameterNotFound", "AccessDeniedException", "ValidationException")
+_BUSY = ("Throttling", "ThrottlingException", "TooManyRequestsException", "RequestLimitExceeded")
+_UNSET = {
+    "NoRegionError": "set AWS_REGION",
+    "NoCredentialsError": "set the credentials of AWS in the environment",
+}
+
+
+class _Known:
+    """What a process knows of one secret: the secret, or the error with which it could not be read, and since when."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.found: str | Invalid | Unavailable = ""
+        self.read_ms: int | None = None
+
+    def is_as_new_as(self, age_ms_max: int, now_ms: int) -> bool:
+        if isinstance(self.found, Invalid):
+            age_ms_max = min(age_ms_max, LOOK_MS)
+        elif isinstance(self.found, Unavailable):
+            age_ms_max = RETRY_MS
+        return self.read_ms is not None and 0 <= now_ms - self.read_ms < age_ms_max
 
 
 class Secrets:
-    """The secrets that a warm process knows. Thread-safe."""
+    """The secrets that a warm process knows. Thread-safe: who waits for one keeps nobody from another."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = Lock()
-        self._known: dict[str, tuple[str | Invalid, int]] = {}
+        self._known: dict[str, _Known] = {}
 
     def get(self, reference: str, *, age_ms_max: int = STALE_MS) -> str:
         """Return a secret as it was at most so long ago. Raises as `read_secret`, again without asking for a while."""
         with self._lock:
-            now_ms = self._clock.now_ms()
-            found, read_ms = self._known.get(reference, ("", None))
-            age_ms_max = min(age_ms_max, LOOK_MS) if isinstance(found, Invalid) else age_ms_max
-            if read_ms is None or not 0 <= now_ms - read_ms < age_ms_max:
+            known = self._known.setdefault(reference, _Known())
+        with known.lock:
+            began_ms = self._clock.now_ms()
+            if not known.is_as_new_as(age_ms_max, began_ms):
                 try:
-                    found = read_secret(reference)
-                except Invalid as error:
-                    found = error
-                self._known[reference] = found, now_ms
-        if isinstance(found, Invalid):
-            raise Invalid(str(found))
-        return found
+                    known.found, known.read_ms = read_secret(reference), began_ms
+                except (Invalid, Unavailable) as error:
+                    known.found, known.read_ms = error, self._clock.now_ms()  # a service may be long in not answering
+            found = known.found
+        if isinstance(found, str):
+            return found
+        raise type(found)(str(found))
 
 
 def read_secret(reference: str) -> str:
@@ -117,8 +139,11 @@ def _asked(reference: str, ask: Any) -> Any:
         return ask()
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
-        if code in _MISSING:
-            raise Invalid(f"the secret {reference} cannot be read: {code}") from None
-        raise Unavailable(f"the secret {reference} cannot be read now: {code}") from None
+        if error.response["ResponseMetadata"]["HTTPStatusCode"] >= 500 or code in _BUSY:
+            raise Unavailable(f"the secret {reference} cannot be read now: {code}") from None
+        raise Invalid(f"the secret {reference} cannot be read: {code}") from None
     except BotoCoreError as error:
-        raise Unavailable(f"the secret {reference} cannot be read now: {type(error).__name__}") from None
+        code = type(error).__name__
+        if code in _UNSET:
+            raise Invalid(f"the secret {reference} cannot be read: {_UNSET[code]}") from None
+        raise Unavailable(f"the secret {reference} cannot be read now: {code}") from None

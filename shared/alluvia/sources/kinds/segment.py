@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from alluvia.sources.delivery import Delivery
 
 
+def basic(key: str) -> dict[str, str]:
+    """Return the header that proves a write key."""
+    return {"authorization": f"Basic {base64.b64encode(f'{key}:'.encode()).decode()}"}
+
+
 class WriteKey(Kind):
     """A write key, as the user of Basic authentication or in the body. The secret is the key."""
 
@@ -26,7 +31,7 @@ class WriteKey(Kind):
         return MISSING if key is None else None if same(secret, key) else WRONG
 
     def sign(self, source: Source, delivery: Delivery, secret: str, now_us: int) -> dict[str, str]:
-        return {"authorization": f"Basic {base64.b64encode(f'{secret}:'.encode()).decode()}"}
+        return basic(secret)
 
     def sample(self, event_id: str, now_us: int) -> Sample:
         call = {"type": "track", "event": "alluvia.test", "messageId": event_id, "userId": "test"}

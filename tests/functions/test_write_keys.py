@@ -1,0 +1,125 @@
+"""/v1/track and its like: which source a write key is of, whatever is wrong with the others."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import alluvia
+from alluvia.clock import ManualClock
+from alluvia.errors import Invalid, Unavailable
+from alluvia.formats import segment_format
+from alluvia.serverless import secrets, warm_lake
+from alluvia.sources.file import KEY
+from alluvia.sources.kinds.segment import basic
+from functions.ingest.handler import handler
+from tests.webhooks import NOW_US, Answer, event_of
+
+GOOD = '[good]\nkind = "segment"\ntable = "t"\nsecret = "env:GOOD"\n'
+CALL = {"type": "track", "event": "x", "messageId": "1"}
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOW_US)
+
+
+@pytest.fixture
+def lake(tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[alluvia.Lake]:
+    monkeypatch.setenv("GOOD", "right")
+    with warm_lake.using(alluvia.connect(str(tmp_path), clock=clock)) as lake:
+        yield lake
+
+
+def define(lake: alluvia.Lake, text: str) -> None:
+    lake.store.put(KEY, text.encode())
+
+
+def track(key: str | None = "right", headers: dict[str, str] | None = None, body: bytes | None = None) -> Answer:
+    proof = {} if key is None else basic(key)
+    sent = json.dumps(CALL).encode() if body is None else body
+    answer = handler(event_of("/v1/track", sent, {**proof, **(headers or {})}), None)
+    return Answer(answer["statusCode"], answer["headers"], answer["body"])
+
+
+@pytest.mark.parametrize(
+    "broken", ['[bad]\nkind = "segment"\ntable = "t"\nsecret = "env:BAD"\norgins = ["*"]\n', "[bad]\nkind = 5\n"]
+)
+def test_a_key_of_no_source_may_be_that_of_one_at_fault(lake: alluvia.Lake, broken: str) -> None:
+    define(lake, broken + GOOD)
+    assert [track("right").status, track("other").status, track(None).status] == [200, 500, 401]
+
+
+def test_no_key_is_wrong_while_the_sources_cannot_be_read(lake: alluvia.Lake) -> None:
+    define(lake, "not TOML")
+    assert (track().status, track(None).status) == (500, 401)
+
+
+def test_a_body_is_parsed_once_for_its_key_however_many_sources_there_are(
+    lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    define(lake, "".join(GOOD.replace("good", f"a{n}").replace("GOOD", f"K{n}") for n in range(5)) + GOOD)
+    for n in range(5):
+        monkeypatch.setenv(f"K{n}", f"key {n}")
+    parsed: list[bytes] = []
+    plain = segment_format.parsed
+    monkeypatch.setattr(segment_format, "parsed", lambda body: (parsed.append(body), plain(body))[1])
+    forged = json.dumps({**CALL, "writeKey": "forged"}).encode()
+    assert (track(None, body=forged).status, len([body for body in parsed if body])) == (401, 1)
+
+
+@pytest.mark.parametrize("squeeze", [bytes, gzip.compress])
+def test_the_key_is_in_a_compressed_body_too(lake: alluvia.Lake, squeeze: Callable[[bytes], bytes]) -> None:
+    define(lake, GOOD)
+    headers = {} if squeeze is bytes else {"content-encoding": "gzip"}
+    sent = {key: squeeze(json.dumps({**CALL, "writeKey": key}).encode()) for key in ("right", "wrong")}
+    assert track(None, headers, sent["right"]).status == 200
+    assert track(None, headers, sent["wrong"]).status == 401
+
+
+@pytest.mark.parametrize(("error", "status", "asked"), [(Invalid("x"), 500, 2), (Unavailable("x"), 503, 16)])
+def test_a_secret_that_cannot_be_read_stands_in_no_other_sources_way_and_is_asked_for_seldom(
+    error: Exception, status: int, asked: int, lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    define(lake, GOOD.replace("good", "a").replace("env:GOOD", "ssm:/a") + GOOD)
+    questions: list[str] = []
+
+    def refuse(name: str) -> str:
+        questions.append(name)
+        raise error
+
+    monkeypatch.setitem(secrets._READERS, "ssm", refuse)
+    for _ in range(31):
+        assert [track("right").status for _ in range(3)] == [200] * 3
+        assert track("other").status == status
+        clock.advance(1)
+    assert len(questions) == asked
+
+
+def test_who_waits_for_one_secret_keeps_nobody_from_another(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOD", "right")
+    asked, answered = threading.Event(), threading.Event()
+
+    def slow(name: str) -> str:
+        asked.set()
+        assert answered.wait(60)
+        return name
+
+    monkeypatch.setitem(secrets._READERS, "ssm", slow)
+    known = secrets.Secrets(clock)
+    waiting = threading.Thread(target=known.get, args=("ssm:/a",))
+    waiting.start()
+    try:
+        assert asked.wait(60)
+        assert known.get("env:GOOD") == "right"
+        assert waiting.is_alive()
+    finally:
+        answered.set()
+        waiting.join(60)
