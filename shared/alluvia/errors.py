@@ -32,6 +32,10 @@ class ReadOnly(Invalid):
     """Nothing can be written to the table here: it is attached, and only its own lake writes to it."""
 
 
+class StoreRefused(Invalid):
+    """The store refuses until whoever runs it mends the URI, credentials, policy or mount: the message says which."""
+
+
 class BranchGone(Invalid):
     """The branch was discarded or has expired: what was written on it meanwhile is lost. Cut another."""
 

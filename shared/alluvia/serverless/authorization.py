@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from alluvia.access.mapping import ClaimsMapping
 from alluvia.access.rate import RequestRates
 from alluvia.access.rights import Rights
-from alluvia.errors import Invalid
+from alluvia.errors import Invalid, StoreRefused
 from alluvia.lake import Lake
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.http import Request, TooManyRequests, Unauthenticated
@@ -107,6 +107,8 @@ def _of_token(token: str, lake: Lake) -> Rights:
             verifier = _verifiers[lake] = TokenVerifier(lake.store, lake.clock)
     try:
         rights: Rights = verifier.verify(token).rights
+    except StoreRefused:
+        raise
     except Invalid as error:
         raise Unauthenticated(str(error), given=True) from None
     return rights

@@ -19,6 +19,7 @@ from alluvia.errors import (
     Conflict,
     Forbidden,
     Invalid,
+    StoreRefused,
     TableNotFound,
     Unavailable,
     Unsupported,
@@ -38,6 +39,7 @@ EVENTS_HEADER = "Alluvia-Events"
 BRANCH_HEADER = "X-Alluvia-Branch"
 """Names the branch of the lake that a request is about."""
 CHALLENGE = 'Bearer realm="alluvia"'
+_MENDED = "the storage refuses it, until whoever runs this server has mended that, as its log says"
 
 
 class Unauthenticated(AlluviaError):
@@ -128,7 +130,7 @@ def failure(status: int, reason: str, **headers: str) -> Response:
 
 def refusal(error: AlluviaError, logger: Logger, statuses: Mapping[type[AlluviaError], int]) -> Response:
     """Log an error without the caller's words, and return its answer. `statuses` come before those that all share."""
-    every = (*statuses.items(), *_STATUSES.items())
+    every = ((StoreRefused, 503), *statuses.items(), *_STATUSES.items())
     status = next((status for kind, status in every if isinstance(error, kind)), 500)
     if status < 500:
         logger.info("refused", extra={"status": status, "reason": type(error).__name__})
@@ -138,7 +140,8 @@ def refusal(error: AlluviaError, logger: Logger, statuses: Mapping[type[AlluviaE
     logger.error("failed", exc_info=error, extra={"status": status})
     if status != 503:
         return failure(status, str(error))
-    return failure(status, f"send the same request again: {error}", **{"Retry-After": str(RETRY_AFTER_SECONDS)})
+    reason = _MENDED if isinstance(error, StoreRefused) else str(error)
+    return failure(status, f"send the same request again: {reason}", **{"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 
 def _headers_of(error: AlluviaError) -> dict[str, str]:

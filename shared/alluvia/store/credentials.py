@@ -12,7 +12,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from alluvia.errors import Invalid
+from alluvia.errors import StoreRefused
 from alluvia.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Access:
 
 
 def find_access(region: str | None, given: Keys | None, environment: Mapping[str, str] = os.environ) -> Access:
-    """Return the access that boto3 would find, by way of boto3 only where it is needed. Raises `Invalid`."""
+    """Return the access that boto3 would find, by way of boto3 only where it is needed. Raises `StoreRefused`."""
     keys = given or _of_environment(environment)
     region = region or environment.get("AWS_DEFAULT_REGION") or environment.get("AWS_REGION")
     if keys is not None and (region or not _config_file(environment).exists()):
@@ -73,7 +73,7 @@ def _session() -> boto3.session.Session:
         return boto3.session.Session()
     except BotoCoreError as error:
         msg = f"the AWS configuration cannot be used ({type(error).__name__}): check AWS_PROFILE and ~/.aws"
-        raise Invalid(msg) from error
+        raise StoreRefused(msg) from error
 
 
 def _of_session(session: boto3.session.Session) -> Callable[[], Keys | None]:

@@ -19,13 +19,14 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-from alluvia.errors import AlluviaError, AnswerLost, Invalid, NotDeleted, ObjectNotFound, Unavailable
+from alluvia.errors import AlluviaError, AnswerLost, Invalid, NotDeleted, ObjectNotFound, StoreRefused, Unavailable
 from alluvia.store.base import ObjectInfo, PutResult, Store, check_key, check_prefix, check_range
 from alluvia.store.uris import canonical_path, key_below
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.tmp$")
 _ABSENT = (errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
-_OURS_TO_MEND = (errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTSUP)
+_NAMES = (errno.EEXIST, errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR)
+_REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTSUP)
 
 
 class DirectoryStore(Store):
@@ -261,7 +262,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _unwritten(path: Path, error: OSError) -> AlluviaError:
-    kind = Invalid if error.errno in _OURS_TO_MEND or isinstance(error, FileExistsError) else Unavailable
+    kind = Invalid if error.errno in _NAMES else StoreRefused if error.errno in _REFUSALS else Unavailable
     return kind(f"cannot write {path.name}: {error.strerror or error}")
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 from obstore.exceptions import BaseError
 
 from alluvia.clock import Clock
-from alluvia.errors import Invalid, ObjectNotFound, Unavailable, Unsupported
+from alluvia.errors import Invalid, ObjectNotFound, StoreRefused, Unavailable, Unsupported
 from alluvia.store.answers import Failure, NoKeys, read_failure
 from alluvia.store.base import check_key
 from alluvia.store.credentials import Keys, find_access
@@ -127,15 +127,15 @@ def fail(failure: Failure, key: str, bucket: str) -> NoReturn:
         raise ObjectNotFound(key)
     if code == NoKeys.__name__:
         msg = "no AWS credentials found: set them in the environment, or pass access_key_id and secret_access_key"
-        raise Invalid(msg)
+        raise StoreRefused(msg)
     if code == "InvalidPathError":
         found = "one" if failure.key is None else repr(failure.key)
         odd = "an empty part, '.', '..' or a control character"
         raise Invalid(f"cannot list {what}: no key may have {odd}, but {found} has; copy the object to another key")
     if code == "NoSuchBucket":
-        raise Invalid(f"bucket {bucket} does not exist ({code}): check the URI, the endpoint and the region")
+        raise StoreRefused(f"bucket {bucket} does not exist ({code}): check the URI, the endpoint and the region")
     if failure.is_final:
-        raise Invalid(f"S3 refuses {what} ({code}): check the URI, endpoint, region, credentials and policy")
+        raise StoreRefused(f"S3 refuses {what} ({code}): check the URI, endpoint, region, credentials and policy")
     if failure.status:
         raise Unavailable(f"S3 did not serve {what} ({code}): try again")
     raise Unavailable(f"S3 cannot be reached for {what} ({code}): try again")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from alluvia.errors import Invalid, Unavailable
+from alluvia.errors import StoreRefused, Unavailable
 from alluvia.store.base import OldVersion
 from alluvia.store.credentials import Keys
 
@@ -17,7 +17,7 @@ def old_versions(
 ) -> Iterator[OldVersion]:
     """Yield what is not the newest version of an object below a prefix of a bucket: one request per 1,000 versions.
 
-    Raises `Invalid` where the policy does not allow it, and `Unavailable`.
+    Raises `StoreRefused` where the policy does not allow it, and `Unavailable`.
     """
     import boto3
     from botocore.client import Config
@@ -48,7 +48,7 @@ def old_versions(
         code = error.response.get("Error", {}).get("Code", "unknown")
         if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in FORBIDDEN:
             msg = f"S3 refuses to list object versions of {bucket} ({code}): allow s3:ListBucketVersions"
-            raise Invalid(msg) from error
+            raise StoreRefused(msg) from error
         raise Unavailable(f"S3 did not list the object versions of {bucket} ({code}): try again") from error
     except BotoCoreError as error:
         msg = f"S3 cannot be reached for the object versions of {bucket} ({type(error).__name__}): try again"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from alluvia.errors import AnswerLost, Invalid, ObjectNotFound, Unavailable
+from alluvia.errors import AnswerLost, Invalid, ObjectNotFound, StoreRefused, Unavailable
 from alluvia.store import DirectoryStore, PutResult
 
 
@@ -147,6 +147,18 @@ def test_a_full_disk_leaves_no_trace(store: DirectoryStore, tmp_path: Path, monk
                 attempt()
     assert [path.name for path in (tmp_path / "lake").iterdir()] == ["a"]
     assert store.get("a") == b"old"
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EPERM])
+def test_what_the_machines_operator_must_mend_is_told_apart(
+    number: int, store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(StoreRefused, match=f"cannot write a: {os.strerror(number)}"):
+        store.put("a", b"")
 
 
 def test_a_commit_whose_folder_cannot_be_flushed_is_no_clear_answer(
