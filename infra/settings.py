@@ -10,7 +10,12 @@ PREFIX = "alluvia:"
 QUERY_SECONDS_MAX = 27
 """Less than the time-out of the functions that run queries, so that a long query fails as a query."""
 _S3_URI = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>[A-Za-z0-9!_.'()/-]*)")
-_SECRET = re.compile(r"(?P<place>secretsmanager|ssm):(?P<name>arn:aws[a-z-]*:[A-Za-z0-9/_+=.@:-]+|[A-Za-z0-9/_+=.@-]+)")
+_SECRET = re.compile(
+    r"(?P<place>secretsmanager|ssm):(?P<name>arn:aws[a-z-]*:(?P=place):[A-Za-z0-9/_+=.@:-]+|[A-Za-z0-9/_+=.@-]+)"
+)
+_RETENTION_HOURS_MAX = 87_600
+_JWT_BYTES_MAX = 3_000
+"""What the environment of a function, 4 KB, has left for the settings of tokens."""
 _RELEASE = re.compile(r"emr-spark-8\.[0-9]{1,2}\.[0-9]{1,2}")
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
@@ -83,7 +88,7 @@ def read_settings(context: Mapping[str, object]) -> Settings:
     `alluvia:jwt_issuer`, `alluvia:jwt_audience`  whose tokens are valid, and for whom they must be; only for jwt
     `alluvia:jwt_scopes`        the claim with the scopes; empty: scope
     `alluvia:jwt_where`, `alluvia:jwt_hide`  a row filter, in which $name is a claim, and hidden columns, with spaces
-    `alluvia:retention_hours`   how long vacuum keeps what no version names any more, at least 1
+    `alluvia:retention_hours`   how long vacuum keeps what no version names any more, 1 to 87600
     `alluvia:alarm_email`       who gets the alarms; may be empty
     `alluvia:backfill_sources`  s3://bucket/prefix, separated by commas: what backfills may read besides `incoming/`
     `alluvia:emr_release`       the release label of EMR Serverless: one with Spark 4.0 or 4.1 and Python 3.13
@@ -116,6 +121,9 @@ def read_settings(context: Mapping[str, object]) -> Settings:
     default = Settings()
     auth = _one_of("auth", values.get("auth", default.auth), ("iam", "tokens", "jwt"))
     _check_jwt(auth, values)
+    webhooks = _whether("webhooks", values)
+    if "webhook_secrets" in values and not webhooks:
+        raise ValueError(f"{PREFIX}webhook_secrets is set, but {PREFIX}webhooks is false: set it to true")
     return Settings(
         ingest_mode=_one_of("ingest_mode", values.get("ingest_mode", default.ingest_mode), ("queued", "direct")),
         create_tables=_whether("create_tables", values),
@@ -128,7 +136,7 @@ def read_settings(context: Mapping[str, object]) -> Settings:
         jwt_scopes=values.get("jwt_scopes"),
         jwt_where=values.get("jwt_where"),
         jwt_hide=values.get("jwt_hide"),
-        retention_hours=_number("retention_hours", values, default.retention_hours),
+        retention_hours=_number("retention_hours", values, default.retention_hours, 1, _RETENTION_HOURS_MAX),
         alarm_email=_email("alarm_email", values["alarm_email"]) if "alarm_email" in values else None,
         backfill_sources=_sources("backfill_sources", values.get("backfill_sources", "")),
         emr_release=_release("emr_release", values.get("emr_release", default.emr_release)),
@@ -138,7 +146,7 @@ def read_settings(context: Mapping[str, object]) -> Settings:
         query_burst=_number("query_burst", values, default.query_burst),
         query_bytes=_number_or_none("query_bytes", values),
         query_seconds=_number("query_seconds", values, default.query_seconds, 1, QUERY_SECONDS_MAX),
-        webhooks=_whether("webhooks", values),
+        webhooks=webhooks,
         webhook_secrets=_secrets("webhook_secrets", values.get("webhook_secrets", "")),
         webhook_rate=_number("webhook_rate", values, default.webhook_rate),
         webhook_burst=_number("webhook_burst", values, default.webhook_burst),
@@ -162,6 +170,8 @@ def _check_jwt(auth: str, values: Mapping[str, str]) -> None:
         raise ValueError(f"{PREFIX}{given[0]} is set, but {PREFIX}auth is {auth}: set it to jwt")
     if auth == "jwt" and not values["jwt_issuer"].startswith("https://"):
         raise ValueError(f"{PREFIX}jwt_issuer is {values['jwt_issuer']!r}: it must be an https URL")
+    if sum(len(values[name].encode()) for name in given) > _JWT_BYTES_MAX:
+        raise ValueError(f"{PREFIX}jwt_where and the other settings of tokens have more than {_JWT_BYTES_MAX} bytes")
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import field
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.limits import FILE_CACHE_BYTES, QueryLimits
-from alluvia.serverless.authorization import Authorization
+from alluvia.serverless.authorization import Authorization, check_row_filter
 from alluvia.serverless.settings import choice, number
 
 TIMEOUT_SECONDS = 25
@@ -52,6 +52,9 @@ class QuerySettings:
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> QuerySettings:
         """Read the settings. Raises `Invalid`, naming the variable, if one is unusable."""
+        authorization = Authorization.read(environment)
+        if authorization.mapping.where is not None:
+            check_row_filter(authorization.mapping.where)
         memory_mb = number(environment, "ALLUVIA_QUERY_MEMORY_MB", "MB", None)
         return cls(
             QueryLimits(
@@ -63,7 +66,7 @@ class QuerySettings:
             ),
             number(environment, "ALLUVIA_RESULT_LIMIT_BYTES", "bytes", RESULT_LIMIT_BYTES),
             choice(environment, "ALLUVIA_ALLOW_WRITES", ("false", "true")) == "true",
-            Authorization.read(environment),
+            authorization,
             _cache_control(environment),
             choice(environment, "ALLUVIA_RESULT_CACHE", ("off", "on")) == "on",
             number(environment, "ALLUVIA_RESULT_CACHE_RESULT_BYTES", "bytes", KEPT_BYTES_MAX),

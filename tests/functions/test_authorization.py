@@ -211,6 +211,14 @@ def test_a_setting_that_is_unknown_lets_nobody_in(monkeypatch: pytest.MonkeyPatc
         post("clicks", None)
 
 
+@pytest.mark.parametrize("where", ["tenant = = $tenant", "tenant = $tenant ORDER BY n", "n IN (SELECT 1)"])
+def test_what_is_no_row_filter_lets_nobody_in(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"AUTH": "jwt", "JWT_ISSUER": "https://a.b", "JWT_AUDIENCE": "lake", "JWT_WHERE": where}.items():
+        monkeypatch.setenv(f"ALLUVIA_{name}", value)
+    with pytest.raises(Invalid, match="ALLUVIA_JWT_WHERE: .* is not a row filter"):
+        ask("SELECT 1", None)
+
+
 def test_the_lake_keeps_no_token_and_no_private_key(lake: alluvia.Lake) -> None:
     bearer = token(lake, grant("read:totals"))
     folder = Path(lake.uri.removeprefix("file://"))

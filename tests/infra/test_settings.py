@@ -122,6 +122,7 @@ def test_every_setting_is_read() -> None:
         ("retention_hours", "0"),
         ("retention_hours", "-1"),
         ("retention_hours", "a week"),
+        ("retention_hours", "87601"),
         ("alarm_email", "nobody"),
         ("query_rate", "0"),
         ("query_burst", "many"),
@@ -132,6 +133,7 @@ def test_every_setting_is_read() -> None:
         ("webhook_rate", "0"),
         ("webhook_secrets", "hunter2"),
         ("webhook_secrets", "secretsmanager:*"),
+        ("webhook_secrets", "secretsmanager:arn:aws:ssm:eu-central-1:1:parameter/a"),
         ("webhook_secrets", "ssm:/a,env:B"),
         ("query_concurrency", "0"),
         ("job_concurrency", "0"),
@@ -150,12 +152,24 @@ def test_every_setting_is_read() -> None:
 )
 def test_a_value_that_does_not_fit_is_refused_by_name(name: str, value: str) -> None:
     with pytest.raises(ValueError, match=f"alluvia:{name}"):
-        read_settings({f"alluvia:{name}": value})
+        read_settings({"alluvia:webhooks": "true", f"alluvia:{name}": value})
+
+
+def test_a_row_filter_must_fit_into_an_environment() -> None:
+    where = f"tenant IN ({', '.join(map(str, range(1000)))})"
+    jwt = {"auth": "jwt", "jwt_issuer": "https://issuer.example", "jwt_audience": "lake", "jwt_where": where}
+    with pytest.raises(ValueError, match=r"alluvia:jwt_where.* more than 3000 bytes"):
+        read_settings({f"alluvia:{name}": value for name, value in jwt.items()})
+
+
+def test_secrets_of_webhooks_without_their_routes_are_refused() -> None:
+    with pytest.raises(ValueError, match="alluvia:webhook_secrets is set, but alluvia:webhooks is false"):
+        read_settings({"alluvia:webhook_secrets": "ssm:/a"})
 
 
 def test_what_may_be_a_secret_is_not_shown() -> None:
     with pytest.raises(ValueError, match="without wildcards") as error:
-        read_settings({"alluvia:webhook_secrets": "hunter2"})
+        read_settings({"alluvia:webhooks": "true", "alluvia:webhook_secrets": "hunter2"})
     assert "hunter2" not in str(error.value)
 
 

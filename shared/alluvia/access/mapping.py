@@ -16,7 +16,7 @@ from alluvia.access.rights import GRANTS_MAX, OPERATIONS, QUERY, QUERY_OPERATION
 from alluvia.errors import Forbidden, Invalid
 from alluvia.lazy_dataclasses import dataclass
 
-_NAME = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+NAME = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 VALUE_CHARS_MAX = 500
 
 
@@ -51,7 +51,7 @@ def filled(template: str, claims: Mapping[str, Any]) -> str:
         return "'" + text.replace("'", "''") + "'"
 
     parts = re.split(r"('(?:[^']|'')*'|\"(?:[^\"]|\"\")*\")", template)
-    return "".join(part if at % 2 else _NAME.sub(literal, part) for at, part in enumerate(parts))
+    return "".join(part if at % 2 else NAME.sub(literal, part) for at, part in enumerate(parts))
 
 
 def _grants(claim: object, where: str | None, hide: frozenset[str]) -> Iterator[Grant]:

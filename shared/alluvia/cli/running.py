@@ -101,6 +101,8 @@ def serve(
     metrics = Metrics()
     with ExitStack() as held:
         held.enter_context(environment(chosen))
+        if auth == "jwt":
+            _check_jwt()
         lake = common.lake(new=True, outside=outside or outside_of(os.environ))
         served = held.enter_context(running(lake, options, metrics))
         say(f"alluvia serves {common.uri} at http://{host}:{served.http.effective_port}")
@@ -119,6 +121,15 @@ def serve(
             place = f"{host}:{served.flight_port}"
             say(f"Flight SQL: grpc://{place} for ADBC, jdbc:arrow-flight-sql://{place}?useEncryption=false for JDBC.")
         served.http.run()
+
+
+def _check_jwt() -> None:
+    """Raise `Invalid`, naming the variable, for settings that would refuse everyone."""
+    from alluvia.serverless.authorization import Authorization, check_row_filter
+
+    row_filter = Authorization.read(os.environ).mapping.where
+    if row_filter is not None:
+        check_row_filter(row_filter)
 
 
 def _place(address: str) -> tuple[str, int]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from functools import cache
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from alluvia.access.mapping import ClaimsMapping
+from alluvia.access.mapping import NAME, ClaimsMapping, filled
 from alluvia.access.rate import RequestRates
 from alluvia.access.rights import Rights
 from alluvia.errors import Invalid, StoreRefused
@@ -24,6 +25,7 @@ from alluvia.serverless.settings import choice, text
 from alluvia.table.schema.names import fold
 
 AUTH = "ALLUVIA_AUTH"
+JWT_WHERE = "ALLUVIA_JWT_WHERE"
 MODES = ("iam", "tokens", "jwt")
 
 _lock = Lock()
@@ -56,7 +58,7 @@ class Authorization:
             environment.get("ALLUVIA_JWT_JWKS_URL") or None,
             ClaimsMapping(
                 environment.get("ALLUVIA_JWT_SCOPES") or "scope",
-                environment.get("ALLUVIA_JWT_WHERE") or None,
+                environment.get(JWT_WHERE) or None,
                 frozenset(map(fold, hidden)),
             ),
         )
@@ -86,6 +88,17 @@ class Authorization:
 
             claims = issuer(self.issuer, self.audience, self.jwks_url).claims(token)
         return self.mapping.rights(claims)
+
+
+@cache
+def check_row_filter(template: str) -> None:
+    """Raise `Invalid`, naming the variable, unless a row filter is a condition once claims are in it. Loads DuckDB."""
+    from alluvia.expressions.sql_condition import read_expression
+
+    try:
+        read_expression(filled(template, dict.fromkeys(NAME.findall(template), "")))
+    except Invalid as error:
+        raise Invalid(f"{JWT_WHERE}: {template!r:.200} is not a row filter: {error}") from None
 
 
 def bearer(request: Request) -> str:
