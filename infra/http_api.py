@@ -106,7 +106,7 @@ class HttpApi(Construct):
         to_ingest = integrations.HttpLambdaIntegration("Ingest", ingest)
         for path in EVENT_PATHS:
             self.api.add_routes(path=path, methods=[api.HttpMethod.POST], integration=to_ingest)
-        self.api.add_routes(path="/healthz", methods=[api.HttpMethod.GET], integration=to_ingest)
+        self.api.add_routes(path="/healthz", methods=[*_READ], integration=to_ingest)
         to_query = integrations.HttpLambdaIntegration("Query", query)
         of_query = [*QUERY_ROUTES.items(), *(PUBLISHING.items() if publishing else ())]
         queries = [(path, methods, to_query) for path, methods in of_query]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -155,6 +158,17 @@ def test_a_secret_that_can_prove_nothing_is_refused_if_it_can_be_read(
     rows(lake, "rotate", "b", "--secret", reference)
 
 
+def test_a_secret_that_cannot_be_read_here_is_told_without_a_line_of_a_log(tmp_path: Path) -> None:
+    """In a process of its own, whose standard output the function's log would go to."""
+    rows(tmp_path, "add", "s", "--kind", "github", "--secret", "ssm:/a")
+    here = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    away = {"AWS_CONFIG_FILE": str(tmp_path / "none"), "AWS_EC2_METADATA_DISABLED": "true"}
+    command = [sys.executable, "-m", "alluvia.cli", "source", "test", "s", "--lake", str(tmp_path), "--json"]
+    done = subprocess.run(command, env=here | away, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "alluvia: the secret ssm:/a cannot be read: set AWS_REGION\n"
+
+
 def test_a_table_that_takes_no_events_is_refused(tmp_path: Path) -> None:
     lake = alluvia.connect(str(tmp_path))
     lake.create_table("plain", pa.schema([("price", pa.int64())]))
@@ -179,8 +193,18 @@ def test_a_file_written_by_hand_may_have_one_fault(tmp_path: Path) -> None:
     )
     assert rows(tmp_path, "remove", "bad") == [{"removed": "bad"}]
     assert [row["source"] for row in rows(tmp_path, "list")] == ["good"]
-    path.write_text("what = [")
-    assert "_alluvia/sources.toml is not valid TOML" in run(tmp_path, "list").stderr
+    until = '[s]\nkind = "open"\ntable = "t"\nprevious_until = '
+    for text, fault in (
+        (f"{until}9999-12-31T23:59:59-14:00\n", "source 's': previous_until: write a moment from 1970 on"),
+        (f"{until}0001-01-01T00:00:00+14:00\n", "source 's': previous_until: write a moment from 1970 on"),
+    ):
+        path.write_text(text)
+        assert [row["fault"][: len(fault)] for row in rows(tmp_path, "list")] == [fault]
+    for text in ("what = [", f"{until}{'9' * 6000}\n"):
+        path.write_text(text)
+        assert "_alluvia/sources.toml is not valid TOML" in run(tmp_path, "list").stderr
+    path.write_bytes(b'\xef\xbb\xbf[s]\nkind = "open"\ntable = "t"\n')
+    assert [row["source"] for row in rows(tmp_path, "list")] == ["s"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

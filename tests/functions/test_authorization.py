@@ -215,7 +215,7 @@ def test_a_setting_that_is_unknown_lets_nobody_in(monkeypatch: pytest.MonkeyPatc
 def test_what_is_no_row_filter_lets_nobody_in(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"AUTH": "jwt", "JWT_ISSUER": "https://a.b", "JWT_AUDIENCE": "lake", "JWT_WHERE": where}.items():
         monkeypatch.setenv(f"ALLUVIA_{name}", value)
-    with pytest.raises(Invalid, match="ALLUVIA_JWT_WHERE: .* is not a row filter"):
+    with pytest.raises(Invalid, match=r"ALLUVIA_JWT_WHERE: .* is not a row filter"):
         ask("SELECT 1", None)
 
 

@@ -393,6 +393,12 @@ def test_calls_of_segment(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -
     assert len(rows(lake)) == 2
 
 
+def test_the_write_key_of_a_refused_batch_is_not_kept(lake: alluvia.Lake) -> None:
+    lake.create_events("t")
+    assert post_as("segment", b'{"batch":5,"writeKey":"secret","sentAt":null}')["code"] == "400"
+    assert lake.table("t/_rejects").scan().read_all()["raw"].to_pylist() == [b'{"batch":5,"sentAt":null}']
+
+
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_comes_is_never_the_functions_fault(lake: alluvia.Lake, data: st.DataObject) -> None:

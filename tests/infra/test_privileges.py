@@ -232,7 +232,7 @@ def test_a_function_is_called_by_the_api_and_the_schedules_alone(template: Templ
     merge = the_id(template, "AWS::Events::Rule", "SchedulesMerge")
     vacuum = the_id(template, "AWS::Events::Rule", "SchedulesVacuum")
     assert found == [
-        ("apigateway.amazonaws.com", f"{base}/healthz"),
+        *[("apigateway.amazonaws.com", f"{base}/healthz")] * 2,
         *[("apigateway.amazonaws.com", f"{base}/openapi.json")] * 2,
         *[("apigateway.amazonaws.com", f"{base}/q")] * 3,
         *[("apigateway.amazonaws.com", f"{base}/q/{{hash}}")] * 2,

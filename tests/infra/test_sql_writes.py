@@ -78,6 +78,7 @@ def test_its_route_is_signed_throttled_and_its_own(writing: Template) -> None:
     routes = {each["RouteKey"]: each for each in resources_of(writing, "AWS::ApiGatewayV2::Route").values()}
     assert set(routes) == {
         "GET /healthz",
+        "HEAD /healthz",
         *(f"{method} {path}" for path in READ_PATHS for method in ("GET", "HEAD")),
         "DELETE /v1/jobs/{job}",
         "POST /q",

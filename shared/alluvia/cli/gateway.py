@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from alluvia.cli.bundled import Handler, LocalContext, load_handler, load_routes
 from alluvia.cli.doors import LARGE, QUERIES, UPLOADS, Door, Places
@@ -207,7 +207,7 @@ def to_event(environ: dict[str, Any], clock: Clock) -> dict[str, Any]:
     event: dict[str, Any] = {
         "version": "2.0",
         "routeKey": "$default",
-        "rawPath": path,
+        "rawPath": quote(path, "/:@!$&'()*+,;="),
         "rawQueryString": query,
         "headers": headers,
         "requestContext": {

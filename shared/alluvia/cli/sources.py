@@ -93,7 +93,7 @@ def list_sources(common: Common) -> None:
 @click.argument("name")
 @click.option("--secret", required=True, metavar="TEXT", help="Where the new secret is, as for `add`.")
 @click.option(
-    "--keep-hours", type=click.IntRange(min=0), default=24, show_default=True, help="How long the old is good."
+    "--keep-hours", type=click.IntRange(0, 87_600), default=24, show_default=True, help="How long the old is good."
 )
 def rotate(common: Common, name: str, secret: str, keep_hours: int) -> None:
     """Give the source NAME another secret. Both are good until the old one's time is up."""

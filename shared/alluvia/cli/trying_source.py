@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -63,11 +65,12 @@ def try_source(
             return _in_process(lake, path, delivery.body, signed)
         return _over_http(f"{server}{path}", delivery.body, signed)
 
+    secret = read_secret(source.secret) if kind.needs_secret else ""
     forged = None
     if kind.needs_secret:
         another = base64.b64encode(lake.clock.new_id().encode()).decode()  # good enough for every kind
         forged = post(another).status
-    signed = post(read_secret(source.secret) if kind.needs_secret else "")
+    signed = post(secret)
     facts = {"source": source.name, "signed": signed.status, "forged": forged, "answer": signed.text}
     return facts, _fault(source, signed, forged)
 
@@ -112,7 +115,7 @@ def _in_process(lake: Lake, path: str, body: bytes, headers: Mapping[str, str]) 
         "body": base64.b64encode(body).decode(),
         "isBase64Encoded": True,
     }
-    with using(lake):
+    with using(lake), redirect_stdout(sys.stderr):  # for what the function logs
         answer = load_handler("ingest")(event, LocalContext("ingest", lake.clock))
     text = base64.b64decode(answer["body"]).decode(errors="replace") if answer["isBase64Encoded"] else answer["body"]
     return _Answer(int(answer["statusCode"]), text, _events(answer["headers"].get(EVENTS_HEADER)))

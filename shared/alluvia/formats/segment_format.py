@@ -60,7 +60,8 @@ def read(sent: SentBody, limits: Limits) -> Split:
         _add(events, value, named if named in CALLS else None, value.get("sentAt"), sent.arrival_us)
         return events.split()
     if not isinstance(value["batch"], list):
-        return refused(sent.body, f"batch: expected an array of calls, got {describe(value['batch'])}")
+        reason = f"batch: expected an array of calls, got {describe(value['batch'])}"
+        return refused(encode(_keyless(value)), reason)
     shared = {name: item for name, item in value.items() if name not in _OF_THE_BATCH}
     for call in value["batch"]:
         if isinstance(call, dict):
@@ -88,8 +89,13 @@ def _with(shared: Mapping[str, object], call: dict[str, object]) -> dict[str, ob
     return whole
 
 
+def _keyless(value: Mapping[str, object]) -> dict[str, object]:
+    """Return an object without its write key, which lets in whoever can read it."""
+    return {name: item for name, item in value.items() if name != "writeKey"}
+
+
 def _add(events: Events, call: dict[str, object], named: str | None, sent_at: object, arrival_us: int) -> None:
-    call = {name: item for name, item in call.items() if name != "writeKey"}
+    call = _keyless(call)
     kind = call.setdefault("type", named) if named is not None else call.get("type")
     if kind not in CALLS:
         events.reject(f"type: expected one of {', '.join(CALLS)}", encode(call))

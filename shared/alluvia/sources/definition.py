@@ -139,8 +139,8 @@ def check_no_proof(source: Source) -> None:
 
 def _check_type(name: str, value: object) -> None:
     if name == "previous_until":
-        if not isinstance(value, datetime) or value.tzinfo is None:
-            raise Invalid(f"{name}: write a moment with its offset, such as 2026-12-31T00:00:00Z")
+        if not isinstance(value, datetime) or value.tzinfo is None or not 1970 <= value.year < 9999:
+            raise Invalid(f"{name}: write a moment from 1970 on with its offset, such as 2026-12-31T00:00:00Z")
     elif name == "tolerance_seconds":
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _TOLERANCE_SECONDS_MAX:
             raise Invalid(f"{name}: write a number of seconds, from 1 to {_TOLERANCE_SECONDS_MAX}")

@@ -22,8 +22,8 @@ def parse(data: bytes) -> tuple[dict[str, Source], dict[str, str]]:
     import tomllib  # most lakes have no sources
 
     try:
-        tables = tomllib.loads(data.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        tables = tomllib.loads(data.decode("utf-8-sig"))  # some editors write a mark in front
+    except (ValueError, RecursionError) as error:  # of bytes, TOML, moments, or the digits of a number
         raise Invalid(f"{KEY} is not valid TOML: {error}") from None
     sources: dict[str, Source] = {}
     faults: dict[str, str] = {}
