@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
-from alluvia.errors import Corrupt, TableNotFound, VersionExpired, VersionNotFound
+from alluvia.errors import Conflict, Corrupt, TableNotFound, VersionExpired, VersionNotFound
 from alluvia.operations.keeping import held_claims, kept_snapshot
 from alluvia.operations.scan import scan
 from alluvia.table.keepers import TAG, find_keeper
@@ -71,6 +71,11 @@ def tag(actor: Actor) -> None:
     except VersionExpired:
         if moment is None:
             raise
+        return
+    except Conflict as error:
+        if type(error) is not Conflict or not world.checker.erased:
+            raise
+        world.scheduler.note("an erasure has deleted the tag before it was told of")
         return
     assert made.moment is not None
     _know(world, Kept(name, None, moment_ms=int(made.moment.timestamp() * 1000)))

@@ -30,6 +30,10 @@ def test_some_seeds_hold() -> None:
         run(seed)
 
 
+def test_an_erasure_may_delete_a_tag_that_is_being_made() -> None:
+    run(7_300_185)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("portion", range(PORTIONS))
 def test_seeds_hold(portion: int) -> None:
