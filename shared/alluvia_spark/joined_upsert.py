@@ -195,7 +195,7 @@ class JoinRewriter(Rewriter):
         state = State(snapshot.version, snapshot.protocol, snapshot.state.metadata)
         self._task = Upserting(place, state, source.columns.names, source.on, rules)
 
-    def work(self, snapshot: Snapshot, candidates: Sequence[AddFile]) -> list[Outcome]:
+    def work(self, snapshot: Snapshot, candidates: Sequence[AddFile]) -> list[Outcome]:  # noqa: ARG002
         pending = self._pending(candidates)
         self.parts = [part for part in self.parts if part.outcomes]  # rows that were inserted may match a file now
         waiting = {file.key for file in pending}
@@ -203,11 +203,9 @@ class JoinRewriter(Rewriter):
         groups = grouped(pending)
         if self._source.count and (groups or self._rules.inserts):
             self.parts += self._worked_on(groups, grouped(done))
-        self.parts += [self._new_part(Outcome(file, changed=False)) for file in self._pending(candidates)]
-        return super().work(snapshot, candidates)
-
-    def _insert(self) -> None:
-        """Leave this to the tasks."""
+        worked_on = {key for part in self.parts for key in part.outcomes}
+        self.parts += [self._new_part(Outcome(file, changed=False)) for file in candidates if file.key not in worked_on]
+        return self._outcomes()
 
     def _worked_on(self, groups: Groups, done: Groups) -> list[Part]:
         routed = self._routed([*groups, *done], len(groups))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +10,10 @@ from pyspark.sql import SparkSession, types
 
 import alluvia
 import alluvia_spark
+from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
 from alluvia.lake import Lake, Table
+from alluvia.store import open_store
 from alluvia_spark import joined_upsert, row_changes
 from alluvia_spark.tables import TablePlace
 from tests import judges
@@ -202,3 +206,29 @@ def test_an_upsert_that_loses_a_race_meets_the_rows_of_the_winner(
     assert (done.rows_updated, done.rows_inserted, done.tries) == (2, 1, 2)
     assert table.to_arrow(where="name = 'new'").sort_by("id")["id"].to_pylist() == [3, 50, 51]
     assert table.count() == 32
+
+
+def test_an_upsert_whose_tasks_slept_for_a_day_upserts_all_the_same(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vacuum may have taken what the tasks wrote: it is written again, and not taken for nothing."""
+    clock = ManualClock(time.time_ns() // 1000)
+    lake = Lake(open_store(str(tmp_path), clock), clock)
+    table = make(lake, "t", "copied")
+    monkeypatch.setattr(TablePlace, "handle", lambda _: lake.handle("t"))
+    worked_on = joined_upsert.JoinRewriter._worked_on
+    taken: list[int] = []
+
+    def slept(self, groups, done):  # type: ignore[no-untyped-def]
+        found = worked_on(self, groups, done)
+        if not taken:
+            clock.advance(30 * 3600)
+            taken.append(len(lake.table("t").vacuum(timedelta(0)).orphans))
+        return found
+
+    monkeypatch.setattr(joined_upsert.JoinRewriter, "_worked_on", slept)
+    rows = spark.createDataFrame([(3, "new"), (51, "new")], "id long, name string")
+    done = alluvia_spark.upsert(judges.uri_of(table), rows, ["id"])
+    assert (taken, done.rows_updated, done.rows_inserted) == ([2], 1, 1)
+    assert table.to_arrow(where="name = 'new'").sort_by("id")["id"].to_pylist() == [3, 51]
+    assert table.count() == 31
