@@ -19,7 +19,7 @@ from benchmarks.measure import in_turns, medians, milliseconds
 from benchmarks.queries import DELAY_SECONDS, delayed
 from benchmarks.report import Figure
 from benchmarks.requests import count, shown
-from benchmarks.tables import OPEN
+from benchmarks.tables import MADE_MS, OPEN
 from tests.s3server import S3Server
 
 FILES = 10_000
@@ -97,7 +97,7 @@ def _make_table(lake: alluvia.Lake) -> str:
             [pa.array([_id(ids[0]), _id(ids[-1])]), pa.array([0, ROWS], pa.int64())], schema=SCHEMA
         )
         stats = file_statistics(ends, 32)
-        files.append(AddFile(f"part-{number}.parquet", {}, 300_000, 1_700_000_000_000, data_change=True, stats=stats))
+        files.append(AddFile(f"part-{number}.parquet", {}, 300_000, MADE_MS, data_change=True, stats=stats))
     for start in range(0, FILES, COMMIT_FILES):
         table.commit_files(files[start : start + COMMIT_FILES])
     table.checkpoint()

@@ -21,7 +21,7 @@ from alluvia.table.skipping.predicate import And, Comparison, Predicate
 from benchmarks.measure import Run, in_processes, megabytes, milliseconds
 from benchmarks.reads import bytes_read
 from benchmarks.report import Figure
-from benchmarks.tables import OPEN, files
+from benchmarks.tables import MADE_MS, OPEN, files
 from benchmarks.tables import SCHEMA as LISTED
 from tests.s3server import S3Server
 
@@ -116,7 +116,9 @@ def _repeated(folder: Path) -> list[Figure]:
     last = FIRST + 20 * DAY
     bounds = {"minValues": {"ts": FIRST.isoformat()}, "maxValues": {"ts": last.isoformat()}}
     stats = orjson.dumps({"numRecords": REPEATED_ROWS, **bounds}).decode()
-    adds = [AddFile(f"{at}.parquet", {}, size, at, data_change=True, stats=stats) for at in range(REPEATED_FILES)]
+    adds = [
+        AddFile(f"{at}.parquet", {}, size, MADE_MS + at, data_change=True, stats=stats) for at in range(REPEATED_FILES)
+    ]
     for add in adds:
         (folder / "repeated" / add.path).hardlink_to(folder / "one.parquet")
     table.commit_files(adds)

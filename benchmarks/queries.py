@@ -19,7 +19,7 @@ from benchmarks import duck
 from benchmarks.measure import in_turns, medians, milliseconds
 from benchmarks.report import Figure
 from benchmarks.requests import count, shown
-from benchmarks.tables import OPEN
+from benchmarks.tables import MADE_MS, OPEN
 from tests.s3server import S3Server
 
 FILES = 1_000
@@ -133,7 +133,7 @@ def make_table(lake: alluvia.Lake) -> list[AddFile]:
             continue
         ends = [pa.array([ids[0], ids[-1]], pa.int64()), pa.array(["name 0", "name 999999"]), pa.array([0.0, 1.0])]
         stats = file_statistics(pa.Table.from_arrays(ends, schema=SCHEMA), 32)
-        files.append(AddFile(f"part-{number}.parquet", {}, 300_000, 1_700_000_000_000, data_change=True, stats=stats))
+        files.append(AddFile(f"part-{number}.parquet", {}, 300_000, MADE_MS, data_change=True, stats=stats))
     for start in range(0, FILES, 100):
         table.commit_files(files[start : start + 100])
     table.checkpoint()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from datetime import date, timedelta
@@ -29,6 +30,8 @@ ROWS = 1000
 """Rows that each file is said to hold."""
 FILES_A_DAY = 1000
 FIRST_DAY = date(2024, 1, 1)
+MADE_MS = time.time_ns() // 1_000_000
+"""When the files were made: old ones are not committed."""
 OPEN = {"alluvia.writers": "any", "delta.checkpointInterval": "1000000"}
 """Properties under which `deltalake` may write too, and writes no checkpoint of its own accord."""
 
@@ -47,7 +50,7 @@ def files(start: int, end: int) -> Iterator[AddFile]:
         nulls = dict.fromkeys(first, 0)
         stats = {"numRecords": ROWS, "minValues": first, "maxValues": last, "nullCount": nulls}
         path = f"day={day}/part-{uuid.uuid5(uuid.NAMESPACE_OID, str(number))}.parquet"
-        size, modified_ms = 120_000 + number % 1000, 1_700_000_000_000 + number
+        size, modified_ms = 120_000 + number % 1000, MADE_MS + number
         yield AddFile(path, {"day": day}, size, modified_ms, data_change=True, stats=orjson.dumps(stats).decode())
 
 

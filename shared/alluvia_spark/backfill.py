@@ -13,15 +13,15 @@ from pyspark.sql import SparkSession
 
 import alluvia
 from alluvia.clock import Clock, SystemClock
-from alluvia.errors import ConcurrentAppend, Invalid, Unavailable
+from alluvia.errors import ConcurrentAppend, Invalid, TransactionExpired, Unavailable
 from alluvia.ingest.tables import rejects_of
 from alluvia.lake import Lake
 from alluvia.operations.replanning import check_not_rollup
-from alluvia.operations.vacuum_cutoffs import ORPHAN_AGE_MS_MIN
 from alluvia.operations.vacuum_plan import SCRATCH_FOLDER
 from alluvia.store import Store, open_store
 from alluvia.table.schema.serialization import arrow_schema, only_adds_nullable
 from alluvia.table.snapshot import Snapshot
+from alluvia.table.transaction import FILE_AGE_MS_MAX
 from alluvia_spark.committing import Committed, commit, done_before, is_done
 from alluvia_spark.execute import execute
 from alluvia_spark.failures import told_once
@@ -97,8 +97,9 @@ def run(
             outcome = execute(active, job, files, before)
             _check_age(clock.now_ms() - began_ms)
             try:
-                return _report(job_id, table, commit(lake, job_id, (before, rejects), job, outcome), outcome)
-            except ConcurrentAppend:  # events of the job were ingested meanwhile: leave these out
+                committed = commit(lake, job_id, (before, rejects), job, outcome, began_ms)
+                return _report(job_id, table, committed, outcome)
+            except (ConcurrentAppend, TransactionExpired):  # leave out what others ingested, or write files again
                 if not tries_left:
                     raise
                 before = lake.table(table).snapshot()
@@ -132,9 +133,10 @@ def _folder(job_id: str, *tables: Snapshot) -> str:
 
 
 def _check_age(age_ms: int) -> None:
-    if age_ms > ORPHAN_AGE_MS_MIN // 2:
+    if age_ms > FILE_AGE_MS_MAX:
         raise Unavailable(
-            "the job wrote files for over 12 hours, so vacuum may take the first of them: divide the source among jobs"
+            "writing the files took over 12 hours, so vacuum may delete the first of them: if the machine slept, run "
+            "the job again, else divide the source among jobs"
         )
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from alluvia.errors import ConcurrentAppend, Conflict, MetadataChanged, TableNotFound
+from alluvia.errors import ConcurrentAppend, Conflict, MetadataChanged, TableNotFound, TransactionExpired
 from alluvia.lake import Lake
 from alluvia.log.actions import Txn
 from alluvia.operations.append import applied
@@ -24,6 +24,7 @@ from alluvia.table.event_window.window import DedupWindow
 from alluvia.table.handle import TableHandle
 from alluvia.table.protocols import has_domains
 from alluvia.table.snapshot import Snapshot
+from alluvia.table.transaction import FILE_AGE_MS_MAX
 from alluvia_spark import known_ids
 from alluvia_spark.job import REJECTS, ROWS, Job, JobOutcome
 
@@ -49,27 +50,37 @@ def done_before(snapshot: Snapshot, job_id: str) -> int:
     return 0 if known is None else known.last_updated or 0
 
 
-def commit(lake: Lake, job_id: str, bases: Sequence[Snapshot], job: Job, outcome: JobOutcome) -> Committed:
+def commit(
+    lake: Lake, job_id: str, bases: Sequence[Snapshot], job: Job, outcome: JobOutcome, began_ms: int
+) -> Committed:
     """Commit a job's rows and rejects: all of them or nothing. `bases` are the tables for which they were written.
 
+    `began_ms` is when the run began that has written them, or has found files young enough (`REUSE_AGE_MS_MAX`).
     The commit carries the identities of its rows, or names the objects that have them, so that ingestion and other jobs
     know them. Raises `ConcurrentAppend` where others have brought events of the job since its base: then it must leave
     these out.
 
     A table that other libraries may write takes part in no transaction: then the rejects are committed before the
     rows, which make the job done. Raises `TableNotFound`, `MetadataChanged` where the files do not fit the table any
-    more, the last `Conflict` after many lost races, and `CommitUnknown`.
+    more, `TransactionExpired` where vacuum may have deleted some, the last `Conflict` after many lost races, and
+    `CommitUnknown`.
     """
     tables = [ROWS, *([REJECTS] if outcome.files(REJECTS) else [])]
     if all(has_domains(bases[table].protocol) for table in tables):
-        return _commit_together(lake, job_id, bases, job, outcome, tables)
+        return _commit_together(lake, job_id, bases, job, outcome, began_ms, tables)
     for table in tables[:0:-1]:
-        _commit_together(lake, job_id, bases, job, outcome, [table])
-    return _commit_together(lake, job_id, bases, job, outcome, [ROWS])
+        _commit_together(lake, job_id, bases, job, outcome, began_ms, [table])
+    return _commit_together(lake, job_id, bases, job, outcome, began_ms, [ROWS])
 
 
 def _commit_together(
-    lake: Lake, job_id: str, bases: Sequence[Snapshot], job: Job, outcome: JobOutcome, tables: Sequence[int]
+    lake: Lake,
+    job_id: str,
+    bases: Sequence[Snapshot],
+    job: Job,
+    outcome: JobOutcome,
+    began_ms: int,
+    tables: Sequence[int],
 ) -> Committed:
     lost: Conflict | None = None
     ids = known_ids.commit_info(job, outcome) if ROWS in tables else {}
@@ -94,6 +105,11 @@ def _commit_together(
             info = ids if table == ROWS else {}
             changes = Changes("WRITE", {"mode": "Append"}, adds=outcome.files(table), txns=[txn], info=info)
             handle.transaction(newest).commit(changes)
+        # Whatever vacuum deletes since this try has looked, it loses a race: vacuum commits before it deletes.
+        if lake.clock.now_ms() - began_ms > FILE_AGE_MS_MAX:
+            raise TransactionExpired(
+                "the job's files are over 12 hours old, so vacuum may have deleted some: run it again"
+            )
         try:
             versions = staged.commit(SNAPSHOT)
         except Conflict as error:

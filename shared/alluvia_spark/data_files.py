@@ -18,6 +18,7 @@ from alluvia.clock import SystemClock
 from alluvia.log.actions import AddFile
 from alluvia.log.committer import put_once
 from alluvia.operations.vacuum_cutoffs import ORPHAN_AGE_MS_MIN
+from alluvia.table.transaction import FILE_AGE_MS_MAX
 from alluvia.table.writer import FileWriter
 from alluvia_spark import scratch
 from alluvia_spark.chunks import ROW, Chunk, decode, encode, read_key
@@ -25,8 +26,11 @@ from alluvia_spark.job import Job, Written
 from alluvia_spark.plan import Group, Layout, Share
 
 PLAN = "plan.json"
-REUSE_AGE_MS_MAX = ORPHAN_AGE_MS_MIN // 2 - 60 * 60 * 1000
-"""Files of an earlier run that are older are written again, since vacuum may take them before this run commits."""
+REUSE_AGE_MS_MAX = ORPHAN_AGE_MS_MIN - FILE_AGE_MS_MAX - 2 * 60 * 60 * 1000
+"""Files of an earlier run that are older are written again, since vacuum may take them before this run commits.
+
+A run may begin to commit for `FILE_AGE_MS_MAX`, which may take an hour; the other hour is for clocks that differ.
+"""
 
 
 class Rows(NamedTuple):

@@ -38,6 +38,10 @@ def _smaller_sidecars(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_v2, "SIDECAR_ROWS", 512)
 
 
+MADE_MS = 1_700_000_000_000
+"""When the files were made: as a `ManualClock` begins."""
+
+
 class Recording(CountingStore):
     """A store that counts, and remembers which sidecars are read."""
 
@@ -92,7 +96,7 @@ def add(number: int) -> AddFile:
     stats = {"numRecords": ROWS, "minValues": first, "maxValues": last, "nullCount": {"id": 0, "s": 0}}
     path = f"day={day}/part-{uuid.uuid5(uuid.NAMESPACE_OID, str(number))}.parquet"
     size = 1000 + number
-    return AddFile(path, {"day": day}, size, 1, data_change=True, stats=orjson.dumps(stats).decode())
+    return AddFile(path, {"day": day}, size, MADE_MS, data_change=True, stats=orjson.dumps(stats).decode())
 
 
 @pytest.mark.parametrize("policy", ["classic", "v2"])
@@ -205,7 +209,8 @@ def test_a_selective_query_asks_for_less_than_delta_scan(s3_server: S3Server) ->
     table = lake().create_table("t", SCHEMA, partition_by=["day"], properties={"delta.checkpointInterval": "1000"})
     writer = table._handle.writer(table.snapshot())
     real = [writer.write(rows(number))[0] for number in range(40, 43)]
-    table.commit_files([*real, *(add(number) for number in range(200) if number not in range(40, 43))])
+    others = [add(number) for number in range(200) if number not in range(40, 43)]
+    table.commit_files([*real, *(replace(each, modification_time=clock.now_ms()) for each in others)])
     table.checkpoint()
     query = f"SELECT count(*), min(s) FROM {{}} WHERE id BETWEEN {40 * ROWS} AND {43 * ROWS - 1}"
     urls = [f"s3://{bucket}/t/{file.path}" for file in real]

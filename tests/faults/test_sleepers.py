@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
 import pytest
 
 from alluvia.clock import ManualClock
-from alluvia.errors import CommitUnknown, Invalid, TransactionExpired, VersionExpired
+from alluvia.errors import CommitUnknown, Invalid, TransactionExpired, Unavailable, VersionExpired
 from alluvia.lake import Lake, Table
-from alluvia.store import MemoryStore, Store, Wrapper
+from alluvia.operations.append import append
+from alluvia.operations.lake_transaction import StagedTables
+from alluvia.operations.vacuum import vacuum
+from alluvia.store import MemoryStore, Store, Wrapper, open_reaching_store
 from alluvia.table.changes import Changes
 
 T = TypeVar("T")
@@ -39,11 +44,17 @@ class SleepingStore(Wrapper):
     def request(self, kind: str, key: str, send: Callable[[], T]) -> T:
         if kind in ("put_if_absent", "list"):
             self._sleep("commit" if kind == "put_if_absent" else kind)
+        if kind == "put_if_absent" and key.startswith("t/_delta_log/"):
+            self._sleep("lake's commit")
+        if kind == "put" and ".checkpoint." in key:
+            self._sleep("checkpoint")
         result = send()
         if kind in ("get", "get_file"):
             self._sleep(f"after {key}")
         elif kind == "put_if_absent":
             self._sleep("after commit")
+        elif kind == "copy":
+            self._sleep("copy")
         elif kind == "put_file" or (kind == "put" and key.endswith(".parquet")):
             self._sleep("data file")
         return result
@@ -301,6 +312,113 @@ def test_rows_of_a_reader_cannot_be_written_again(store: MemoryStore, clock: Man
     with pytest.raises(Invalid, match="files grew too old in the meantime: append again"):
         Lake(asleep, clock).table("t").append(reader, evolve=True)
     assert values(store, clock) == [1]
+
+
+@pytest.mark.parametrize("at", ["data file", "checkpoint"])
+def test_a_checkpoint_that_slept_names_no_sidecar_that_clean_up_took(
+    store: MemoryStore, clock: ManualClock, at: str
+) -> None:
+    properties = {**PROPERTIES, "delta.checkpointPolicy": "v2", "delta.checkpointInterval": "1000"}
+    Lake(store, clock).create_table("v", SCHEMA, properties=properties).append([{"x": 1}])
+    asleep = SleepingStore(store)
+
+    def meanwhile() -> None:
+        clock.advance(2 * DAY)
+        (sidecar,) = Lake(store, clock).table("v").vacuum().log_files
+        assert "_sidecars" in sidecar
+
+    asleep.before[at] = meanwhile
+    with pytest.raises(Unavailable, match="writing a checkpoint of version 1 took over 12 hours"):
+        Lake(asleep, clock).table("v").checkpoint()
+    assert asleep.before == {}
+    assert Lake(store, clock).table("v").to_arrow()["x"].to_pylist() == [1]
+    Lake(store, clock).table("v").checkpoint()
+    assert Lake(store, clock).table("v").to_arrow()["x"].to_pylist() == [1]
+
+
+def lose_files(store: Store, clock: ManualClock, name: str = "t") -> None:
+    """Let more than a day pass, and vacuum take the one file that no commit names."""
+    clock.advance(30 * 3600)
+    assert len(vacuum(Lake(store, clock).handle(name), timedelta(0)).orphans) == 1
+
+
+def test_files_that_were_written_long_ago_are_not_committed(store: MemoryStore, clock: ManualClock) -> None:
+    """Not at once, and not after a race that was lost while they grew old."""
+    table = Lake(store, clock).table("t")
+    adds = changes(table, 2).adds
+    clock.advance(11 * 3600)
+    asleep = SleepingStore(store)
+    late = Lake(asleep, clock).table("t")
+    asleep.before["commit"] = lambda: lose_files(store, clock)
+    with pytest.raises(TransactionExpired, match="too old to be committed: append again"):
+        late.commit_files(adds, age=timedelta(days=7))
+    with pytest.raises(TransactionExpired, match="too old to be committed: append again"):
+        Lake(store, clock).table("t").commit_files(adds)
+    assert values(store, clock) == [1]
+    clock.advance(1)
+    assert table.commit_files(changes(table, 2).adds).files == 1
+    assert values(store, clock) == [1, 2]
+
+
+def test_a_transaction_that_has_moved_to_newer_versions_knows_how_old_its_files_are(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    """One that commits to a single table, and uses another only after the sleep."""
+    lake = Lake(store, clock)
+    lake.create_table("u", SCHEMA)
+    tables = StagedTables(lake, ["t"])
+    append(tables.handle("t"), [{"x": 2}])
+    lose_files(store, clock)
+    tables.use(["u"])
+    with pytest.raises(TransactionExpired, match="older than 60 minutes"):
+        tables.commit()
+    assert values(store, clock) == [1]
+
+
+@pytest.mark.parametrize("at", ["commit", "after copying"])
+def test_a_publish_that_slept_copies_the_branch_again(store: MemoryStore, clock: ManualClock, at: str) -> None:
+    asleep = SleepingStore(store)
+    clock.advance(1)
+    branch = Lake(asleep, clock).branch("b")
+    clock.advance(1)
+    branch["t"].append([{"x": 2}])
+    clock.advance(1)
+    asleep.before["copy" if at == "after copying" else "lake's commit"] = lambda: lose_files(store, clock)
+    branch.publish()
+    assert asleep.before == {}
+    assert values(store, clock) == [1, 2]
+
+
+def test_a_clone_in_the_place_of_a_dropped_table_names_no_copy_that_vacuum_took(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    lake = Lake(store, clock)
+    lake.create_table("c", SCHEMA)
+    lake.drop_table("c")
+    clock.advance(1)
+    asleep = SleepingStore(store)
+    asleep.before["copy"] = lambda: lose_files(store, clock, "c")
+    with pytest.raises(TransactionExpired, match="vacuum may have deleted some: try again"):
+        Lake(asleep, clock).clone("t", "c", deep=True)
+    assert lake.tables() == ["t"]
+    assert lake.clone("t", "c", deep=True).count() == 1
+
+
+def test_the_files_of_an_external_table_are_looked_up_again_after_a_long_sleep(tmp_path: Path) -> None:
+    clock = ManualClock(time.time_ns() // 1000)
+    store = open_reaching_store(str(tmp_path / "lake"), clock, None)
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "a.csv").write_text("x\n1\n")
+    Lake(store, clock).create_external("e", [str(theirs / "*.csv")])
+    (theirs / "b.csv").write_text("x\n2\n")
+    asleep = SleepingStore(store)
+    asleep.before["data file"] = lambda: lose_files(store, clock, "e")
+    with pytest.raises(TransactionExpired):
+        Lake(asleep, clock).refresh_external("e")
+    assert Lake(store, clock).table("e").to_arrow()["x"].to_pylist() == [1]
+    Lake(store, clock).refresh_external("e")
+    assert sorted(Lake(store, clock).table("e").to_arrow()["x"].to_pylist()) == [1, 2]
 
 
 def test_vacuum_that_slept_for_days_plans_again(store: MemoryStore, clock: ManualClock) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from alluvia.errors import ConcurrentAppend, Corrupt
+from alluvia.errors import ConcurrentAppend, Corrupt, TransactionExpired
 from alluvia.ingest.identity import contents_of
 from alluvia.ingest.values import RawEvent
 from alluvia_spark import known_ids
@@ -62,7 +62,7 @@ def backfill(actor: Actor) -> None:
         world.scheduler.wait(int(3 * SECOND_US * chance.random() ** 3))
         try:
             job.commit(job_id)
-        except ConcurrentAppend:
+        except (ConcurrentAppend, TransactionExpired):
             world.scheduler.note("runs again")
         else:
             break

@@ -300,6 +300,62 @@ MUTANTS: tuple[Mutant, ...] = (
         "        return None\n",
     ),
     Mutant(
+        "commit what a backfill wrote however long ago",
+        "../alluvia_spark/committing.py",
+        "        if lake.clock.now_ms() - began_ms > FILE_AGE_MS_MAX:\n",
+        "        if False:\n",
+        ("tests/spark/test_committing.py",),
+    ),
+    Mutant(
+        "commit files that were written however long ago",
+        "operations/append.py",
+        "age_ms_max)\n    _check_young(handle, adds)\n",
+        "age_ms_max)\n",
+        ("tests/faults/test_sleepers.py",),
+    ),
+    Mutant(
+        "commit files that grew old in a race",
+        "operations/append.py",
+        "        _check_young(handle, adds)\n        return changes\n",
+        "        return changes\n",
+        ("tests/faults/test_sleepers.py",),
+    ),
+    Mutant(
+        "forget the age of a transaction that has moved to newer versions",
+        "operations/lake_commit.py",
+        "    _check_age(clock, started_ms)  # a table",
+        "    # a table",
+        ("tests/faults/test_sleepers.py",),
+    ),
+    Mutant(
+        "begin to commit for all once their rows are in a file",
+        "operations/offering.py",
+        "commit = transaction.commit(changes, after_loss",
+        "commit = self._handle.transaction(snapshot).commit(changes, after_loss",
+        ("tests/unit/operations/test_offering.py",),
+    ),
+    Mutant(
+        "publish copies of a branch's files however old they are",
+        "operations/branch_publish.py",
+        "        if copied_ms is None or main.clock.now_ms() - copied_ms > FILE_AGE_MS_MAX:",
+        "        if copied_ms is None:",
+        ("tests/faults/test_sleepers.py",),
+    ),
+    Mutant(
+        "put copies of long ago in the place of a dropped table",
+        "operations/drop.py",
+        "        if first.begun_ms is not None and now_ms - first.begun_ms > FILE_AGE_MS_MAX:\n",
+        "        if False:\n",
+        ("tests/faults/test_sleepers.py",),
+    ),
+    Mutant(
+        "leave a checkpoint whose sidecars clean-up has taken",
+        "log/checkpoints/putting.py",
+        "    try:\n        check_age()\n",
+        "    try:\n        pass\n",
+        ("tests/faults/test_sleepers.py",),
+    ),
+    Mutant(
         "take an offer after a commit that has its event ids in files",
         "table/offers.py",
         " or EVENT_FILES in commit.info",
@@ -1333,10 +1389,10 @@ MUTANTS: tuple[Mutant, ...] = (
 
 
 def mutated(mutant: Mutant, folder: Path) -> None:
-    """Put a copy of the library with a mutant's change into a folder."""
-    copy = folder / "alluvia"
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    file = copy / mutant.file
+    """Put a copy of the library, and of what it has for Spark, with a mutant's change into a folder."""
+    for package in (PACKAGE, PACKAGE.parent / "alluvia_spark"):
+        shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    file = folder / PACKAGE.name / mutant.file
     text = file.read_text()
     if text.count(mutant.old) != 1:
         message = f"{mutant.name}: its text stands {text.count(mutant.old)} times in {mutant.file}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from alluvia.errors import ConcurrentAppend, Unavailable
+from alluvia.errors import ConcurrentAppend, TransactionExpired
 from alluvia.lake import Lake
 from alluvia.operations.scan import scan
 from alluvia.operations.vacuum_plan import SCRATCH_FOLDER
@@ -20,7 +20,6 @@ from alluvia_spark.committing import Committed, commit
 from alluvia_spark.job import ROWS, Job, JobOutcome, Target, Written
 from alluvia_spark.repeats import divided
 
-AGE_MS_MAX = 12 * 3_600_000
 TRIES = 5
 SMALL = (2, 2, 64)
 """How ids are divided: into ranges, each into pages, each with a filter of some bytes."""
@@ -74,9 +73,7 @@ class Backfill:
 
     def commit(self, job_id: str) -> Committed:
         """Commit the job. Raises `ConcurrentAppend` where its events have come meanwhile."""
-        if self._lake.clock.now_ms() - self._began_ms > AGE_MS_MAX:
-            raise Unavailable("vacuum may have taken the job's files")
-        return commit(self._lake, job_id, (self.base, self.base), self._job, self._outcome)
+        return commit(self._lake, job_id, (self.base, self.base), self._job, self._outcome, self._began_ms)
 
 
 def backfill(lake: Lake, table: str, rows: pa.Table, contents: Sequence[bytes], job_id: str) -> Committed:
@@ -84,7 +81,7 @@ def backfill(lake: Lake, table: str, rows: pa.Table, contents: Sequence[bytes], 
     for tries_left in reversed(range(TRIES)):
         try:
             return Backfill(lake, table, rows, contents).commit(job_id)
-        except ConcurrentAppend:
+        except (ConcurrentAppend, TransactionExpired):
             if not tries_left:
                 raise
     raise AssertionError("the last try returns or raises")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from functools import partial
 
 import pyarrow as pa
@@ -11,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alluvia.clock import ManualClock
-from alluvia.errors import ConcurrentAppend
+from alluvia.errors import ConcurrentAppend, TransactionExpired
 from alluvia.lake import Lake, Table
 from alluvia.store import CountingStore, MemoryStore
 from alluvia.table.event_window.content import content_hashes
 from alluvia.table.event_window.id_files import ID_FOLDER, IdFiles
-from alluvia_spark import known_ids
+from alluvia.table.handle import TableHandle
+from alluvia_spark import committing, known_ids
 from tests.contract.workers import events
 from tests.faults.store import MODES
 from tests.faults.test_fail_at_call import attempts, check_log, tried
@@ -110,6 +112,33 @@ def test_of_two_jobs_at_once_the_later_leaves_out_what_the_other_brought(one: st
         late.commit("late")
     backfill(lake, "t", *rows_of(lake.table("t"), one), "late")
     assert stored(lake.table("t")) == sorted({*one, *other})
+
+
+@pytest.mark.parametrize("ids", ["abc", "c"])
+def test_a_job_that_slept_before_its_commit_names_no_file_that_vacuum_took(
+    ids: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 7300493 of the simulation: it slept while it looked the ids of others up, after the check of its age."""
+    clock = ManualClock()
+    store = made(clock, "x", "y")
+    lake = Lake(store, clock)
+    late = begun(Lake(store, clock), *ids)
+    check = committing._NewEvents.check
+    slept: list[int] = []
+
+    def sleep(new: committing._NewEvents, handle: TableHandle) -> None:
+        check(new, handle)
+        if not slept:
+            clock.advance(26 * 3600)
+            slept.append(len(lake.table("t").vacuum(timedelta(hours=1)).orphans))
+
+    monkeypatch.setattr(committing._NewEvents, "check", sleep)
+    with pytest.raises(TransactionExpired, match="over 12 hours old"):
+        late.commit("late")
+    assert slept == [1]
+    assert stored(Lake(store, clock).table("t")) == ["x", "y"]
+    backfill(lake, "t", *rows_of(lake.table("t"), ids), "late")
+    assert stored(Lake(store, clock).table("t")) == sorted([*ids, "x", "y"])
 
 
 def test_jobs_at_once_with_other_events_both_commit_and_read_each_others_ids_once() -> None:

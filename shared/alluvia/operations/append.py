@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from alluvia.errors import ConcurrentTransaction, Invalid, MetadataChanged, TransactionExpired, Unsupported
 from alluvia.log.actions import AddFile, Txn
+from alluvia.log.commit import CommitActions
 from alluvia.operations.constraints import row_check
 from alluvia.operations.replanning import check_not_rollup
 from alluvia.table.changes import Changes
@@ -64,7 +65,8 @@ def commit_files(
     """Commit data files that were written for this table, once for each `txn`.
 
     Without files nothing is committed unless there is a `txn` to record. Raises `Unsupported` for a table with CHECK
-    constraints: nothing has checked the files' rows against them.
+    constraints: nothing has checked the files' rows against them. Raises `TransactionExpired` for files that are over
+    12 hours old: vacuum may have deleted some.
     """
     snapshot = _base(handle, txn) or handle.at_hand()
     check_not_rollup(snapshot, "commit_files")
@@ -76,6 +78,7 @@ def commit_files(
         handle.store.check_lasts()
         return done
     transaction = handle.transaction(snapshot) if age_ms_max is None else handle.transaction(snapshot, age_ms_max)
+    _check_young(handle, adds)
     return _commit(handle, transaction, snapshot, adds, txn)
 
 
@@ -104,9 +107,14 @@ def _commit(
         txns=() if txn is None else [Txn(txn[0], txn[1], handle.clock.now_ms())],
         info=info,
     )
+
+    def after_loss(_: Sequence[CommitActions]) -> Changes:
+        _check_young(handle, adds)
+        return changes
+
     while True:
         try:
-            commit = transaction.commit(changes)
+            commit = transaction.commit(changes, after_loss)
         except ConcurrentTransaction:
             if txn is None or (done := applied(handle.newest(), txn)) is None:
                 raise
@@ -118,7 +126,7 @@ def _commit(
             _check_still_fitting(handle, snapshot, newest, adds)
             transaction = handle.transaction(newest)
             continue
-        assert commit is not None  # noqa: S101 - only an on_lost callback gives up
+        assert commit is not None  # noqa: S101 - `after_loss` does not give up
         return commit
 
 
@@ -127,6 +135,10 @@ def _check_still_fitting(handle: TableHandle, before: Snapshot, after: Snapshot,
     if not harmless_change(before.state.metadata, after.state.metadata):
         msg = f"the schema or properties of {handle.name} changed since version {before.version}: append again"
         raise MetadataChanged(msg)
+    _check_young(handle, adds)
+
+
+def _check_young(handle: TableHandle, adds: Sequence[AddFile]) -> None:
     if too_old(adds, handle.clock.now_ms()):
         raise TransactionExpired(f"the files to append to {handle.name} are too old to be committed: append again")
 

@@ -54,6 +54,7 @@ from alluvia.table.lineage import dropped_tables
 from alluvia.table.properties import read_properties
 from alluvia.table.protocols import new_protocol
 from alluvia.table.snapshot import Snapshot
+from alluvia.table.transaction import FILE_AGE_MS_MAX
 
 MARKER = "alluvia.branch:"
 """What the application id of a published branch begins with, in the tables that it has changed; its id follows."""
@@ -115,6 +116,7 @@ def publish_branch(
             _put_record(store, tips)
         return PublishReport((), rollups, dry_run)
     reads = isolation != SNAPSHOT
+    copied_ms: int | None = None
     for tries in range(1, TRIES_MAX + 1):
         parts = [_Part(main, store, each, app_id, keeper.name, reads=reads) for each in changed]
         found = tuple(each.verdict() for each in parts)
@@ -123,7 +125,8 @@ def publish_branch(
         for each in found:
             if each.conflict is not None:
                 raise each.conflict
-        if tries == 1:
+        if copied_ms is None or main.clock.now_ms() - copied_ms > FILE_AGE_MS_MAX:  # vacuum may have deleted the copies
+            copied_ms = main.clock.now_ms()
             copied = sorted({*_own_files(store, changed)})
             main.store.map(lambda key: main.store.copy(store.folder + key, key), copied)
         for part in parts:

@@ -133,8 +133,9 @@ def _copied(
     snapshot: Snapshot, newest: Sequence[Snapshot], target: TableHandle, rejects: TableHandle | None, clone_id: str
 ) -> CloneReport:
     check_writable(snapshot.state.protocol, snapshot.state.metadata)
-    first = copied_files(snapshot, target)
-    return _committed(snapshot, newest, target, rejects, clone_id, None, first)
+    begun_ms = target.clock.now_ms()
+    copies = copied_files(snapshot, target)
+    return _committed(snapshot, newest, target, rejects, clone_id, None, copies, begun_ms)
 
 
 def _keep_bases(origin: TableHandle, snapshot: Snapshot, keepers: list[Keeper]) -> None:
@@ -173,10 +174,12 @@ def _committed(
     clone_id: str,
     shared: Mapping[str, str] | None,
     adds: Sequence[AddFile],
+    begun_ms: int | None = None,
 ) -> CloneReport:
     """Commit the first version of a clone; `shared` are the properties of one that shares its files.
 
-    `newest` are the source's newest versions, by which columns have names that they had not yet in the one cloned.
+    The files of another were copied since `begun_ms`. `newest` are the source's newest versions, by which columns have
+    names that they had not yet in the one cloned.
     """
     before, now_ms = snapshot.state, target.clock.now_ms()
     kept = {name: text for name, text in without_marks(snapshot.properties).items() if name not in _NOT_CLONED}
@@ -189,6 +192,7 @@ def _committed(
         before.protocol,
         before.txns,
         {name: each for name, each in before.domains.items() if name != OLDEST_READABLE and not name.startswith(CLAIM)},
+        begun_ms=begun_ms,
     )
     create(target, metadata, exist_ok=False, rejects=rejects, first=first)
     made = target.newest()

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from urllib.parse import unquote
 
-from alluvia.errors import TransactionExpired
 from alluvia.log.actions import AddFile
 from alluvia.log.fields import Json
 from alluvia.log.paths import encode_path, folder_of, is_absolute
@@ -14,9 +13,6 @@ from alluvia.store import Store
 from alluvia.table.deletion_vectors.descriptors import renamed_vector, stored_vector
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
-
-COPY_AGE_MS_MAX = 12 * 60 * 60 * 1000
-"""Copying that takes longer is given up: vacuum may take the first copies, which no commit names yet."""
 
 
 def shared_files(snapshot: Snapshot, store: Store) -> list[AddFile]:
@@ -62,7 +58,7 @@ def copied_files(snapshot: Snapshot, target: TableHandle, files: Iterable[AddFil
 
     Returns the copies.
     """
-    store, clock, began_ms = target.store, target.clock, target.clock.now_ms()
+    store, clock = target.store, target.clock
     vectors: dict[str, str] = {}
     adds = []
     copies: list[tuple[str, str]] = []
@@ -78,6 +74,4 @@ def copied_files(snapshot: Snapshot, target: TableHandle, files: Iterable[AddFil
     for path, identity in vectors.items():
         copies.append((snapshot.locate(path), f"{target.root}deletion_vector_{identity}.bin"))
     store.map(lambda each: store.copy(*each), copies)
-    if clock.now_ms() - began_ms > COPY_AGE_MS_MAX:
-        raise TransactionExpired(f"copying {snapshot.name} took more than half a day: clone fewer files at once")
     return adds

@@ -25,7 +25,8 @@ UNDROP = "UNDROP TABLE"
 class FirstVersion:
     """What the first version of a table has besides its metadata; the protocol is that of its properties by default.
 
-    With `new_log`, no table may have had the name before.
+    With `new_log`, no table may have had the name before. None of the files was written before `begun_ms`; None: all
+    were there before.
     """
 
     operation: str = "CREATE TABLE"
@@ -35,6 +36,7 @@ class FirstVersion:
     txns: Mapping[str, Txn] = field(default_factory=dict)
     domains: Mapping[str, DomainMetadata] = field(default_factory=dict)
     new_log: bool = False
+    begun_ms: int | None = None
 
 
 EMPTY = FirstVersion()

@@ -202,6 +202,7 @@ class _Owner:
             group = self._admitted([self._offer, *(each for each in offers if each is not None)])
         if not group or group[0] is not self._offer:
             return None
+        transaction = self._handle.transaction(snapshot)
         adds, following = self._written(snapshot, group, listed)
         if not adds:
             return None
@@ -215,7 +216,7 @@ class _Owner:
             return changes if len(self._admitted(group)) == len(group) else None
 
         try:
-            commit = self._handle.transaction(snapshot).commit(changes, after_loss, in_turn=False)
+            commit = transaction.commit(changes, after_loss, in_turn=False)
         except Conflict:  # the commits say what has become of this offer
             return None
         if commit is None:

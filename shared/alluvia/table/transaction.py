@@ -24,7 +24,7 @@ from alluvia.table.reads import READS_INFO
 NEVER_MS = 1 << 62
 TRANSACTION_AGE_MS_MAX = 60 * 60 * 1000
 FILE_AGE_MS_MAX = 12 * 60 * 60 * 1000
-"""Files older than this are not committed by a transaction that starts again: vacuum may come for them in a day."""
+"""Files older than this are not committed by a transaction that began after them: vacuum may come for them in a day."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from alluvia.table.properties import EXTERNAL
 from alluvia.table.protocols import new_protocol
 from alluvia.table.schema.unified import UnifiedSchema
 from alluvia.table.snapshot import ETAG, Snapshot
+from alluvia.table.transaction import FILE_AGE_MS_MAX
 from alluvia.uploads.misfit import Misfit
 from alluvia.uploads.rows import UploadedRows, format_of, rows_of
 from alluvia.uploads.storing import fitted
@@ -73,9 +74,11 @@ def create_external(
     place = ExternalPlace(wanted, format_of(kind, "", wanted[0].rpartition("/")[2], b""))
     check_free(handle)
     files = find_files(handle.store, place)
+    begun_ms = handle.clock.now_ms()
     columns, adds = _read(handle, place, files, schema)
     metadata = _metadata(handle, columns, place, adds)
-    first = FirstVersion("CREATE EXTERNAL TABLE", {"location": ", ".join(wanted), "format": place.kind}, adds)
+    parameters = {"location": ", ".join(wanted), "format": place.kind}
+    first = FirstVersion("CREATE EXTERNAL TABLE", parameters, adds, begun_ms=begun_ms)
     rejects = catalog.rejects_handle(name)
     if not create(handle, metadata, exist_ok=True, rejects=rejects, first=first):
         raise TableExists(f"table {name!r} already exists: choose another name, or DROP TABLE {name}")
@@ -97,12 +100,13 @@ def refresh_external(handle: TableHandle) -> ExternalReport:
     known = {file.tags.get(SOURCE, ""): file.tags.get(ETAG) for file in snapshot.files}
     if known == {info.key: info.etag for info in files}:
         return ExternalReport(snapshot.version, len(files), size, changed=False)
+    transaction = handle.transaction(snapshot, FILE_AGE_MS_MAX, upkeep=True)
     _, adds = _read(handle, place, files, snapshot.schema)
     there = {add.path for add in adds}
     now_ms = handle.clock.now_ms()
     removes = [file.removed(now_ms, data_change=True) for file in snapshot.files if file.path not in there]
     changes = Changes("REFRESH", {"files": str(len(files))}, adds, removes, can_match=lambda _: True)
-    commit = handle.transaction(snapshot, upkeep=True).commit(changes)
+    commit = transaction.commit(changes)
     return ExternalReport(snapshot.version if commit is None else commit.version, len(files), size)
 
 

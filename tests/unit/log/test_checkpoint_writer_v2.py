@@ -28,6 +28,7 @@ from tests.judges import duckdb_rows, on_disk, ours
 
 SCHEMA = pa.schema([("id", pa.int64()), ("s", pa.string()), ("ts", pa.timestamp("us", tz="UTC"))])
 START = datetime(2024, 5, 6, tzinfo=UTC)
+START_MS = int(START.timestamp()) * 1000
 DAY_MS = 24 * 60 * 60 * 1000
 SIDECARS = "t/_delta_log/_sidecars/"
 V2 = {"delta.checkpointPolicy": "v2", "delta.checkpointInterval": "1000"}
@@ -53,11 +54,12 @@ def add(number: int) -> AddFile:
     """Return a file that holds the row of a number, by its statistics."""
     bounds = {"id": number, "s": f"name {number:04d}", "ts": row(number)["ts"].isoformat()}
     stats = {"numRecords": 1, "minValues": bounds, "maxValues": bounds, "nullCount": dict.fromkeys(bounds, 0)}
-    return AddFile(f"f{number:04d}", {}, 10, 1, data_change=True, stats=orjson.dumps(stats).decode())
+    return AddFile(f"f{number:04d}", {}, 10, START_MS, data_change=True, stats=orjson.dumps(stats).decode())
 
 
 def fill(table: Table, numbers: range) -> None:
-    table.commit_files([add(number) for number in numbers])
+    now_ms = table.lake.clock.now_ms()
+    table.commit_files([replace(add(number), modification_time=now_ms) for number in numbers])
 
 
 def replace_file(table: Table, number: int, new: int) -> None:
@@ -214,7 +216,7 @@ def test_counting_opens_a_sidecar_only_for_files_that_may_be_in_it() -> None:
     store.reset()
     assert len(snapshot.files) == 163
     assert not store.requests
-    table.commit_files([replace(add(33), modification_time=2)])  # again, as if it had been made later
+    table.commit_files([replace(add(33), modification_time=START_MS + 1)])  # again, as if it had been made later
     replace_file(table, 50, 50)
     snapshot = cold(store, table).snapshot()
     store.reset()

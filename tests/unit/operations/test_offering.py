@@ -27,11 +27,14 @@ class DistantStore(CountingStore):
         self.parallel = True
         self.broken = False
         self.then: list[Callable[[], Any]] = []
+        self.after_file: list[Callable[[], Any]] = []
 
     def put(self, key: str, data: bytes) -> None:
         super().put(key, data)
         if OFFERS in key and self.then:
             self.then.pop(0)()
+        if key.endswith(".parquet") and self.after_file:
+            self.after_file.pop(0)()
 
     def list(self, prefix: str, start_after: str | None = None):  # type: ignore[no-untyped-def]
         if self.broken and OFFERS in prefix:
@@ -103,6 +106,23 @@ def test_an_owner_finds_that_another_has_committed_its_rows(table: Table, theirs
     assert store.requests["put"] == 1
     assert stored(table) == ["a", "x"]
     assert commits_of_offers(table) == [2]
+
+
+def test_who_slept_before_it_committed_for_all_names_no_file_that_vacuum_took(
+    table: Table, theirs: Table, store: DistantStore, clock: ManualClock
+) -> None:
+    def meanwhile() -> None:
+        clock.advance(30 * 3600)
+        assert len(theirs.vacuum(timedelta(0)).orphans) == 1
+
+    lonely_offer(theirs, "x")
+    store.after_file = [meanwhile]
+    with pytest.raises(CommitUnknown):
+        ingest(table, "a", "b")
+    assert store.after_file == []
+    assert stored(theirs) == []
+    assert ingest(table, "a", "b") == (2, 0)
+    assert stored(table) == ["a", "b"]
 
 
 def test_an_event_that_another_brings_ends_the_offer_and_the_rest_is_offered_again(

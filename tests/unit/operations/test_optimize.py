@@ -304,7 +304,8 @@ def test_a_table_with_nothing_to_do_needs_no_object_of_its_files(
     days = [f"2024-01-{day:02}" for day in range(1, 11)]
     full = [add(200_000_000, f"full{at}", tag=days[at % 10]) for at in range(50)]
     lone = [add(10, f"lone{at}", partition=str(at), tag=days[at % 10]) for at in range(2000)]
-    table.commit_files([replace(file, stats='{"numRecords":1}') for file in (*full, *lone)])
+    now_ms = lake.clock.now_ms()
+    table.commit_files([replace(file, stats='{"numRecords":1}', modification_time=now_ms) for file in (*full, *lone)])
     table.checkpoint()
     for rows in (FileRows, ActionRows):
         monkeypatch.setattr(rows, "actions", lambda *_: pytest.fail("an object was made of a file"))

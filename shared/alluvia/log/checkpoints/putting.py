@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from alluvia.clock import Clock
+from alluvia.errors import Unavailable
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.log.checkpoints.hint import last_checkpoint
@@ -23,6 +24,9 @@ from alluvia.log.files.rows import FileRows
 from alluvia.log.paths import LAST_CHECKPOINT, checkpoint_name, sidecar_name, v2_checkpoint_name
 from alluvia.log.replay import State
 from alluvia.store import Store
+
+PUT_AGE_MS_MAX = 12 * 60 * 60 * 1000
+"""Clean-up may delete sidecars that no checkpoint names after a day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,15 @@ def put_checkpoint(store: Store, root: str, state: State, after_ms: int, form: F
 def put_v2_checkpoint(
     store: Store, root: str, state: State, after_ms: int, form: Form, clock: Clock
 ) -> WrittenCheckpoint:
-    """Write a v2 checkpoint of a state: the sidecars whose files changed, and what names those and the others."""
+    """Write a v2 checkpoint of a state: the sidecars whose files changed, and what names those and the others.
+
+    Raises `Unavailable`, and leaves no checkpoint, if that took so long that clean-up may have deleted some of them.
+    """
+    began_ms = clock.now_ms()
+
+    def check_age() -> None:
+        if clock.now_ms() - began_ms > PUT_AGE_MS_MAX:
+            raise Unavailable(f"writing a checkpoint of version {state.version} took over 12 hours: try again")
 
     def sidecars(rows: Sequence[Any], kind: str, parse: Callable[[Any], Any]) -> list[NewSidecar[Any]]:
         now_ms = clock.now_ms()
@@ -73,7 +85,13 @@ def put_v2_checkpoint(
     named = [*(part.file.sidecar for part in adds.kept), *(part.file.sidecar for part in removes.kept)]
     data, actions = manifest(state, [*named, *(each.rows.file.sidecar for each in (*new_adds, *new_removes))])
     name = v2_checkpoint_name(state.version, clock.new_id())
+    check_age()
     store.put(root + name, data)
+    try:
+        check_age()
+    except Unavailable:  # nobody else writes a file of this name
+        store.delete([root + name])
+        raise
     size = len(data) + sum(sidecar.size for sidecar in named) + sum(map(len, new.values()))
     rows = actions + len(files) + len(tombstones)
     hint = last_checkpoint(state.version, rows, size, len(files))
