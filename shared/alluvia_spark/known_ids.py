@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from alluvia.clock import Clock, SystemClock
 from alluvia.log.committer import put_once
 from alluvia.table.event_window.id_files import (
+    IDS_IN_COMMIT_MAX,
     IdFiles,
     encode_range,
     files_info,
@@ -22,9 +23,6 @@ from alluvia.table.event_window.id_files import (
 from alluvia.table.event_window.window import encode_event_ids
 from alluvia_spark import scratch
 from alluvia_spark.job import ROWS, Job, JobOutcome
-
-IDS_IN_COMMIT_MAX = 1 << 17
-"""More identities than this, 2.8 MB of text, would make a commit too long: then it names the objects."""
 
 
 def put_ids(job: Job, layout: IdFiles, number: int, ids: pa.Table, clock: Clock | None = None) -> None:

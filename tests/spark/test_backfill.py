@@ -757,7 +757,7 @@ def test_what_cannot_be_backfilled(lake: Lake, fill: Callable[..., Report], tmp_
 def test_ingestion_knows_the_events_of_a_backfill_that_is_too_big_for_its_commit(
     lake: Lake, events: Table, fill: Callable[..., Report], tmp_path: Path
 ) -> None:
-    count = known_ids.IDS_IN_COMMIT_MAX + 5000
+    count = id_files.IDS_IN_COMMIT_MAX + 5000
     report = fill(_write(tmp_path / "in.ndjson", [_event(n, day=1 + n % 2) for n in range(count)]))
     assert (report.rows, report.duplicates) == (count, 0)
     entry = lake.store.get(f"requests/_delta_log/{report.version:020}.json").splitlines()[0]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
-
-import orjson
+from operator import itemgetter
 
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, Txn
@@ -20,7 +19,7 @@ from alluvia.table.claims import CLAIM, with_claims
 from alluvia.table.conflicts import harmless_change
 from alluvia.table.decisions import happened
 from alluvia.table.event_window.window import joined_event_ids
-from alluvia.table.lineage import UNDONE, in_gap, is_dropped, undone_versions, with_marks_of
+from alluvia.table.lineage import Gaps, in_gap, is_dropped, undone_versions, version_gaps, with_marks_of, with_undone
 from alluvia.table.properties import OLDEST_READABLE, ROLLUP
 from alluvia.table.protocols import with_features
 from alluvia.table.reads import decode_reads
@@ -77,12 +76,19 @@ class BranchedTable:
         """Return the branch's metadata, without what is about versions that only the branch has."""
         if self.base is None:
             return replace(self.tip.metadata, configuration=with_marks_of(self.tip.metadata.configuration, {}))
+        configuration = with_marks_of(self.tip.metadata.configuration, self.base.metadata.configuration)
+        return replace(self.tip.metadata, configuration=with_undone(configuration, self.undone))
+
+    @property
+    def undone(self) -> Gaps:
+        """Return which versions of the base hold events that the branch's table does not know, in order."""
+        if self.base is None:
+            return ()
         before, configuration = self.base.version, self.tip.metadata.configuration
-        undone = [(first, min(last, before)) for first, last in undone_versions(configuration) if first <= before]
-        configuration = with_marks_of(configuration, self.base.metadata.configuration)
-        if undone:
-            configuration[UNDONE] = orjson.dumps(undone).decode()
-        return replace(self.tip.metadata, configuration=configuration)
+        ranges = undone_versions(configuration)
+        if self.base.metadata.id != self.tip.metadata.id:  # replaced, also by a drop and a new one
+            ranges = tuple(sorted({*ranges, *version_gaps(configuration)}, key=itemgetter(1)))
+        return tuple((first, min(last, before)) for first, last in ranges if first <= before)
 
     @property
     def txns(self) -> list[Txn]:

@@ -246,7 +246,7 @@ def _staged(main: Catalog, table: BranchedTable, marker: Txn, branch: str, *, re
     elif table.kind == REPLACED:
         settings = read_properties(tip.metadata.configuration)
         protocol = new_protocol(settings.writers, tip.metadata.schema_string, tip.metadata.configuration)
-        begin = plan_replace(base, table.metadata, protocol, now_ms)
+        begin = plan_replace(base, table.metadata, protocol, now_ms, table.undone)
         staged.stage(replace(table.filled(begin, marker), parameters={**begin.parameters, **published}))
     else:
         staged.stage(table.changes(marker, branch, now_ms, reads=reads))

@@ -13,7 +13,16 @@ from alluvia.log.replay import State
 from alluvia.table.changes import Changes
 from alluvia.table.claims import CLAIM
 from alluvia.table.handle import oldest_readable
-from alluvia.table.lineage import DroppedTable, dropped_tables, marked, version_gaps, with_gap, with_marks_of
+from alluvia.table.lineage import (
+    DroppedTable,
+    Gaps,
+    dropped_tables,
+    marked,
+    version_gaps,
+    with_gap,
+    with_marks_of,
+    with_undone,
+)
 from alluvia.table.properties import OLDEST_READABLE, names_text
 from alluvia.table.protocols import has_domains, with_features
 from alluvia.table.schema.former_names import inherited, noted, with_names_of
@@ -99,21 +108,33 @@ def plan_recreate(
     )
 
 
-def plan_replace(state: State, metadata: Metadata, protocol: Protocol, now_ms: int) -> Changes:
+def plan_replace(
+    state: State, metadata: Metadata, protocol: Protocol, now_ms: int, undone: Gaps | None = None
+) -> Changes:
     """Return the commit that puts a new, empty table in the place of one, whose versions can still be read. Pure.
 
-    It has an id of its own, so what follows the old one begins again.
+    It has an id of its own, so what follows the old one begins again. It does not know the events of the old one:
+    `undone` are the versions up to that of `state` whose events it does not have, in order; all by default.
     """
     before = state.metadata.configuration
     timed = {name: before[name] for name in (ENABLED_VERSION, ENABLED_TIMESTAMP) if name in before}
     protocol = _readable_on(protocol, state.protocol)
     metadata = noted(inherited(metadata, state.metadata), state.metadata)
     configuration = with_marks_of({**metadata.configuration, **timed}, before)
+    configuration = _with_oldest(configuration, protocol, oldest_readable(state))
+    undone = ((0, state.version),) if undone is None else undone
+
+    def metadata_at(version: int) -> Metadata:
+        # What transactions over several tables had done to the old one may come into its log after its last version.
+        ranges = [(first, version - 1 if last == state.version else last) for first, last in undone]
+        return replace(metadata, configuration=with_undone(configuration, ranges))
+
     return Changes(
         "CREATE OR REPLACE TABLE",
         {"partitionBy": names_text(metadata.partition_columns)},
         removes=[file.removed(now_ms, data_change=True) for file in state.files],
-        metadata=replace(metadata, configuration=_with_oldest(configuration, protocol, oldest_readable(state))),
+        metadata=metadata_at(state.version + 1),
+        metadata_at=metadata_at,
         protocol=_changed(state.protocol, protocol),
         txns=_txns(state.txns, {}, now_ms),
         domains=_domains(state, {}, protocol),

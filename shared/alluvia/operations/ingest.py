@@ -76,7 +76,8 @@ def ingest(
                 handle, snapshot, fitting, _contents(fitting, contents, handle.name), as_made=made_for is not None
             )
         if not batch.new:
-            _check_still_there(handle, snapshot)
+            if _knows_other_events(handle, snapshot):
+                continue
             return batch.ingested(snapshot.version)
         if handle.crowd.is_there(handle.clock.now_ms()) and batch.may_offer():
             version = None if look(handle) else batch.offered()
@@ -95,13 +96,17 @@ def _other_columns(handle: TableHandle) -> MetadataChanged:
     return MetadataChanged(f"the columns of {handle.name} changed: make the rows of the events again")
 
 
-def _check_still_there(handle: TableHandle, snapshot: Snapshot) -> None:
-    """Raise `TableDropped` if the table that is known to hold the events is gone: only a commit would notice that."""
+def _knows_other_events(handle: TableHandle, snapshot: Snapshot) -> bool:
+    """Whether the table that is known to hold the events was restored or replaced: only a commit would notice that.
+
+    Raises `TableDropped` if it is gone.
+    """
     with handle.lock:
         newest = handle.newest(dropped=True).properties
     if is_dropped(newest) or version_gaps(newest) != version_gaps(snapshot.properties):
         raise TableDropped(f"{handle.name} was dropped, and its event ids with it: send the events again")
     handle.store.check_lasts()
+    return undone_versions(newest) != undone_versions(snapshot.properties)
 
 
 def refusals(snapshot: Snapshot, rows: pa.Table) -> dict[int, str]:

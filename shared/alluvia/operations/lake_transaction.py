@@ -97,6 +97,7 @@ class StagedTables:
         metadata = inherited(metadata, staged.newest(dropped=True).state.metadata)
         plan = plan_recreate if staged.creates else plan_replace
         staged.begin_again(plan(staged.base.state, metadata, protocol, self._catalog.clock.now_ms()))
+        staged.replaces = not staged.creates
         return staged
 
     def undrop(self, name: str, base: State, table: DroppedTable) -> StagedHandle:

@@ -16,7 +16,7 @@ from alluvia.table.deletion_vectors.descriptors import stored_vector
 from alluvia.table.durations import moment_ago
 from alluvia.table.event_window.content import EVENT_ID
 from alluvia.table.handle import TableHandle, expired_message, oldest_readable
-from alluvia.table.lineage import LINEAGE, UNDONE, with_undone
+from alluvia.table.lineage import LINEAGE, UNDONE, undone_versions, with_gap, with_undone
 from alluvia.table.properties import OLDEST_READABLE
 from alluvia.table.protocols import features_needed, with_features
 from alluvia.table.schema.column_identities import restored
@@ -79,11 +79,16 @@ def plan_restore(current: Snapshot, target: Snapshot) -> RestorePlan:
     if not adds and not removes and metadata == replace(before, configuration=plain):
         return RestorePlan((), (), None, None)
     if EVENT_ID in (*target.schema.names, *current.schema.names):
-        undone = with_undone(target.properties, target.version + 1, current.version)
-        metadata = replace(metadata, configuration={**metadata.configuration, UNDONE: undone})
+        metadata = _with_undone(metadata, target, current.version)
     return RestorePlan(
         adds, removes, None if metadata == before else metadata, None if protocol == current.protocol else protocol
     )
+
+
+def _with_undone(metadata: Metadata, target: Snapshot, last: int) -> Metadata:
+    """Return metadata by which a table restored to a version does not know the events of those after it."""
+    undone = with_gap(undone_versions(target.properties), target.version + 1, last)
+    return replace(metadata, configuration=with_undone(metadata.configuration, undone))
 
 
 def restore(
@@ -156,8 +161,7 @@ def _changes(handle: TableHandle, snapshot: Snapshot, target: Snapshot, plan: Re
     def metadata_at(version: int) -> Metadata | None:
         if plan.metadata is None or UNDONE not in plan.metadata.configuration:
             return plan.metadata
-        undone = with_undone(target.properties, target.version + 1, version - 1)
-        return replace(plan.metadata, configuration={**plan.metadata.configuration, UNDONE: undone})
+        return _with_undone(plan.metadata, target, version - 1)
 
     return Changes(
         RESTORE,

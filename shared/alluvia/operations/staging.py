@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alluvia.errors import ConcurrentAppend, Invalid, MetadataChanged
 from alluvia.log.actions import AddFile, Metadata, RemoveFile
@@ -15,7 +15,7 @@ from alluvia.operations.event_window import follow_window
 from alluvia.operations.known_events import held_events
 from alluvia.operations.restore import RESTORE
 from alluvia.table.changes import Changes
-from alluvia.table.claims import Claim
+from alluvia.table.claims import Claim, pending
 from alluvia.table.event_window.id_runs import CONTENT_BYTES, FINGERPRINT_BYTES
 from alluvia.table.event_window.window import DedupWindow, event_ids_of, joined_event_ids, parts
 from alluvia.table.handle import TableHandle
@@ -23,6 +23,9 @@ from alluvia.table.lineage import is_dropped, undone_versions, with_marks_of
 from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Commit, OnLost, Transaction
+
+if TYPE_CHECKING:
+    from alluvia.operations.taken_over import TakenOver
 
 
 class StagedHandle(TableHandle):
@@ -46,6 +49,9 @@ class StagedHandle(TableHandle):
         """What raises a `Conflict` where it looks at the newest version, once another writer has come first."""
         self.begun = False
         """Whether an operation has begun to write, which may have found nothing to change."""
+        self.replaces = False
+        """Whether another table was staged in the place of the base, whose events it knows as far as it has them."""
+        self._taken_over: TakenOver | None = None
         self._events: dict[bytes, set[bytes]] = {}
         self._moved: frozenset[str] = frozenset()
         self._now = base
@@ -140,6 +146,23 @@ class StagedHandle(TableHandle):
         rows = sum(file.num_records or 0 for file in changes.adds)
         return Commit(state.version + 1, info["timestamp"], rows, len(changes.adds))
 
+    def with_taken_over(self, changes: Changes) -> Changes:
+        """Return changes with the ids of the base's events that they put into a table which replaces it."""
+        if not self.replaces or not changes.adds:
+            return changes
+        from alluvia.operations.taken_over import TakenOver  # few transactions replace a table
+
+        if self._taken_over is None:
+            claims = pending(self.base.state.domains)
+            held = [each.intended(self.base.version) for each in claims if each.transaction_id in self.held]
+            self._taken_over = TakenOver(self.inner, self.base, held)
+        own = event_ids_of(CommitActions(0, dict(changes.info)))
+        known = {*self._events, *parts(own.prints, FINGERPRINT_BYTES)}
+        state = replace(self._now.state, metadata=changes.metadata or self._now.state.metadata)
+        now = Snapshot(state, self.root, self.name, self.store.locate)
+        taken = self._taken_over.info(now, changes.adds, known)
+        return replace(changes, info={**changes.info, **joined_event_ids([changes.info, taken])}) if taken else changes
+
     def begin_again(self, changes: Changes) -> Commit:
         """Put changes of the base in the place of all that was staged."""
         self.staged, self._now = [], self.base
@@ -205,7 +228,7 @@ class StagedHandle(TableHandle):
             if self._events:
                 metadata = [winner.metadata for winner in winners if winner.metadata is not None]
                 if any(undone_versions(each.configuration) != undone for each in metadata):
-                    raise MetadataChanged(f"table {self.name} was restored: start the transaction again")
+                    raise MetadataChanged(f"table {self.name} was restored or replaced: start the transaction again")
                 known = ((0, self.base.version),)
                 if held_events(self.inner, follow_window(self.inner), list(self._events), known, self.base.version):
                     raise ConcurrentAppend(f"another writer ingested the same events into {self.name}: start again")
@@ -225,7 +248,7 @@ class _Staging(Transaction):
 
     def commit(self, changes: Changes, on_lost: OnLost | None = None, *, in_turn: bool = True) -> Commit | None:  # noqa: ARG002
         self._handle.scans.remove(self._read)
-        return self._handle.stage(changes)
+        return self._handle.stage(self._handle.with_taken_over(changes))
 
 
 def _any_of(tests: Sequence[Callable[[AddFile], bool]]) -> Callable[[AddFile], bool]:

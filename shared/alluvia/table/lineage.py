@@ -21,7 +21,8 @@ DROPPED = "alluvia.dropped"
 DROPPED_TABLES = "alluvia.dropped_tables"
 VERSION_GAPS = "alluvia.version_gaps"
 UNDONE = "alluvia.undone_versions"
-"""The versions whose events a restore removed, so that they may be sent again: first and last of each range."""
+"""The versions whose events a restore or a replacement removed, so that they may be sent again: first and last of each
+range."""
 LINEAGE = (DROPPED, DROPPED_TABLES, VERSION_GAPS)
 
 Gaps = tuple[tuple[int, int], ...]
@@ -64,16 +65,17 @@ def version_gaps(configuration: Mapping[str, str]) -> Gaps:
 
 
 def undone_versions(configuration: Mapping[str, str]) -> Gaps:
-    """Return the ranges of versions that restores have undone. Raises `Corrupt`."""
+    """Return the ranges of versions whose events restores and replacements have removed. Raises `Corrupt`."""
     try:
         return tuple((int(first), int(last)) for first, last in _read(configuration, UNDONE))
     except (TypeError, ValueError) as error:
         raise Corrupt(_broken(UNDONE)) from error
 
 
-def with_undone(target: Mapping[str, str], first: int, last: int) -> str:
-    """Return the mark of a table that is restored to a version with these properties, which `first` follows."""
-    return orjson.dumps(with_gap(undone_versions(target), first, last)).decode()
+def with_undone(configuration: Mapping[str, str], ranges: Sequence[tuple[int, int]]) -> dict[str, str]:
+    """Return properties that say so of these versions, and of no others."""
+    rest = {name: text for name, text in configuration.items() if name != UNDONE}
+    return {**rest, UNDONE: orjson.dumps(ranges).decode()} if ranges else rest
 
 
 def in_gap(gaps: Gaps, version: int) -> bool:

@@ -19,6 +19,14 @@ RECEIVED_AT = "received_at"
 TS = "ts"
 
 
+def identity_columns(schema: pa.Schema) -> tuple[str, ...]:
+    """Return the columns that identify an event: its id, within its source if that is a column. None: no events."""
+    there = tuple(
+        name for name in (EVENT_ID, SOURCE) if name in schema.names and schema.field(name).type == pa.string()
+    )
+    return there if EVENT_ID in there else ()
+
+
 def content_hashes(rows: pa.Table) -> list[bytes]:
     """Return the content hash of each row, made of its columns but for the id and what a delivery adds.
 

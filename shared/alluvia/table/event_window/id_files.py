@@ -12,7 +12,7 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, field
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -27,6 +27,8 @@ ID_FOLDER = "_alluvia/window/ids/"
 RANGE_IDS = 1 << 20
 PAGE_IDS = 256
 ID_BYTES = FINGERPRINT_BYTES + CONTENT_BYTES
+IDS_IN_COMMIT_MAX = 1 << 17
+"""More ids than this, 2.8 MB of text, would make a commit too long: then it names objects that have them."""
 FILTER_BITS_AN_ID = 16
 """With three probes one new id in 200 is not excluded."""
 FILTER_BYTES_MAX = 64 << 20
@@ -175,19 +177,26 @@ def range_prints(files: IdFiles, data: bytes) -> pa.Array:
     return pc.binary_slice(_ids(files, data), 0, FINGERPRINT_BYTES)
 
 
+def range_contents(files: IdFiles, data: bytes) -> pa.Array:
+    """Return the contents of the object of a range, in the order of its fingerprints."""
+    return pc.binary_slice(_ids(files, data), FINGERPRINT_BYTES, ID_BYTES)
+
+
 def range_columns(files: IdFiles, data: bytes) -> pa.Table:
     """Return the ids of the object of a range, sorted by head, as `encode_range` takes them."""
-    ids = _ids(files, data)
-    ends = (0, HEAD_BYTES, FINGERPRINT_BYTES, ID_BYTES)
-    kinds = (pa.uint64(), pa.uint32(), pa.uint32())
-    columns = [pc.binary_slice(ids, *bounds).view(kind) for bounds, kind in zip(pairwise(ends), kinds, strict=True)]
-    return pa.table(columns, ["head", "tail", "content"]).sort_by("head")
+    return sorted_columns(range_prints(files, data), range_contents(files, data))
+
+
+def sorted_columns(prints: pa.Array, contents: pa.Array) -> pa.Table:
+    """Return fingerprints and their contents, sorted by head, as `encode_range` takes them."""
+    heads = heads_of(prints)
+    tails = pc.binary_slice(prints, HEAD_BYTES, FINGERPRINT_BYTES).view(pa.uint32())
+    return pa.table([heads, tails, contents.view(pa.uint32())], ["head", "tail", "content"]).sort_by("head")
 
 
 def range_pairs(files: IdFiles, data: bytes) -> tuple[list[bytes], list[bytes]]:
     """Return the fingerprints and contents of the object of a range."""
-    contents = pc.binary_slice(_ids(files, data), FINGERPRINT_BYTES, ID_BYTES)
-    return range_prints(files, data).to_pylist(), contents.to_pylist()
+    return range_prints(files, data).to_pylist(), range_contents(files, data).to_pylist()
 
 
 def parts_of(heads: ArrayT, count: int) -> ArrayT:
@@ -198,8 +207,16 @@ def parts_of(heads: ArrayT, count: int) -> ArrayT:
 
 def prints_of(joined: bytes) -> pa.Array:
     """Return joined fingerprints as an array."""
-    count = len(joined) // FINGERPRINT_BYTES
-    return pa.Array.from_buffers(pa.binary(FINGERPRINT_BYTES), count, [None, pa.py_buffer(joined)])
+    return _parts(joined, FINGERPRINT_BYTES)
+
+
+def contents_of(joined: bytes) -> pa.Array:
+    """Return joined contents as an array."""
+    return _parts(joined, CONTENT_BYTES)
+
+
+def _parts(joined: bytes, size: int) -> pa.Array:
+    return pa.Array.from_buffers(pa.binary(size), len(joined) // size, [None, pa.py_buffer(joined)])
 
 
 def heads_of(prints: pa.Array) -> pa.Array:
