@@ -17,6 +17,7 @@ from alluvia.ingest.timestamps import TIMESTAMP
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.operations.catalog import Catalog
+from alluvia.table.event_window.content import EVENT_ID, SOURCE, identity_columns
 from alluvia.table.handle import TableHandle
 from alluvia.table.reader import read_file
 from alluvia.table.schema.names import fold
@@ -55,18 +56,20 @@ class Suggestion:
 def suggest(catalog: Catalog, name: str, sample: int = SAMPLE) -> list[Suggestion]:
     """Return the fields without a column of a table's newest events and newest rejects, frequent ones first.
 
-    Reads at most 8 files of the table and of its rejects. Raises `TableNotFound`.
+    A table that knows its events by their ids alone cannot get a column `source`. Reads at most 8 files of the table
+    and of its rejects. Raises `TableNotFound`.
     """
     table = find_events(catalog, name)
     if table is None:
         raise TableNotFound(f"there is no table {name!r}")
-    columns = {fold(column) for column in table.newest().schema.names}
+    schema = table.newest().schema
+    columns = {fold(column) for column in schema.names}
     texts = _newest(table, "properties", sample) if "properties" in columns else iter(())
     rejected: Iterator[bytes] = iter(())
     place = catalog.handle(f"{name}/{REJECTS}")
     with suppress(TableNotFound):
         rejected = _newest(place, "raw", max(1, sample // 10))
-    events, found = 0, _Fields(columns)
+    events, found = 0, _Fields(columns, {SOURCE} if identity_columns(schema) == (EVENT_ID,) else set())
     for value in decode_all([*texts, *rejected]):
         events += 1
         if isinstance(value, dict):
@@ -98,15 +101,16 @@ def _newest(table: TableHandle, name: str, rows: int) -> Iterator[bytes]:
 
 
 class _Fields:
-    """The values of each field that has no column."""
+    """The values of each field that has no column, but for those that cannot become one."""
 
-    def __init__(self, columns: set[str]) -> None:
+    def __init__(self, columns: set[str], left_out: set[str]) -> None:
         self._columns = columns
+        self._left_out = left_out
         self._values: dict[str, list[object]] = {}
 
     def add(self, event: Mapping[str, object]) -> None:
         for name, value in event.items():
-            if value is None or fold(name) in self._columns:
+            if value is None or fold(name) in self._columns or name in self._left_out:
                 continue
             if name in self._values or len(self._values) < FIELDS_MAX:
                 self._values.setdefault(name, []).append(value)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from alluvia.errors import Invalid
 from alluvia.log.actions import Metadata
 from alluvia.table.arguments import check_mapping, check_names
-from alluvia.table.event_window.content import EVENT_ID, RECEIVED_AT, SOURCE, TS
+from alluvia.table.event_window.content import EVENT_ID, RECEIVED_AT, SOURCE, TS, identity_columns
 from alluvia.table.partitioning.spec import parse_spec
 from alluvia.table.properties import (
     BLOOM_FILTERS,
@@ -65,6 +65,18 @@ def change_columns(metadata: Metadata, rename: Mapping[str, str], drop: Sequence
     check_distinct(left)
     before = mapped(metadata)
     return noted(renamed(without(before, gone), names), before)
+
+
+def check_same_identity(before: Metadata, after: Metadata, rename: Mapping[str, str]) -> None:
+    """Raise `Invalid` where a table that knows its events by their ids alone gets a column that says whose they are."""
+    was, now = (identity_columns(arrow_schema(each.schema_string)) for each in (before, after))
+    if was == (EVENT_ID,) and SOURCE in now:
+        old = next((old for old, new in rename.items() if new == SOURCE), None)
+        what = f"column {SOURCE} cannot be added" if old is None else f"column {old} cannot be renamed to {SOURCE}"
+        raise Invalid(
+            f"{what}: ingestion knows the table's events by their ids alone, and would store those that are sent again "
+            "once more: create a new table with the column"
+        )
 
 
 def _found(schema: pa.Schema, name: str, what: str) -> str:

@@ -12,7 +12,7 @@ from alluvia.errors import Invalid
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from alluvia.operations.change_files import check_feed_columns
-from alluvia.operations.column_changes import change_columns
+from alluvia.operations.column_changes import change_columns, check_same_identity
 from alluvia.operations.expire_plan import check_ttl
 from alluvia.operations.folding import check_declared
 from alluvia.operations.layout import check_layout
@@ -77,6 +77,7 @@ def plan_evolve(
         changed = change_columns(changed, rename or {}, drop)
     if add:
         changed = _with_columns(changed, schema_of(add), seed)
+    check_same_identity(metadata, changed, rename or {})
     check_layout(changed)
     check_ttl(changed)
     check_of_rollup(changed.configuration)

@@ -78,6 +78,14 @@ def test_coverage_counts_the_events_that_have_a_field_rejected_ones_too(lake: La
     assert found == {"a": 0.5, "b": 0.5}
 
 
+def test_a_table_that_knows_events_by_their_ids_alone_is_offered_no_column_source(lake: Lake) -> None:
+    schema = pa.schema([field for field in lake["clicks"].schema if field.name not in ("source", "status")])
+    lake.drop_table("clicks")
+    lake.create_table("clicks", schema)
+    send(lake, {"event_id": "1", "source": "shop", "Source": "x", "plan": "pro"})
+    assert set(types(lake)) == {"Source", "plan"}
+
+
 def test_the_newest_events_are_looked_at(lake: Lake) -> None:
     for at in range(12):
         assert isinstance(lake.clock, ManualClock)

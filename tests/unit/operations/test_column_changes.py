@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import alluvia
 from alluvia.errors import Invalid, MetadataChanged
 from alluvia.lake import Lake, Table
+from alluvia.operations.write_files import plan_write
 from tests import judges
 from tests.unit.operations.races import Race
 
@@ -260,3 +262,27 @@ def test_erasing_finds_values_under_their_names_in_files(lake: Lake) -> None:
     assert table.to_arrow(["id"]).to_pylist() == [{"id": 2}]
     kept = [lake.store.get(info.key) for info in lake.store.list("t/")]
     assert not any(b"secret" in data for data in kept)
+
+
+def test_a_table_that_knows_events_by_their_ids_alone_gets_no_column_source(lake: Lake) -> None:
+    table = lake.create_table("t", {"event_id": "string", "shop": "string"})
+    rows = pa.table({"event_id": ["1"], "shop": ["s"]})
+    assert table.ingest(rows).appended == 1
+    added = "column source cannot be added: ingestion knows the table's events by their ids alone.*create a new table"
+    refused: list[tuple[str, Callable[[], object]]] = [
+        (added, lambda: table.evolve({"source": "string", "other": "long"})),
+        (added, lambda: table.append([{"event_id": "2", "source": "s"}], evolve=True)),
+        (added, lambda: lake.sql("ALTER TABLE t ADD COLUMN source STRING")),
+        (added, lambda: plan_write(table._handle, table.snapshot(), pa.schema([("source", pa.string())]))),
+        (added, lambda: table.evolve({"source": "string"}, rename={"shop": "store"})),
+        ("column shop cannot be renamed to source: ingestion", lambda: table.evolve(rename={"shop": "source"})),
+    ]
+    for message, change in refused:
+        with pytest.raises(Invalid, match=message):
+            change()
+    assert table.ingest(rows).duplicates == 1
+    table.evolve({"Source": "long"})  # which ingestion does not take for the source
+    assert table.ingest(rows).duplicates == 1
+    lake.create_table("u", {"shop": "string"}).evolve({"source": "string"})  # no events
+    lake.sql("CREATE OR REPLACE TABLE t AS SELECT event_id, shop, shop AS source FROM t")
+    assert lake["t"].ingest(rows.append_column("source", rows["shop"]), [b"same"]).appended == 0
