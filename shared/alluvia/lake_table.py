@@ -16,6 +16,7 @@ from alluvia.lake_maintenance import TableMaintenance
 from alluvia.lake_tags import TableTags
 from alluvia.log.actions import AddFile
 from alluvia.table.handle import TableHandle
+from alluvia.table.properties import DEDUP_WINDOW
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Commit
 
@@ -277,7 +278,7 @@ class Table(TableMaintenance, TableTags):
         """Add nullable columns, set properties (None removes one), rename columns and drop columns, in one commit.
 
         `rename` has new names by old ones. No data is rewritten: what files hold of a dropped column is deleted once
-        they have been rewritten and vacuumed.
+        they have been rewritten and vacuumed. A longer `alluvia.dedup_window` also holds for the table's rejects.
         """
         from alluvia.operations import evolve
 
@@ -287,7 +288,17 @@ class Table(TableMaintenance, TableTags):
 
             column_changes.check_changes(rename, drop)
             check_not_used(self.lake, self.name, [*(rename or {}), *drop])
-        return evolve.evolve(self._handle, add, properties, rename, drop)
+        commit = evolve.evolve(self._handle, add, properties, rename, drop)
+        if DEDUP_WINDOW in (properties or {}):
+            self._lengthen_window_of_rejects()
+        return commit
+
+    def _lengthen_window_of_rejects(self) -> None:
+        from alluvia.ingest.tables import find_rejects, lengthen_window
+
+        rejects = find_rejects(self.lake, self._handle)
+        if rejects is not None:
+            lengthen_window(rejects, self._handle.at_hand())
 
 
 def _optional(package: str) -> Any:

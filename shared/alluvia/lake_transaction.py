@@ -140,6 +140,9 @@ class TransactionTable(Table):
             raise Invalid(f"{name} cannot be part of a transaction: call it on lake.table(…)")
         return super().__getattribute__(name)
 
+    def _lengthen_window_of_rejects(self) -> None:
+        """Do nothing: the next reject does, since the transaction is not about the table of the rejects."""
+
     def scan(
         self,
         columns: Sequence[str] | None = None,

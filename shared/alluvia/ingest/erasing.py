@@ -12,9 +12,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from alluvia.errors import TableNotFound
 from alluvia.ingest.jsontext import decode_all
+from alluvia.ingest.rejects import RAW
 from alluvia.ingest.rows import as_far_as_possible
+from alluvia.ingest.tables import find_rejects
 from alluvia.ingest.values import Fields, RawEvent
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.erase import erase, prove
@@ -27,9 +28,6 @@ from alluvia.operations.results import delete_results
 from alluvia.operations.upload_parts import delete_uploads
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
-from alluvia.table_names import TABLE_NAME
-
-RAW = "raw"
 
 
 def erase_rows(
@@ -48,7 +46,7 @@ def erase_rows(
     """
     find = matching_rows(where)
     matching = find(handle.newest())
-    rejects = _rejects_of(catalog, handle)
+    rejects = find_rejects(catalog, handle)
     without_rows(handle, matching, release_tags=release_tags)  # nothing is changed where a clone holds a rejected event
     if rejects is not None:
         without_rows(rejects, _rejects_finder(handle, where)(rejects.newest()), release_tags=release_tags)
@@ -71,25 +69,13 @@ def erase_rows(
 
 def prove_erased(catalog: Catalog, handle: TableHandle, where: str) -> EraseReport:
     """Search a table and its rejects for rows for which an SQL condition holds. Writes nothing."""
-    rejects = _rejects_of(catalog, handle)
+    rejects = find_rejects(catalog, handle)
     found = prove(handle, matching_rows(where), skips_rejects=rejects is not None)
     report = EraseReport(found.version, proof=found)
     if rejects is None:
         return report
     found = prove(rejects, _rejects_finder(handle, where))
     return replace(report, rejects=EraseReport(found.version, proof=found))
-
-
-def _rejects_of(catalog: Catalog, handle: TableHandle) -> TableHandle | None:
-    """Return the table of a table's rejects; None if there is none."""
-    if not TABLE_NAME.fullmatch(handle.name):
-        return None
-    rejects = catalog.rejects_handle(handle.name)
-    try:
-        found = None if rejects is None else rejects.newest()
-    except TableNotFound:
-        return None
-    return rejects if found is not None and RAW in found.schema.names else None
 
 
 def _rejects_finder(handle: TableHandle, where: str) -> Find:

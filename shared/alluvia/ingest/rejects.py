@@ -16,6 +16,7 @@ from alluvia.ingest.values import BodyReading, Fields, Given, Origin, RawEvent, 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+RAW = "raw"
 _ID_SHOWN_CHARS = 60
 
 REJECTS_SCHEMA = pa.schema(
@@ -24,7 +25,7 @@ REJECTS_SCHEMA = pa.schema(
         pa.field("received_at", pa.timestamp("us", "UTC"), nullable=False),
         pa.field("reason", pa.string()),
         pa.field("position", pa.int64()),
-        pa.field("raw", pa.binary()),
+        pa.field(RAW, pa.binary()),
         pa.field("given", pa.string()),
     ]
 )

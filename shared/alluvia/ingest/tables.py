@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.ingest.event_schema import EVENTS_PARTITIONED, EVENTS_SORTED, event_schema
-from alluvia.ingest.rejects import REJECTS_SCHEMA
+from alluvia.ingest.rejects import RAW, REJECTS_SCHEMA
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.evolve import evolve
 from alluvia.table.handle import TableHandle
 from alluvia.table.properties import DEDUP_WINDOW
-from alluvia.table_names import REJECTS
+from alluvia.table.snapshot import Snapshot
+from alluvia.table_names import REJECTS, TABLE_NAME
 
 _COUNTING = Lock()  # held from counting the tables to creating one, so that no two threads create the last one allowed
 
@@ -55,6 +56,23 @@ def create_events(catalog: Catalog, name: str, *, create: bool, tables_max: int 
         return catalog.create(name, event_schema(), EVENTS_PARTITIONED, EVENTS_SORTED, None, exist_ok=True)
 
 
+def find_rejects(catalog: Catalog, table: TableHandle) -> TableHandle | None:
+    """Return the table of a table's rejects; None if there is none."""
+    if not TABLE_NAME.fullmatch(table.name):
+        return None
+    rejects = catalog.handle(f"{table.name}/{REJECTS}")
+    try:
+        return rejects if RAW in rejects.newest().schema.names else None
+    except TableNotFound:
+        return None
+
+
+def lengthen_window(rejects: TableHandle, table: Snapshot) -> None:
+    """Have rejects be known for as long as the events of their table. No request where they are."""
+    if table.settings.dedup_window_ms > rejects.at_hand().settings.dedup_window_ms:
+        evolve(rejects, properties={DEDUP_WINDOW: table.properties.get(DEDUP_WINDOW)})
+
+
 def rejects_of(catalog: Catalog, name: str) -> TableHandle:
     """Return the table of a table's rejects; the first one creates it."""
     place = f"{name}/{REJECTS}"
@@ -63,6 +81,8 @@ def rejects_of(catalog: Catalog, name: str) -> TableHandle:
         there = table.fitting(REJECTS_SCHEMA.names).schema.names
         if missing := [field for field in REJECTS_SCHEMA if field.name not in there]:  # made by an earlier release
             evolve(table, pa.schema(missing))
+        if (parent := find_events(catalog, name)) is not None:  # else its rejects go with it
+            lengthen_window(table, parent.at_hand())
     except TableNotFound:
         window = catalog.handle(name).newest().properties.get(DEDUP_WINDOW)  # not while the table is dropped
         properties = {} if window is None else {DEDUP_WINDOW: window}
