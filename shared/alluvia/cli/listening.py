@@ -7,13 +7,14 @@ import json
 import logging
 import re
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
 import orjson
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
-from waitress.server import BaseWSGIServer, create_server
+from waitress.server import BaseWSGIServer, TcpWSGIServer
 from waitress.task import ErrorTask
 
 from alluvia.errors import Invalid
@@ -21,6 +22,9 @@ from alluvia.errors import Invalid
 BODY_LIMIT_BYTES = 10 << 20
 """API Gateway's limit of an HTTP API: beyond it the server refuses the request without reading it."""
 CONNECTIONS_MAX = 1000
+"""Open connections: beyond it, who comes takes the place of the client that is waited for the longest."""
+PACE_BYTES = 10_000
+"""Bytes a second: who sends or reads so many is never the one that is waited for the longest."""
 PATH_CHARS_MAX = 200
 _LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:", re.IGNORECASE)
 _ENCODING = re.compile(rb"\r\ntransfer-encoding[ \t]*:", re.IGNORECASE)
@@ -53,6 +57,54 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     parser_class = _Parser
     error_task_class = _Refusal
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._begin()
+        super().__init__(*arguments, **options)
+
+    def _begin(self) -> None:
+        self._began, self.moved_bytes = time.monotonic(), 0
+
+    @property
+    def waits_since(self) -> float:
+        """When the server began to wait for the client, in seconds, later by the time that what has moved may take."""
+        return self._began + self.moved_bytes / PACE_BYTES
+
+    def received(self, data: bytes) -> bool:
+        self.moved_bytes += len(data)
+        return bool(super().received(data))
+
+    def send(self, data: bytes, do_close: bool = True) -> int:
+        sent: int = super().send(data, do_close)
+        self.moved_bytes += sent
+        return sent
+
+    def service(self) -> None:
+        super().service()
+        self._begin()
+
+
+class _Server(TcpWSGIServer):  # type: ignore[misc]
+    """Never full of clients that send or read slowly: waitress alone closes only those that do nothing at all."""
+
+    def __init__(self, application: Callable[..., Any], connections_max: int, **options: Any) -> None:
+        self._connections_max = connections_max
+        super().__init__(application, connection_limit=connections_max + 10, **options)  # it counts other things, too
+
+    def readable(self) -> bool:
+        full = len(self.active_channels) >= self._connections_max
+        return super().readable() and not (full and all(each.requests for each in self.active_channels.values()))
+
+    def handle_accept(self) -> None:
+        """Accept a connection; where it is one too many, close another, unless the server works for all others."""
+        super().handle_accept()
+        others = list(self.active_channels.values())[:-1]
+        waiting = [each for each in others if not each.requests]
+        if len(others) >= self._connections_max and waiting:
+            slowest = min(waiting, key=lambda each: each.waits_since)
+            who = f"{slowest.addr[0]} closed"
+            slowest.log(f"{who}: it is the slowest of {len(others)} connections, and another has come")
+            slowest.handle_close()
+
 
 def utf8_path(path: str) -> str:
     """Return the text of a path, whose bytes WSGI passes on as Latin-1 (PEP 3333)."""
@@ -72,8 +124,12 @@ def listen(
     threads: int,
     log: Callable[[str], object],
     option: str | None = None,
+    connections_max: int = CONNECTIONS_MAX,
 ) -> BaseWSGIServer:
     """Return a server of a WSGI application, which tells `log` of requests that never get to the application.
+
+    With `connections_max` open, the next one takes the place of the client that is slowest to send its request or to
+    read its answer. Whoever is being answered keeps its place.
 
     Raises `Invalid` where it cannot listen, naming the option that says where (None: --host and --port).
     """
@@ -84,12 +140,12 @@ def listen(
     Channel.log = staticmethod(log)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        server = create_server(
+        server = _Server(
             application,
+            connections_max,
             host=min(found)[4][0],  # one address, of the older family first: a name may have several
             port=port,
             threads=threads,
-            connection_limit=CONNECTIONS_MAX,
             asyncore_use_poll=True,  # select() takes no file number beyond 1,023
             max_request_body_size=BODY_LIMIT_BYTES + 1,
             ident="alluvia",

@@ -1,0 +1,139 @@
+"""The HTTP server's connections: clients that are slow to send or to read shut nobody out."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from waitress.server import BaseWSGIServer
+
+from alluvia.cli.client import Client
+from alluvia.cli.listening import PACE_BYTES, listen
+
+CONNECTIONS = 4
+BODY_BYTES = 1 << 20
+STARTED = f"POST /slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: {BODY_BYTES}\r\n\r\n".encode()
+
+
+class Place:
+    """A server with room for few connections, and the sockets of its slow clients."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.held, self.go_on = threading.Event(), threading.Event()
+        self.server: BaseWSGIServer = listen(self._answer, "127.0.0.1", 0, 2, self.lines.append, None, CONNECTIONS)
+        self.port = int(self.server.effective_port)
+        self.sockets: list[socket.socket] = []
+
+    def _answer(self, environ: dict[str, Any], start: Callable[..., Any]) -> list[bytes]:
+        if environ["PATH_INFO"] == "/held":
+            self.held.set()
+            assert self.go_on.wait(30)
+        body = b"x" * (8 << 20 if environ["PATH_INFO"] == "/long" else 1)
+        start("200 OK", [("Content-Length", str(len(body)))])
+        return [body]
+
+    def connect(self, data: bytes = STARTED) -> socket.socket:
+        """Open a connection and send a request, or its beginning; return once the server has it."""
+        found = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        self.sockets.append(found)
+        found.sendall(data)
+        port = found.getsockname()[1]
+        self.until(lambda: port in self.open() and _has_begun(self.open()[port]))
+        return found
+
+    def read_nothing(self) -> None:
+        """Open a connection, ask for a long answer and read nothing of it; return once the server waits for that."""
+        port = self.connect(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n").getsockname()[1]
+        self.until(lambda: not self.open()[port].requests and self.open()[port].total_outbufs_len)
+
+    def post(self) -> int:
+        """Post something quick, and return the status once that connection is closed."""
+        status = Client(self.port).post("/quick", {}).status
+        ports = {each.getsockname()[1] for each in self.sockets}
+        self.until(lambda: ports >= self.open().keys())
+        return status
+
+    def closed(self) -> list[int]:
+        """Return which of the connections the server has closed."""
+        return [at for at, each in enumerate(self.sockets) if each.getsockname()[1] not in self.open()]
+
+    def open(self) -> dict[int, Any]:
+        return {each.addr[1]: each for each in list(self.server.active_channels.values())}
+
+    def until(self, holds: Callable[[], object]) -> None:
+        end = time.monotonic() + 30
+        while not holds():
+            assert time.monotonic() < end
+            time.sleep(0.005)
+
+
+def _has_begun(channel: Any) -> bool:
+    return bool(channel.request or channel.requests or channel.total_outbufs_len)
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    place = Place()
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):  # closing the server ends its loop
+            place.server.run()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield place
+    place.go_on.set()
+    for each in place.sockets:
+        each.close()
+    place.server.task_dispatcher.shutdown()
+    place.server.close()
+    thread.join(timeout=5)
+
+
+def test_who_comes_takes_the_place_of_the_slowest(place: Place) -> None:
+    for _ in range(CONNECTIONS):
+        place.connect()
+    assert place.post() == 200
+    assert place.closed() == [0]
+    place.connect()
+    assert place.closed() == [0]
+    assert place.post() == 200
+    assert place.closed() == [0, 1]
+    assert [line for line in place.lines if "closed" in line] == [
+        f"127.0.0.1 closed: it is the slowest of {CONNECTIONS} connections, and another has come"
+    ] * 2
+
+
+def test_an_upload_that_goes_on_is_not_the_slowest(place: Place) -> None:
+    upload = place.connect()
+    for _ in range(CONNECTIONS - 1):
+        place.connect()
+    upload.sendall(b"a" * 60 * PACE_BYTES)
+    port = upload.getsockname()[1]
+    place.until(lambda: place.open()[port].moved_bytes > 60 * PACE_BYTES)
+    assert place.post() == 200
+    assert place.closed() == [1]
+
+
+def test_who_is_being_answered_keeps_its_place(place: Place) -> None:
+    held = place.connect(b"GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert place.held.wait(30)
+    for _ in range(CONNECTIONS - 1):
+        place.connect()
+    assert place.post() == 200
+    assert place.closed() == [1]
+    place.go_on.set()
+    assert held.recv(100).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_who_does_not_read_its_answer_gives_way(place: Place) -> None:
+    for _ in range(CONNECTIONS):
+        place.read_nothing()
+    assert place.post() == 200
+    assert place.closed() == [0]
