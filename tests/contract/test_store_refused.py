@@ -7,9 +7,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 import alluvia
+from alluvia.errors import StoreRefused
+from alluvia.flight.statuses import status_of
 from alluvia.serverless import warm_lake
 from alluvia.serverless.http import RETRY_AFTER_SECONDS
 from alluvia.sources.file import KEY
@@ -81,3 +84,8 @@ def test_a_token_is_not_wrong_because_no_key_can_be_read(
     bearer = {"authorization": f"Bearer {token(lake, grant('append:t'))}"}
     refuse(refusing, "GET")
     check(ingest(event_of("/v1/events/t", b'{"event": "x"}', bearer), None), caplog.text)
+
+
+def test_flight_sql_says_no_more() -> None:
+    code, text = status_of(StoreRefused("S3 refuses t/a in the bucket b (AccessDenied)"))
+    assert (code, "bucket" in text, "the storage refuses it" in text) == (grpc.StatusCode.UNAVAILABLE, False, True)

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import grpc
 
-from alluvia.errors import AlluviaError, Invalid, Unsupported
+from alluvia.errors import AlluviaError, Invalid, StoreRefused, Unsupported
 from alluvia.flight.commands import Commands
 from alluvia.flight.framing import reader_of, received, schema_bytes, sent
 from alluvia.flight.messages import Message, new, packed, read, unpacked
@@ -265,7 +265,7 @@ class FlightService:
             code, text = status_of(error)
             if not context.is_active():
                 code, text = grpc.StatusCode.CANCELLED, "the client has gone"
-            if code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.DATA_LOSS):
+            if code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.DATA_LOSS) or isinstance(error, StoreRefused):
                 traceback.print_exception(error)
             self._end(context, code, text)
         except (GeneratorExit, grpc.RpcError):  # the client has gone, or its time is up

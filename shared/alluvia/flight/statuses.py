@@ -14,6 +14,7 @@ from alluvia.errors import (
     Corrupt,
     Forbidden,
     Invalid,
+    StoreRefused,
     TableExists,
     TableNotFound,
     Unavailable,
@@ -21,7 +22,7 @@ from alluvia.errors import (
     VersionExpired,
     VersionNotFound,
 )
-from alluvia.serverless.http import TooManyRequests, Unauthenticated
+from alluvia.serverless.http import TO_BE_MENDED, TooManyRequests, Unauthenticated
 
 TEXT_BYTES_MAX = 4000
 """Clients take 8 KiB of headers."""
@@ -45,6 +46,7 @@ _CODES: tuple[tuple[type[AlluviaError], grpc.StatusCode], ...] = (
     (Conflict, grpc.StatusCode.ABORTED),
     (CommitUnknown, grpc.StatusCode.UNKNOWN),  # not UNAVAILABLE, after which clients send the same again
     (Unavailable, grpc.StatusCode.UNAVAILABLE),
+    (StoreRefused, grpc.StatusCode.UNAVAILABLE),
     (Corrupt, grpc.StatusCode.DATA_LOSS),
     (Invalid, grpc.StatusCode.INVALID_ARGUMENT),
 )
@@ -53,7 +55,7 @@ _CODES: tuple[tuple[type[AlluviaError], grpc.StatusCode], ...] = (
 def status_of(error: AlluviaError) -> tuple[grpc.StatusCode, str]:
     """Return the code and the text that tell a caller of an error."""
     code = next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
-    text = str(error)
+    text = TO_BE_MENDED if isinstance(error, StoreRefused) else str(error)
     if code is grpc.StatusCode.ABORTED:
         text = f"nothing was done, send the same again: {text}"
     if code is grpc.StatusCode.UNKNOWN:

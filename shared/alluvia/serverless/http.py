@@ -39,7 +39,7 @@ EVENTS_HEADER = "Alluvia-Events"
 BRANCH_HEADER = "X-Alluvia-Branch"
 """Names the branch of the lake that a request is about."""
 CHALLENGE = 'Bearer realm="alluvia"'
-_MENDED = "the storage refuses it, until whoever runs this server has mended that, as its log says"
+TO_BE_MENDED = "the storage refuses it, until whoever runs this server has mended that, as its log says"
 
 
 class Unauthenticated(AlluviaError):
@@ -140,7 +140,7 @@ def refusal(error: AlluviaError, logger: Logger, statuses: Mapping[type[AlluviaE
     logger.error("failed", exc_info=error, extra={"status": status})
     if status != 503:
         return failure(status, str(error))
-    reason = _MENDED if isinstance(error, StoreRefused) else str(error)
+    reason = TO_BE_MENDED if isinstance(error, StoreRefused) else str(error)
     return failure(status, f"send the same request again: {reason}", **{"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 
