@@ -30,7 +30,7 @@ from alluvia.operations.lake_transaction import StagedTables
 from alluvia.table.event_window import id_files
 from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import Comparison
-from alluvia_spark import backfill, execute, known_ids, plan
+from alluvia_spark import backfill, committing, execute, known_ids, plan
 from alluvia_spark import source as source_files
 from alluvia_spark.files import SourceOptions
 from alluvia_spark.job import Report
@@ -742,6 +742,24 @@ def test_a_job_that_took_so_long_that_vacuum_may_have_its_files_does_not_commit(
     with pytest.raises(Unavailable, match="over 12 hours"):
         fill(_write(tmp_path / "in.ndjson", [_event(1)]), clock=clock)
     assert events.snapshot().version == 0
+
+
+def test_a_job_that_slept_in_its_commit_starts_over(
+    events: Table, fill: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    tries: list[int] = []
+
+    def slept(*args: Any) -> Any:
+        if not tries:
+            clock.advance(26 * 3600)
+        tries.append(clock.now_ms())
+        return committing.commit(*args)
+
+    monkeypatch.setattr(backfill, "commit", slept)
+    assert fill(_write(tmp_path / "in.ndjson", [_event(1)]), clock=clock).rows == 1
+    assert len(tries) == 2
+    assert events.count() == 1
 
 
 def test_what_cannot_be_backfilled(lake: Lake, fill: Callable[..., Report], tmp_path: Path) -> None:
