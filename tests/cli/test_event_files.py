@@ -136,6 +136,41 @@ def test_csv_and_parquet_that_cannot_be_read_say_why(shell: Shell, tmp_path: Pat
     assert "contains no events" in shell.run("ingest", "t", str(tmp_path / "empty.csv")).stderr
 
 
+@pytest.mark.parametrize("more", [(), ("--workers", "2")])
+def test_a_file_that_cannot_be_read_stops_no_other(shell: Shell, tmp_path: Path, more: tuple[str, ...]) -> None:
+    names = ["1.ndjson", "2-empty.ndjson", "3-cut.json", "4-bad.parquet", "5-none.parquet", "6.ndjson"]
+    cut = json.dumps(EVENTS).encode()[:-1] + b", {"
+    texts = [ndjson(EVENTS[:3]), b"", cut, b"PAR1 and no more", parquet([{"event": "a"}][:0]), ndjson([{"event": "x"}])]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(event_files, "VALUE_BYTES_MAX", 400)
+        for name, text in zip(names, texts, strict=True):
+            (tmp_path / name).write_bytes(text)
+        result = shell.run("ingest", "t", str(tmp_path / "*.*"), str(tmp_path / "missing.csv"), "--json", *more)
+    reports = {Path(row["file"]).name: row["stored"] for row in map(json.loads, result.stdout.splitlines())}
+    assert reports == {"1.ndjson": 3, "2-empty.ndjson": 0, "3-cut.json": 37, "5-none.parquet": 0, "6.ndjson": 1}
+    assert result.exit_code == 1
+    for said in ("3-cut.json: expected one", "4-bad.parquet: the file is damaged", "missing.csv'", "3 of 7 files"):
+        assert said in result.stderr
+    assert "empty" not in result.stderr
+    assert "none.parquet" not in result.stderr
+    assert shell.rows("query", "SELECT count(*) AS n FROM t") == [{"n": 41}]
+
+
+def test_a_folder_and_a_uri_are_refused_with_what_to_type(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "logs [1]").mkdir()
+    (tmp_path / "logs [1]" / "a.ndjson").write_bytes(ndjson(EVENTS))
+    said = shell.run("ingest", "t", str(tmp_path / "logs [1]")).stderr
+    pattern = said.split('"')[1]
+    assert shell.rows("ingest", "t", pattern)[0]["stored"] == 40
+    for name, fix in (
+        ("s3://b/x y.ndjson", "`alluvia backfill t 's3://b/x y.ndjson'`"),
+        ("https://example.com/x.ndjson", '"-"'),
+        ("file:///x.ndjson", "leave out file://"),
+    ):
+        result = shell.run("ingest", "t", name)
+        assert (result.exit_code, name in result.stderr, fix in result.stderr) == (1, True, True)
+
+
 def test_rows_of_a_csv_file_may_end_in_carriage_returns_alone(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "mac.csv").write_bytes(b'\xef\xbb\xbfevent_id,event\ra,"x\ry"\r\rb,z')
     assert shell.rows("ingest", "t", str(tmp_path / "mac.csv"))[0]["stored"] == 2

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack, nullcontext
-from pathlib import Path
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import click
 
+from alluvia.cli.failing import reason
 from alluvia.cli.options import TABLE, Common, command, pair
 from alluvia.cli.output import show, show_one
 from alluvia.cli.terminal import tell
@@ -69,7 +69,7 @@ def create(
 
 @command
 @click.argument("table", type=TABLE)
-@click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, allow_dash=True))
+@click.argument("files", nargs=-1, required=True, type=click.Path(allow_dash=True))
 @click.option("--create/--no-create", default=True, show_default=True, help="Create the table if it does not exist.")
 @click.option(
     "--format", "kind", type=click.Choice(["json", "csv", "parquet"]), help="How the files are read; else they tell."
@@ -81,28 +81,32 @@ def ingest(
     """Ingest files of events: NDJSON, JSON, CSV with a header row, Parquet; gzip and zstd ("-" is standard input).
 
     A file may be a pattern, such as "logs/**/*.gz". An event that cannot become a row is kept as a reject. The same
-    files again add nothing within the table's window. Exits 1 if every event was rejected.
+    files again add nothing within the table's window. Of several files, an empty one counts 0, and those that cannot be
+    read are named at the end. Exits 1 if a file could not be read, or if every event was rejected.
     """
-    from alluvia.cli.files import found_files, ingest_file, processes, workers_for
+    from alluvia.cli.files import found_files, ingest_files, processes, workers_for
 
     lake = common.lake(new=create)
-    names = found_files(files)
+    names = found_files(files, table)
     number = 1 if common.branch is not None else workers or workers_for(names)  # others would write to the lake
-    reports = []
     typed = "-" in names and sys.stdin.isatty()  # progress would be drawn into what is being typed
     with ExitStack() as stack:
         store = stack.enter_context(processes(number, common.uri, table, common.endpoint_url)) if number > 1 else None
         if not typed:
             stack.enter_context(common.progress("ingesting"))
-        for name in names:
-            with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
-                reports.append(ingest_file(lake, table, name, file, create=create, kind=kind, store=store))
+        reports, failures = ingest_files(lake, table, names, create=create, kind=kind, store=store)
     show(reports, as_json=common.as_json)
+    for failure in failures:
+        tell(f"alluvia: {reason(failure)}")
+    if len(names) > 1 and failures:
+        tell(f"alluvia: {len(failures)} of {len(names)} files could not be read; the others are ingested")
     if any(report["rejected"] for report in reports):
         tell(f"the rejected events are kept, with reasons, in {table}._rejects")
         if not any(report["accepted"] for report in reports):
             tell("alluvia: no event was accepted")
             sys.exit(1)
+    if failures:
+        sys.exit(1)
 
 
 @command

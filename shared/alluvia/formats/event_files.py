@@ -38,6 +38,10 @@ _ONE_LINE = str.maketrans("\r\n", "  ")
 _TABS = (".tsv", ".tab")
 
 
+class NoEvents(Invalid):
+    """A file is whole, but empty."""
+
+
 @dataclass(frozen=True, slots=True)
 class FilePart:
     """Some events of a file, and where the first of them is among all.
@@ -54,7 +58,7 @@ class FilePart:
 def parts(stream: IO[bytes], name: str, kind: str | None = None) -> Iterator[FilePart]:
     """Yield a file's events. `kind` is one of `KINDS`; None if the file tells.
 
-    Raises `Invalid`, naming the file, for one that has none or is damaged, after what came before the damage.
+    Raises `NoEvents`, or `Invalid` for a damaged file after what came before the damage; both name the file.
     """
     source: io.BufferedReader[Any] = io.BufferedReader(_Kept(stream), _CHUNK_BYTES)
     digest, position = blake2b(digest_size=16), 0
@@ -68,7 +72,7 @@ def parts(stream: IO[bytes], name: str, kind: str | None = None) -> Iterator[Fil
         what = str(error) if isinstance(error, Damaged) else f"the file is damaged ({error})"
         raise Invalid(f"{name}: {what}{'; what came before is ingested' if position else ''}") from error
     if not position:
-        raise Invalid(f"{name} contains no events")
+        raise NoEvents(f"{name} contains no events")
 
 
 class _Kept(io.RawIOBase):
