@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alluvia.clock import ManualClock
-from alluvia.errors import TableExists, TableNotFound, VersionExpired, VersionNotFound
+from alluvia.errors import MetadataChanged, TableExists, TableNotFound, VersionExpired, VersionNotFound
 from alluvia.lake import Lake
 from alluvia.store import MemoryStore
 from tests.contract.workers import events
@@ -25,18 +27,23 @@ STEPS = st.one_of(
     st.tuples(st.just("ingest"), LAKES, IDS),
     st.tuples(st.just("append"), LAKES, st.integers(1, 3)),
     st.tuples(st.sampled_from(["drop", "create", "merge", "checkpoint", "vacuum", "cold"]), LAKES, st.none()),
-    st.tuples(st.just("undrop"), LAKES, st.integers(0, 3)),
+    st.tuples(st.sampled_from(["undrop", "restore"]), LAKES, st.integers(0, 3)),
+    st.tuples(st.just("replace"), LAKES, IDS),
 )
 
 
 @dataclass
 class Content:
-    """A table's rows by event id; the ids that ingestion knows; the highest number of the application `app`."""
+    """A table's rows by event id; the ids that ingestion knows; the highest number of the application `app`.
+
+    `versions` has the rows of each version that can be read, and what ingestion knew; `ever` all rows there were.
+    """
 
     rows: Counter[str] = field(default_factory=Counter)
     known: set[str] = field(default_factory=set)
     number: int = -1
-    versions: dict[int, Counter[str]] = field(default_factory=dict)
+    versions: dict[int, tuple[Counter[str], set[str]]] = field(default_factory=dict)
+    ever: set[str] = field(default_factory=set)
 
 
 class Model:
@@ -76,6 +83,12 @@ class Run:
         elif name == "ingest":
             assert isinstance(argument, Sequence)
             self.ingest(lake, argument, model.live)
+        elif name == "replace":
+            assert isinstance(argument, Sequence)
+            self.replace(lake, argument, model.live)
+        elif name == "restore":
+            assert isinstance(argument, int)
+            self.restore(lake, argument, model.live)
         elif name == "append":
             assert isinstance(argument, int)
             self.append(lake, argument, model.live)
@@ -127,7 +140,8 @@ class Run:
             "merge": table.optimize,
             "checkpoint": table.checkpoint,
         }
-        calls |= {"ingest": table.snapshot, "append": lambda: table.append([])}
+        calls |= {"ingest": table.snapshot, "append": lambda: table.append([]), "replace": table.snapshot}
+        calls |= {"restore": lambda: table.restore(version=0)}
         with pytest.raises(TableNotFound):
             calls[name]()
 
@@ -138,11 +152,36 @@ class Run:
         while done is None:
             try:
                 done = lake.table("t").ingest(events(schema, ids))
-            except TableNotFound:  # this process took the table for one that was dropped since
+            except (TableNotFound, MetadataChanged):  # it was dropped or replaced, of which this process did not know
                 continue
         assert (done.appended, done.duplicates) == (len(new), len(ids) - len(new))
         live.rows.update(new)
         live.known |= set(new)
+
+    def replace(self, lake: Lake, ids: Sequence[str], live: Content) -> None:
+        """Put a table in the place of the live one that takes the rows of some events over."""
+        rows = Lake(self.store, self.clock).table("t").to_arrow()
+        kept = rows.filter(pc.is_in(rows["event_id"], value_set=pa.array(ids)))
+        with lake.transaction() as tx:
+            new = tx.create_table("t", rows.schema, properties=PROPERTIES, replace=True)
+            if len(kept):
+                new.append(kept)
+        live.rows = Counter(kept["event_id"].to_pylist())
+        live.known &= set(live.rows)
+        live.number = -1
+
+    def restore(self, lake: Lake, which: int, live: Content) -> None:
+        """Bring one of the last versions back, with what ingestion knew then."""
+        known = sorted(live.versions)[-4:]
+        if not known:
+            return
+        version = known[which % len(known)]
+        try:
+            lake.table("t").restore(version=version)
+        except VersionExpired:
+            return
+        rows, events_known = live.versions[version]
+        live.rows, live.known = Counter(rows), set(events_known)
 
     def append(self, lake: Lake, number: int, live: Content) -> None:
         table = Lake(self.store, self.clock).table("t")
@@ -163,22 +202,25 @@ class Run:
         found = table.scan(["event_id"]).read_all()["event_id"].to_pylist()
         assert Counter(found) == model.live.rows
         newest = table.snapshot().version
-        model.live.versions[newest] = Counter(model.live.rows)
+        model.live.versions[newest] = Counter(model.live.rows), set(model.live.known)
+        model.live.ever |= set(found)
         for version in range(newest):
             try:
                 then = Counter(table.scan(["event_id"], version=version).read_all()["event_id"].to_pylist())
             except (VersionNotFound, VersionExpired):
                 assert version not in model.live.versions
             else:
-                assert then == model.live.versions.get(version, then)
-                assert set(then) <= set(model.live.rows)
+                assert then == model.live.versions.get(version, (then,))[0]
+                assert set(then) <= model.live.ever
 
 
 @pytest.mark.slow
 @settings(max_examples=examples(150))
-@given(st.lists(STEPS, min_size=5, max_size=25))
-def test_any_course_of_events(steps: list[tuple[str, int, object]]) -> None:
+@given(st.integers(0, 3), st.lists(STEPS, min_size=5, max_size=25))
+def test_any_course_of_events(begins: int, steps: list[tuple[str, int, object]]) -> None:
     run = Run()
+    if begins:  # most begin with a table: much else is refused until one is created
+        run.step("create", 0, None)
     for name, at, argument in steps:
         run.step(name, at, argument)
         run.check()
