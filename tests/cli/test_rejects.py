@@ -80,7 +80,7 @@ def test_suggested_columns_are_added_and_a_missing_one_names_its_path(lake: Path
         assert said in failed(lake, "query", query)
     assert "column is in" not in failed(lake, "query", "SELECT CAST('plan' AS int) FROM clicks")
     [found] = run(lake, "suggest", "clicks", "--coverage", "0.1")
-    assert (found["field"], found["type"], found["example"]) == ("plan", "string", '"pro"')
+    assert (found["field"], found["type"], found["events"], found["example"]) == ("plan", "string", 3, '"pro"')
     assert run(lake, "suggest", "clicks", "--coverage", "0.9") == []
     assert "no sampled event" in failed(lake, "suggest", "clicks", "--field", "plans")
     run(lake, "suggest", "clicks", "--field", "plan", "--apply")

@@ -19,14 +19,19 @@ from alluvia.errors import Invalid
 @click.option("--coverage", type=click.FloatRange(0, 1), default=0.05, show_default=True,
               help="Only fields that at least this share of the events have.")  # fmt: skip
 @click.option(
-    "--sample", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, help="Look at so many events."
+    "--sample",
+    type=click.IntRange(1, 1_000_000),
+    default=10_000,
+    show_default=True,
+    help="Look at so many events, of at most 64 files.",
 )
 def suggest(
     common: Common, table: str, fields: tuple[str, ...], coverage: float, sample: int, *, applies: bool
 ) -> None:
     """Suggest columns of TABLE for fields that its newest events have, rejected ones too, in `properties`.
 
-    New events fill a column. Those before keep the field in `properties`.
+    `events` says how many were looked at: fewer than --sample where their newest files hold fewer. New events fill a
+    column. Those before keep the field in `properties`.
     """
     found = common.lake().table(table)
     every = found.suggest(sample)
@@ -35,6 +40,8 @@ def suggest(
         raise Invalid(f"--field {unknown[0]!r}: no sampled event has such a field without a column")
     chosen = [each for each in every if each.field in fields or (not fields and each.coverage >= coverage)]
     show(map(dataclasses.asdict, chosen), as_json=common.as_json)
+    if every:
+        tell(f"looked at {every[0].events} event{'s' if every[0].events > 1 else ''}")
     new = {each.field: each.type for each in chosen if each.type is not None}
     if not applies:
         if new:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from heapq import nsmallest
+from itertools import chain, islice
 
 import pyarrow as pa
 
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.ingest.convert import column
-from alluvia.ingest.jsontext import decode_all, describe, encode
+from alluvia.ingest.jsontext import ExactNumber, decode_all, describe, encode
 from alluvia.ingest.tables import find_events
 from alluvia.ingest.timestamps import TIMESTAMP
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.operations.catalog import Catalog
+from alluvia.operations.change_files import FEED_COLUMNS
 from alluvia.table.event_window.content import EVENT_ID, SOURCE, identity_columns
 from alluvia.table.handle import TableHandle
 from alluvia.table.reader import read_file
@@ -28,27 +30,35 @@ from alluvia.table_names import REJECTS
 SAMPLE = 10_000
 FIELDS_MAX = 1000
 """Fields that are counted: events whose fields have names like ids would fill the memory."""
-_FILES = 8
+_FILES_MIN, _FILES_MAX = 8, 64
+"""How many files a sample comes from, each with a request: several where one would do, so as not to be of a moment."""
+_FILES_LOOKED_AT = 10_000
 _BYTES_MAX = 256 << 20
 _EXAMPLE_CHARS = 60
 _TYPES: dict[str, tuple[pa.DataType, ...]] = {
     "true or false": (pa.bool_(),),
     "a number": (pa.int64(), pa.float64()),
+    "a whole number": (pa.int64(), pa.decimal128(20), pa.decimal128(38), pa.float64()),
     "a string": (pa.date32(), TIMESTAMP, pa.string()),
 }
-"""The types that are tried for values of a kind, in order: a column gets the first that all of them fit exactly."""
+"""The types that are tried for values of a kind, in order: a column gets the first that all of them fit exactly.
+
+20 digits hold every unsigned integer of 64 bits.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
     """A field without a column. type: that of a column which takes all values of the sample; None if there is none.
 
-    coverage: the share of the sampled events that have the field. example: one of its values, as JSON.
+    coverage: the share of the sampled events that have the field. events: how many were sampled, which is fewer than
+    asked for where the table has fewer, or where the files that may be read hold fewer. example: a value, as JSON.
     """
 
     field: str
     type: str | None
     coverage: float
+    events: int
     example: str
     note: str | None = None
 
@@ -56,48 +66,73 @@ class Suggestion:
 def suggest(catalog: Catalog, name: str, sample: int = SAMPLE) -> list[Suggestion]:
     """Return the fields without a column of a table's newest events and newest rejects, frequent ones first.
 
-    A table that knows its events by their ids alone cannot get a column `source`. Reads at most 8 files of the table
-    and of its rejects. Raises `TableNotFound`.
+    A table that knows its events by their ids alone cannot get a column `source`. Rejects that are not JSON objects do
+    not count. Reads at most 64 files of the table and 64 of its rejects. Raises `TableNotFound`.
     """
     table = find_events(catalog, name)
     if table is None:
         raise TableNotFound(f"there is no table {name!r}")
     schema = table.newest().schema
     columns = {fold(column) for column in schema.names}
-    texts = _newest(table, "properties", sample) if "properties" in columns else iter(())
-    rejected: Iterator[bytes] = iter(())
+    texts = _newest(table, "properties", sample) if "properties" in columns else []
+    rejected: list[bytes] = []
     place = catalog.handle(f"{name}/{REJECTS}")
     with suppress(TableNotFound):
         rejected = _newest(place, "raw", max(1, sample // 10))
     events, found = 0, _Fields(columns, {SOURCE} if identity_columns(schema) == (EVENT_ID,) else set())
     for value in decode_all([*texts, *rejected]):
-        events += 1
         if isinstance(value, dict):
+            events += 1
             found.add(value)
     return found.suggestions(events)
 
 
-def _newest(table: TableHandle, name: str, rows: int) -> Iterator[bytes]:
-    """Return texts of a column, from several of the newest files; of a null, an empty object."""
+def _newest(table: TableHandle, name: str, rows: int) -> list[bytes]:
+    """Return texts of a column, of several of the newest files; of a null, an empty object."""
     snapshot = table.newest()
-    newest = sorted(snapshot.files, key=lambda file: (-file.modification_time, file.path))[:_FILES]
-    files: list[AddFile] = []
-    read = 0
-    for file in newest:
-        if not files or read + file.size <= _BYTES_MAX:
-            files.append(file)
-            read += file.size
     schema = pa.schema([snapshot.schema.field(name)])
-    share = -(-rows // max(1, len(files)))
+    values: list[object] = []
+    for file, share in _shares(snapshot.files, rows):
+        batches = read_file(snapshot, table.store, file, schema)
+        values += islice((value for batch in batches for value in batch.column(0).to_pylist()), share)
+    return [
+        value.encode() if isinstance(value, str) else value if isinstance(value, bytes) else b"{}" for value in values
+    ]
 
-    def values() -> Iterator[bytes]:
-        for file in files:
-            batches = read_file(snapshot, table.store, file, schema)
-            own: Iterable[object] = (value for batch in batches for value in batch.column(0).to_pylist())
-            for value in islice(own, share):
-                yield value.encode() if isinstance(value, str) else value if isinstance(value, bytes) else b"{}"
 
-    return islice(values(), rows)
+def _shares(files: Iterable[AddFile], rows: int) -> list[tuple[AddFile, int]]:
+    """Return the files to sample, newest first, and how many rows of each, together at most `rows`.
+
+    Goes on to older files until those chosen hold the sample. For the second half of the files that may be read, those
+    that hold less than their part of what is missing come last: a merged file lies behind many small ones.
+    """
+    newest = nsmallest(_FILES_LOOKED_AT, files, key=lambda file: (-file.modification_time, file.path))
+    chosen: list[AddFile] = []
+    held: list[int] = []
+    small: list[AddFile] = []
+    size, missing = 0, rows
+    for at, file in enumerate(chain(newest, small)):
+        free = _FILES_MAX - len(chosen)
+        if free == 0 or (missing <= 0 and len(chosen) >= _FILES_MIN):
+            break
+        holds = rows if file.live_records is None else file.live_records
+        if at < len(newest) and free <= _FILES_MAX // 2 and holds * free < missing:
+            small.append(file)
+        elif holds and (not chosen or size + file.size <= _BYTES_MAX):
+            chosen.append(file)
+            held.append(holds)
+            size, missing = size + file.size, missing - holds
+    return list(zip(chosen, _even(held, rows), strict=True))
+
+
+def _even(held: Sequence[int], rows: int) -> list[int]:
+    """Return how many rows to take of each file: as equal as what they hold allows."""
+    taken = [0] * len(held)
+    places = sorted(range(len(held)), key=held.__getitem__)
+    for number, at in enumerate(places):
+        taken[at] = min(held[at], -(-rows // (len(held) - number)))
+        rows -= taken[at]
+    return taken
 
 
 class _Fields:
@@ -124,16 +159,28 @@ class _Fields:
         example = encode(values[0]).decode(errors="replace")
         shown = example if len(example) <= _EXAMPLE_CHARS else f"{example[: _EXAMPLE_CHARS - 1]}…"
         coverage = round(len(values) / events, 4)
+
+        def refused(note: str) -> Suggestion:
+            return Suggestion(name, None, coverage, events, shown, note)
+
         if spelled[fold(name)] > 1:
-            return Suggestion(name, None, coverage, shown, "fields whose names differ only in case cannot be columns")
+            return refused("fields whose names differ only in case cannot be columns")
         try:
             schema_string(pa.schema([pa.field(name, pa.string())]))
         except Invalid as error:
-            return Suggestion(name, None, coverage, shown, str(error))
+            return refused(str(error))
+        if fold(name) in FEED_COLUMNS:
+            return refused("with a column of that name the table has no change feed: send another name")
         kinds = Counter(map(describe, values))
         if len(kinds) > 1:
-            return Suggestion(name, None, coverage, shown, "its values are " + ", ".join(sorted(kinds)))
-        for kind in _TYPES.get(next(iter(kinds)), ()):
-            if not column(pa.field(name, kind), values)[1]:
-                return Suggestion(name, type_name(kind), coverage, shown)
-        return Suggestion(name, None, coverage, shown, f"no type of a column fits {next(iter(kinds))} like these")
+            return refused("its values are " + ", ".join(sorted(kinds)))
+        [kind] = kinds
+        for tried in _TYPES.get("a whole number" if all(map(_is_whole, values)) else kind, ()):
+            if not column(pa.field(name, tried), values)[1]:
+                return Suggestion(name, type_name(tried), coverage, events, shown)
+        return refused(f"no type of a column fits {kind} like these")
+
+
+def _is_whole(value: object) -> bool:
+    """Whether a value is a number without fraction and exponent."""
+    return type(value) is int or (isinstance(value, ExactNumber) and value.text.lstrip("-").isdigit())

@@ -20,6 +20,8 @@ from alluvia.table.writer import encode_parquet
 
 CHANGE_FOLDER = "_change_data/"
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
+FEED_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
+"""What changes have besides a table's columns: a table with one of these has no change feed."""
 INSERT, DELETE, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_postimage"
 EXPIRED = "expire"
 
@@ -28,7 +30,7 @@ def check_feed_columns(metadata: Metadata) -> None:
     """Raise `Invalid` if a table is to have change files and a column with a name that these use themselves."""
     if read_properties(metadata.configuration).change_data_feed:
         for name in arrow_schema(metadata.schema_string).names:
-            if name.lower() in (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP):
+            if name.lower() in FEED_COLUMNS:
                 raise Invalid(
                     f"column {name}: change files use that name themselves; choose another name, "
                     f"or leave out {CHANGE_DATA_FEED}"

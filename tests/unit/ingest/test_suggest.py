@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from decimal import Decimal
 from itertools import count
 
 import orjson
@@ -15,7 +17,7 @@ from alluvia.ingest.pipeline import Answer, ingest_batch
 from alluvia.ingest.suggest import suggest
 from alluvia.ingest.values import Limits
 from alluvia.lake import Lake
-from alluvia.store import MemoryStore
+from alluvia.store import CountingStore, MemoryStore
 
 NUMBERS = count()
 ARRIVAL_US = 1_700_000_000_000_000
@@ -28,7 +30,7 @@ def lake() -> Lake:
     return made
 
 
-def send(lake: Lake, *events: dict[str, object]) -> Answer:
+def send(lake: Lake, *events: Mapping[str, object]) -> Answer:
     found = split(b"\n".join(map(orjson.dumps, events)), content_type=None, content_encoding=None, limits=Limits())
     return ingest_batch(lake, "clicks", found.events, found.rejects, arrival_us=ARRIVAL_US)
 
@@ -92,6 +94,65 @@ def test_the_newest_events_are_looked_at(lake: Lake) -> None:
         lake.clock.advance(1.0)
         send(lake, {f"field{at}": 1})
     assert set(types(lake, 8)) == {f"field{at}" for at in range(4, 12)}
+
+
+def test_older_files_are_looked_at_where_the_newest_are_small(lake: Lake) -> None:
+    assert isinstance(lake.clock, ManualClock)
+    send(lake, *({"x": "text" if at % 2 else 1} for at in range(900)))
+    for _ in range(70):
+        lake.clock.advance(1.0)
+        send(lake, {"x": 1})
+    store = CountingStore(lake.store)
+    [found] = Lake(store, lake.clock)["clicks"].suggest(1000)
+    assert (found.type, found.note, found.events) == (None, "its values are a number, a string", 963)
+    read = [key for kind, key in store.keys if kind == "get" and key.endswith(".parquet") and "_delta_log" not in key]
+    assert len(read) == 64
+    [found] = lake["clicks"].suggest(10)
+    assert (found.type, found.events) == ("long", 10)
+
+
+def test_files_that_are_read_have_a_bound(lake: Lake) -> None:
+    assert isinstance(lake.clock, ManualClock)
+    for _ in range(70):
+        lake.clock.advance(1.0)
+        send(lake, {"x": 1})
+    assert [each.events for each in lake["clicks"].suggest(70)] == [64]
+
+
+def test_a_sample_is_of_several_files_and_full(lake: Lake) -> None:
+    assert isinstance(lake.clock, ManualClock)
+    for at in range(3):
+        lake.clock.advance(1.0)
+        send(lake, *({f"file{at}": 1} for _ in range(4 + 20 * at)))
+    found = {each.field: (each.coverage, each.events) for each in lake["clicks"].suggest(40)}
+    assert found == {"file2": (0.45, 40), "file1": (0.45, 40), "file0": (0.1, 40)}
+
+
+def test_rejects_that_are_no_objects_do_not_count(lake: Lake) -> None:
+    send(lake, *({"page": "/"} for _ in range(20)))
+    found = split(b"garbage\n[1]\n" * 90, content_type=None, content_encoding=None, limits=Limits())
+    assert ingest_batch(lake, "clicks", found.events, found.rejects, arrival_us=ARRIVAL_US).rejected == 180
+    assert [(each.field, each.coverage, each.events) for each in lake["clicks"].suggest()] == [("page", 1.0, 20)]
+
+
+def test_names_that_the_change_feed_uses_get_no_type(lake: Lake) -> None:
+    send(lake, {"_change_type": "a", "_Commit_Version": 1, "_commit_timestamp": 2, "_commit": 3})
+    found = {each.field: (each.type, each.note) for each in lake["clicks"].suggest()}
+    note = "with a column of that name the table has no change feed: send another name"
+    refused = dict.fromkeys(("_change_type", "_Commit_Version", "_commit_timestamp"), (None, note))
+    assert found == {"_commit": ("long", None), **refused}
+
+
+def test_whole_numbers_beyond_a_long_are_decimals_and_fit_them(lake: Lake) -> None:
+    event = {"hash": 2**64 - 1, "large": 10, "double": 1e19}
+    send(lake, {**event, "hash": 2**63}, event)
+    wide = split(b'{"large":123456789012345678901234567890}', content_type=None, content_encoding=None, limits=Limits())
+    ingest_batch(lake, "clicks", wide.events, arrival_us=ARRIVAL_US)
+    found = types(lake)
+    assert found == {"hash": "decimal(20,0)", "large": "decimal(38,0)", "double": "double"}
+    lake["clicks"].evolve({name: str(kind) for name, kind in found.items()})
+    assert send(lake, event).rejects == []
+    assert Decimal(2**64 - 1) in lake["clicks"].to_arrow(["hash"])["hash"].to_pylist()
 
 
 def test_there_are_bounds_to_what_is_counted(lake: Lake) -> None:
