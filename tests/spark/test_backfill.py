@@ -196,6 +196,21 @@ def test_a_job_whose_rows_were_taken_back_loads_them_again(
     assert fill(source).already_applied
 
 
+def test_another_job_loads_what_the_table_in_the_place_of_the_old_one_lacks(
+    lake: Lake, events: Table, fill: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_ids, "IDS_IN_COMMIT_MAX", 1)
+    source = _write(tmp_path / "in.ndjson", [_event(1), _event(2), _event(3)])
+    fill(source)
+    kept = events.to_arrow(where="event_id = 'e1'")
+    with lake.transaction() as tx:
+        tx.create_table("requests", kept.schema, replace=True).append(kept)
+    assert _ingest(lake, _event(1), _event(2)) == (1, 1, 0)
+    report = fill(source, "another")
+    assert (report.rows, report.duplicates) == (1, 2)
+    assert _numbers(events) == [1, 2, 3]
+
+
 def test_a_table_that_has_the_name_later_gets_no_rows(
     lake: Lake, events: Table, fill: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
