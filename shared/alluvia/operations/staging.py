@@ -136,8 +136,9 @@ class StagedHandle(TableHandle):
             changes.removes,
         )
         self.staged.append(changes)
-        if changes.operation == RESTORE:
+        if changes.operation == RESTORE:  # which knows what the version that it goes to did
             self._events.clear()
+            self.replaces = False
         events = event_ids_of(CommitActions(0, dict(changes.info)))
         prints, contents = parts(events.prints, FINGERPRINT_BYTES), parts(events.contents, CONTENT_BYTES)
         for fingerprint, content in zip(prints, contents, strict=True):
@@ -148,7 +149,7 @@ class StagedHandle(TableHandle):
 
     def with_taken_over(self, changes: Changes) -> Changes:
         """Return changes with the ids of the base's events that they put into a table which replaces it."""
-        if not self.replaces or not changes.adds:
+        if not self.replaces or not changes.adds or changes.operation == RESTORE:
             return changes
         from alluvia.operations.taken_over import TakenOver  # few transactions replace a table
 

@@ -182,6 +182,19 @@ def test_a_branch_that_brings_the_old_table_back_knows_its_events(lake: Lake, ta
     assert ingest(seen_by(lake), "a", "b") == (1, 1)
 
 
+def test_a_restore_in_the_transaction_that_replaces_the_table(lake: Lake, table: Table, store: CountingStore) -> None:
+    ingest(table, "a")
+    ingest(table, "b")
+    files = {f"t/{file.path}" for file in table.snapshot(version=1).files}
+    with lake.transaction() as tx:
+        new = tx.create_table("t", table.schema, replace=True)
+        store.reset()
+        new.restore(version=1)
+    assert not files & {key for kind, key in store.keys if kind == "get"}
+    assert ingest(seen_by(lake), "a", "b") == (1, 1)
+    assert stored(seen_by(lake)) == ["a", "b"]
+
+
 def test_events_in_the_transaction_that_replaces_the_table(lake: Lake, table: Table) -> None:
     ingest(table, "a", "b")
     rows = table.to_arrow(where="event_id = 'a'")
