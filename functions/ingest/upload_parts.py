@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import orjson
@@ -132,7 +133,8 @@ def _stored(upload: parts.PartedUpload, told: Mapping[str, Any], settings: Inges
         kind = format_of(asked["format"], "", "", b"")
         key, content = (asked["key"], None) if "key" in asked else (f"parts/{upload.id}", digest)
         file = upload_of(upload.table, lambda: path.open("rb"), kind, asked, settings, key, content)
-        file = replace(file, before_commit=lambda: parts.check_there(lake.store, upload))
+        there = partial(parts.check_there, lake.store, upload)
+        file = replace(file, before_commit=there, events_key=asked.get("key"))
         return stored_answer(upload.table, store(lake, file))
 
 

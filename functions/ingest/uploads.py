@@ -94,6 +94,7 @@ def upload_of(
         settings.upload_bytes,
         None if admin else settings.tables_max,
         hidden,
+        events_key=key,
     )
 
 

@@ -8,16 +8,20 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from alluvia.errors import Invalid
 from alluvia.formats import event_files
 from alluvia.formats.event_files import parts
+from alluvia.formats.registry import by_name
+from alluvia.formats.values import SentBody
+from alluvia.ingest.values import UNLIMITED
 from tests.cli.test_commands import Shell
 
 EVENTS = [{"event_id": f"e{at}", "event": f"line\n{at}" if at % 3 else "plain", "n": at} for at in range(40)]
@@ -169,6 +173,48 @@ def test_a_folder_and_a_uri_are_refused_with_what_to_type(shell: Shell, tmp_path
     ):
         result = shell.run("ingest", "t", name)
         assert (result.exit_code, name in result.stderr, fix in result.stderr) == (1, True, True)
+
+
+def read_csv(text: bytes) -> tuple[list[object], list[bytes]]:
+    """Return the events of one body, and the texts of its rejects."""
+    found = by_name("csv").read(SentBody({"content-type": "text/csv"}, text, 0), UNLIMITED)
+    return [event.value for event in found.events], [reject.raw for reject in found.rejects]
+
+
+@settings(max_examples=400)
+@given(cells=st.lists(st.text('ab",\n', max_size=9), min_size=1, max_size=40))
+@example(['5" pipe', "a,b", '"two\nlines"'])
+def test_csv_is_cut_where_its_reader_ends_a_row(cells: list[str]) -> None:
+    """A quote within a cell opens nothing."""
+    text = "\n".join(["x,y", *cells, "z,z", ""]).encode()
+    events, rejects = read_csv(text)
+    assume(not any(b"\n" in raw for raw in rejects))  # after which the reader of a body reads no more
+    with patch.object(event_files, "PART_BYTES", 8):
+        cut = [read_csv(part.data) for part in parts(io.BytesIO(text), "a.csv")]
+    assert [value for values, _ in cut for value in values] == events
+    assert [raw for _, raws in cut for raw in raws] == rejects
+
+
+def test_numbers_that_json_lacks_and_names_of_two_columns_are_not_lost(shell: Shell, tmp_path: Path) -> None:
+    numbers = pa.table({"event_id": ["a", "b", "c"], "f": [1.5, float("nan"), float("-inf")], "l": [[1.0], [], None]})
+    pq.write_table(numbers, tmp_path / "numbers.parquet")
+    (report,) = shell.rows("ingest", "t", str(tmp_path / "numbers.parquet"))
+    assert (report["stored"], report["rejected"]) == (1, 2)
+    assert [row["raw"] for row in shell.rows("query", "SELECT decode(raw) AS raw FROM t._rejects ORDER BY raw")] == [
+        '{"event_id":"b","f":NaN,"l":[]}',
+        '{"event_id":"c","f":-Infinity,"l":null}',
+    ]
+    inner = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["y", "y"])
+    for name, names, columns in (("x", ["x", "x"], [pa.array([1])] * 2), ("y", ["s"], [inner])):
+        pq.write_table(pa.Table.from_arrays(columns, names), tmp_path / "twice.parquet")
+        told = shell.run("ingest", "t", str(tmp_path / "twice.parquet")).stderr
+        assert f"it has the column or field '{name}' twice" in told
+    pairs = pa.table({"event_id": ["m"], "m": pa.array([[("k", 1), ("k", 2)]], pa.map_(pa.string(), pa.int64()))})
+    pq.write_table(pairs, tmp_path / "map.parquet")
+    shell.rows("ingest", "t", str(tmp_path / "map.parquet"))
+    assert shell.rows("query", "SELECT properties FROM t WHERE event_id = 'm'") == [
+        {"properties": '{"m":[{"key":"k","value":1},{"key":"k","value":2}]}'}
+    ]
 
 
 def test_rows_of_a_csv_file_may_end_in_carriage_returns_alone(shell: Shell, tmp_path: Path) -> None:

@@ -194,6 +194,11 @@ def test_events_come_in_parts_too(memory: tuple[Lake, ManualClock]) -> None:
     begun = begin(lake, "clicks", "parts=2&format=csv")[1]
     send_parts(lake, begun, CSV)
     assert [finish(lake, begun)[1]["stored"] for _ in range(2)] == [2000, 2000]
+    again = begin(lake, "clicks", "parts=3&format=csv")[1]
+    send_parts(lake, again, CSV)
+    assert finish(lake, again)[1]["duplicates"] == 2000
+    whole = take_file(request("POST", "/v1/upload/clicks", CSV, "format=csv"), "clicks", SETTINGS, lake)
+    assert json.loads(whole["body"])["duplicates"] == 2000
     assert lake.table("clicks").count() == 2000
 
 

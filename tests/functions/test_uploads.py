@@ -16,9 +16,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 import alluvia
 from alluvia.access.rights import Grant, Rights
+from alluvia.cli.commands import cli
 from alluvia.clock import ManualClock
 from alluvia.ingest.values import Limits
 from alluvia.serverless.http import Request
@@ -322,6 +324,18 @@ def test_a_file_for_a_table_of_events_is_ingested(lake: alluvia.Lake) -> None:
         assert (answer["stored"], answer["duplicates"]) == expected
     assert {row["properties"] for row in rows(lake, "clicks")} == {None, '{"tags":"x"}', '{"tags":"y"}'}
     assert refused(send(lake, "clicks", body, "format=csv&evolve=true"))[0] == 400
+
+
+def test_the_parts_of_parquet_depend_on_its_rows_alone(lake: alluvia.Lake, tmp_path: Path) -> None:
+    """So that events without ids are the same ones by whichever way they come, and make few commits."""
+    lake.create_events("clicks")
+    table = pa.table({"n": range(6000)})
+    path = tmp_path / "rows.parquet"
+    pq.write_table(table, path, row_group_size=100)
+    assert send(lake, "clicks", path.read_bytes(), "format=parquet")[1]["stored"] == 6000
+    assert lake.table("clicks").version == 2
+    command = ["ingest", "clicks", str(path), "--lake", str(tmp_path), "--json"]
+    assert json.loads(CliRunner().invoke(cli, command).stdout)["duplicates"] == 6000
 
 
 def test_rights(lake: alluvia.Lake) -> None:

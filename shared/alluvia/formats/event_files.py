@@ -9,7 +9,9 @@ from __future__ import annotations
 import codecs
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
 from itertools import chain
@@ -36,6 +38,7 @@ _SPACE = b" \t\r\n"
 _SPACES = _SPACE.decode()
 _ONE_LINE = str.maketrans("\r\n", "  ")
 _TABS = (".tsv", ".tab")
+_TO_CLOSING_QUOTE = re.compile(rb'(?:[^"]++|"")*+"')
 
 
 class NoEvents(Invalid):
@@ -124,7 +127,7 @@ def csv_type(name: str, kind: str | None) -> str | None:
     return None
 
 
-def _flushing(rows: Iterable[bytes], header: bytes = b"") -> Pieces:
+def _flushing(rows: Iterable[bytes], header: bytes = b"", count_max: float = math.inf) -> Pieces:
     """Gather rows or lines into pieces; those before a damage come before its error."""
     gathered: list[bytes] = []
     size = count = 0
@@ -139,7 +142,7 @@ def _flushing(rows: Iterable[bytes], header: bytes = b"") -> Pieces:
             gathered.append(row)
             size += len(row)
             count += not row.isspace()
-        if gathered and (row is None or size >= PART_BYTES):
+        if gathered and (row is None or size >= PART_BYTES or count >= count_max):
             if count:
                 yield header + b"".join(gathered), count
             gathered, size, count = [], 0, 0
@@ -238,7 +241,8 @@ def _after_space(text: str, at: int) -> int:
 def csv_parts(source: io.BufferedReader[Any], media_type: str) -> Pieces:
     """Yield rows, each part with the header. Raises `Damaged` for a header that names nothing or something twice."""
     lines = _lines_of_returns(source) if ends_in_returns(source.peek(_CHUNK_BYTES).decode("latin-1")) else source
-    rows = (row for row in _rows(lines) if not row.isspace())
+    delimiter = b"\t" if media_type == "text/tab-separated-values" else b","
+    rows = (row for row in _rows(lines, delimiter) if not row.isspace())
     header = next(rows, b"")
     fault = header_fault(SentBody({"content-type": media_type}, header, 0))
     if fault:
@@ -258,32 +262,88 @@ def _lines_of_returns(source: io.BufferedReader[Any]) -> Iterator[bytes]:
         yield held
 
 
-def _rows(source: Iterable[bytes]) -> Iterator[bytes]:
+def _rows(source: Iterable[bytes], delimiter: bytes) -> Iterator[bytes]:
     """Yield the rows of CSV, which may go over several lines within quotes."""
     row: list[bytes] = []
-    size = quotes = number = 0
+    size = number = 0
+    quoted = False
     for line in source:
         row.append(line)
-        size, quotes = size + len(line), quotes + line.count(b'"')
-        if quotes % 2 == 0:
+        size += len(line)
+        if b'"' in line:
+            quoted = _ends_quoted(line if number else line.removeprefix(MARK), delimiter, quoted)
+        if not quoted:
             yield b"".join(row)
-            row, size, quotes, number = [], 0, 0, number + 1
+            row, size, number = [], 0, number + 1
         elif size > VALUE_BYTES_MAX:
             raise Damaged(f"a quote in row {number} is not closed within 16 MB")
     if row:
         yield b"".join(row)
 
 
+def _ends_quoted(line: bytes, delimiter: bytes, quoted: bool) -> bool:
+    """Whether a line ends within quotes, as `csv.reader` has it: only at the start of a cell does a quote open them."""
+    text = line if quoted else delimiter + line  # so that its first cell begins as the others do
+    opening, at = delimiter + b'"', 0
+    while True:
+        if not quoted:
+            found = text.find(opening, at)
+            if found < 0:
+                return False
+            at = found + len(opening)
+        closing = _TO_CLOSING_QUOTE.match(text, at)
+        if closing is None:
+            return True
+        at, quoted = closing.end(), False
+        if text[at : at + 1] not in (delimiter, b"\r", b"\n", b""):
+            return False  # the reader refuses such a row at the end of its line
+
+
 def parquet_parts(source: io.BufferedReader[Any]) -> Pieces:
-    """Yield rows as JSON objects, one a line."""
+    """Yield rows as JSON objects, one a line. Raises `Damaged` for a name that stands for two columns or fields."""
     import pyarrow.parquet as pq
 
-    for batch in pq.ParquetFile(source).iter_batches(PARQUET_ROWS):
-        yield json_lines(batch), len(batch)
+    file = pq.ParquetFile(source)
+    twice = _name_of_two(list(file.schema_arrow))
+    if twice is not None:
+        raise Damaged(f"it has the column or field {twice!r:.100} twice")
+    return row_pieces(file.iter_batches(PARQUET_ROWS))
 
 
-def json_lines(batch: pa.RecordBatch) -> bytes:
-    """Return rows as JSON objects, one a line."""
-    columns = [plain_values(column) for column in batch.columns]
+def _name_of_two(fields: Sequence[pa.Field]) -> str | None:
+    names = [field.name for field in fields]
+    if len(set(names)) < len(names):
+        return next(str(name) for name in names if names.count(name) > 1)
+    return next(filter(None, (_name_of_two(_inner(field.type)) for field in fields)), None)
+
+
+def _inner(kind: pa.DataType) -> list[pa.Field]:
+    return [kind.field(at) for at in range(kind.num_fields)]
+
+
+def row_pieces(batches: Iterable[pa.RecordBatch]) -> Pieces:
+    """Yield rows as JSON objects, one a line, in pieces that only the rows decide: events' ids depend on them."""
+    return _flushing(chain.from_iterable(map(_json_lines, batches)), count_max=PARQUET_ROWS)
+
+
+def _json_lines(batch: pa.RecordBatch) -> Iterator[bytes]:
+    """Yield rows as JSON objects; NaN and the infinities, which JSON lacks, as these words."""
+    columns = [
+        _worded(plain_values(column)) if _has_floats(column.type) else plain_values(column) for column in batch.columns
+    ]
     rows = (dict(zip(batch.schema.names, values, strict=True)) for values in zip(*columns, strict=True))
-    return b"".join(orjson.dumps(row) + b"\n" for row in rows)
+    return (orjson.dumps(row) + b"\n" for row in rows)
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.types.is_floating(kind) or any(_has_floats(each.type) for each in _inner(kind))
+
+
+def _worded(value: Any) -> Any:
+    """Return a value with words for the numbers that JSON lacks: events that have one become rejects."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else orjson.Fragment(json.dumps(value))
+    if isinstance(value, list):
+        return [_worded(each) for each in value]
+    return {name: _worded(each) for name, each in value.items()} if isinstance(value, dict) else value

@@ -9,7 +9,7 @@
 | interval | an ISO 8601 duration |
 | binary | base64 text |
 | list, struct | array, object |
-| map | object if its keys are text, else an array of `{"key", "value"}` |
+| map | object if its keys are text and none comes twice, else an array of `{"key", "value"}` |
 """
 
 from __future__ import annotations
@@ -143,7 +143,9 @@ def _maps(array: pa.MapArray) -> list[Any]:
             continue
         keys, items = plain_values(one.values.field(0)), plain_values(one.values.field(1))
         pairs = list(zip(keys, items, strict=True))
-        found.append(dict(pairs) if text_keys else [{"key": key, "value": item} for key, item in pairs])
+        by_key = dict(pairs) if text_keys else None
+        whole = by_key is not None and len(by_key) == len(pairs)
+        found.append(by_key if whole else [{"key": key, "value": item} for key, item in pairs])
     return found
 
 

@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 import pyarrow as pa
 
-from alluvia.formats.event_files import NDJSON, PARQUET_ROWS, FilePart, json_lines, parts
+from alluvia.formats.event_files import NDJSON, FilePart, parts, row_pieces
 from alluvia.formats.registry import by_name
 from alluvia.formats.values import SentBody
 from alluvia.ingest.alike import moved
@@ -94,12 +94,11 @@ def _parts(open_file: OpenFile, kind: str, bytes_max: int) -> Iterator[FilePart]
 
 def _parquet_parts(rows: ParquetRows) -> Iterator[FilePart]:
     digest, position = blake2b(digest_size=16), 0
-    for table in rows.tables(rows.as_written):
-        for batch in table.to_batches(PARQUET_ROWS):
-            lines = json_lines(batch)
-            digest.update(lines)
-            yield FilePart(lines, NDJSON, position, digest.hexdigest())
-            position += len(batch)
+    batches = (batch for table in rows.tables(rows.as_written) for batch in table.to_batches())
+    for lines, events in row_pieces(batches):
+        digest.update(lines)
+        yield FilePart(lines, NDJSON, position, digest.hexdigest())
+        position += events
 
 
 def store_part(catalog: Catalog, table: str, part: FilePart) -> Answer:

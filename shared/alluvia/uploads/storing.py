@@ -35,7 +35,8 @@ class Upload:
     kind: one of `rows.FORMATS`. declared: the columns, where the sender says them. key: what identifies it, so that it
     is stored once; `content` is a hash of what the key stands for. create: why the table may not be created; None where
     it may. evolve: the table gets the file's new columns. bytes_max: of the file, inflated. hidden: columns, folded,
-    that messages must not name. before_commit: called before each commit, which its exception stops.
+    that messages must not name. before_commit: called before each commit, which its exception stops. events_key: what
+    events without ids get theirs from; None: from the file's content.
     """
 
     table: str
@@ -50,6 +51,7 @@ class Upload:
     tables_max: int | None = None
     hidden: frozenset[str] = field(default_factory=frozenset)
     before_commit: Callable[[], None] = lambda: None
+    events_key: str | None = None
 
     @property
     def txn(self) -> Once | None:
@@ -109,7 +111,7 @@ def _events(catalog: Catalog, upload: Upload, snapshot: Snapshot) -> StoredEvent
             "are added with evolve"
         )
     return store_events(
-        catalog, upload.table, upload.open_file, upload.kind, upload.key, upload.bytes_max, upload.before_commit
+        catalog, upload.table, upload.open_file, upload.kind, upload.events_key, upload.bytes_max, upload.before_commit
     )
 
 
