@@ -134,6 +134,10 @@ def test_patterns_name_files(shell: Shell, tmp_path: Path) -> None:
 def test_csv_and_parquet_that_cannot_be_read_say_why(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "twice.csv").write_text("a,a\n1,2\n")
     assert "'a' twice" in shell.run("ingest", "t", str(tmp_path / "twice.csv")).stderr
+    for name, header in (("a.csv", "id;event"), ("b.csv", "id|event"), ("c.csv", "id\tevent")):
+        (tmp_path / name).write_text(f"{header}\n1;x\n")
+        told = shell.run("ingest", "t", str(tmp_path / name)).stderr
+        assert f"the header row is one name, {header!r}: separate cells by commas" in told
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 and no more")
     assert "the file is damaged" in shell.run("ingest", "t", str(tmp_path / "bad.parquet")).stderr
     (tmp_path / "empty.csv").write_text("a,b\n")

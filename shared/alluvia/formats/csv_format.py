@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from alluvia.ingest.values import Limits
 
 _LINE_FEED, _ANY_END = re.compile("\n"), re.compile("\r\n?|\n")
+_OTHER_DELIMITER = re.compile(r"[;|\t]")
 _NO_ROWS = "the CSV has a header and no rows: send a row per line (curl -d strips line ends, --data-binary keeps them)"
 _STRAY_RETURN = "a carriage return (\\r) stands outside quotes"
 
@@ -70,6 +71,11 @@ def _fault_of_header(header: list[str] | str) -> str:
         return header
     if not all(header):
         return "the header row has an empty name"
+    if len(header) == 1 and _OTHER_DELIMITER.search(header[0]):
+        return (
+            f"the header row is one name, {header[0]!r:.100}: separate cells by commas, or by tabs as "
+            "text/tab-separated-values or in a .tsv; a source can declare another delimiter"
+        )
     twice = [name for name in header if header.count(name) > 1] if len(set(header)) < len(header) else []
     return f"the header row has {twice[0]!r:.100} twice" if twice else ""
 
