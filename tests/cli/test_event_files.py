@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -162,6 +165,29 @@ def test_a_file_that_cannot_be_read_stops_no_other(shell: Shell, tmp_path: Path,
     assert "empty" not in result.stderr
     assert "none.parquet" not in result.stderr
     assert shell.rows("query", "SELECT count(*) AS n FROM t") == [{"n": 41}]
+
+
+def test_zstd_may_begin_with_a_frame_to_skip(shell: Shell, tmp_path: Path) -> None:
+    frames = [bytes([first]) + b"\x2a\x4d\x18\x02\x00\x00\x00ab" for first in (0x50, 0x5F)]
+    (tmp_path / "a.zst").write_bytes(frames[0] + frames[1] + zstd(ndjson(EVENTS)))
+    assert shell.rows("ingest", "t", str(tmp_path / "a.zst"))[0]["stored"] == 40
+
+
+def test_files_of_another_compression_are_refused_by_its_name(shell: Shell, tmp_path: Path) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("a.ndjson", ndjson(EVENTS))
+    large_window = b"\x28\xb5\x2f\xfd\x00" + bytes([(31 - 10) << 3]) + b"\x09\x00\x00 "  # RFC 8878, 3.1.1.1.2
+    for data, said in (
+        (bz2.compress(ndjson(EVENTS)), "compressed with bzip2"),
+        (lzma.compress(ndjson(EVENTS)), "compressed with xz"),
+        (gzip.compress(lzma.compress(ndjson(EVENTS))), "compressed with xz"),
+        (packed.getvalue(), "compressed with zip"),
+        (large_window, "compress it with --long=27"),
+    ):
+        (tmp_path / "a.ndjson").write_bytes(data)
+        result = shell.run("ingest", "t", str(tmp_path / "a.ndjson"))
+        assert (result.exit_code, said in result.stderr, result.stdout) == (1, True, "")
 
 
 def test_a_folder_and_a_uri_are_refused_with_what_to_type(shell: Shell, tmp_path: Path) -> None:

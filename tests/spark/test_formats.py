@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 from collections.abc import Callable
@@ -84,6 +85,7 @@ def test_a_name_can_be_overruled() -> None:
     [
         ("a.gz", gzip.compress(ndjson(EVENTS) * 500, mtime=0)[:-9], "gzip data is damaged", 20_000),
         ("a", zstd(ndjson(EVENTS))[:-9], "zstd data is damaged", 0),
+        ("a.ndjson.bz2", bz2.compress(ndjson(EVENTS)), "compressed with bzip2", 0),
         ("a.gz", b"\x00\x01\x02 no gzip", "data is not what its name says", 0),
         ("a.csv", b'event\na\nb\n"never' + b" closed" * 50 + b"\n", "a quote in row 3 is not closed", 2),
         ("a.csv", b"a,a\n1,2\n", "'a' twice", 0),

@@ -12,10 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.errors import Invalid
+from alluvia.ingest.compression import GZIP, START_BYTES, ZSTD, unread_compression, zstd_fault
 
 PIECE_BYTES = 512 << 10  # so that the events parsed from a piece stay in a core's cache: twice as fast as 8 MB
 _CHUNK_BYTES = 1 << 20
-_GZIP, _ZSTD, _PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
+_PARQUET = b"PAR1"
 _GZIP_WINDOW_BITS = 31
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32-le",
@@ -27,7 +28,7 @@ MARK = codecs.BOM_UTF8
 
 
 class Damaged(Invalid):
-    """A file's data cannot be read further."""
+    """A file's data cannot be read, or not further."""
 
 
 def is_parquet(start: bytes) -> bool:
@@ -37,7 +38,7 @@ def is_parquet(start: bytes) -> bool:
 
 def is_plain(start: bytes) -> bool:
     """Whether a file that starts so is its own text, in UTF-8."""
-    return not start.startswith((_GZIP, _ZSTD, *_MARKS))
+    return not start.startswith((GZIP, *ZSTD, *_MARKS)) and unread_compression(start) is None
 
 
 def text_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -47,10 +48,12 @@ def text_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
     Raises `Damaged`, after what came before the damage.
     """
     start, pieces = _started(pieces)
-    if start.startswith(_GZIP):
+    if start.startswith(GZIP):
         start, pieces = _started(_gunzipped(pieces))
-    elif start.startswith(_ZSTD):
+    elif start.startswith(ZSTD):
         start, pieces = _started(_unzstd(pieces))
+    if (why := unread_compression(start)) is not None:
+        raise Damaged(why)
     encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
     for piece in pieces if encoding is None else _recoded(pieces, encoding):
         for at in range(0, len(piece), PIECE_BYTES):
@@ -58,11 +61,11 @@ def text_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _started(pieces: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """Return at least the first 4 bytes, if there are so many, and all pieces."""
+    """Return the first bytes, as far as they tell what a file is, and all pieces."""
     pieces, start = iter(pieces), b""
-    while len(start) < 4 and (piece := next(pieces, None)) is not None:
+    while len(start) < START_BYTES and (piece := next(pieces, None)) is not None:
         start += piece
-    return start[:4], chain([start], pieces)
+    return start[:START_BYTES], chain([start], pieces)
 
 
 def _gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -92,7 +95,7 @@ def _unzstd(pieces: Iterable[bytes]) -> Iterator[bytes]:
         while text := source.read(PIECE_BYTES):
             yield text
     except OSError as error:
-        raise Damaged(f"the zstd data is damaged ({error})") from error
+        raise Damaged(zstd_fault(error)) from error
 
 
 def _recoded(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:

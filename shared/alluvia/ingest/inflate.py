@@ -7,11 +7,11 @@ import zlib
 import pyarrow as pa
 
 from alluvia.errors import Invalid
+from alluvia.ingest.compression import ZSTD, unread_compression, zstd_fault
 from alluvia.ingest.values import TOO_MANY_BYTES
 
 _ENCODINGS = ("", "identity", "gzip", "x-gzip", "zstd", "deflate")
 _GZIP_MAGIC = b"\x1f\x8b\x08"
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _PIECE_BYTES = 16 * 1024  # small: what is left of a piece is copied once per gzip member
 _GZIP_ONLY = 31  # zlib's window bits for a gzip header and trailer
 _BOMB = "the body inflates to more than the limit of {} bytes"
@@ -29,13 +29,15 @@ def inflate(body: bytes, content_encoding: str | None, limit_bytes: int) -> byte
     """Return the bytes of a body sent with gzip, zstd or deflate (zlib), or with none.
 
     Gzip and zstd are recognised by their first bytes, with or without the header, as some proxies inflate and leave the
-    header. Raises TooLarge beyond the limit, UnknownEncoding for another encoding, Invalid if the data is damaged.
+    header. Raises TooLarge beyond the limit, UnknownEncoding for another one, Invalid if the data is damaged.
     """
     encoding = known_encoding(content_encoding)
     if body.startswith(_GZIP_MAGIC):
         return gunzip(body, limit_bytes)
-    if body.startswith(_ZSTD_MAGIC):
+    if body.startswith(ZSTD):
         return unzstd(body, limit_bytes)
+    if (why := unread_compression(body)) is not None:
+        raise UnknownEncoding(why)
     if encoding == "deflate" and _is_zlib(body):
         return _unzlib(body, limit_bytes)
     if len(body) > limit_bytes:
@@ -58,7 +60,7 @@ def unzstd(data: bytes, limit_bytes: int) -> bytes:
     try:
         text = pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(limit_bytes + 1)
     except OSError as error:
-        raise Invalid(f"the zstd data is damaged: {error}") from None
+        raise Invalid(zstd_fault(error)) from None
     return _within(text, limit_bytes)
 
 

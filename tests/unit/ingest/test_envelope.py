@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import zlib
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -62,9 +65,38 @@ RAW_FRAME = b"\x28\xb5\x2f\xfd\x20\x07\x39\x00\x00" + b'{"a":1}'  # 3.1.1, by ha
 
 
 @pytest.mark.parametrize("encoding", ["zstd", "ZSTD ", None, "gzip"])
-@pytest.mark.parametrize("sent", [RAW_FRAME, zstd(b'{"a":1}'), zstd(b'{"a"') + SKIPPABLE + zstd(b":1}")])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        RAW_FRAME,
+        zstd(b'{"a":1}'),
+        zstd(b'{"a"') + SKIPPABLE + zstd(b":1}"),
+        SKIPPABLE + zstd(b'{"a":1}'),
+        b"\x5f" + SKIPPABLE[1:] + RAW_FRAME,
+    ],
+)
 def test_zstd_is_known_by_its_bytes(sent: bytes, encoding: str | None) -> None:
     assert values(take(sent, encoding=encoding)) == [{"a": 1}]
+
+
+LARGE_WINDOW = b"\x28\xb5\x2f\xfd\x00" + bytes([(31 - 10) << 3]) + b"\x09\x00\x00 "  # 3.1.1.1.2: --long=31
+
+
+def test_zstd_with_a_window_that_is_too_large_says_how_to_compress() -> None:
+    one_reject(take(LARGE_WINDOW), LARGE_WINDOW, "larger than 128 MB: compress it with --long=27 at most")
+    usual = LARGE_WINDOW[:5] + bytes([(27 - 10) << 3]) + b"\x39\x00\x00" + b'{"a":1}'
+    assert values(take(usual)) == [{"a": 1}]
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"),
+    [("bzip2", bz2.compress), ("xz", lzma.compress), ("lz4", lambda text: pa.compress(text, "lz4", asbytes=True))],
+)
+def test_another_compression_is_named(name: str, pack: Callable[[bytes], bytes]) -> None:
+    for text in (b'{"a":1}', b""):
+        found = take(pack(text))
+        one_reject(found, pack(text), f"compressed with {name}, which is not read: use gzip, zstd or none")
+        assert found.unsupported
 
 
 def test_deflate_is_zlib_as_http_has_it() -> None:
