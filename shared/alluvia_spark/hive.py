@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from alluvia.ingest.jsontext import encode
 from alluvia.ingest.texts import read_text
+from alluvia.ingest.timestamps import TIMESTAMP
 from alluvia.ingest.values import RawEvent
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -22,7 +23,8 @@ def folder_fields(key: str, schema: pa.Schema) -> dict[str, object]:
         name, equals, text = folder.partition("=")
         if equals and name and text != _NULL:
             kind = schema.field(name).type if name in schema.names else pa.string()
-            found[unquote(name)] = read_text(kind, unquote(text))
+            given = unquote(text)
+            found[unquote(name)] = given if kind == TIMESTAMP else read_text(kind, given)  # an hour, such as 2026112013
     return found
 
 

@@ -123,6 +123,7 @@ FOLDERS = {"dt": "2024-01-01", "status": 3, "x y": "a/b"}
 
 def test_what_folders_say_is_text_or_what_the_column_takes() -> None:
     assert folder_fields(KEY, SCHEMA) == FOLDERS
+    assert folder_fields("ts=2026112013/a", SCHEMA) == {"ts": "2026112013"}  # an hour
 
 
 def test_what_folders_say_are_fields_of_the_lines_without_them() -> None:

@@ -219,7 +219,9 @@ def _date(value: object, path: str) -> date:
 def _timestamp(value: object, path: str) -> int:
     found = instant(value)
     if found is None:
-        raise Invalid(f"{path}: expected a timestamp: ISO 8601 text, or seconds, ms or µs since 1970")
+        text = 'ISO 8601 text such as "2026-11-20T10:00:00Z"'
+        number = "a number of seconds, ms or µs since 1970"
+        raise _wrong(path, f"a timestamp: {text}, or {number}", value)
     if not found[1]:
         raise Invalid(f"{path}: the time has more than microsecond precision")
     return found[0]
