@@ -7,13 +7,13 @@ import re
 GZIP = b"\x1f\x8b"
 ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes((first,)) + b"\x2a\x4d\x18" for first in range(0x50, 0x60)))
 """Zstandard begins with a frame, or with a frame to skip (RFC 8878, sections 3.1.1 and 3.1.2)."""
-START_BYTES = 10
+START_BYTES = 4
 """How many bytes tell each compression."""
 _UNREAD = {
-    "bzip2": re.compile(rb"BZh[1-9](?:\x31\x41\x59\x26\x53\x59|\x17\x72\x45\x38\x50\x90)"),
-    "xz": re.compile(rb"\xfd7zXZ\x00"),
+    "bzip2": re.compile(rb"BZh[1-9]"),
+    "xz": re.compile(rb"\xfd7zX"),
     "zip": re.compile(rb"PK(?:\x03\x04|\x05\x06)"),
-    "7z": re.compile(rb"7z\xbc\xaf\x27\x1c"),
+    "7z": re.compile(rb"7z\xbc\xaf"),
     "lz4": re.compile(rb"\x04\x22\x4d\x18"),
 }
 _LARGE_WINDOW = "too much memory"  # as libzstd says it: ZSTD_error_frameParameter_windowTooLarge

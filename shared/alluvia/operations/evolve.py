@@ -77,7 +77,8 @@ def plan_evolve(
         changed = change_columns(changed, rename or {}, drop)
     if add:
         changed = _with_columns(changed, schema_of(add), seed)
-    check_same_identity(metadata, changed, rename or {})
+    if add or rename:
+        check_same_identity(metadata, changed, rename or {})
     check_layout(changed)
     check_ttl(changed)
     check_of_rollup(changed.configuration)
