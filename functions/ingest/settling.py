@@ -61,9 +61,9 @@ def enqueue(table: str, found: Split, origin: Origin, settings: IngestSettings, 
     kept = there is not None or not rejects
     accepted = 0
     if there is not None:
-        keep_rejects(lake, table, rejects, origin)
+        left = keep_rejects(lake, table, rejects, origin)
         send(sqs(), str(settings.queue_url), packed.messages, lake.clock)
-        accepted = len(events)
+        accepted, rejects = len(events) + len(rejects) - len(left), left
     counts = {"accepted": accepted, "rejected": len(rejects)}
     logger.info("queued", extra={"table": table, "messages": len(packed.messages), **counts})
     status = status_of(found, accepted, len(rejects), 202)

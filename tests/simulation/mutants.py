@@ -797,9 +797,23 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "acknowledge rejects that could not be kept",
         "ingest/pipeline.py",
-        "    _commit(rejects_of(catalog, name), (), lambda _snapshot, _events, _reasons: rows)\n",
-        "    try:\n        _commit(rejects_of(catalog, name), (), lambda _snapshot, _events, _reasons: rows)\n"
-        "    except Exception:\n        return\n",
+        "    return keep(catalog, name, rejects, _commit_rejects) if rejects else ()\n",
+        "    try:\n        return keep(catalog, name, rejects, _commit_rejects) if rejects else ()\n"
+        "    except Exception:\n        return ()\n",
+    ),
+    Mutant(
+        "take a known reject for one that is there",
+        "ingest/known_rejects.py",
+        "    return [at for at in known if ids[at] in wanted]\n",
+        "    return []\n",
+        ("tests/unit/ingest/test_rejects_again.py",),
+    ),
+    Mutant(
+        "keep a reject again that a replay has made a row of",
+        "ingest/known_rejects.py",
+        "    again = [at for at in gone if at not in settled]\n",
+        "    again = gone\n",
+        ("tests/unit/ingest/test_rejects_again.py",),
     ),
     Mutant(
         "commit whatever another transaction claims",

@@ -6,7 +6,7 @@ Requests of several threads for one table become one commit (`operations.groupin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from itertools import chain, repeat
@@ -18,9 +18,10 @@ from alluvia.errors import AlluviaError, Invalid, MetadataChanged, TableDropped,
 from alluvia.ingest.alike import EventParts
 from alluvia.ingest.event_schema import event_schema
 from alluvia.ingest.jsontext import encode
-from alluvia.ingest.rejects import clash_reason, reject_of, reject_rows
+from alluvia.ingest.known_rejects import keep
+from alluvia.ingest.rejects import clash_reason, reject_of
 from alluvia.ingest.rows import to_rows
-from alluvia.ingest.tables import create_events, find_events, rejects_of
+from alluvia.ingest.tables import create_events, find_events
 from alluvia.ingest.values import NO_FIELDS, BodyReading, EventRows, Fields, Origin, RawEvent, Reject
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
@@ -199,6 +200,7 @@ class _Group:
         self._requests = requests
         self._owners = list(chain(*(repeat(at, len(sent.events)) for at, sent in enumerate(requests))))
         self._rejects: list[list[Reject]] = [[] for _ in requests]
+        self._replayed = [0] * len(requests)
         self._unkept: list[Owned] = [(at, reject) for at, sent in enumerate(requests) for reject in sent.rejects]
 
     def answers(self, *, create: bool, tables_max: int | None) -> list[Answer | Exception]:
@@ -215,11 +217,13 @@ class _Group:
             return [Answer(0, 0, len(each), 0, None, each, kept=not each) for each in self._rejects]
         committed = _commit(table, events, self._rows_for, self._refuse, self._begin)
         if committed is None:
-            return [Answer(0, 0, len(each), 0, None, each) for each in self._rejects]
+            version = table.at_hand().version if any(self._replayed) else None
+            both = zip(self._replayed, self._rejects, strict=True)
+            return [Answer(0, rows, len(each), 0, version if rows else None, each) for rows, each in both]
         clashes = self._clashes(committed)
         failed: dict[int, AlluviaError] = {}
         try:
-            self._keep(clashes)
+            clashes = self._keep(clashes)
         except _RejectsFailed as error:
             failed = dict.fromkeys(error.requests, error.error)
         self._note(clashes)
@@ -236,8 +240,11 @@ class _Group:
     def _refuse(self, rows: EventRows) -> None:
         """Keep the rejects of the requests, and those of some rows; the owners are then those of the others."""
         found = [*self._unkept, *self._owned(rows)]
-        self._keep(found)
-        self._note(found)
+        kept = self._keep(found)
+        self._note(kept)
+        for sign, owned in ((1, found), (-1, kept)):
+            for at, _ in owned:
+                self._replayed[at] += sign
         self._unkept = []
         if rows.refused:
             self._owners = [self._owners[index] for index in rows.taken]
@@ -248,13 +255,16 @@ class _Group:
             return []
         return [(self._owners[index], reject) for index, reject in zip(rows.refused, rows.rejects, strict=True)]
 
-    def _keep(self, rejects: Sequence[Owned]) -> None:
+    def _keep(self, rejects: Sequence[Owned]) -> list[Owned]:
+        """Keep rejects. Returns them, without those that a replay has made rows of."""
         try:
-            _keep(self._catalog, self._name, [(self._requests[at].origin, reject) for at, reject in rejects])
+            given = [(self._requests[at].origin, reject) for at, reject in rejects]
+            rows = _keep(self._catalog, self._name, given)
         except TableDropped:
             raise
         except AlluviaError as error:
             raise _RejectsFailed(frozenset(at for at, _ in rejects), error) from error
+        return [each for number, each in enumerate(rejects) if number not in rows]
 
     def _note(self, rejects: Sequence[Owned]) -> None:
         for at, reject in rejects:
@@ -280,7 +290,7 @@ class _Group:
         conflicting = self._counted(at for at, _ in clashes)
         answers = []
         for at, rejects in enumerate(self._rejects):
-            accepted = rows[at] - conflicting[at]
+            accepted = rows[at] - conflicting[at] + self._replayed[at]
             version = done.version if accepted else None
             answers.append(Answer(stored[at], accepted - stored[at], len(rejects), conflicting[at], version, rejects))
         return answers
@@ -297,16 +307,24 @@ def _from(origin: Origin, event: RawEvent) -> RawEvent:
     return event if event.origin is not None else RawEvent(*event[:3], origin, *event[4:])
 
 
-def keep_rejects(catalog: Catalog, name: str, rejects: Sequence[Reject], request: Origin) -> None:
-    """Write rejects to the table's rejects, once each however often they come within the table's window."""
-    _keep(catalog, name, [(request, reject) for reject in rejects])
+def keep_rejects(catalog: Catalog, name: str, rejects: Sequence[Reject], request: Origin) -> list[Reject]:
+    """Write rejects to the table's rejects, once each however often they come within the table's window.
+
+    Returns them, without those that a replay has made rows of.
+    """
+    rows = _keep(catalog, name, [(request, reject) for reject in rejects])
+    return [reject for at, reject in enumerate(rejects) if at not in rows]
 
 
-def _keep(catalog: Catalog, name: str, rejects: Sequence[tuple[Origin, Reject]]) -> None:
-    if not rejects:
-        return
-    rows = EventRows(reject_rows([each for _, each in rejects], [origin for origin, _ in rejects]), [], [], ())
-    _commit(rejects_of(catalog, name), (), lambda _snapshot, _events, _reasons: rows)
+def _keep(catalog: Catalog, name: str, rejects: Sequence[tuple[Origin, Reject]]) -> Collection[int]:
+    return keep(catalog, name, rejects, _commit_rejects) if rejects else ()
+
+
+def _commit_rejects(table: TableHandle, rows: pa.Table, gone_until: int) -> Ingested:
+    made = EventRows(rows, [], [], ())
+    committed = _commit(table, (), lambda _snapshot, _events, _reasons: made, gone_until=gone_until)
+    assert committed is not None  # noqa: S101 - there are rows
+    return committed.done
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +343,7 @@ def _commit(
     rows_for: Callable[[Snapshot, Sequence[RawEvent], Mapping[int, str]], EventRows],
     refuse: Callable[[EventRows], object] = lambda _: None,
     begin: Callable[[], object] = lambda: None,
+    gone_until: int = -1,
 ) -> _Committed | None:
     """Commit rows made for the table as it is; make them again if it turns out to have changed. None without a row.
 
@@ -351,7 +370,7 @@ def _commit(
             contents = rows.contents or [bytes(CONTENT_BYTES)] * len(rows.table)
             begin()
             try:
-                done = ingest(table, rows.table, contents, snapshot if events else None)
+                done = ingest(table, rows.table, contents, snapshot if events else None, gone_until)
                 return _Committed(done, rows, events, Fields.of(snapshot.settings))
             except (MetadataChanged, Invalid) as error:
                 newest = _newest(table)

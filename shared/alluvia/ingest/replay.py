@@ -16,10 +16,11 @@ from alluvia.arrow_compute import pc
 from alluvia.errors import Conflict, Invalid, TableNotFound
 from alluvia.ingest.envelope import split
 from alluvia.ingest.identity import contents_of, fallback_id
+from alluvia.ingest.known_rejects import missing
 from alluvia.ingest.rejects import read_given, reject_of, reject_rows
 from alluvia.ingest.rows import to_rows
 from alluvia.ingest.tables import find_events
-from alluvia.ingest.values import EventRows, Fields, Limits, Origin, RawEvent, Reject, Split
+from alluvia.ingest.values import EventRows, Fields, Limits, Origin, RawEvent, Reject, Split, all_but
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.ingest import ingest, refusals
@@ -206,7 +207,11 @@ class _Attempt:
             found.append((reject_of(event, reason, origin, self._fields), origin))
         if found:
             rejects, origins = zip(*found, strict=True)
-            ingest(self._place, reject_rows(rejects, origins))
+            rows = reject_rows(rejects, origins)
+            known = all_but(ingest(self._place, rows).new, len(rows))
+            there = self._place.newest()
+            if gone := missing(there, self._place.store, rows, known):
+                ingest(self._place, rows.take(pa.array(gone, pa.int64())), gone_until=there.version)
 
 
 def read_json(row: Mapping[str, Any]) -> Split:

@@ -16,9 +16,10 @@ from alluvia.operations.known_events import held_events
 from alluvia.operations.offering import commit_together, look, may_offer
 from alluvia.operations.replanning import check_not_rollup
 from alluvia.table.changes import Changes
+from alluvia.table.decisions import happened
 from alluvia.table.event_window.content import EVENT_ID, SOURCE, content_hashes
 from alluvia.table.event_window.id_runs import CONTENT_BYTES
-from alluvia.table.event_window.window import UNKNOWN, encode_event_ids, fingerprints
+from alluvia.table.event_window.window import UNKNOWN, encode_event_ids, event_id_pairs, event_ids_of, fingerprints
 from alluvia.table.handle import TableHandle
 from alluvia.table.lineage import is_dropped, undone_versions, version_gaps
 from alluvia.table.offers import offers_in
@@ -50,7 +51,11 @@ class Ingested:
 
 
 def ingest(
-    handle: TableHandle, rows: pa.Table, contents: Sequence[bytes] | None = None, made_for: Snapshot | None = None
+    handle: TableHandle,
+    rows: pa.Table,
+    contents: Sequence[bytes] | None = None,
+    made_for: Snapshot | None = None,
+    gone_until: int = -1,
 ) -> Ingested:
     """Append rows whose `event_id` is new to their `source`, in one commit; the others are duplicates or clashes.
 
@@ -59,8 +64,9 @@ def ingest(
     winners', writes the rows that are still new again, and goes on. One that meets many others has its rows committed
     together with theirs. `contents` are hashes of `CONTENT_BYTES` bytes, one for each row; without them, the rows' own
     columns count. `made_for` is the version whose columns the rows were made for, where other columns would have made
-    other rows. Raises `Invalid` for rows that do not fit the table, and `MetadataChanged` where it has other columns
-    than `made_for`.
+    other rows. `gone_until` is the version up to which the table is known to have lost the rows, however it knows their
+    ids: only later commits count. Raises `Invalid` for rows that do not fit the table, and `MetadataChanged` where it
+    has other columns than `made_for`.
     """
     names = rows.schema.names
     if EVENT_ID not in names:
@@ -72,9 +78,8 @@ def ingest(
             if made_for is not None and not snapshot.schema.equals(made_for.schema):
                 raise _other_columns(handle)
             fitting = conform(rows, snapshot.schema)
-            batch = _NewRows(
-                handle, snapshot, fitting, _contents(fitting, contents, handle.name), as_made=made_for is not None
-            )
+            hashes = _contents(fitting, contents, handle.name)
+            batch = _NewRows(handle, snapshot, fitting, hashes, gone_until, as_made=made_for is not None)
         if not batch.new:
             if _knows_other_events(handle, snapshot):
                 continue
@@ -109,6 +114,23 @@ def _knows_other_events(handle: TableHandle, snapshot: Snapshot) -> bool:
     return undone_versions(newest) != undone_versions(snapshot.properties)
 
 
+def known_events(handle: TableHandle, rows: pa.Table, contents: Sequence[bytes]) -> list[bool]:
+    """Return which events a table knows with the same content: by its window, or by transactions that have happened.
+
+    These are not in the log yet: one GET for each that stands there. What counts is the version that the handle knows.
+    Of `rows` only `event_id` and `source` count; one without an id is not known. `contents` are those of `ingest`.
+    """
+    with handle.lock:
+        snapshot = handle.at_hand()
+        prints = fingerprints([event_id or "" for event_id in rows[EVENT_ID].to_pylist()], _sources(rows))
+        held = held_events(handle, follow_window(handle), prints, undone_versions(snapshot.properties))
+    for claim in happened(handle.log, snapshot.state):
+        for fingerprint, content in event_id_pairs(event_ids_of(claim.intended(snapshot.version))):
+            held.setdefault(fingerprint, set()).add(content)
+    contents = _contents(rows, contents, handle.name)
+    return [not {content, UNKNOWN}.isdisjoint(held.get(at, ())) for at, content in zip(prints, contents, strict=True)]
+
+
 def refusals(snapshot: Snapshot, rows: pa.Table) -> dict[int, str]:
     """Return why rows cannot be written, by their numbers, once an ingestion has raised `Invalid`.
 
@@ -125,7 +147,14 @@ class _NewRows:
     """
 
     def __init__(
-        self, handle: TableHandle, snapshot: Snapshot, rows: pa.Table, contents: Sequence[bytes], *, as_made: bool
+        self,
+        handle: TableHandle,
+        snapshot: Snapshot,
+        rows: pa.Table,
+        contents: Sequence[bytes],
+        gone_until: int,
+        *,
+        as_made: bool,
     ) -> None:
         self.again = False
         self._as_made = as_made
@@ -134,6 +163,8 @@ class _NewRows:
         self._snapshot = snapshot
         self._writer = handle.writer(snapshot, row_check(snapshot.settings.constraints, snapshot.schema))
         self._undone_before = undone_versions(snapshot.properties)
+        self._come_again = gone_until >= 0
+        self._uncounted = (*self._undone_before, (0, gone_until)) if self._come_again else self._undone_before
         self._rows = rows
         self._contents = contents
         self._ids = _ids(rows, handle.name)
@@ -149,7 +180,9 @@ class _NewRows:
         return self._changes
 
     def may_offer(self) -> bool:
-        """Whether the rows that are new may be committed by others."""
+        """Whether the rows that are new may be committed by others, who would know the ids of those that come again."""
+        if self._come_again:
+            return False
         rows = self._new_rows()
         return may_offer(self._handle, self._snapshot, rows) and not refusals(self._snapshot, rows)
 
@@ -195,12 +228,12 @@ class _NewRows:
         Commits of earlier versions of this library know an id whatever its source.
         """
         window = follow_window(self._handle)
-        self._held |= held_events(self._handle, window, prints, self._undone_before, self._looked_up)
+        self._held |= held_events(self._handle, window, prints, self._uncounted, self._looked_up)
         self._looked_up = window.version
         self._held |= self._handle.waiting_events()
         if window.has_bare_ids:
             bare = fingerprints(self._ids)
-            for at, contents in enumerate(map(window.held(bare, self._undone_before).get, bare)):
+            for at, contents in enumerate(map(window.held(bare, self._uncounted).get, bare)):
                 if contents is not None and UNKNOWN in contents:
                     self._held.setdefault(self._prints[at], set()).add(UNKNOWN)
         self.new, self.clashes = sort_out(self._prints, self._contents, self._held)

@@ -22,7 +22,6 @@ from alluvia.ingest.pipeline import Answer, ingest_batch, keep_rejects
 from alluvia.ingest.values import Limits, Origin, RawEvent, Reject
 from alluvia.operations.ingest import ingest
 from alluvia.table.handle import TableHandle
-from alluvia.table.snapshot import Snapshot
 
 NUMBERS = count()
 ARRIVAL_US = 1_700_000_000_000_000
@@ -244,10 +243,10 @@ def test_a_table_that_never_rests_is_given_up(lake: alluvia.Lake, monkeypatch: p
     send(lake, '{"event_id":"a"}')
     other, real, tries = another(lake).table("clicks"), ingest, []
 
-    def restless(handle: TableHandle, given: pa.Table, contents: Sequence[bytes], made_for: Snapshot | None) -> Any:
+    def restless(handle: TableHandle, given: pa.Table, *rest: Any) -> Any:
         tries.append(len(given))
         other.evolve(properties={"delta.appendOnly": "true" if len(tries) % 2 else "false"})
-        return real(handle, given, contents, made_for)
+        return real(handle, given, *rest)
 
     monkeypatch.setattr(pipeline, "ingest", restless)
     with pytest.raises(alluvia.errors.MetadataChanged):
