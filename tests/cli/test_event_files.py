@@ -19,6 +19,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from alluvia.cli.files import GROUP_FILES_MAX
 from alluvia.errors import Invalid
 from alluvia.formats import event_files
 from alluvia.formats.event_files import parts
@@ -165,6 +166,30 @@ def test_a_file_that_cannot_be_read_stops_no_other(shell: Shell, tmp_path: Path,
     assert "empty" not in result.stderr
     assert "none.parquet" not in result.stderr
     assert shell.rows("query", "SELECT count(*) AS n FROM t") == [{"n": 41}]
+
+
+@pytest.mark.parametrize("more", [(), ("--workers", "2")])
+def test_small_files_are_committed_together_and_counted_each(
+    shell: Shell, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    shell.rows("create", "t", "--column", "n:long")
+    count = GROUP_FILES_MAX + 44
+    for at in range(count):
+        (tmp_path / f"{at:03}.ndjson").write_bytes(ndjson([{"event": "tick", "n": at}] * (at % 3 + 1)))
+    (tmp_path / "017.ndjson").write_bytes(b'{"event_id":"a","n":1}\n{"event_id":"b","n":"one"}\n{"event_id":"c"}\n')
+    (tmp_path / "018.ndjson").write_bytes(b'{"event_id":"a","n":1}\n{"event_id":"c","n":2}\n')
+    files = str(tmp_path / "*.ndjson")
+    reports = [list(row.values())[1:6] for row in shell.rows("ingest", "t", files, *more)]
+    expected = [[at % 3 + 1, at % 3 + 1, 0, 0, 0] for at in range(count)]
+    expected[17], expected[18] = [2, 2, 0, 1, 0], [1, 0, 1, 1, 1]
+    assert reports == expected
+    rejects = [row["reason"] for row in shell.rows("query", "SELECT reason FROM t._rejects ORDER BY 1")]
+    assert ["n" in reason for reason in rejects] == [True, True]
+    [commits] = shell.rows("query", "SELECT count(*) AS n FROM history('t') WHERE operation <> 'CREATE TABLE'")
+    assert commits["n"] == 2
+    again = shell.rows("ingest", "t", files, *more)
+    assert [row["stored"] for row in again] == [0] * count
+    assert [row["accepted"] for row in again] == [row[0] for row in expected]
 
 
 def test_zstd_may_begin_with_a_frame_to_skip(shell: Shell, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 import alluvia
-from alluvia.cli.files import ingest_file
+from alluvia.cli.files import ingest_files
 from tests import judges
 from tests.golden.spark_tables import tables as archived
 from tests.golden.variant_tables import CASES
@@ -105,8 +105,7 @@ def events(tmp_path: Path) -> Path:
         lines = [{"event_id": str(number), "ts": "2026-01-01", "event": "e"}, {"event_id": f"bad{number}", "event": 5}]
         source = tmp_path / "events.ndjson"
         source.write_text("\n".join(map(json.dumps, lines[: 2 - number])))
-        with source.open("rb") as file:
-            ingest_file(lake, "events", "events.ndjson", file, create=True)
+        ingest_files(lake, "events", [str(source)], create=True)
     lake.table("events").optimize()
     return tmp_path / "lake" / "events"
 

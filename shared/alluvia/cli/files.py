@@ -18,30 +18,24 @@ from pathlib import Path
 from typing import IO, Any
 
 from alluvia.errors import Invalid
-from alluvia.formats.event_files import FilePart, NoEvents, parts
+from alluvia.formats.event_files import PART_BYTES, FilePart, NoEvents, parts
 from alluvia.ingest.tables import find_events
 from alluvia.lake import Lake, connect
 from alluvia.progress import report
-from alluvia.uploads.event_rows import store_part
+from alluvia.uploads.event_rows import store_parts
 
 COUNTS = ("accepted", "stored", "duplicates", "rejected", "conflicting")
 WORKERS_MAX = 4
 LARGE_BYTES = 32 << 20
 """How large files are, together, that several processes take by default: each needs half a second to start."""
 
+GROUP_FILES_MAX = 256
+"""So many files are committed together at most. If one breaks the code, each of them is committed alone."""
+
 Counts = dict[str, int | None]
-Store = Callable[[Iterable[FilePart]], Iterator[Counts]]
-"""Stores parts, and says what became of each, in order."""
+Store = Callable[[Iterable[list[FilePart]]], Iterator[list[Counts]]]
+"""Commits groups of parts, each in one commit, and says what became of each part, in order."""
 _URI = re.compile(r"([a-z][a-z0-9+.-]*)://", re.ASCII | re.IGNORECASE)
-
-
-class Unread(Invalid):
-    """A file could not be read to its end, or has no events. `counts`: the report about what came before."""
-
-    def __init__(self, reason: Invalid, counts: dict[str, Any]) -> None:
-        super().__init__(str(reason))
-        self.counts = counts
-        self.is_empty = isinstance(reason, NoEvents)
 
 
 def found_files(names: Sequence[str], table: str) -> list[str]:
@@ -82,84 +76,101 @@ def workers_for(names: Sequence[str]) -> int:
 
 
 def ingest_files(
-    lake: Lake, table: str, names: Sequence[str], *, create: bool, kind: str | None, store: Store | None
+    lake: Lake, table: str, names: Sequence[str], *, create: bool, kind: str | None = None, store: Store | None = None
 ) -> tuple[list[dict[str, Any]], list[Exception]]:
-    """Ingest files; "-" is standard input. Return the reports, and why files could not be read, which stops no other.
+    """Ingest files of events; "-" is standard input. Return the reports, with counts for all of a file, and why files
+    could not be read, which stops no other. `store` is by default this process.
 
-    Of several files, one that is empty is read. Errors about the table are raised: the next file would meet them, too.
+    An event without an id gets one from its file's content up to its part's end and its position, so that the same
+    file again adds nothing within the table's window. Of several files, one that is empty is read, and small ones are
+    committed together. Errors about the table are raised: the next file would meet them, too.
     """
-    reports: list[dict[str, Any]] = []
+    files: list[_File] = []
     failures: list[Exception] = []
-    for name in names:
-        with ExitStack() as stack:
-            try:
-                file = sys.stdin.buffer if name == "-" else stack.enter_context(Path(name).open("rb"))
-            except OSError as error:
-                failures.append(error)
-                continue
-            try:
-                reports.append(ingest_file(lake, table, name, file, create=create, kind=kind, store=store))
-            except Unread as error:
-                passes = error.is_empty and len(names) > 1
-                if passes or any(error.counts[count] for count in COUNTS):
-                    reports.append(error.counts)
-                if not passes:
+    under_way: deque[list[_File]] = deque()
+
+    def opened() -> Iterator[tuple[_File, FilePart]]:
+        missing = create
+        for name in names:
+            with ExitStack() as stack:
+                try:
+                    stream = sys.stdin.buffer if name == "-" else stack.enter_context(Path(name).open("rb"))
+                except OSError as error:
                     failures.append(error)
-    return reports, failures
+                    continue
+                if missing and find_events(lake, table) is None:
+                    lake.create_events(table, exist_ok=True)  # even for a file of rejects, which are kept
+                missing = False
+                files.append(_File(name, 0 if name == "-" else _size(stream)))
+                try:
+                    for part in parts(stream, name, kind):
+                        files[-1].read = stream.tell() if files[-1].size else 0
+                        yield files[-1], part
+                except Invalid as error:
+                    files[-1].is_empty = isinstance(error, NoEvents)
+                    if len(names) == 1 or not files[-1].is_empty:
+                        failures.append(error)
 
+    def groups() -> Iterator[list[FilePart]]:
+        for group in _grouped(opened()):
+            under_way.append([file for file, _ in group])
+            yield [part for _, part in group]
 
-def ingest_file(
-    lake: Lake,
-    table: str,
-    name: str,
-    stream: IO[bytes],
-    *,
-    create: bool,
-    kind: str | None = None,
-    store: Store | None = None,
-) -> dict[str, Any]:
-    """Ingest a file of events, and return counts for all of it. `store` is by default this process.
-
-    An event without an id gets one from the file's content up to its part's end and its position, so that the same
-    file again adds nothing within the table's window. Raises `Invalid`, naming the file.
-    """
-    if create and find_events(lake, table) is None:  # rejects are kept, even where a file holds nothing else
-        lake.create_events(table, exist_ok=True)
     store = store or partial(map, partial(_counts, lake, table))
-    size = 0 if name == "-" else _size(stream)
-    report(f"ingesting {name}", 0, size, "bytes")
-    totals: dict[str, Any] = {"file": name, **dict.fromkeys(COUNTS, 0), "version": None}
-    source = _Source(parts(stream, name, kind))
-    for counts in store(source):
+    for answers in store(groups()):
+        for file, counts in zip(under_way.popleft(), answers, strict=True):
+            file.add(counts)
+    passes = len(names) > 1
+    return [file.totals for file in files if file.has_counts() or (passes and file.is_empty)], failures
+
+
+class _File:
+    """A file that is being ingested. `read`: so many of its bytes are."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self.totals: dict[str, Any] = {"file": name, **dict.fromkeys(COUNTS, 0), "version": None}
+        self.size = size
+        self.read = 0
+        self.is_empty = False
+        self._report()
+
+    def add(self, counts: Counts) -> None:
+        """Count what became of a part."""
         for count in COUNTS:
-            totals[count] += counts[count]
-        totals["version"] = max(
-            (each for each in (totals["version"], counts["version"]) if each is not None), default=None
-        )
-        read = stream.tell() if size else totals["accepted"]
-        report(f"ingesting {name}", read, size, "bytes" if size else "events")
-    if source.failure is not None:
-        raise Unread(source.failure, totals) from source.failure
-    return totals
+            self.totals[count] += counts[count]
+        versions = [each for each in (self.totals["version"], counts["version"]) if each is not None]
+        self.totals["version"] = max(versions, default=None)
+        self._report()
+
+    def has_counts(self) -> bool:
+        """Whether anything became of an event."""
+        return any(self.totals[count] for count in COUNTS)
+
+    def _report(self) -> None:
+        done, unit = (self.read, "bytes") if self.size else (self.totals["accepted"], "events")
+        report(f"ingesting {self.totals['file']}", done, self.size, unit)
 
 
-class _Source:
-    """Parts up to the first that cannot be read, so that those before it are stored; `failure` says why it cannot."""
-
-    def __init__(self, found: Iterable[FilePart]) -> None:
-        self._found = found
-        self.failure: Invalid | None = None
-
-    def __iter__(self) -> Iterator[FilePart]:
-        try:
-            yield from self._found
-        except Invalid as error:
-            self.failure = error
+def _grouped(found: Iterable[tuple[_File, FilePart]]) -> Iterator[list[tuple[_File, FilePart]]]:
+    """Yield parts that are committed together: together they are no larger than one part may be."""
+    group: list[tuple[_File, FilePart]] = []
+    size = 0
+    for file, part in found:
+        if group and size + len(part.data) > PART_BYTES:
+            yield group
+            group, size = [], 0
+        group.append((file, part))
+        size += len(part.data)
+        if size >= PART_BYTES or len(group) == GROUP_FILES_MAX:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 @contextmanager
 def processes(number: int, uri: str, table: str, endpoint_url: str | None) -> Iterator[Store]:
-    """Yield what stores parts by several processes, twice as many parts as processes at a time.
+    """Yield what stores groups by several processes, twice as many groups as processes at a time.
 
     Of different events under one id, which is the first is then not certain.
     """
@@ -173,10 +184,10 @@ def processes(number: int, uri: str, table: str, endpoint_url: str | None) -> It
     pool.shutdown()
 
 
-def _in_order(pool: ProcessPoolExecutor, most: int, found: Iterable[FilePart]) -> Iterator[Counts]:
-    under_way: deque[Future[Counts]] = deque()
-    for part in found:
-        under_way.append(pool.submit(_store, part))
+def _in_order(pool: ProcessPoolExecutor, most: int, groups: Iterable[list[FilePart]]) -> Iterator[list[Counts]]:
+    under_way: deque[Future[list[Counts]]] = deque()
+    for group in groups:
+        under_way.append(pool.submit(_store, group))
         if len(under_way) == most:
             yield under_way.popleft().result()
     for future in under_way:
@@ -191,13 +202,13 @@ def _open(uri: str, table: str, endpoint_url: str | None) -> None:
     _opened.append((lake, table))
 
 
-def _store(part: FilePart) -> Counts:
+def _store(group: list[FilePart]) -> list[Counts]:
     lake, table = _opened[-1]
-    return _counts(lake, table, part)
+    return _counts(lake, table, group)
 
 
-def _counts(lake: Lake, table: str, part: FilePart) -> Counts:
-    return store_part(lake, table, part).counts()
+def _counts(lake: Lake, table: str, group: list[FilePart]) -> list[Counts]:
+    return [answer.counts() for answer in store_parts(lake, table, group)]
 
 
 def _size(stream: IO[bytes]) -> int:

@@ -81,8 +81,9 @@ def ingest(
     """Ingest files of events: NDJSON, JSON, CSV with a header row, Parquet; gzip and zstd ("-" is standard input).
 
     A file may be a pattern, such as "logs/**/*.gz". An event that cannot become a row is kept as a reject. The same
-    files again add nothing within the table's window. Of several files, an empty one counts 0, and those that cannot be
-    read are named at the end. Exits 1 if a file could not be read, or if every event was rejected.
+    files again add nothing within the table's window. Of several files, small ones are committed together, an empty one
+    counts 0, and those that cannot be read are named at the end. Exits 1 if a file could not be read, or if every event
+    was rejected.
     """
     from alluvia.cli.files import found_files, ingest_files, processes, workers_for
 

@@ -21,7 +21,9 @@ from alluvia.ingest.alike_reading import SPACE, Alike, read_alike
 from alluvia.ingest.values import RawEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from alluvia.ingest.values import Origin
 
 BLOCK = 2048
 """Lines that are read together: what that takes stays in the processor's cache, and is used again."""
@@ -40,6 +42,7 @@ class AlikeBlock(Sequence[RawEvent]):
     """Consecutive events, most of them alike; `odd` are the others, by their places among all.
 
     `alike` holds those at `places`. All lines of a text, those of no event too, came at `positions` of their body.
+    `origin` is as that of a `RawEvent`.
     """
 
     def __init__(
@@ -48,10 +51,12 @@ class AlikeBlock(Sequence[RawEvent]):
         places: Sequence[int],
         positions: Sequence[int],
         odd: Mapping[int, RawEvent],
+        origin: Origin | None = None,
     ) -> None:
         self.alike = alike.columns
         self.places = places
         self.odd = odd
+        self.origin = origin
         self._source = alike
         self._positions = positions
 
@@ -63,7 +68,12 @@ class AlikeBlock(Sequence[RawEvent]):
     def moved(self, by: int) -> AlikeBlock:
         """Return the events at later positions."""
         odd = {at: event._replace(position=event.position + by) for at, event in self.odd.items()}
-        return AlikeBlock(self._source, self.places, _moved(self._positions, by), odd)
+        return AlikeBlock(self._source, self.places, _moved(self._positions, by), odd, self.origin)
+
+    def of_request(self, origin: Origin) -> AlikeBlock:
+        """Return the same events, for a group that has other requests."""
+        odd = {at: _of_request(event, origin) for at, event in self.odd.items()}
+        return AlikeBlock(self._source, self.places, self._positions, odd, self.origin or origin)
 
     @cached_property
     def _lines(self) -> list[tuple[int, bytes]]:
@@ -86,7 +96,7 @@ class AlikeBlock(Sequence[RawEvent]):
             return self.odd[at]
         at = bisect_left(self.places, at)
         number, line = self._lines[at]
-        return RawEvent(self._positions[number], orjson.loads(line), line)
+        return RawEvent(self._positions[number], orjson.loads(line), line, self.origin)
 
 
 class EventParts(Sequence[RawEvent]):
@@ -130,6 +140,24 @@ def moved(events: Sequence[RawEvent], by: int) -> Sequence[RawEvent]:
     if isinstance(events, AlikeBlock):
         return events.moved(by)
     return [event._replace(position=event.position + by) for event in events]
+
+
+def grouped(requests: Iterable[tuple[Sequence[RawEvent], Origin]]) -> Sequence[RawEvent]:
+    """Return the events of several requests as those of one; each keeps its origin."""
+    parts: list[Sequence[RawEvent]] = []
+    for events, origin in requests:
+        for part in events.parts if isinstance(events, EventParts) else [events]:
+            if isinstance(part, AlikeBlock):
+                parts.append(part.of_request(origin))
+                continue
+            if not parts or not isinstance(parts[-1], list):
+                parts.append([])
+            parts[-1] += [_of_request(event, origin) for event in part]  # type: ignore[operator]
+    return EventParts(parts) if len(parts) > 1 else next(iter(parts), [])
+
+
+def _of_request(event: RawEvent, origin: Origin) -> RawEvent:
+    return event if event.origin is not None else RawEvent(*event[:3], origin, *event[4:])
 
 
 def _moved(positions: Sequence[int], by: int) -> Sequence[int]:

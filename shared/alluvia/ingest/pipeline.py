@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from alluvia.errors import AlluviaError, Invalid, MetadataChanged, TableDropped, TableNotFound, Unsupported
-from alluvia.ingest.alike import EventParts
+from alluvia.ingest.alike import EventParts, grouped
 from alluvia.ingest.event_schema import event_schema
 from alluvia.ingest.jsontext import encode
 from alluvia.ingest.known_rejects import keep
@@ -208,7 +208,7 @@ class _Group:
         one = self._requests[0]
         events = one.events
         if len(self._requests) > 1:
-            events = [_from(sent.origin, event) for sent in self._requests for event in sent.events]
+            events = grouped((sent.events, sent.origin) for sent in self._requests)
         table, misfits = _find_or_create(
             self._catalog, self._name, events, one.origin, create=create, tables_max=tables_max
         )
@@ -301,10 +301,6 @@ class _Group:
         for at in owners:
             found[at] += 1
         return found
-
-
-def _from(origin: Origin, event: RawEvent) -> RawEvent:
-    return event if event.origin is not None else RawEvent(*event[:3], origin, *event[4:])
 
 
 def keep_rejects(catalog: Catalog, name: str, rejects: Sequence[Reject], request: Origin) -> list[Reject]:

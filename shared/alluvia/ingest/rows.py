@@ -80,7 +80,7 @@ def to_rows(
         reasons = {at - start: reason for at, reason in (refused or {}).items() if start <= at < start + len(part)}
         table = None
         if isinstance(part, AlikeBlock) and not reasons and fields == NO_FIELDS:
-            table = alike_rows(part.alike, schema, arrival_us)
+            table = alike_rows(part.alike, schema, (part.origin or request).arrival_us)
         if isinstance(part, AlikeBlock) and table is not None:
             found.append(_Block(part, table, alike_contents(part.alike)))
         else:

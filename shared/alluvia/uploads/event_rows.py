@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from hashlib import blake2b
 
@@ -13,8 +13,8 @@ from alluvia.formats.registry import by_name
 from alluvia.formats.values import SentBody
 from alluvia.ingest.alike import moved
 from alluvia.ingest.envelope import split
-from alluvia.ingest.pipeline import Answer, ingest_batch
-from alluvia.ingest.values import UNLIMITED, Reject
+from alluvia.ingest.pipeline import Answer, Sent, ingest_batch, ingest_together
+from alluvia.ingest.values import UNLIMITED, Origin, Reject
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.uploads.parquet_rows import ParquetRows
@@ -103,11 +103,30 @@ def _parquet_parts(rows: ParquetRows) -> Iterator[FilePart]:
 
 def store_part(catalog: Catalog, table: str, part: FilePart) -> Answer:
     """Commit a part of a file, and return what became of it. Positions in rejects count from the file's start."""
+    sent = _sent(part, catalog.clock.now_us())
+    origin = sent.origin
+    return ingest_batch(
+        catalog, table, sent.events, sent.rejects, arrival_us=origin.arrival_us, idempotency_key=origin.idempotency_key
+    )
+
+
+def store_parts(catalog: Catalog, table: str, some: Sequence[FilePart]) -> list[Answer]:
+    """Commit parts of several files in one commit, and return what became of each."""
     now_us = catalog.clock.now_us()
+    requests = [_sent(part, now_us) for part in some]
+    answers = []
+    for outcome in ingest_together(catalog, table, requests, create=False, tables_max=None):
+        if isinstance(outcome, Exception):
+            raise outcome
+        answers.append(outcome)
+    return answers
+
+
+def _sent(part: FilePart, now_us: int) -> Sent:
     if part.media_type == NDJSON:
         found = split(part.data, content_type=part.media_type, content_encoding=None, limits=UNLIMITED)
     else:
         found = by_name("csv").read(SentBody({"content-type": part.media_type}, part.data, now_us), UNLIMITED)
     events = moved(found.events, part.position)
     rejects = [replace(reject, position=reject.position + part.position) for reject in found.rejects]
-    return ingest_batch(catalog, table, events, rejects, arrival_us=now_us, idempotency_key=part.key)
+    return Sent(events, rejects, Origin(now_us, part.key))

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -155,6 +156,20 @@ def test_arrivals_are_those_of_each_request() -> None:
     assert [row["event_id"] for row in place.rows()][1:] == ["k/0", "l/0"]
 
 
+def test_blocks_of_several_requests_are_converted_as_blocks() -> None:
+    place = Place()
+    requests = []
+    for number in range(3):
+        lines = b"\n".join(b'{"event_id":"%d-%d","n":%d}' % (number, at, at) for at in range(300))
+        found = split(lines, content_type="application/x-ndjson", content_encoding=None, limits=Limits())
+        requests.append(Sent(found.events, [], Origin(ARRIVAL_US + number, "k")))
+    with patch("alluvia.ingest.rows._Conversion.__init__", side_effect=AssertionError):
+        answers = ingest_together(place.lake, "clicks", requests, create=False, tables_max=None)
+    assert [counts(each) for each in answers if isinstance(each, Answer)] == [(300, 0, 0, 0)] * 3
+    arrived = {row["event_id"][:2]: row["received_at"] for row in place.rows() if row["event_id"] != "first"}
+    assert [(arrived[f"{number}-"] - arrived["0-"]).microseconds for number in range(3)] == [0, 1, 2]
+
+
 def test_an_error_of_the_commit_goes_to_all_whose_events_were_in_it() -> None:
     place = Place()
     commits = count()
@@ -222,17 +237,21 @@ EVENTS = st.fixed_dictionaries(
 REQUESTS = st.lists(st.lists(EVENTS | st.just("broken"), min_size=1, max_size=4), min_size=1, max_size=5)
 
 
-@settings(max_examples=30)
-@given(before=REQUESTS, requests=REQUESTS, keyed=st.booleans())
-def test_a_group_is_answered_as_its_requests_one_after_another(before: Any, requests: Any, keyed: bool) -> None:
+@settings(max_examples=50)
+@given(before=REQUESTS, requests=REQUESTS, keyed=st.booleans(), blocks=st.booleans())
+def test_a_group_is_answered_as_its_requests_one_after_another(
+    before: Any, requests: Any, keyed: bool, blocks: bool
+) -> None:
     one, other = Place(), Place()
     for place in (one, other):
         for number, body in enumerate(before):
             place.send(json.dumps(body), f"before{number}")
     sent = []
     for number, body in enumerate(requests):
-        found = split(json.dumps(body).encode(), content_type=None, content_encoding=None, limits=Limits())
-        sent.append(Sent(found.events, found.rejects, Origin(ARRIVAL_US, f"k{number}" if keyed else None)))
+        lines = b"\n".join(json.dumps(event).encode() for event in body)
+        with patch("alluvia.ingest.envelope.MANY", 1 if blocks else 256):
+            found = split(lines, content_type="application/x-ndjson", content_encoding=None, limits=Limits())
+        sent.append(Sent(found.events, found.rejects, Origin(ARRIVAL_US + number, f"k{number}" if keyed else None)))
     together = ingest_together(one.lake, "clicks", sent, create=False, tables_max=None)
     alone = [ingest_together(other.lake, "clicks", [each], create=False, tables_max=None)[0] for each in sent]
     for mine, theirs in zip(together, alone, strict=True):
