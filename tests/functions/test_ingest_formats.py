@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
 import alluvia
+from alluvia.formats.csv_format import delimiter_of
 from alluvia.serverless import warm_lake
 from alluvia.serverless.http import Request
 from functions.ingest.bodies import take_body
@@ -89,6 +90,28 @@ def test_csv_fills_typed_columns(lake: alluvia.Lake) -> None:
     assert first["properties"] == {"rest": "a, b"}
     assert [second[name] for name in ("ts", *types)] == [new_year, None, None, None, None, None]
     assert json.loads(post("/v1/events/t", body, "text/csv")[1])["duplicates"] == 2
+
+
+@pytest.mark.parametrize(
+    ("header", "media_type", "delimiter"),
+    [
+        ("a,b", "text/csv", ","),
+        ("a", "text/csv", ","),
+        ("", "text/csv", ","),
+        ("a;b", "text/csv", ";"),
+        ('"a";"b,c"', "text/csv", ";"),
+        ('"a";"b"\r\n', "text/csv", ";"),
+        ("a\tb\n", "text/csv", "\t"),
+        ("a|b;c|d", "text/csv", "|"),
+        ("a;b,c;d", "text/csv", ","),
+        ('"a;b"', "text/csv", ","),
+        ('a,"b;c', "text/csv", ","),
+        ('"a;b;c', "text/csv", ","),
+        ("a;b", "text/tab-separated-values", "\t"),
+    ],
+)
+def test_the_header_shows_the_delimiter(header: str, media_type: str, delimiter: str) -> None:
+    assert delimiter_of(header, media_type) == delimiter
 
 
 @pytest.mark.parametrize("body", [b"sku,priceA,1", b"sku,price", b"\xef\xbb\xbfsku,price\r\n\r\n", b'sku,"pr\nice"\n'])

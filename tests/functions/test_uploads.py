@@ -113,6 +113,9 @@ def test_a_file_creates_its_table_and_the_answer_says_the_types(lake: alluvia.La
         {"sku": "008", "price": None, "stock": None},
     ]
     assert send(lake, "prices", CSV, "format=csv")[1] == {"table": "prices", "rows": 2, "version": 2}
+    for number, delimiter in enumerate((b";", b"|", b"\t"), 3):
+        file = CSV.replace(b",", delimiter)
+        assert send(lake, "prices", file, "format=csv")[1] == {"table": "prices", "rows": 2, "version": number}
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,15 @@
 """CSV (RFC 4180) with a header row: each row is an event, each cell the text of a field. Pure.
 
 Empty cells are fields that are missing. Typed columns read the text of their cells (`Given.text`). The delimiter is
-what the source declares, else a tab for text/tab-separated-values, else a comma. Rows end in line feeds, with or
-without a carriage return before; or in carriage returns alone, where the first one does.
+what the source declares, else what the header shows (`delimiter_of`). Rows end in line feeds, with or without a
+carriage return before; or in carriage returns alone, where the first one does.
 """
 
 from __future__ import annotations
 
 import csv
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from alluvia.formats.events import Events, text_given
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from alluvia.ingest.values import Limits
 
 _LINE_FEED, _ANY_END = re.compile("\n"), re.compile("\r\n?|\n")
-_OTHER_DELIMITER = re.compile(r"[;|\t]")
+TABS = "text/tab-separated-values"
+_OTHER_DELIMITERS = ";\t|"
 _NO_ROWS = "the CSV has a header and no rows: send a row per line (curl -d strips line ends, --data-binary keeps them)"
 _STRAY_RETURN = "a carriage return (\\r) stands outside quotes"
 
@@ -59,6 +61,27 @@ def header_fault(sent: SentBody) -> str:
     return _fault_of_header(row)
 
 
+def delimiter_of(header: str, media_type: str) -> str:
+    """Return what separates the cells of a file with some header row, and of a media type.
+
+    It is a tab for text/tab-separated-values, else a comma; but a semicolon, a tab or a bar if the header is one name
+    with commas, and several with that: spreadsheets write semicolons where the comma is in numbers.
+    """
+    if media_type == TABS:
+        return "\t"
+    if _cells(header, ",") > 1 or header.count('"') % 2:  # its last cell goes on in the next line
+        return ","
+    best = max(_OTHER_DELIMITERS, key=partial(_cells, header))
+    return best if _cells(header, best) > 1 else ","
+
+
+def _cells(header: str, delimiter: str) -> int:
+    try:
+        return len(next(csv.reader([header], delimiter=delimiter, strict=True), ()))
+    except csv.Error:
+        return 0
+
+
 def ends_in_returns(text: str) -> bool:
     """Whether the first row of a text ends in a carriage return alone."""
     at = text.find("\r")
@@ -71,11 +94,6 @@ def _fault_of_header(header: list[str] | str) -> str:
         return header
     if not all(header):
         return "the header row has an empty name"
-    if len(header) == 1 and _OTHER_DELIMITER.search(header[0]):
-        return (
-            f"the header row is one name, {header[0]!r:.100}: separate cells by commas, or by tabs as "
-            "text/tab-separated-values or in a .tsv; a source can declare another delimiter"
-        )
     twice = [name for name in header if header.count(name) > 1] if len(set(header)) < len(header) else []
     return f"the header row has {twice[0]!r:.100} twice" if twice else ""
 
@@ -84,8 +102,9 @@ class _Rows:
     """The rows of a text, each with its bytes; a row that cannot be read is the reason why."""
 
     def __init__(self, sent: SentBody) -> None:
-        delimiter = sent.options.get("delimiter") or ("\t" if sent.media_type == "text/tab-separated-values" else ",")
         text = sent.body.removeprefix(BOM).decode("utf-8", "surrogateescape")
+        header = next(filter(str.strip, _lines(text)), "")
+        delimiter = sent.options.get("delimiter") or delimiter_of(header, sent.media_type)
         self._lines = _lines(text)
         self._taken: list[str] = []
         self._reader = csv.reader(self._recorded(), delimiter=delimiter, strict=True)

@@ -22,7 +22,7 @@ import orjson
 import pyarrow as pa
 
 from alluvia.errors import Invalid
-from alluvia.formats.csv_format import ends_in_returns, header_fault
+from alluvia.formats.csv_format import TABS, delimiter_of, ends_in_returns, header_fault
 from alluvia.formats.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
 from alluvia.formats.values import SentBody
 from alluvia.lazy_dataclasses import dataclass
@@ -37,7 +37,7 @@ _CHUNK_BYTES = 1 << 20
 _SPACE = b" \t\r\n"
 _SPACES = _SPACE.decode()
 _ONE_LINE = str.maketrans("\r\n", "  ")
-_TABS = (".tsv", ".tab")
+_TAB_ENDINGS = (".tsv", ".tab")
 _TO_CLOSING_QUOTE = re.compile(rb'(?:[^"]++|"")*+"')
 
 
@@ -121,9 +121,9 @@ def _pieces(source: io.BufferedReader[Any], name: str, kind: str | None) -> tupl
 def csv_type(name: str, kind: str | None) -> str | None:
     """Return the media type of a file of CSV, by its name unless `kind` says what it is; None for another file."""
     endings = [each.lower() for each in PurePath(name).suffixes]
-    tabs = any(ending in _TABS for ending in endings)
+    tabs = any(ending in _TAB_ENDINGS for ending in endings)
     if kind == "csv" or (kind is None and (tabs or ".csv" in endings)):
-        return "text/tab-separated-values" if tabs else "text/csv"
+        return TABS if tabs else "text/csv"
     return None
 
 
@@ -240,9 +240,11 @@ def _after_space(text: str, at: int) -> int:
 
 def csv_parts(source: io.BufferedReader[Any], media_type: str) -> Pieces:
     """Yield rows, each part with the header. Raises `Damaged` for a header that names nothing or something twice."""
-    lines = _lines_of_returns(source) if ends_in_returns(source.peek(_CHUNK_BYTES).decode("latin-1")) else source
-    delimiter = b"\t" if media_type == "text/tab-separated-values" else b","
-    rows = (row for row in _rows(lines, delimiter) if not row.isspace())
+    has_returns = ends_in_returns(source.peek(_CHUNK_BYTES).decode("latin-1"))
+    lines = _lines_of_returns(source) if has_returns else iter(source)
+    first = next((line for line in lines if line.strip(_SPACE + MARK)), b"")
+    delimiter = delimiter_of(first.removeprefix(MARK).decode("utf-8", "surrogateescape"), media_type).encode()
+    rows = (row for row in _rows(chain([first], lines), delimiter) if not row.isspace())
     header = next(rows, b"")
     fault = header_fault(SentBody({"content-type": media_type}, header, 0))
     if fault:

@@ -13,7 +13,7 @@ from typing import IO
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from alluvia.formats.csv_format import ends_in_returns
+from alluvia.formats.csv_format import delimiter_of, ends_in_returns
 from alluvia.formats.file_text import MARK, PIECE_BYTES, buffered
 from alluvia.table.schema.names import fold
 from alluvia.uploads.misfit import Misfit, misfit
@@ -34,10 +34,11 @@ _COLUMN = re.compile(r"In CSV column #(\d+): ")
 class CsvRows:
     """The rows of a file, which `open_text` opens anew for each pass. Raises `Misfit`."""
 
-    def __init__(self, open_text: Callable[[], IO[bytes]], delimiter: str) -> None:
+    def __init__(self, open_text: Callable[[], IO[bytes]], media_type: str) -> None:
         self._open_text = open_text
-        self._delimiter = delimiter
-        self.names = self._header(open_text())
+        header = _header(open_text())
+        self._delimiter = delimiter_of(header, media_type)
+        self.names = _names(header, self._delimiter)
 
     def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
         """Return the file's columns: of the types that are known, else of the types that lose nothing.
@@ -67,30 +68,10 @@ class CsvRows:
                 columns.append(array)
             yield pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
-    def _header(self, stream: IO[bytes]) -> list[str]:
-        line = b""
-        while not line.strip() or line.count(b'"') % 2:
-            more = stream.readline(HEADER_BYTES_MAX + 1)
-            line += more
-            if ends_in_returns(line.decode("latin-1")):
-                raise Misfit("rows end in carriage returns (\\r) alone: end them with line feeds")
-            if len(line) > HEADER_BYTES_MAX:
-                raise Misfit(f"the header row is longer than {HEADER_BYTES_MAX} bytes")
-            if not more:
-                break
-        try:
-            rows = csv.reader([line.removeprefix(MARK).decode().strip("\r\n")], delimiter=self._delimiter, strict=True)
-            names = next(rows, [])
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise Misfit(f"the header row cannot be read: {error}") from None
-        if not names:
-            raise Misfit("the file is empty: its first row must name the columns")
-        return checked_names(names)
-
     def _texts(self) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the cells as text, with the number of rows before them."""
         stream = self._open_text()
-        self._header(stream)
+        _header(stream)
         quotes = _Quotes(stream)
         try:
             reader = arrow_csv.open_csv(
@@ -124,6 +105,33 @@ class CsvRows:
             return misfit(int(row[1]), name, "not valid UTF-8") if row else Misfit(f"column {name}: not valid UTF-8")
         said = text.removeprefix("CSV parse error: ")
         return Misfit(f"row {row[1]}: {said[said.index(row[0]) + len(row[0]) :]}" if row else said)
+
+
+def _header(stream: IO[bytes]) -> str:
+    line = b""
+    while not line.strip() or line.count(b'"') % 2:
+        more = stream.readline(HEADER_BYTES_MAX + 1)
+        line += more
+        if ends_in_returns(line.decode("latin-1")):
+            raise Misfit("rows end in carriage returns (\\r) alone: end them with line feeds")
+        if len(line) > HEADER_BYTES_MAX:
+            raise Misfit(f"the header row is longer than {HEADER_BYTES_MAX} bytes")
+        if not more:
+            break
+    try:
+        return line.removeprefix(MARK).decode().strip("\r\n")
+    except UnicodeDecodeError as error:
+        raise Misfit(f"the header row cannot be read: {error}") from None
+
+
+def _names(header: str, delimiter: str) -> list[str]:
+    try:
+        names = next(csv.reader([header], delimiter=delimiter, strict=True), [])
+    except csv.Error as error:
+        raise Misfit(f"the header row cannot be read: {error}") from None
+    if not names:
+        raise Misfit("the file is empty: its first row must name the columns")
+    return checked_names(names)
 
 
 class _Quotes:

@@ -66,7 +66,7 @@ def rows_of(open_file: OpenFile, kind: str, bytes_max: int) -> UploadedRows:
         return JsonRows(text)
     from alluvia.uploads.csv_rows import CsvRows
 
-    return CsvRows(text, "\t" if kind == "tsv" else ",")
+    return CsvRows(text, "text/tab-separated-values" if kind == "tsv" else "text/csv")
 
 
 def open_text(open_file: OpenFile, bytes_max: int) -> io.BufferedReader[Any]:
