@@ -9,6 +9,7 @@ import json
 import lzma
 import zipfile
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -148,6 +149,7 @@ def test_csv_and_parquet_that_cannot_be_read_say_why(shell: Shell, tmp_path: Pat
     assert "'a' twice" in shell.run("ingest", "t", str(tmp_path / "twice.csv")).stderr
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 and no more")
     assert "the file is damaged" in shell.run("ingest", "t", str(tmp_path / "bad.parquet")).stderr
+    assert not shell.lake.exists()  # a file without events makes no table
     (tmp_path / "empty.csv").write_text("a,b\n")
     assert "contains no events" in shell.run("ingest", "t", str(tmp_path / "empty.csv")).stderr
 
@@ -296,6 +298,36 @@ def test_numbers_that_json_lacks_and_names_of_two_columns_are_not_lost(shell: Sh
     assert shell.rows("query", "SELECT properties FROM t WHERE event_id = 'm'") == [
         {"properties": '{"m":[{"key":"k","value":1},{"key":"k","value":2}]}'}
     ]
+
+
+def test_parquet_whose_types_are_views_is_read(shell: Shell, tmp_path: Path) -> None:
+    texts = pa.array(["ä", None, "x" * 40], pa.string_view())
+    rows = {
+        "event_id": pa.array(["1", "2", "3"], pa.string_view()),
+        "blob": pa.array([b"a", None, b"c"], pa.binary_view()),
+        "tags": pa.array([["x"], None, []], pa.list_view(pa.string_view())),
+        "inner": pa.StructArray.from_arrays([texts, pa.array([1, 2, 3], pa.int64())], ["text", "n"]),
+        "price": pa.array([Decimal("1.50"), None, Decimal("2.25")], pa.decimal128(5, 2)),
+        "seen": pa.array([0, None, 1], pa.timestamp("ms", "Europe/Berlin")),
+    }
+    pq.write_table(pa.table(rows), tmp_path / "views.parquet")
+    [report] = shell.rows("ingest", "t", str(tmp_path / "views.parquet"))
+    assert (report["stored"], report["rejected"]) == (3, 0)
+    first = json.loads(shell.rows("query", "SELECT properties FROM t WHERE event_id = '1'")[0]["properties"])
+    inner = {"text": "ä", "n": 1}
+    seen = "1970-01-01T00:00:00Z"
+    assert first == {"blob": "YQ==", "tags": ["x"], "inner": inner, "price": 1.5, "seen": seen}
+    [report] = shell.rows("upload", "u", str(tmp_path / "views.parquet"))
+    assert report["columns"] == {
+        "event_id": "string",
+        "blob": "binary",
+        "tags": "array<string>",
+        "inner": "struct<text:string,n:long>",
+        "price": "decimal(5,2)",
+        "seen": "timestamp",
+    }
+    [row] = shell.rows("query", "SELECT * FROM u WHERE event_id = '3'")
+    assert (row["tags"], row["inner"]["text"], row["price"]) == ([], "x" * 40, 2.25)
 
 
 def test_rows_of_a_csv_file_may_end_in_carriage_returns_alone(shell: Shell, tmp_path: Path) -> None:

@@ -227,6 +227,18 @@ def test_a_declared_schema_leaves_columns_of_the_table_out_and_types_what_is_new
     assert found == (422, "schema: the file has the column 'stock', which the schema does not declare")
 
 
+def test_cells_of_nested_columns_are_json(lake: alluvia.Lake) -> None:
+    columns = "format=csv&schema=n:long,tags:array<string>,at:struct<x:long,y:double>"
+    body = b'n,tags,at\n1,"[""a"",""b""]","{""x"":1,""y"":2.5}"\n2,,\n'
+    assert send(lake, "t", body, columns)[1]["rows"] == 2
+    assert rows(lake, "t") == [
+        {"n": 1, "tags": ["a", "b"], "at": {"x": 1, "y": 2.5}},
+        {"n": 2, "tags": None, "at": None},
+    ]
+    found = refused(send(lake, "t", b'n,tags,at\n1,"[""a""]",\n2,"[1]",\n', "format=csv"))
+    assert found == (422, "row 2, column tags: tags[0]: expected a string, got a number (it has '[1]')")
+
+
 def test_rules_of_the_table_hold(lake: alluvia.Lake) -> None:
     lake.create_table("t", {"a": "long"}, properties={"delta.constraints.positive": "a > 0"})
     status, error = refused(send(lake, "t", b"a\n1\n-1\n", "format=csv"))
@@ -244,6 +256,31 @@ def test_a_key_stores_a_file_once_and_gives_the_first_answer(lake: alluvia.Lake)
     assert found == (422, "this key was used for an upload of other content: use one key for each content")
     assert lake.table("prices").count() == 4
     assert refused(send(lake, "prices", CSV, "format=csv&key=a", idempotency_key="b"))[0] == 400
+
+
+def test_a_key_comes_again_after_a_restore_took_its_rows_back(lake: alluvia.Lake) -> None:
+    first, second = "format=csv&key=1", "format=csv&key=2"
+    more = b"sku,price,stock\n9,1.5,3\n"
+    send(lake, "prices", CSV, first)
+    send(lake, "prices", more, second)
+    lake.table("prices").restore(version=1)
+    assert [send(lake, "prices", CSV, first)[2].get(REPLAYED), send(lake, "prices", more, first)[0]] == ["true", 422]
+    assert send(lake, "prices", more, second)[1] == {"table": "prices", "rows": 1, "version": 4}
+    assert send(lake, "prices", more, second)[2][REPLAYED] == "true"
+    assert lake.table("prices").count() == 3
+    lake.table("prices").restore(version=3)
+    lake.table("prices").restore(version=4)
+    status, body, headers = send(lake, "prices", more, second)
+    assert (status, body, headers[REPLAYED]) == (200, {"table": "prices", "rows": None, "version": 6}, "true")
+    assert lake.table("prices").count() == 3
+
+
+def test_a_key_of_rows_that_came_with_a_clone_says_no_number(lake: alluvia.Lake) -> None:
+    send(lake, "prices", CSV, "format=csv&key=1")
+    send(lake, "prices", CSV, "format=csv")
+    lake.clone("prices", "copy", deep=True)
+    status, body, headers = send(lake, "copy", CSV, "format=csv&key=1")
+    assert (status, body, headers[REPLAYED]) == (200, {"table": "copy", "rows": None, "version": 0}, "true")
 
 
 def test_a_key_whose_commit_has_left_the_log_still_stands_for_its_content_alone() -> None:

@@ -90,7 +90,6 @@ def ingest_files(
     under_way: deque[list[_File]] = deque()
 
     def opened() -> Iterator[tuple[_File, FilePart]]:
-        missing = create
         for name in names:
             with ExitStack() as stack:
                 try:
@@ -98,9 +97,6 @@ def ingest_files(
                 except OSError as error:
                     failures.append(error)
                     continue
-                if missing and find_events(lake, table) is None:
-                    lake.create_events(table, exist_ok=True)  # even for a file of rejects, which are kept
-                missing = False
                 files.append(_File(name, 0 if name == "-" else _size(stream)))
                 try:
                     for part in parts(stream, name, kind):
@@ -112,7 +108,11 @@ def ingest_files(
                         failures.append(error)
 
     def groups() -> Iterator[list[FilePart]]:
+        missing = create
         for group in _grouped(opened()):
+            if missing and find_events(lake, table) is None:
+                lake.create_events(table, exist_ok=True)  # even for rejects alone, which are kept
+            missing = False
             under_way.append([file for file, _ in group])
             yield [part for _, part in group]
 

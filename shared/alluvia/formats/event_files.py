@@ -24,6 +24,7 @@ import pyarrow as pa
 from alluvia.errors import Invalid
 from alluvia.formats.csv_format import TABS, delimiter_of, ends_in_returns, header_fault
 from alluvia.formats.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
+from alluvia.formats.parquet_views import plain_metadata
 from alluvia.formats.values import SentBody
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.plain import plain_values
@@ -306,6 +307,8 @@ def parquet_parts(source: io.BufferedReader[Any]) -> Pieces:
     import pyarrow.parquet as pq
 
     file = pq.ParquetFile(source)
+    metadata = plain_metadata(file, source)
+    file = file if metadata is None else pq.ParquetFile(source, metadata=metadata)
     twice = _name_of_two(list(file.schema_arrow))
     if twice is not None:
         raise Damaged(f"it has the column or field {twice!r:.100} twice")

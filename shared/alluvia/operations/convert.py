@@ -27,7 +27,7 @@ from alluvia.table.partitioning.hive import infer_type, is_hidden, partition_tex
 from alluvia.table.partitioning.partition import partition_text
 from alluvia.table.partitioning.values import parse_partition_text
 from alluvia.table.properties import CONSTRAINT, check_properties, read_properties
-from alluvia.table.schema.serialization import parse_type
+from alluvia.table.schema.serialization import primitive_type
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.schema.unified import UnifiedSchema
 from alluvia.table.statistics.footer import StoredColumns, footer_statistics, read_footer, stored_columns
@@ -209,7 +209,7 @@ def _kind(name: str, texts: Sequence[str | None], given: Mapping[str, str | pa.D
     kind: Any = given.get(name)
     if kind is None:
         return infer_type({text for text in texts if text is not None})
-    return parse_type(kind) if isinstance(kind, str) else kind
+    return primitive_type(kind) if isinstance(kind, str) else kind
 
 
 def _whole_schema(stored: pa.Schema, partitions: Mapping[str, pa.DataType]) -> pa.Schema:

@@ -24,8 +24,9 @@ from alluvia.table.schema.former_names import noted
 from alluvia.table.snapshot import Snapshot
 
 RESTORE = "RESTORE"
-BACKFILL = "backfill:"
-"""What the application ids of backfill jobs begin with: a restore that takes their rows back lets them run again."""
+BACKFILL, UPLOAD = "backfill:", "alluvia-upload-"
+"""What the application ids of backfill jobs and of keyed uploads begin with: a restore that takes their rows back lets
+them come again."""
 HEADS_MAX = 100
 """Up to so many files are looked for one by one; beyond, a listing of the table is cheaper."""
 _KEPT = (IN_COMMIT_TIMESTAMPS, ENABLED_VERSION, ENABLED_TIMESTAMP, OLDEST_READABLE, *LINEAGE)
@@ -149,8 +150,8 @@ def _tagged(handle: TableHandle, tag: str) -> Snapshot:
 
 
 def _jobs_undone(current: Mapping[str, Txn], target: Mapping[str, Txn], now_ms: int) -> list[Txn]:
-    """Return what makes the recorded backfill jobs those of the target. What others record is their own position."""
-    jobs = {app_id: txn for app_id, txn in current.items() if app_id.startswith(BACKFILL)}
+    """Return what makes the recorded backfills and uploads those of the target. Others record their own position."""
+    jobs = {app_id: txn for app_id, txn in current.items() if app_id.startswith((BACKFILL, UPLOAD))}
     wanted = {app_id: target[app_id].version if app_id in target else -1 for app_id in jobs}
     return [Txn(app_id, wanted[app_id], now_ms) for app_id, txn in jobs.items() if txn.version != wanted[app_id]]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid, Unsupported
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.table.schema.serialization import parse_type
+from alluvia.table.schema.serialization import primitive_type
 from alluvia.table.schema.type_names import normal_name
 
 VERSION = "version"
@@ -41,7 +41,7 @@ class Declared:
     def value(self, text: str) -> Any:
         """Return the value that a text stands for. Raises `Invalid`, naming the parameter and its type."""
         try:
-            found = pa.array([text], pa.string()).cast(parse_type(self.type))[0].as_py()
+            found = pa.array([text], pa.string()).cast(primitive_type(self.type))[0].as_py()
         except (pa.ArrowException, ValueError, OverflowError):
             found = None
         if found is None or (isinstance(found, float) and not math.isfinite(found)):
@@ -86,7 +86,7 @@ def sample_of(declared: Declared) -> Any:
 
 def _type(name: str, text: str) -> str:
     try:
-        kind = parse_type(text)
+        kind = primitive_type(text)
     except (Invalid, Unsupported) as error:
         raise Invalid(f"parameter {name}: {error}") from error
     if pa.types.is_binary(kind):

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid
 from alluvia.sql.tokens import Cursor
-from alluvia.table.schema.serialization import parse_type
+from alluvia.table.schema.serialization import primitive_type
 
 _OTHER_NAMES = {
     "int8": "long", "int4": "integer", "int2": "short", "int1": "byte", "float8": "double", "float4": "float",
@@ -59,7 +59,7 @@ def _element(cursor: Cursor) -> pa.DataType:
         cursor.expect(")")
     if name in ("decimal", "numeric", "dec"):
         name = _decimal(cursor)
-    return parse_type(_OTHER_NAMES.get(name, name))
+    return primitive_type(_OTHER_NAMES.get(name, name))
 
 
 def _decimal(cursor: Cursor) -> str:

@@ -19,6 +19,7 @@ from alluvia.log.commit import CommitActions
 from alluvia.log.log import Log
 from alluvia.log.time_travel import version_at
 from alluvia.operations.append import Once
+from alluvia.operations.restore import UPLOAD
 from alluvia.table.snapshot import Snapshot
 from alluvia.uploads.misfit import Misfit
 
@@ -34,7 +35,8 @@ _NO_CONTENT = 1
 class Recorded:
     """What the log says of an upload: the version that has its rows, how many, and the columns that it created.
 
-    `version` and `rows` are None where the commit has expired.
+    `version` and `rows` are None where the commit has expired; `rows` also where it brought other rows too, as a
+    restore, a clone and a published branch do.
     """
 
     version: int | None
@@ -45,7 +47,7 @@ class Recorded:
 def txn_of(key: str, content: str) -> Once:
     """Return a key that stands for some content as a transaction of the log."""
     number = int.from_bytes(blake2b(content.encode(), digest_size=7).digest()) + 2 if content else _NO_CONTENT
-    return Once(f"alluvia-upload-{blake2b(key.encode(), digest_size=16).hexdigest()}", number)
+    return Once(f"{UPLOAD}{blake2b(key.encode(), digest_size=16).hexdigest()}", number)
 
 
 def info_of(content: str, created: Mapping[str, str]) -> dict[str, Any]:
@@ -72,7 +74,8 @@ def recorded(log: Log, snapshot: Snapshot, txn: Once | None, content: str) -> Re
     said: Mapping[str, Any] = commit.info.get(INFO) or {}
     if said.get("content", content) != content:
         raise _other()
-    return Recorded(commit.version, sum(add.num_records or 0 for add in commit.adds), said.get("columns", {}))
+    rows = sum(add.num_records or 0 for add in commit.adds) if commit.info.get("operation") == "WRITE" else None
+    return Recorded(commit.version, rows, said.get("columns", {}))
 
 
 def _other() -> Misfit:

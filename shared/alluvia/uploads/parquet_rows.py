@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
+from alluvia.formats.parquet_views import plain_metadata
 from alluvia.ingest.inflate import TooLarge
 from alluvia.table.schema.rows import conform
 from alluvia.uploads.csv_rows import checked_names
@@ -37,8 +38,10 @@ class ParquetRows:
     def __init__(self, open_file: Callable[[], IO[bytes]], bytes_max: int) -> None:
         self._open_file = open_file
         self._bytes_max = bytes_max
+        self._metadata: pq.FileMetaData | None = None
         file = self._opened([])
         try:
+            self._metadata = plain_metadata(file, open_file())
             fields = list(file.schema_arrow)
             self.names = checked_names([field.name for field in fields])
         except (pa.ArrowException, UnicodeDecodeError) as error:
@@ -73,7 +76,7 @@ class ParquetRows:
 
     def _opened(self, texts: list[str]) -> pq.ParquetFile:
         try:
-            return pq.ParquetFile(self._open_file(), read_dictionary=texts)
+            return pq.ParquetFile(self._open_file(), metadata=self._metadata, read_dictionary=texts)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise _damage(error) from None
 
@@ -162,10 +165,16 @@ def _array_bytes(array: pa.Array) -> int:
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return a type without dictionaries in it."""
+    """Return a type without dictionaries and views in it."""
     types = pa.types
     if types.is_dictionary(kind):
         return _plain_type(kind.value_type)
+    if types.is_string_view(kind):
+        return pa.string()
+    if types.is_binary_view(kind):
+        return pa.binary()
+    if types.is_list_view(kind) or types.is_large_list_view(kind):
+        return pa.list_(_plain_type(kind.field(0).type))
     return _mapped(kind, _plain_type)
 
 
@@ -182,9 +191,9 @@ def _delta_type(kind: pa.DataType, name: str) -> pa.DataType:
         if kind.precision > 38 or kind.scale < 0:
             raise Misfit(f"column {name}: {kind} has more digits than decimal(38,s): declare another type")
         return pa.decimal128(kind.precision, kind.scale)
-    if types.is_large_string(kind) or types.is_string_view(kind):
+    if types.is_large_string(kind):
         return pa.string()
-    if types.is_large_binary(kind) or types.is_fixed_size_binary(kind) or types.is_binary_view(kind):
+    if types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
         return pa.binary()
     if types.is_time(kind) or types.is_duration(kind) or types.is_interval(kind):
         raise Misfit(f"column {name}: a table has no type for {kind}: leave it out, or write it as another type")

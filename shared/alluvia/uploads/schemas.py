@@ -15,6 +15,7 @@ from alluvia.errors import Corrupt, Invalid, Unsupported
 from alluvia.table.arguments import schema_of
 from alluvia.table.schema.nesting import NESTING_MAX, is_deeper, too_deep
 from alluvia.table.schema.serialization import arrow_schema, parse_type
+from alluvia.table.schema.type_names import split_types
 from alluvia.uploads.csv_rows import checked_names
 
 _EXAMPLE = 'such as sku:string,price:decimal(9,2), or {"sku": "string", "price": "decimal(9,2)"}'
@@ -89,23 +90,13 @@ def _arrow_type(column: str, kind: Mapping[str, Any]) -> pa.DataType:
 
 def _pairs(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for pair in _parts(text):
-        name, colon, kind = (part.strip() for part in pair.rpartition(":"))
+    for pair in filter(str.strip, split_types(text, ",\n")):
+        head, bracket, inner = pair.partition("<")
+        name, colon, kind = (part.strip() for part in head.rpartition(":"))
+        kind += bracket + inner
         if not colon or not name or not kind:
             raise Invalid(f"{pair.strip()!r:.100} is not a column: use name:type, {_EXAMPLE}")
         if name in found:
             raise Invalid(f"the column {name!r:.100} is declared twice")
         found[name] = kind
     return found
-
-
-def _parts(text: str) -> list[str]:
-    """Cut at commas and line ends outside parentheses."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter == "(") - (letter == ")")
-        if letter in ",\n" and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [part for part in parts if part.strip()]

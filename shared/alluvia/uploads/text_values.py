@@ -98,7 +98,10 @@ def typed(texts: pa.Array, field: pa.Field) -> Typed:
         return _required(texts, field, {})
     texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
     read = _readers.get(kind)
-    found = pa.nulls(len(texts), kind) if read is None else read(texts)
+    if read is None:
+        array, reasons = column(field.with_nullable(True), [read_text(kind, text) for text in texts.to_pylist()])
+        return _required(array, field, {at: _bare(reason, field) for at, reason in reasons.items()})
+    found = read(texts)
     odd = pc.and_(pc.is_valid(texts), pc.is_null(found))
     if not pc.any(odd).as_py():
         return _required(found, field, {})

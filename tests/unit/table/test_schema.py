@@ -14,6 +14,7 @@ from alluvia.table.schema.serialization import (
     schema_string,
     uses_type,
 )
+from alluvia.table.schema.type_names import type_name
 
 PRIMITIVES = [
     ("string", pa.string()),
@@ -169,7 +170,20 @@ def test_a_schema_that_cannot_be_read_says_why(text: str, error: type[Exception]
 def test_a_type_by_name() -> None:
     assert parse_type("decimal( 12 , 3 )") == pa.decimal128(12, 3)
     assert parse_type("INT") == parse_type("integer") == pa.int32()
-    for unknown in ("int8", "decimal", "decimal(0,0)", "decimal(5,6)", "array<long>", ""):
+    for kind in (
+        pa.list_(pa.int64()),
+        pa.map_(pa.string(), pa.decimal128(5, 2)),
+        pa.struct([("a", pa.int64()), ("b c", pa.list_(pa.struct([("d", pa.map_(pa.string(), pa.date32()))])))]),
+    ):
+        assert parse_type(type_name(kind)) == kind
+        assert parse_type(f" {type_name(kind).replace(',', ' , ')} ") == kind
+    assert parse_type("ARRAY<VARCHAR>") == pa.list_(pa.string())
+    deep = parse_type("array<" * 16 + "long" + ">" * 16)
+    assert type_name(deep).count("array") == 16
+    with pytest.raises(Invalid, match="more than 16 levels deep"):
+        parse_type("array<" * 5000 + "long" + ">" * 5000)
+    nested = ("array<>", "array<int8>", "array<long,long>", "map<long>", "struct<a>", "struct<:long>", "struct<>")
+    for unknown in ("int8", "decimal", "decimal(0,0)", "decimal(5,6)", "array<long", "", *nested):
         with pytest.raises(Invalid, match="unknown type"):
             parse_type(unknown)
 

@@ -211,6 +211,13 @@ def test_declared_schemas(text: str) -> None:
     assert declared_schema(text) == pa.schema([("a", pa.int64()), ("b", pa.decimal128(9, 2))])
 
 
+def test_nested_types_are_declared_as_the_answer_names_them() -> None:
+    text = "tags:array<string>, x:y:struct<a:long,b:map<string,decimal(5,2)>>\nn:long"
+    inner = pa.struct([("a", pa.int64()), ("b", pa.map_(pa.string(), pa.decimal128(5, 2)))])
+    expected = pa.schema([("tags", pa.list_(pa.string())), ("x:y", inner), ("n", pa.int64())])
+    assert declared_schema(text) == expected
+
+
 WORDS_OF_SCHEMAS = [
     "name",
     "type",

@@ -11,8 +11,8 @@ import orjson
 import pyarrow as pa
 
 from alluvia.errors import Corrupt, Invalid, Unsupported
-from alluvia.table.schema.nesting import check_new, has_type, not_readable
-from alluvia.table.schema.type_names import normal_name
+from alluvia.table.schema.nesting import NESTING_MAX, check_new, has_type, not_readable
+from alluvia.table.schema.type_names import normal_name, split_types
 from alluvia.table.schema.variants import STORED, VARIANT
 
 Json = dict[str, Any]
@@ -21,6 +21,7 @@ Identify = Callable[[Json], tuple[str, dict[bytes, bytes] | None]]
 SCHEMAS_KEPT = 1024
 """How many schemas a process keeps parsed, by their text: each request needs that of its table, whichever it is."""
 _VOID = ("void", "null")
+_NESTED = re.compile(r"(array|map|struct)\s*<(.*)>", re.DOTALL | re.IGNORECASE)
 _PRIMITIVES: dict[str, pa.DataType] = {
     "string": pa.string(),
     "long": pa.int64(),
@@ -54,6 +55,31 @@ _SIMPLE: list[tuple[Any, str]] = [
 
 
 def parse_type(text: str) -> pa.DataType:
+    """Return the Arrow type of a type's name, as `type_name` writes it, or of SQL's name of a primitive type.
+
+    Raises `Invalid` for an unknown one, and for one that is nested more deeply than a new column may be.
+    """
+    return _parsed(text, NESTING_MAX)
+
+
+def _parsed(text: str, levels: int) -> pa.DataType:
+    nested = _NESTED.fullmatch(text.strip())
+    if nested is None:
+        return primitive_type(text)
+    if not levels:
+        raise Invalid(f"a type is nested more than {NESTING_MAX} levels deep: flatten it, or use string for JSON text")
+    name, parts = nested[1].lower(), split_types(nested[2])
+    if name == "array" and len(parts) == 1:
+        return pa.list_(_parsed(parts[0], levels - 1))
+    if name == "map" and len(parts) == 2:
+        return pa.map_(_parsed(parts[0], levels - 1), _parsed(parts[1], levels - 1))
+    fields = [[each.strip() for each in part.partition(":")] for part in parts]
+    if name != "struct" or not all(field and kind for field, _, kind in fields):
+        raise Invalid(f"unknown type {text.strip()!r:.200}: use array<type>, map<type,type> or struct<name:type,…>")
+    return pa.struct([(field, _parsed(kind, levels - 1)) for field, _, kind in fields])
+
+
+def primitive_type(text: str) -> pa.DataType:
     """Return the Arrow type of a primitive type's name: Delta's, such as `long` or `decimal(10,2)`, or SQL's."""
     return _primitive(normal_name(text))
 
@@ -63,7 +89,7 @@ def _primitive(text: str) -> pa.DataType:
         return _PRIMITIVES[text]
     if (match := _DECIMAL.match(text)) and 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1]):
         return pa.decimal128(int(match[1]), int(match[2]))
-    raise Invalid(f"unknown type {text!r}: use one of {', '.join(_PRIMITIVES)}, or decimal(p,s)")
+    raise Invalid(f"unknown type {text!r:.100}: use one of {', '.join(_PRIMITIVES)}, or decimal(p,s)")
 
 
 @lru_cache(maxsize=SCHEMAS_KEPT)

@@ -35,6 +35,18 @@ def normal_name(text: str) -> str:
     return _SQL.get(name, name)
 
 
+def split_types(text: str, separators: str = ",") -> list[str]:
+    """Cut a list of types at what separates them outside brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "(<") - (letter in ")>")
+        if letter in separators and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
 def type_name(kind: pa.DataType) -> str:
     """Return Delta's name of a type; Arrow's of one, or of a part of one, that Delta lacks."""
     types = pa.types
