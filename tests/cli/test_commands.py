@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import os
 import re
 import subprocess
@@ -223,7 +224,9 @@ def test_the_table_of_rejects_by_its_name_in_sql(shell: Shell) -> None:
     assert reasons == ["event: expected a string, got a number"]
 
 
-def test_invoke_runs_each_function_with_its_event(shell: Shell) -> None:
+def test_invoke_runs_each_function_with_its_event(shell: Shell, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("ingest", "ingest.functions.ingest.settling"):  # which others may have imported, to log more
+        caplog.set_level(logging.WARNING, name)
     events = Path(__file__).parents[2] / "events"
     answer = shell.run("invoke", "ingest", str(events / "ingest_api_gateway.json"))
     assert answer.exit_code == 0, answer.output
