@@ -114,6 +114,14 @@ def test_the_header_shows_the_delimiter(header: str, media_type: str, delimiter:
     assert delimiter_of(header, media_type) == delimiter
 
 
+def test_csv_that_says_it_has_no_header_is_refused(lake: alluvia.Lake) -> None:
+    lake.create_events("t")
+    status, answer, _ = post("/v1/events/t", b"7,1\n8,2\n", "text/csv; charset=utf-8; header=absent")
+    reason = "the first row must name the fields: header=absent is not supported"
+    assert (status, json.loads(answer)["errors"]) == (400, [{"position": 0, "reason": reason}])
+    assert post("/v1/events/t", b"sku,n\n8,2\n", "text/csv; header=present")[0] == 200
+
+
 @pytest.mark.parametrize("body", [b"sku,priceA,1", b"sku,price", b"\xef\xbb\xbfsku,price\r\n\r\n", b'sku,"pr\nice"\n'])
 def test_csv_without_rows_is_refused_and_kept(lake: alluvia.Lake, body: bytes) -> None:
     lake.create_events("t")

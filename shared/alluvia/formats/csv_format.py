@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _LINE_FEED, _ANY_END = re.compile("\n"), re.compile("\r\n?|\n")
 TABS = "text/tab-separated-values"
 _OTHER_DELIMITERS = ";\t|"
+_NO_HEADER = re.compile(r";\s*header\s*=\s*\"?absent\b", re.IGNORECASE)
 _NO_ROWS = "the CSV has a header and no rows: send a row per line (curl -d strips line ends, --data-binary keeps them)"
 _STRAY_RETURN = "a carriage return (\\r) stands outside quotes"
 
@@ -36,6 +37,8 @@ def read(sent: SentBody, limits: Limits) -> Split:
     """
     if not sent.body.removeprefix(BOM).strip():
         return Split([], [])
+    if _NO_HEADER.search(sent.headers.get("content-type") or ""):
+        return refused(sent.body, "the first row must name the fields: header=absent is not supported")
     rows = iter(_Rows(sent))
     header, _ = next(rows, ([], b""))
     fault = _fault_of_header(header)

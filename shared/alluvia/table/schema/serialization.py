@@ -21,6 +21,7 @@ Identify = Callable[[Json], tuple[str, dict[bytes, bytes] | None]]
 SCHEMAS_KEPT = 1024
 """How many schemas a process keeps parsed, by their text: each request needs that of its table, whichever it is."""
 _VOID = ("void", "null")
+_UNNAMED = re.compile(r"[ ,;{}()\n\t=]+")
 _NESTED = re.compile(r"(array|map|struct)\s*<(.*)>", re.DOTALL | re.IGNORECASE)
 _PRIMITIVES: dict[str, pa.DataType] = {
     "string": pa.string(),
@@ -178,9 +179,10 @@ def check_names(names: list[str]) -> None:
     """Raise `Invalid` for a column name that is empty or repeated, or that Delta does not allow."""
     check_distinct(names)
     for name in names:
-        if set(name) & set(" ,;{}()\n\t="):
+        if (allowed := _UNNAMED.sub("_", name)) != name:
             raise Invalid(
-                f"column name {name!r} contains one of ' ,;{{}}()=', a tab or a line break, which Delta does not allow"
+                f"column name {name!r} contains one of ' ,;{{}}()=', a tab or a line break, which Delta does not "
+                f"allow: call it {allowed!r}"
             )
 
 
