@@ -1044,10 +1044,24 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "take a group's events for those of its first request",
-        "ingest/pipeline.py",
+        "ingest/alike.py",
         "RawEvent(*event[:3], origin, *event[4:])",
         "event",
         ("tests/unit/ingest/test_together.py",),
+    ),
+    Mutant(
+        "take a group's blocks for those of its first request",
+        "ingest/rows.py",
+        "(part.origin or request).arrival_us",
+        "arrival_us",
+        ("tests/unit/ingest/test_together.py",),
+    ),
+    Mutant(
+        "remember the keyed uploads that a restore takes back",
+        "operations/restore.py",
+        "app_id.startswith((BACKFILL, UPLOAD))",
+        "app_id.startswith(BACKFILL)",
+        ("tests/functions/test_uploads.py",),
     ),
     Mutant(
         "fail a group for what one of its requests breaks",
