@@ -45,16 +45,29 @@ def test_every_tenth_commit_is_told_and_lost_races_are_not(lake: Lake) -> None:
     assert told == ["a", "a", "a", "a/_rejects"]
 
 
-def test_tables_that_change_during_a_call_wait_each_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+class FixedTime:
+    """A monotonic clock that stands still until it is told."""
+
+    seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+def test_tables_that_change_during_a_call_wait_each_once_and_longest_the_one_that_took_long(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time = FixedTime()
+    monkeypatch.setattr(upkeep, "time", time)
     calls: list[Any] = []
-    inside, go_on, done = threading.Event(), threading.Event(), threading.Event()
+    inside, go_on, done, at_last = (threading.Event() for _ in range(4))
 
     def handler(event: dict[str, Any], _: Any) -> dict[str, Any]:
         calls.append(event["tables"])
         inside.set()
         assert go_on.wait(30)
-        if calls[-1] == ["c"]:
-            done.set()
+        time.seconds += {"a": 0.1}.get(event["tables"][0], 0.0)
+        {"c": done, "d": at_last}.get(event["tables"][0], inside).set()
         return {"left": []}
 
     found = started(monkeypatch, lake, handler)
@@ -64,8 +77,38 @@ def test_tables_that_change_during_a_call_wait_each_once(lake: Lake, monkeypatch
         found.changed(table)
     go_on.set()
     assert done.wait(30)
+    assert calls == [["a"], ["b"], ["c"]]
+    time.seconds += 0.1 * upkeep.REST_TIMES
+    found.changed("d")
+    assert at_last.wait(30)
     found.stop()
-    assert calls == [["a"], ["a"], ["b"], ["c"]]
+    assert calls == [["a"], ["b"], ["c"], ["a"], ["d"]]
+
+
+def test_no_table_rests_for_long(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    time = FixedTime()
+    monkeypatch.setattr(upkeep, "time", time)
+    calls: list[Any] = []
+    done = threading.Semaphore(0)
+
+    def handler(event: dict[str, Any], _: Any) -> dict[str, Any]:
+        calls.extend(event["tables"])
+        time.seconds += 600.0 if calls == ["a"] else 0.0
+        done.release()
+        return {"left": []}
+
+    found = started(monkeypatch, lake, handler, 1e9)
+    found.changed("a")
+    assert done.acquire(timeout=30)
+    for table in ("a", "b"):
+        found.changed(table)
+    assert done.acquire(timeout=30)
+    time.seconds += upkeep.REST_SECONDS_MAX
+    found.changed("c")
+    assert done.acquire(timeout=30)
+    assert done.acquire(timeout=30)
+    found.stop()
+    assert calls == ["a", "b", "a", "c"]
 
 
 def test_a_failure_is_told_and_ends_nothing(

@@ -6,7 +6,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from alluvia.cli.bundled import LocalContext, load_handler
@@ -16,6 +16,9 @@ from alluvia.store import PutResult, Store
 from alluvia.store.wrapper import Wrapper
 from alluvia.table_names import TABLE_OR_REJECTS
 
+REST_TIMES = 9
+"""So many times as long as its last call took, a table rests: what always changes takes a tenth of a core."""
+REST_SECONDS_MAX = 5.0
 _TENTH_COMMIT = re.compile(rf"({TABLE_OR_REJECTS.pattern})/_delta_log/\d{{19}}0\.json")
 
 
@@ -37,7 +40,8 @@ class CommitWatch(Wrapper):
 class Upkeep:
     """Calls a function in a thread of its own: for each table that has changed, and for all tables every so often.
 
-    One call at a time; tables that change meanwhile wait, each once. Failures go to stderr, and end nothing.
+    One call at a time; tables that change meanwhile wait, each once, and each rests after its call. Failures go to
+    stderr, and end nothing.
     """
 
     def __init__(self, lake: Lake, function: str, sweep_seconds: float) -> None:
@@ -46,6 +50,7 @@ class Upkeep:
         self._sweep_seconds = sweep_seconds
         self._news = threading.Condition()
         self._waiting: dict[str, None] = {}
+        self._resting_until: dict[str, float] = {}
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=f"upkeep-{function}", daemon=True)
 
@@ -74,25 +79,36 @@ class Upkeep:
             event = self._next_event(sweep_at)
             if event is None:
                 continue
+            began = time.monotonic()
             if "tables" not in event:
-                sweep_at = time.monotonic() + self._sweep_seconds
+                sweep_at = began + self._sweep_seconds
             try:
                 done = handler(event, _Context(self._function, self._lake.clock, self))
                 for table in done["left"]:
                     self.changed(table)
             except Exception as error:  # noqa: BLE001 - one failed call must not end the upkeep; the next may pass
                 sys.stderr.write(f"{self._function} failed: {error}\n")
+            self._rest(event.get("tables", ()), time.monotonic() - began)
+
+    def _rest(self, tables: Iterable[str], took_seconds: float) -> None:
+        now = time.monotonic()
+        resting = {table: until for table, until in self._resting_until.items() if until > now}
+        rest_seconds = min(REST_TIMES * took_seconds, REST_SECONDS_MAX)
+        self._resting_until = resting | dict.fromkeys(tables, now + rest_seconds)
 
     def _next_event(self, sweep_at: float) -> dict[str, Any] | None:
         """Wait for a table or the next sweep, and return the event for it; None if there is neither."""
         with self._news:
-            if not self._waiting and not self._stopping:
-                self._news.wait(max(0.0, min(sweep_at - time.monotonic(), threading.TIMEOUT_MAX)))
+            times = [self._resting_until.get(table, 0.0) for table in self._waiting]
+            seconds = min([sweep_at, *times]) - time.monotonic()
+            if seconds > 0 and not self._stopping:
+                self._news.wait(min(seconds, threading.TIMEOUT_MAX))
             if self._stopping:
                 return None
-            if time.monotonic() >= sweep_at:
+            now = time.monotonic()
+            if now >= sweep_at:
                 return {}
-            table = next(iter(self._waiting), None)
+            table = next((each for each in self._waiting if self._resting_until.get(each, 0.0) <= now), None)
             if table is None:
                 return None
             del self._waiting[table]
