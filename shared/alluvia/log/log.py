@@ -90,10 +90,11 @@ class Log(LogReader):
             self._based_ms = began_ms
             return self._keep(state, began_ms)
 
-    def refresh(self, at_once: int = 1) -> State:
+    def refresh(self, at_once: int = 1, *, most: int | None = None) -> State:
         """Return the newest version: follow the log from the current one, or open it if there is none or it is too old.
 
         Following costs one GET a new commit, and one that finds nothing; some more if it asks for several `at_once`.
+        With `most` it ends after so many commits, though there may be more.
         A handle that has not looked for an hour opens afresh, since clean-up may have deleted the commits after its
         version.
         """
@@ -101,19 +102,20 @@ class Log(LogReader):
             if self.state is None or self.stale:
                 return self.open()
             began_ms = self.clock.now_ms()
-            commits = self.following(self.state.version, at_once)
+            commits = self.following(self.state.version, at_once, most)
             state = self.advance(commits, began_ms)
             return self.open() if self.stale else state
 
-    def following(self, version: int, at_once: int = 1) -> list[CommitActions]:
-        """Read the commits after a version, some at once, until there is none."""
+    def following(self, version: int, at_once: int = 1, most: int | None = None) -> list[CommitActions]:
+        """Read the commits after a version, some at once, until there is none, or `most` are read."""
         commits: list[CommitActions] = []
-        while True:
+        while most is None or len(commits) < most:
             first = version + len(commits) + 1
             for commit in self.store.map(self.read_commit, range(first, first + at_once)):
                 if commit is None:
                     return commits
                 commits.append(commit)
+        return commits
 
     @property
     def age_ms(self) -> int:

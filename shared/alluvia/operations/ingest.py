@@ -13,7 +13,7 @@ from alluvia.log.commit import CommitActions
 from alluvia.operations.constraints import row_check
 from alluvia.operations.event_window import follow_window
 from alluvia.operations.known_events import held_events
-from alluvia.operations.offering import commit_together, look, may_offer
+from alluvia.operations.offering import commit_together, is_crowded, look, may_offer
 from alluvia.operations.replanning import check_not_rollup
 from alluvia.table.changes import Changes
 from alluvia.table.decisions import happened
@@ -84,7 +84,7 @@ def ingest(
             if _knows_other_events(handle, snapshot):
                 continue
             return batch.ingested(snapshot.version)
-        if handle.crowd.is_there(handle.clock.now_ms()) and batch.may_offer():
+        if is_crowded(handle) and batch.may_offer():
             version = None if look(handle) else batch.offered()
             if version is None:
                 continue

@@ -20,6 +20,7 @@ from alluvia.operations.constraints import row_check
 from alluvia.operations.event_window import follow_window
 from alluvia.store import ObjectInfo
 from alluvia.table.changes import Changes
+from alluvia.table.crowd import CROWD_MS
 from alluvia.table.event_window.window import encode_event_ids
 from alluvia.table.handle import TableHandle
 from alluvia.table.lineage import undone_versions
@@ -39,14 +40,15 @@ from alluvia.table.offers import (
     taken_by,
     taken_info,
 )
+from alluvia.table.rhythm import COMMITS, Rhythm
 from alluvia.table.snapshot import Snapshot
 
 WINDOW_MS_MIN = 30 * 60_000
 """Rows are offered only to tables that remember event ids for longer than anybody waits for an offer."""
 WAIT_MS_MAX = 10 * 60_000
-GROUP_BYTES_MAX = 8 << 20
-READ_AT_ONCE = 128
-"""How many offers, of a few KB each, are read at the same time."""
+GROUP_BYTES_MAX = 16 << 20
+READ_AT_ONCE = 256
+"""How many offers, most of them of a few KB, are read at the same time."""
 LIST_BACK = 2
 """How many versions older offers may come late: their owners may know somewhat older versions."""
 PASSED_MAX = 2
@@ -57,9 +59,14 @@ LOOK_MS = 300
 """Who has not looked for new commits for so long looks before it offers its rows."""
 LOOK_AT_ONCE = 4
 _PACE_MS_MIN, _PACE_MS_MAX = 2, 200
-_POLL, _START, _PATIENCE, _FIRST_LOOK = 0.5, 4.0, 8.0, 2.0
-"""Waits as multiples of the time of a request: between looks; of whoever may be first, at most; of those who know that
-another is to commit, at least, and at most twice that; and before the first look."""
+_START, _PATIENCE, _TURN, _FIRST_LOOK = 4.0, 8.0, 6.0, 2.0
+"""Waits as multiples of the time of a request: of whoever may be first, at most; of those who know that another is to
+commit, at least, and at most twice that; more for each older offer, whose owner may have its turn; and before the first
+look, where nobody knows when a commit comes."""
+_POLL, _POLL_GROWTH, _POLL_MAX = 0.5, 1.5, 20.0
+"""The wait between looks from when a commit is expected, how it grows, and the longest, as such multiples."""
+_RECENT = 6
+"""The commits of offers among so many tell when the next one comes."""
 
 
 def may_offer(handle: TableHandle, snapshot: Snapshot, rows: pa.Table) -> bool:
@@ -73,6 +80,16 @@ def may_offer(handle: TableHandle, snapshot: Snapshot, rows: pa.Table) -> bool:
         and window is not None
         and not window.has_bare_ids
     )
+
+
+def is_crowded(handle: TableHandle) -> bool:
+    """Whether other writers commit to a table at the same time, as far as is known here."""
+    now_ms = handle.clock.now_ms()
+    if not handle.crowd.is_there(now_ms) and handle.log.state is not None:
+        recent = handle.log.since(max(-1, handle.log.state.version - 4)) or ()
+        if any(len(offers_in(each)) > 1 and each.timestamp_ms > now_ms - CROWD_MS for each in recent):
+            handle.crowd.met(now_ms)
+    return handle.crowd.is_there(now_ms)
 
 
 def look(handle: TableHandle) -> bool:
@@ -121,6 +138,8 @@ class _Owner:
         self._seen = -2
         self._passed = 0
         self._try_at_ms = 0.0
+        self._tries = 0
+        self._misses = -1
         self._named = False
         self._gave_way = False
         self._alone = False
@@ -129,7 +148,6 @@ class _Owner:
         """Put the offer, and wait for what becomes of it, or commit it."""
         self._handle.store.put(self._key, self._offer.encode())
         self._pace_ms = min(_PACE_MS_MAX, max(_PACE_MS_MIN, self._clock.now_ms() - self._began_ms))
-        pause_ms = self._pace_ms * _FIRST_LOOK
         while True:
             with self._handle.lock:
                 window = follow_window(self._handle)
@@ -151,11 +169,30 @@ class _Owner:
                 version = self._lead(self._offer.base + len(commits))
                 if version is not None:
                     return version
-                self._try_at_ms = max(self._try_at_ms, self._clock.now_ms() + self._pace_ms)
+                wait_ms = self._pace_ms * 2.0 ** min(self._tries, 8) * (0.5 + self._clock.uniform())
+                self._try_at_ms = max(self._try_at_ms, self._clock.now_ms() + wait_ms)
+                self._tries += 1
                 continue
-            self._clock.sleep(max(1.0, min(pause_ms, self._try_at_ms - now_ms)) / 1000)
-            pause_ms = self._pace_ms * _POLL
-            self._log.refresh()
+            self._clock.sleep(max(1.0, min(self._pause_ms(now_ms), self._try_at_ms - now_ms)) / 1000)
+            self._look()
+
+    def _look(self) -> None:
+        """Read the commits that there should be by now, and no more."""
+        known = -1 if self._log.state is None else self._log.state.version
+        most = min(LOOK_AT_ONCE, self._rhythm.missed(self._clock.now_ms()))
+        self._misses = 0 if self._log.refresh(most, most=most).version > known else self._misses + 1
+
+    def _pause_ms(self, now_ms: float) -> float:
+        """Return how long to wait before the next look: until a commit is expected, and then longer each time.
+
+        Where hundreds wait, their looks are what S3 limits first.
+        """
+        stale = self._rhythm.is_stale(now_ms)
+        if self._misses < 0 and stale:
+            return self._pace_ms * _FIRST_LOOK
+        if self._misses <= 0 and not stale:
+            return self._rhythm.due_ms - now_ms
+        return self._pace_ms * min(_POLL_MAX, _POLL * _POLL_GROWTH ** max(0, self._misses))
 
     def _since(self, version: int) -> Sequence[CommitActions]:
         """Return the commits after a version. Raises `Unavailable` if some are gone."""
@@ -172,6 +209,10 @@ class _Owner:
         if seen == self._seen:
             return
         self._seen = seen
+        if groups and len(offers_in(groups[-1])) > 1:
+            self._handle.crowd.met(now_ms)
+        recent = [each.timestamp_ms for each in self._log.since(max(-1, seen - _RECENT)) or () if offers_in(each)]
+        self._rhythm = Rhythm.of(recent[-COMMITS:], now_ms, self._pace_ms)
         self._passed += seen > self._offer.base
         named = next_offer(groups[-1]) if groups else None
         self._named = named == (self._offer.base, self._offer.id)
@@ -188,7 +229,8 @@ class _Owner:
         before = sum(_age(each) < _age(listed[self._key]) for each in others)
         if before and not self._gave_way:
             self._gave_way = True
-            self._try_at_ms = self._clock.now_ms() + self._pace_ms * (_PATIENCE + min(before, RANK_MAX))
+            turn = _TURN if self._seen >= 0 else 1  # at first, others commit alone, and may well win
+            self._try_at_ms = self._clock.now_ms() + self._pace_ms * (_PATIENCE + turn * min(before, RANK_MAX))
             return None
         sizes = accumulate(each.size for each in others)
         within = [each for each, size in zip(others, sizes, strict=True) if size <= GROUP_BYTES_MAX]
@@ -202,14 +244,11 @@ class _Owner:
             group = self._admitted([self._offer, *(each for each in offers if each is not None)])
         if not group or group[0] is not self._offer:
             return None
-        transaction = self._handle.transaction(snapshot)
+        transaction = self._handle.transaction(snapshot)  # whose age is that of the file, too
         adds, following = self._written(snapshot, group, listed)
         if not adds:
             return None
-        prints = [each for offer in group for each in offer.prints]
-        contents = [each for offer in group for each in offer.contents]
-        info = {**encode_event_ids(prints, contents), **taken_info([each.id for each in group], following)}
-        changes = Changes("WRITE", {"mode": "Append"}, adds=adds, info=info)
+        changes = self._changes(group, adds, following)
 
         def after_loss(_: Sequence[CommitActions]) -> Changes | None:
             """Try again while all of the group wait: their file is there. Otherwise somebody else commits for some."""
@@ -278,6 +317,12 @@ class _Owner:
         fits = offer.table_id == self._offer.table_id and offer.rows.schema.equals(self._offer.rows.schema)
         commits = self._log.since(offer.base) if fits else None
         return commits is not None and taken_by(offer.id, commits) is None and not is_over(commits)
+
+    def _changes(self, group: Sequence[Offer], adds: Sequence[AddFile], following: tuple[int, str] | None) -> Changes:
+        prints = [each for offer in group for each in offer.prints]
+        contents = [each for offer in group for each in offer.contents]
+        info = {**encode_event_ids(prints, contents), **taken_info([each.id for each in group], following)}
+        return Changes("WRITE", {"mode": "Append"}, adds=adds, info=info)
 
     def _written(
         self, snapshot: Snapshot, group: Sequence[Offer], listed: dict[str, ObjectInfo]

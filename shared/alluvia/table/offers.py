@@ -35,7 +35,7 @@ NEXT_INFO = "alluviaNextOffer"
 """The oldest offer that the commit leaves, by its base and id. Its owner commits next, unless it has gone."""
 LIFE = 32
 ROWS_MAX = 1000
-BYTES_MAX = 256 << 10
+BYTES_MAX = 1 << 20
 """Rows and bytes of an offer; what is bigger is committed by its own writer."""
 AGE_MS_MAX = 60_000
 """An offer older than this, by the store's clock, is not taken: its owner has gone."""

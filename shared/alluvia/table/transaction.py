@@ -195,7 +195,7 @@ class Transaction:
             losses += 1
             if in_turn:
                 clock.sleep(turns.after_loss(losses, clock.uniform()))
-            known = self._catch_up(winner, began_ms, further=in_turn)
+            known = self._catch_up(winner, began_ms, further=in_turn or losses > 1)
             others += len(known)
 
     def _settle_claims(self, state: State, changes: Changes) -> list[DomainMetadata] | None:
@@ -278,7 +278,8 @@ class Transaction:
     def _catch_up(self, winner: CommitActions, began_ms: int, *, further: bool) -> list[CommitActions]:
         """Read on from the winner to the tip, so that the next attempt does not lose one race a version.
 
-        Not `further` than the winner goes who is in a hurry, and tries the version after it.
+        Not `further` than the winner goes who is in a hurry, and tries the version after it. It does so once: whoever
+        is behind by several versions would lose to those who know the newest.
         """
         found = [winner, *(self._log.following(winner.version) if further else ())]
         self._log.advance(found, began_ms)
