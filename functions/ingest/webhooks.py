@@ -7,6 +7,7 @@ sources there are. The log says what it was.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 from weakref import WeakKeyDictionary
@@ -17,7 +18,7 @@ from alluvia import Lake
 from alluvia.errors import Invalid, Unavailable
 from alluvia.formats.reading import reading_of
 from alluvia.formats.registry import by_name
-from alluvia.formats.segment_format import write_key
+from alluvia.formats.segment_format import KEYED_BODY_BYTES_MAX, write_key
 from alluvia.formats.values import SentBody
 from alluvia.ingest.envelope import inflated
 from alluvia.ingest.values import Origin, Split
@@ -135,9 +136,11 @@ def _proved(request: Request, name: str, body: bytes, lake: Lake) -> Source:
 
 def _of_write_key(request: Request, body: bytes, settings: IngestSettings, lake: Lake) -> Source:
     """Return the source that a write key proves. One that cannot be used now stands in no other's way."""
+    if not any(_may_take_calls(_sources(lake, source_ms)) for source_ms, _ in _AGES_MS):
+        raise _Unproved("there is no source of this kind")
     key = _write_key(request, body, settings)
     if key is None:
-        raise _Unproved("the request has no write key")
+        raise _Unproved(f"the request has no write key, or it is in a body of more than {KEYED_BODY_BYTES_MAX} bytes")
     proof = Delivery(basic(key), b"")
     fault: Exception | None = None
     for source_ms, secret_ms in _AGES_MS:
@@ -161,8 +164,14 @@ def _write_key(request: Request, body: bytes, settings: IngestSettings) -> str |
     key = write_key(request.headers, b"")
     if key is not None:
         return key
-    text = inflated(body, request.headers.get("content-encoding"), settings.limits)
+    limits = replace(settings.limits, inflated_bytes=min(settings.limits.inflated_bytes, KEYED_BODY_BYTES_MAX))
+    text = inflated(body, request.headers.get("content-encoding"), limits)
     return None if isinstance(text, Split) else write_key(request.headers, text)
+
+
+def _may_take_calls(known: LakeSources) -> bool:
+    """Whether there is a source for calls, or may be one among those at fault."""
+    return bool(known.fault or known.faults or _segments(known))
 
 
 def _segments(known: LakeSources) -> list[Source]:

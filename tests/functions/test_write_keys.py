@@ -14,6 +14,7 @@ import alluvia
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid, Unavailable
 from alluvia.formats.events import parsed
+from alluvia.formats.segment_format import KEYED_BODY_BYTES_MAX
 from alluvia.serverless import secrets, warm_lake
 from alluvia.sources.file import KEY
 from alluvia.sources.kinds.segment import basic
@@ -75,6 +76,37 @@ def test_a_body_is_parsed_once_for_its_key_however_many_sources_there_are(
     monkeypatch.setattr("alluvia.formats.segment_format.parsed", count)
     forged = json.dumps({**CALL, "writeKey": "forged"}).encode()
     assert (track(None, body=forged).status, len([body for body in bodies if body])) == (401, 1)
+
+
+KEYED = {**CALL, "writeKey": "right"}
+LONG = json.dumps({**KEYED, "more": "x" * KEYED_BODY_BYTES_MAX}).encode()
+
+
+@pytest.mark.parametrize(
+    ("sources", "body"),
+    [
+        ("", json.dumps(KEYED).encode()),
+        ('[other]\nkind = "open"\ntable = "t"\n', json.dumps(KEYED).encode()),
+        (GOOD, json.dumps({**CALL, "writekey": "right"}).encode()),
+        (GOOD, LONG),
+        (GOOD, gzip.compress(LONG)),
+    ],
+)
+def test_no_body_is_parsed_for_a_key_that_cannot_be_in_it(
+    lake: alluvia.Lake, sources: str, body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    define(lake, sources)
+    monkeypatch.setattr("alluvia.formats.segment_format.parsed", lambda body: pytest.fail("parsed a body"))
+    answer = track(None, body=body)
+    assert (answer.status, answer.json["success"]) == (401, False)
+
+
+def test_a_body_that_inflates_to_much_is_taken_with_its_key_in_a_header(lake: alluvia.Lake) -> None:
+    define(lake, GOOD)
+    lake.create_events("t")
+    calls = [{**CALL, "messageId": str(number), "more": "x" * 1000} for number in range(1100)]
+    body = gzip.compress(json.dumps({"batch": calls}).encode())
+    assert (track(body=body).status, len(lake["t"].to_arrow())) == (200, 1100)
 
 
 @pytest.mark.parametrize("squeeze", [bytes, gzip.compress])

@@ -14,7 +14,7 @@ from alluvia.errors import Invalid
 from alluvia.formats.events import Events, parsed
 from alluvia.formats.values import BodyFormat, SentBody
 from alluvia.ingest.envelope import refused
-from alluvia.ingest.jsontext import decode, describe, encode
+from alluvia.ingest.jsontext import decode, encode
 from alluvia.ingest.timestamps import instant
 from alluvia.ingest.values import Given
 
@@ -40,11 +40,8 @@ def read(sent: SentBody, limits: Limits) -> Split:
     value = parsed(sent.body)
     if isinstance(value, Invalid):
         return refused(sent.body, str(value))
-    for item in value if isinstance(value, list) else [value]:
-        if isinstance(item, dict):
-            _add(events, item)
-        else:
-            events.reject(f"expected a JSON object, got {describe(item)}", encode(item))
+    for event in events.objects(value if isinstance(value, list) else [value]):
+        _add(events, event)
     return events.split()
 
 

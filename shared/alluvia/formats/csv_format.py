@@ -53,7 +53,7 @@ def read(sent: SentBody, limits: Limits) -> Split:
         else:
             value: dict[str, object] = {name: cell for name, cell in zip(header, row, strict=True) if cell}
             events.add(value, text_given(value))
-        if len(events) > limits.events:
+        if events.full:
             break
     return events.split() if len(events) else refused(sent.body, _NO_ROWS)
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from alluvia.errors import Invalid
 from alluvia.ingest.envelope import refused
-from alluvia.ingest.jsontext import decode, encode
+from alluvia.ingest.jsontext import decode, describe, encode
 from alluvia.ingest.moments import SECONDS_MIN, TIME_FIELDS
 from alluvia.ingest.texts import number_of
 from alluvia.ingest.timestamps import instant
 from alluvia.ingest.values import TOO_MANY_BYTES, Given, Limits, RawEvent, Reject, Split
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from alluvia.formats.values import SentBody
+
+_Item = TypeVar("_Item")
+_KEPT_FOR_SENT = 4
+"""How many times the limit of a body its events may have in all: each repeats what the request says of all."""
 
 
 class Events:
@@ -28,13 +32,42 @@ class Events:
         self._limits = limits
         self._events: list[RawEvent] = []
         self._rejects: list[Reject] = []
+        self._left_bytes = _KEPT_FOR_SENT * limits.inflated_bytes
+        self._excess = ""
 
     def __len__(self) -> int:
         return len(self._events) + len(self._rejects)
 
+    @property
+    def full(self) -> bool:
+        """Whether the body is over a limit by now: then all of it is refused, and no more need be read."""
+        if len(self) > self._limits.events:
+            self._excess = f"{self._limits.events} events"
+        elif self._left_bytes < 0:
+            self._excess = f"{_KEPT_FOR_SENT * self._limits.inflated_bytes} bytes of events"
+        return bool(self._excess)
+
+    def within(self, items: Sequence[_Item]) -> Iterator[_Item]:
+        """Yield what may be events, none of more than the limit, and no more once the body is over one."""
+        if len(items) > self._limits.events:
+            self._excess = f"{self._limits.events} events"
+        for item in items:
+            if self.full:
+                return
+            yield item
+
+    def objects(self, items: Sequence[object]) -> Iterator[dict[str, object]]:
+        """Yield the objects among what may be events, as `within`; anything else becomes a reject."""
+        for item in self.within(items):
+            if isinstance(item, dict):
+                yield item
+            else:
+                self.reject(f"expected a JSON object, got {describe(item)}", encode(item))
+
     def add(self, value: dict[str, object], given: Given | None = None) -> None:
         """Take an event, unless it is too large."""
         event, raw = RawEvent(len(self), value, None, None, None, given), encode(value)
+        self._left_bytes -= len(raw)
         if len(raw) > self._limits.event_bytes:
             reason = TOO_MANY_BYTES.format(what="event", size=len(raw), limit=self._limits.event_bytes)
             self._rejects.append(Reject(len(self), reason, raw, event=event))
@@ -43,6 +76,7 @@ class Events:
 
     def reject(self, reason: str, raw: bytes) -> None:
         """Refuse what is not an event, and keep its bytes."""
+        self._left_bytes -= len(raw)
         self._rejects.append(Reject(len(self), reason, raw))
 
     def extend(self, found: Split) -> None:
@@ -53,9 +87,8 @@ class Events:
 
     def split(self) -> Split:
         """Return the events and the rejects; one reject for a body of too many."""
-        if len(self) > self._limits.events:
-            reason = f"the body holds more than the limit of {self._limits.events} events"
-            return refused(self._sent.body, reason, too_large=True)
+        if self.full:
+            return refused(self._sent.body, f"the body holds more than the limit of {self._excess}", too_large=True)
         return Split(self._events, self._rejects)
 
 

@@ -36,7 +36,7 @@ def read(sent: SentBody, limits: Limits) -> Split:
         return refused(sent.body, "records: expected an array, as Firehose sends it")
     events = Events(sent, limits)
     left_bytes = limits.inflated_bytes
-    for record in records:
+    for record in events.within(records):
         try:
             text = inflate(_data(record), None, left_bytes)
         except TooLarge as error:

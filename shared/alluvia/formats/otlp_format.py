@@ -61,7 +61,7 @@ def read(sent: SentBody, limits: Limits) -> Split:
             shared = shared_value(resource_logs, scope_logs)
             for record in scope_logs.log_records:
                 events.add(record_value(record, shared), _given(record, resource_logs))
-                if len(events) > limits.events:
+                if events.full:
                     return events.split()
     return events.split()
 

@@ -28,20 +28,26 @@ CALLS = ("track", "identify", "page", "screen", "group", "alias")
 SHORT_PATHS = {name[0]: name for name in (*CALLS, "batch")}
 """What analytics.js 2, which browsers load, sends its calls to; not `m`, where it would send metrics of itself."""
 PATHS = (*CALLS, "batch", "import", *SHORT_PATHS)
+KEYED_BODY_BYTES_MAX = 1 << 20
+"""The longest body, decompressed, that may have its write key in it. Segment itself takes 500 KB."""
+_WRITE_KEY = b'"writeKey"'
 _MERGED = ("context", "integrations")
 _OF_THE_BATCH = ("batch", "messageId", "originalTimestamp", "timestamp", "type", "writeKey")
 """What says something about a batch itself: RudderStack's has a time of its own, which differs with each attempt."""
 
 
 def write_key(headers: Mapping[str, str], body: bytes) -> str | None:
-    """Return the write key of a request: the user of Basic authentication, or the body's `writeKey`."""
+    """Return the write key of a request: the user of Basic authentication, or the body's `writeKey`.
+
+    A body is parsed before anything is proved, so one of more than `KEYED_BODY_BYTES_MAX` has no key.
+    """
     scheme, _, credentials = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "basic":
         try:
             return base64.b64decode(credentials.strip(), validate=True).decode().partition(":")[0] or None
         except (binascii.Error, UnicodeDecodeError):
             return None
-    value = parsed(body)
+    value = parsed(body) if len(body) <= KEYED_BODY_BYTES_MAX and _WRITE_KEY in body else None
     key = value.get("writeKey") if isinstance(value, dict) else None
     return key if isinstance(key, str) and key else None
 
@@ -63,11 +69,8 @@ def read(sent: SentBody, limits: Limits) -> Split:
         reason = f"batch: expected an array of calls, got {describe(value['batch'])}"
         return refused(encode(_keyless(value)), reason)
     shared = {name: item for name, item in value.items() if name not in _OF_THE_BATCH}
-    for call in value["batch"]:
-        if isinstance(call, dict):
-            _add(events, _with(shared, call), None, value.get("sentAt") or call.get("sentAt"), sent.arrival_us)
-        else:
-            events.reject(f"expected a JSON object, got {describe(call)}", encode(call))
+    for call in events.objects(value["batch"]):
+        _add(events, _with(shared, call), None, value.get("sentAt") or call.get("sentAt"), sent.arrival_us)
     return events.split()
 
 

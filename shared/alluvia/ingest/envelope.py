@@ -100,13 +100,13 @@ def _interpret(text: bytes, ndjson: bool, limits: Limits) -> Split:
     whole = None if more else decode_if_plain(text)
     if whole is not None:
         return _array(whole[0], text, limits) if isinstance(whole[0], list) else _each((0,), [text], whole, limits)
-    raws = _texts(text, ndjson)
+    raws = _texts(text, ndjson, limits)
     return _too_many(text, limits) if len(raws) > limits.events else split_lines(range(len(raws)), raws, limits)
 
 
-def _texts(text: bytes, ndjson: bool) -> list[bytes]:
+def _texts(text: bytes, ndjson: bool, limits: Limits) -> list[bytes]:
     """Return the text of each event, of a body that is not one plain JSON value."""
-    if text.startswith(b"[") and (elements := split_array(text)) is not None:
+    if text.startswith(b"[") and (elements := split_array(text, limits.events + 1)) is not None:
         return elements
     lines = text.split(b"\n")
     if len(lines) > 1 and (ndjson or _are_lines(lines)):

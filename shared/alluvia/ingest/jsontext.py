@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from enum import Enum
@@ -148,9 +149,10 @@ def _compare(values: list[object], raws: Sequence[bytes]) -> _Trust:
     return _Trust.KEYS if _has_long_numbers(sent) else _Trust.FULL
 
 
-def split_array(raw: bytes) -> list[bytes] | None:
+def split_array(raw: bytes, pieces_max: int = sys.maxsize) -> list[bytes] | None:
     """Cut the text of a JSON array into the texts of its elements; None if it is not a complete array.
 
+    It stops once there are so many, whatever follows.
     Elements may hold what `decode` refuses (NaN, equal keys, broken UTF-8): that is for each of them to answer.
     """
     text = raw.decode("utf-8", "surrogateescape")
@@ -165,6 +167,8 @@ def split_array(raw: bytes) -> list[bytes] | None:
         except (ValueError, RecursionError):
             return None
         pieces.append(text[at:end].encode("utf-8", "surrogateescape"))
+        if len(pieces) == pieces_max:
+            return pieces
         at = _skip_space(text, end)
         if text[at : at + 1] != ",":
             break

@@ -104,6 +104,47 @@ def test_limits_refuse_an_event_or_the_body(
     assert [reject.raw.strip() for reject in many.rejects] == [body.strip()]
 
 
+BATCH = "application/cloudevents-batch+json"
+
+
+@pytest.mark.parametrize(
+    ("name", "content_type", "start", "item", "end"),
+    [
+        ("cloudevents", BATCH, "[", "{}", "]"),
+        ("cloudevents", BATCH, "[", "5", "]"),
+        ("segment", JSON, '{"batch":[', "{}", "]}"),
+        ("segment", JSON, '{"batch":[', "5", "]}"),
+        ("firehose", JSON, '{"records":[', "{}", "]}"),
+        ("firehose", JSON, '{"records":[', '{"data":""}', "]}"),
+    ],
+)
+def test_a_list_that_is_too_long_is_not_looked_through(
+    name: str, content_type: str, start: str, item: str, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[object] = []
+
+    def count(value: object, *_: object) -> bytes:
+        looked_at.append(value)
+        return encode(value)
+
+    for place in ("events", f"{name}_format"):
+        monkeypatch.setattr(f"alluvia.formats.{place}.encode", count)
+    monkeypatch.setattr("alluvia.formats.firehose_format.inflate", count)
+    body = (start + ",".join([item] * 50) + end).encode()
+    found = by_name(name).read(sent(body, content_type), Limits(events=10))
+    assert (found.events, found.too_large, [reject.raw for reject in found.rejects]) == ([], True, [body])
+    assert found.rejects[0].reason == "the body holds more than the limit of 10 events"
+    assert looked_at == []
+
+
+@pytest.mark.parametrize("calls", ['{"type":"track","event":"x"}', '{"type":"odd"}'])
+def test_what_a_batch_says_of_all_its_calls_takes_no_more_than_a_few_bodies(calls: str) -> None:
+    text = f'{{"context":{{"a":"{"x" * 1000}"}},"batch":[{",".join([calls] * 500)}]}}'
+    found = by_name("segment").read(sent(text.encode(), JSON), Limits(inflated_bytes=20_000))
+    assert (found.events, found.too_large, len(found.rejects)) == ([], True, 1)
+    assert found.rejects[0].reason == "the body holds more than the limit of 80000 bytes of events"
+
+
 @pytest.mark.parametrize(
     ("content_type", "headers", "name"),
     [
