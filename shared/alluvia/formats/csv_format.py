@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from alluvia.ingest.envelope import BOM, refused
 from alluvia.ingest.values import Split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from alluvia.ingest.values import Limits
 
@@ -97,8 +98,13 @@ def _fault_of_header(header: list[str] | str) -> str:
         return header
     if not all(header):
         return "the header row has an empty name"
-    twice = [name for name in header if header.count(name) > 1] if len(set(header)) < len(header) else []
-    return f"the header row has {twice[0]!r:.100} twice" if twice else ""
+    twice = name_of_two(header)
+    return "" if twice is None else f"the header row has {twice!r:.100} twice"
+
+
+def name_of_two(names: Sequence[str]) -> str | None:
+    """Return the first name that stands for two columns; None if each stands for one."""
+    return next((name for name, times in Counter(names).items() if times > 1), None)
 
 
 class _Rows:

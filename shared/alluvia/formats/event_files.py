@@ -22,7 +22,7 @@ import orjson
 import pyarrow as pa
 
 from alluvia.errors import Invalid
-from alluvia.formats.csv_format import TABS, delimiter_of, ends_in_returns, header_fault
+from alluvia.formats.csv_format import TABS, delimiter_of, ends_in_returns, header_fault, name_of_two
 from alluvia.formats.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
 from alluvia.formats.parquet_views import plain_metadata
 from alluvia.formats.values import SentBody
@@ -316,9 +316,9 @@ def parquet_parts(source: io.BufferedReader[Any]) -> Pieces:
 
 
 def _name_of_two(fields: Sequence[pa.Field]) -> str | None:
-    names = [field.name for field in fields]
-    if len(set(names)) < len(names):
-        return next(str(name) for name in names if names.count(name) > 1)
+    twice = name_of_two([field.name for field in fields])
+    if twice is not None:
+        return twice
     return next(filter(None, (_name_of_two(_inner(field.type)) for field in fields)), None)
 
 

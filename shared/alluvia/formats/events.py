@@ -12,7 +12,7 @@ from alluvia.ingest.jsontext import decode, describe, encode
 from alluvia.ingest.moments import SECONDS_MIN, TIME_FIELDS
 from alluvia.ingest.texts import number_of
 from alluvia.ingest.timestamps import instant
-from alluvia.ingest.values import TOO_MANY_BYTES, Given, Limits, RawEvent, Reject, Split
+from alluvia.ingest.values import TOO_MANY_BYTES, TOO_MANY_EVENTS, Given, Limits, RawEvent, Reject, Split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +33,7 @@ class Events:
         self._events: list[RawEvent] = []
         self._rejects: list[Reject] = []
         self._left_bytes = _KEPT_FOR_SENT * limits.inflated_bytes
+        self._looked_at = 0
         self._excess = ""
 
     def __len__(self) -> int:
@@ -48,8 +49,9 @@ class Events:
         return bool(self._excess)
 
     def within(self, items: Sequence[_Item]) -> Iterator[_Item]:
-        """Yield what may be events, none of more than the limit, and no more once the body is over one."""
-        if len(items) > self._limits.events:
+        """Yield what may be or hold events: none of more than the limit in all, none once the body is over one."""
+        self._looked_at += len(items)
+        if self._looked_at > self._limits.events:
             self._excess = f"{self._limits.events} events"
         for item in items:
             if self.full:
@@ -88,7 +90,7 @@ class Events:
     def split(self) -> Split:
         """Return the events and the rejects; one reject for a body of too many."""
         if self.full:
-            return refused(self._sent.body, f"the body holds more than the limit of {self._excess}", too_large=True)
+            return refused(self._sent.body, TOO_MANY_EVENTS.format(self._excess), too_large=True)
         return Split(self._events, self._rejects)
 
 

@@ -16,6 +16,7 @@ from alluvia.ingest.compression import GZIP, START_BYTES, ZSTD, unread_compressi
 
 PIECE_BYTES = 512 << 10  # so that the events parsed from a piece stay in a core's cache: twice as fast as 8 MB
 _CHUNK_BYTES = 1 << 20
+_GZIP_PIECE_BYTES = 64 << 10  # small: what is left of a piece is copied once per gzip member
 _PARQUET = b"PAR1"
 _GZIP_WINDOW_BITS = 31
 _MARKS = {
@@ -55,9 +56,13 @@ def text_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
     if (why := unread_compression(start)) is not None:
         raise Damaged(why)
     encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
-    for piece in pieces if encoding is None else _recoded(pieces, encoding):
-        for at in range(0, len(piece), PIECE_BYTES):
-            yield piece[at : at + PIECE_BYTES]
+    yield from _cut(pieces if encoding is None else _recoded(pieces, encoding), PIECE_BYTES)
+
+
+def _cut(pieces: Iterable[bytes], bytes_max: int) -> Iterator[bytes]:
+    for piece in pieces:
+        for at in range(0, len(piece), bytes_max):
+            yield piece[at : at + bytes_max]
 
 
 def _started(pieces: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
@@ -72,7 +77,7 @@ def _gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Inflate gzip of any number of members."""
     inflater = zlib.decompressobj(_GZIP_WINDOW_BITS)
     try:
-        for piece in pieces:
+        for piece in _cut(pieces, _GZIP_PIECE_BYTES):
             rest = piece
             while rest:
                 if inflater.eof:

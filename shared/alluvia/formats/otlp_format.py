@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from alluvia.errors import Invalid
 from alluvia.extras import needing
 from alluvia.formats.events import Events, body_key
-from alluvia.formats.otlp_records import record_value, shared_value
+from alluvia.formats.otlp_records import record_value, resource_value, scope_value
 from alluvia.formats.values import BodyFormat, ClientReply, RequestOutcome, SentBody
 from alluvia.ingest.envelope import refused
+from alluvia.ingest.inflate import TooLarge
 from alluvia.ingest.jsontext import decode
-from alluvia.ingest.values import Given
+from alluvia.ingest.values import TOO_MANY_EVENTS, Given
 
 with needing("aws", "OTLP"):
     from google.protobuf import json_format
@@ -52,15 +53,19 @@ def read(sent: SentBody, limits: Limits) -> Split:
         reason = f"Content-Type: {sent.media_type!r:.100} is not supported: send {PROTOBUF} or {JSON}"
         return refused(sent.body, reason, unsupported=True)
     try:
-        request = _from_json(sent.body) if sent.media_type == JSON else ExportLogsServiceRequest.FromString(sent.body)
+        in_json = sent.media_type == JSON
+        request = _from_json(sent.body, limits) if in_json else ExportLogsServiceRequest.FromString(sent.body)
+    except TooLarge as error:
+        return refused(sent.body, str(error), too_large=True)
     except (DecodeError, json_format.ParseError, Invalid) as error:
         return refused(sent.body, f"not a valid ExportLogsServiceRequest: {error}")
     events = Events(sent, limits)
-    for resource_logs in request.resource_logs:
-        for scope_logs in resource_logs.scope_logs:
-            shared = shared_value(resource_logs, scope_logs)
+    for resource_logs in events.within(request.resource_logs):
+        resource, service = resource_value(resource_logs), _service(resource_logs)
+        for scope_logs in events.within(resource_logs.scope_logs):
+            shared = resource | scope_value(scope_logs)
             for record in scope_logs.log_records:
-                events.add(record_value(record, shared), _given(record, resource_logs))
+                events.add(record_value(record, shared), _given(record, service))
                 if events.full:
                     return events.split()
     return events.split()
@@ -81,13 +86,13 @@ def reply(sent: SentBody, outcome: RequestOutcome) -> ClientReply:
     return ClientReply(outcome.status, _status(code, outcome.reason, in_json=in_json), kind)
 
 
-def _from_json(body: bytes) -> ExportLogsServiceRequest:
+def _from_json(body: bytes, limits: Limits) -> ExportLogsServiceRequest:
     """Read a request in OTLP's JSON: protobuf's, but with the ids of traces and spans in hexadecimal."""
     decode(body)  # raises Invalid for what the next line would take, such as equal keys
     request = json.loads(body)
     if not isinstance(request, dict):
         raise Invalid("send a JSON object")
-    for record in _records(request):
+    for record in _records(request, limits):
         for name in _IDS:
             text = record.get(name)
             if isinstance(text, str):
@@ -95,12 +100,12 @@ def _from_json(body: bytes) -> ExportLogsServiceRequest:
     return json_format.ParseDict(request, ExportLogsServiceRequest(), ignore_unknown_fields=True)
 
 
-def _records(request: dict[str, object]) -> list[dict[str, object]]:
+def _records(request: dict[str, object], limits: Limits) -> list[dict[str, object]]:
     """Return the log records of a request.
 
     Unknown fields are ignored, as OTLP says. But an object that has some in place of the list that makes it one of logs
     is another message, such as one of traces, if they hold objects or no record is found elsewhere. It raises Invalid,
-    so that nobody takes it for stored.
+    so that nobody takes it for stored. Raises TooLarge for a list of more than may be events.
     """
     found, missing = [request], ""
     for name, others in _LISTS:
@@ -112,6 +117,8 @@ def _records(request: dict[str, object]) -> list[dict[str, object]]:
                 if any(isinstance(item, dict) for other in unknown for item in _list(each[other])):
                     raise Invalid(missing)
         items = [item for each in found for spelling in spellings for item in _list(each.get(spelling))]
+        if len(items) > limits.events:
+            raise TooLarge(TOO_MANY_EVENTS.format(f"{limits.events} events"))
         found = [item for item in items if isinstance(item, dict)]
     if missing and not found:
         raise Invalid(missing)
@@ -129,10 +136,13 @@ def _unhex(text: str, name: str) -> bytes:
         raise Invalid(f"{name}: not hexadecimal") from None
 
 
-def _given(record: LogRecord, resource_logs: ResourceLogs) -> Given:
-    moment_ns = record.time_unix_nano or record.observed_time_unix_nano
+def _service(resource_logs: ResourceLogs) -> str:
     pairs = resource_logs.resource.attributes
-    service = next((pair.value.string_value for pair in pairs if pair.key == "service.name"), "")
+    return next((pair.value.string_value for pair in pairs if pair.key == "service.name"), "")
+
+
+def _given(record: LogRecord, service: str) -> Given:
+    moment_ns = record.time_unix_nano or record.observed_time_unix_nano
     return Given(ts_us=moment_ns // 1000 or None, event=record.event_name, source=service)
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import base64
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+    from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
     from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
-    from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 
 def record_value(record: LogRecord, shared: dict[str, object]) -> dict[str, object]:
@@ -36,31 +36,26 @@ def record_value(record: LogRecord, shared: dict[str, object]) -> dict[str, obje
     return _filled(value) | ({} if body is None else {"body": body}) | shared
 
 
-def shared_value(resource_logs: ResourceLogs, scope_logs: ScopeLogs) -> dict[str, object]:
+def resource_value(logs: ResourceLogs) -> dict[str, object]:
+    """Return what the records of a resource share."""
+    value: dict[str, object] = {
+        "attributes": _object(logs.resource.attributes),
+        "dropped_attributes_count": logs.resource.dropped_attributes_count,
+        "schema_url": logs.schema_url,
+    }
+    return _filled({"resource": _filled(value)})
+
+
+def scope_value(logs: ScopeLogs) -> dict[str, object]:
     """Return what the records of a scope share."""
-    resource = _resource(resource_logs.resource) | _filled({"schema_url": resource_logs.schema_url})
-    scope = _scope(scope_logs.scope) | _filled({"schema_url": scope_logs.schema_url})
-    return _filled({"resource": resource, "scope": scope})
-
-
-def _resource(resource: Resource) -> dict[str, object]:
-    return _filled(
-        {
-            "attributes": _object(resource.attributes),
-            "dropped_attributes_count": resource.dropped_attributes_count,
-        }
-    )
-
-
-def _scope(scope: InstrumentationScope) -> dict[str, object]:
-    return _filled(
-        {
-            "name": scope.name,
-            "version": scope.version,
-            "attributes": _object(scope.attributes),
-            "dropped_attributes_count": scope.dropped_attributes_count,
-        }
-    )
+    value: dict[str, object] = {
+        "name": logs.scope.name,
+        "version": logs.scope.version,
+        "attributes": _object(logs.scope.attributes),
+        "dropped_attributes_count": logs.scope.dropped_attributes_count,
+        "schema_url": logs.schema_url,
+    }
+    return _filled({"scope": _filled(value)})
 
 
 def _filled(value: dict[str, object]) -> dict[str, object]:
@@ -69,11 +64,12 @@ def _filled(value: dict[str, object]) -> dict[str, object]:
 
 def _object(pairs: Iterable[KeyValue]) -> dict[str, object]:
     found: dict[str, object] = {}
+    again: Counter[str] = Counter()
     for pair in pairs:
-        name, times = pair.key, 1
+        name = pair.key
         while name in found:
-            times += 1
-            name = f"{pair.key}#{times}"
+            again[pair.key] += 1
+            name = f"{pair.key}#{again[pair.key] + 1}"
         found[name] = _value(pair.value)
     return found
 

@@ -26,7 +26,7 @@ from alluvia.ingest.jsontext import (
     split_array,
     split_stream,
 )
-from alluvia.ingest.values import TOO_MANY_BYTES, Limits, RawEvent, Reject, Split, raw_events
+from alluvia.ingest.values import TOO_MANY_BYTES, TOO_MANY_EVENTS, Limits, RawEvent, Reject, Split, raw_events
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -189,4 +189,4 @@ def _is_value(line: bytes) -> bool:
 
 
 def _too_many(text: bytes, limits: Limits) -> Split:
-    return refused(text, f"the body holds more than the limit of {limits.events} events", too_large=True)
+    return refused(text, TOO_MANY_EVENTS.format(f"{limits.events} events"), too_large=True)

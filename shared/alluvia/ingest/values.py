@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 REASON_CHARS_MAX = 200
 TOO_MANY_BYTES = "the {what} has {size} bytes, more than the limit of {limit}"
+TOO_MANY_EVENTS = "the body holds more than the limit of {}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
+import zlib
+from collections import Counter
 from collections.abc import Mapping
+from types import SimpleNamespace
 
 import pytest
+from google.protobuf.json_format import ParseDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
 from alluvia.errors import Invalid
+from alluvia.formats import file_text, otlp_records
+from alluvia.formats.csv_format import name_of_two
 from alluvia.formats.registry import NAMES, by_name, declared
 from alluvia.ingest.jsontext import encode
-from alluvia.ingest.values import Limits
-from tests.formats import IDS, JSON, SAMPLES, damaged, otlp_json, otlp_protobuf, read, sent
+from alluvia.ingest.values import Limits, Split
+from tests.formats import IDS, JSON, PROTOBUF, SAMPLES, damaged, otlp_json, otlp_protobuf, read, sent
 
 each_sample = pytest.mark.parametrize(("name", "body", "content_type", "headers"), SAMPLES, ids=IDS)
 
@@ -135,6 +144,82 @@ def test_a_list_that_is_too_long_is_not_looked_through(
     assert (found.events, found.too_large, [reject.raw for reject in found.rejects]) == ([], True, [body])
     assert found.rejects[0].reason == "the body holds more than the limit of 10 events"
     assert looked_at == []
+
+
+@pytest.mark.parametrize(
+    "request_of", [{"resourceLogs": [{}] * 50}, {"resourceLogs": [{"scopeLogs": [{}] * 50}]}], ids=["resource", "scope"]
+)
+@pytest.mark.parametrize("in_json", [True, False])
+def test_resources_and_scopes_count_as_events_do(request_of: dict[str, object], in_json: bool) -> None:
+    packed = ParseDict(request_of, ExportLogsServiceRequest()).SerializeToString()
+    body, kind = (json.dumps(request_of).encode(), JSON) if in_json else (packed, PROTOBUF)
+    assert by_name("otlp").read(sent(body, kind), Limits(events=51)) == Split([], [])
+    found = by_name("otlp").read(sent(body, kind), Limits(events=49))
+    assert (found.too_large, found.rejects[0].raw) == (True, body)
+    assert found.rejects[0].reason == "the body holds more than the limit of 49 events"
+
+
+class Counted(str):
+    """A text that counts how often it was compared with another."""
+
+    __slots__ = ()
+    times = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counted.times += 1
+        return str.__eq__(self, other) if isinstance(other, str) else NotImplemented
+
+
+def test_the_names_of_a_header_are_not_compared_each_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Counted, "times", 0)
+    names = [*(Counted(f"column{number}") for number in range(500)), Counted("column499")]
+    assert name_of_two(names) == "column499"
+    assert Counted.times < 3 * len(names)
+
+
+def test_what_follows_a_member_of_gzip_is_not_copied_for_each_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def counting(window_bits: int) -> SimpleNamespace:
+        inflater = zlib.decompressobj(window_bits)
+        found = SimpleNamespace(eof=False)
+
+        def decompress(data: bytes, bytes_max: int) -> bytes:
+            sizes.append(len(data))
+            text = inflater.decompress(data, bytes_max)
+            found.eof, found.unused_data = inflater.eof, inflater.unused_data
+            found.unconsumed_tail = inflater.unconsumed_tail
+            return text
+
+        found.decompress = decompress
+        return found
+
+    monkeypatch.setattr(file_text, "zlib", SimpleNamespace(decompressobj=counting, error=zlib.error))
+    members = gzip.compress(b"{}\n") * 20_000
+    assert b"".join(file_text.text_pieces([members])) == b"{}\n" * 20_000
+    assert sum(sizes) < len(members) * 2000  # the members of 64 kB, not of all
+
+
+def test_repeated_keys_of_attributes_are_numbered_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    class Pair:
+        value = AnyValue(bool_value=True)
+
+        def __init__(self, key: str) -> None:
+            self.key = key
+
+    class Counting(Counter[str]):
+        def __setitem__(self, key: str, times: int) -> None:
+            made.append(key)
+            super().__setitem__(key, times)
+
+    monkeypatch.setattr(otlp_records, "Counter", Counting)
+    named = otlp_records._object([Pair(key) for key in ("a#3", *["a"] * 200, "b", "a#2")])  # type: ignore[misc]
+    assert list(named)[:5] == ["a#3", "a", "a#2", "a#4", "a#5"]
+    assert list(named)[-2:] == ["b", "a#2#2"]
+    assert len(made) < 210
 
 
 @pytest.mark.parametrize("calls", ['{"type":"track","event":"x"}', '{"type":"odd"}'])
