@@ -10,6 +10,8 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -19,6 +21,7 @@ import rudderstack.analytics as rudder
 import segment.analytics as segment
 
 import alluvia
+from alluvia.errors import TableNotFound
 from alluvia.sources.definition import Source
 from alluvia.sources.lake_sources import change_sources
 from tests.clients.conftest import Served
@@ -83,6 +86,47 @@ def test_calls_of_an_sdk_are_rows(served: Served, sdk: str) -> None:
     assert began - 5 < track["ts"].timestamp() < time.time() + 5
     assert track["source"] == "web"
     assert KEY not in json.dumps(track["properties"])
+
+
+def broken_of_python(module: ModuleType, url: str) -> None:
+    client = module.Client(KEY, host=url, max_retries=1, on_error=print)
+    client.track("u-1", "Good", {})
+    client.track("u-1", "Broken", {"share": float("nan")})
+    client.track("u-1", "Broken", {"text": "cut \ud83d"})
+    client.shutdown()
+    module.request._session.close()
+
+
+BROKEN: dict[str, Callable[[str], None]] = {
+    "python-segment": lambda url: broken_of_python(segment, url),
+    "python-rudder": lambda url: broken_of_python(rudder, url),
+    "node-segment": lambda url: node("sdk_segment_broken.js", url),
+}
+
+
+@pytest.mark.parametrize("sdk", list(BROKEN))
+def test_a_call_that_is_not_json_takes_none_of_its_batch_along(
+    served: Served, sdk: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def kept() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        there = "calls" in served.lake
+        return served.rows("calls") if there else [], rejects_of(served) if there else []
+
+    rows, rejects = ({row["event_id"] for row in each} for each in kept())
+    BROKEN[sdk](served.url)
+    made, refused = kept()
+    assert [row["event"] for row in made if row["event_id"] not in rows] == ["Good"]
+    raws = [row["raw"] for row in refused if row["event_id"] not in rejects]
+    assert [(raw[:1], b'"Broken"' in raw, KEY.encode() in raw) for raw in raws] == [(b"{", True, False)] * len(raws)
+    assert len(raws) == (2 if sdk.startswith("python") else 1)
+    assert capsys.readouterr().out == ""
+
+
+def rejects_of(served: Served) -> list[dict[str, Any]]:
+    try:
+        return served.lake.table("calls/_rejects").to_arrow().to_pylist()
+    except TableNotFound:
+        return []
 
 
 def call(served: Served, path: str, body: object, **headers: str) -> tuple[int, dict[str, object], str | None]:

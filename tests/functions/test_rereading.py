@@ -29,7 +29,7 @@ from alluvia.sources.kinds.registry import KINDS
 from alluvia.sources.lake_sources import change_sources
 from alluvia.store import MemoryStore
 from functions.ingest.handler import handler
-from tests.formats import IDS, SAMPLES
+from tests.formats import IDS, SAMPLES, otlp_json
 from tests.webhooks import NOW_US, SECRETS, SETTINGS, event_of, send, signed
 
 NUMBERS = count()
@@ -103,6 +103,52 @@ def test_an_event_that_a_source_refused_gets_what_the_source_says_now(
     assert row["ts"].timestamp() == 1_600_000_000
     assert (row["received_at"].timestamp() * 1_000_000 == arrival_us) == (again != "before")
     assert rejects(lake) == []
+
+
+CALL = b'{"type":"track","event":"%b","messageId":"%b","properties":{"v":%b}}'
+CLOUD_EVENT = b'{"specversion":"1.0","source":"/shop","type":"%b","id":"%b","data":{"v":%b}}'
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "body", "content_type"),
+    [
+        ("segment", CALL, b'{"batch":[%b,%b]}', "application/json"),
+        ("cloudevents", CLOUD_EVENT, b"[%b,%b]", "application/cloudevents-batch+json"),
+    ],
+)
+def test_an_element_that_is_not_valid_is_read_again_by_itself(
+    name: str, one: bytes, body: bytes, content_type: str, lake: alluvia.Lake, clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    define(lake, clock, format=name)
+    post(body % (one % (b"Good", b"1", b"1"), one % (b"Bad", b"2", b"NaN")), {"content-type": content_type})
+    assert [row["event"] for row in rows(lake)] == ["Good"]
+    assert replayed(lake) == STAYS
+    monkeypatch.setattr("alluvia.formats.events.decode", lambda raw: json.loads(raw.replace(b"NaN", b"5")))
+    assert replayed(lake) == Replayed(looked_at=1, settled=1, stored=1)
+    source = "s" if name == "segment" else "/shop"
+    found = [(row["event_id"], row["event"], row["source"]) for row in rows(lake)]
+    assert found == [("1", "Good", source), ("2", "Bad", source)]
+
+
+def test_a_log_record_that_was_not_valid_keeps_its_resource_and_its_place(
+    lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    define(lake, clock, format="otlp")
+    sent = otlp_json("a", "b", "c")
+    sent["resourceLogs"][0]["scopeLogs"][0]["logRecords"][1]["traceId"] = "odd"  # type: ignore[index]
+    body = json.dumps(sent).encode()
+    for _ in range(2):
+        assert post(body)["partialSuccess"]["rejectedLogRecords"] == "1"
+    assert len(rejects(lake)) == 1
+    assert replayed(lake) == STAYS
+    monkeypatch.setattr("alluvia.formats.otlp_format._unhex", lambda text, _: text.encode())
+    assert replayed(lake) == Replayed(looked_at=1, settled=1, stored=1)
+    found = rows(lake)
+    assert [row["event_id"].rpartition("/")[2] for row in found] == ["0", "1", "2"]
+    said = [json.loads(row["properties"]) for row in found]
+    assert [each["body"] for each in said] == ["a", "b", "c"]
+    assert said[0]["resource"] == said[1]["resource"] == said[2]["resource"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

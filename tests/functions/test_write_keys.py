@@ -101,6 +101,15 @@ def test_no_body_is_parsed_for_a_key_that_cannot_be_in_it(
     assert (answer.status, answer.json["success"]) == (401, False)
 
 
+@pytest.mark.parametrize("value", ["NaN", '"\\ud83d"'])
+def test_a_key_proves_what_is_no_json_so_that_it_is_kept(lake: alluvia.Lake, value: str) -> None:
+    define(lake, GOOD)
+    lake.create_events("t")
+    body = f'{{"type":"track","event":{value},"writeKey":"right"}}'.encode()
+    assert (track(None, body=body).status, track(None, body=body.replace(b"right", b"wrong")).status) == (400, 401)
+    assert lake.table("t/_rejects").to_arrow()["raw"].to_pylist() == [body]
+
+
 def test_a_body_that_inflates_to_much_is_taken_with_its_key_in_a_header(lake: alluvia.Lake) -> None:
     define(lake, GOOD)
     lake.create_events("t")

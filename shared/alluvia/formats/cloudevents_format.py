@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
 from alluvia.errors import Invalid
-from alluvia.formats.events import Events, parsed
+from alluvia.formats.events import Events, parsed_list
 from alluvia.formats.values import BodyFormat, SentBody
 from alluvia.ingest.envelope import refused
 from alluvia.ingest.jsontext import decode, encode
@@ -37,7 +37,7 @@ def read(sent: SentBody, limits: Limits) -> Split:
     if not sent.media_type.endswith("json"):
         reason = f"Content-Type: {sent.media_type!r:.100} is not supported: send CloudEvents as JSON"
         return refused(sent.body, reason, unsupported=True)
-    value = parsed(sent.body)
+    value = parsed_list(sent.body, "", limits)
     if isinstance(value, Invalid):
         return refused(sent.body, str(value))
     for event in events.objects(value if isinstance(value, list) else [value]):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from alluvia.errors import Invalid
 from alluvia.ingest.envelope import refused
-from alluvia.ingest.jsontext import decode, describe, encode
+from alluvia.ingest.jsontext import decode, decode_all, describe, encode, split_array, split_object
 from alluvia.ingest.moments import SECONDS_MIN, TIME_FIELDS
 from alluvia.ingest.texts import number_of
 from alluvia.ingest.timestamps import instant
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 _KEPT_FOR_SENT = 4
 """How many times the limit of a body its events may have in all: each repeats what the request says of all."""
+
+
+class Broken(NamedTuple):
+    """The text of an element that is not valid JSON, in a list of others that are."""
+
+    reason: str
+    raw: bytes
 
 
 class Events:
@@ -63,6 +71,8 @@ class Events:
         for item in self.within(items):
             if isinstance(item, dict):
                 yield item
+            elif isinstance(item, Broken):
+                self.reject(item.reason, item.raw)
             else:
                 self.reject(f"expected a JSON object, got {describe(item)}", encode(item))
 
@@ -114,6 +124,32 @@ def parsed(body: bytes) -> object:
         return decode(body)
     except Invalid as error:
         return error
+
+
+def parsed_list(body: bytes, name: str, limits: Limits) -> object:
+    """Return the JSON value of a body that is an array, or an object with an array of that name; else the Invalid.
+
+    Where not all of it is valid, each element of the array is looked at by itself: those that are not valid are
+    `Broken`, so that they take no others along.
+    """
+    value = parsed(body)
+    if not isinstance(value, Invalid):
+        return value
+    elements = split_array(body, limits.events + 1)
+    if elements is not None:
+        return _judged(elements)
+    members = split_object(body) or []
+    elements = next((split_array(raw, limits.events + 1) for key, raw in members if key == name), None)
+    if elements is None:
+        return value
+    texts = [json.dumps(key).encode() + b":" + (b"[]" if key == name else raw) for key, raw in members]
+    rest = parsed(b"{%b}" % b",".join(texts))
+    return {**rest, name: _judged(elements)} if isinstance(rest, dict) else value
+
+
+def _judged(raws: Sequence[bytes]) -> list[object]:
+    values = zip(raws, decode_all(raws), strict=True)
+    return [Broken(str(value), raw) if isinstance(value, Invalid) else value for raw, value in values]
 
 
 def body_key(sent: SentBody) -> str | None:

@@ -11,13 +11,15 @@ import base64
 from typing import TYPE_CHECKING
 
 from alluvia.errors import Invalid
-from alluvia.formats.events import Events, parsed
+from alluvia.formats.events import Events, parsed_list
 from alluvia.formats.values import BodyFormat, ClientReply, RequestOutcome, SentBody, json_reply
 from alluvia.ingest.envelope import refused, split_json
 from alluvia.ingest.inflate import TooLarge, inflate
 from alluvia.ingest.jsontext import encode
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from alluvia.ingest.values import Limits, Split
 
 _REQUEST_ID = "x-amz-firehose-request-id"
@@ -28,7 +30,7 @@ _LINES = "application/x-ndjson"
 
 def read(sent: SentBody, limits: Limits) -> Split:
     """Take the events of all records of a request."""
-    value = parsed(sent.body)
+    value = parsed_list(sent.body, "records", limits)
     if isinstance(value, Invalid):
         return refused(sent.body, str(value))
     records = value.get("records") if isinstance(value, dict) else None
@@ -36,7 +38,7 @@ def read(sent: SentBody, limits: Limits) -> Split:
         return refused(sent.body, "records: expected an array, as Firehose sends it")
     events = Events(sent, limits)
     left_bytes = limits.inflated_bytes
-    for record in events.within(records):
+    for record in events.objects(records):
         try:
             text = inflate(_data(record), None, left_bytes)
         except TooLarge as error:
@@ -70,8 +72,8 @@ def _request_id(sent: SentBody) -> str:
     return sent.headers.get(_REQUEST_ID, "")[:_ID_CHARS]
 
 
-def _data(record: object) -> bytes:
-    data = record.get("data") if isinstance(record, dict) else None
+def _data(record: Mapping[str, object]) -> bytes:
+    data = record.get("data")
     if not isinstance(data, str):
         raise Invalid("data: a record needs this field, in base64")
     try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from typing import TYPE_CHECKING
 
 from alluvia.errors import Invalid
@@ -18,7 +17,7 @@ from alluvia.formats.otlp_records import record_value, resource_value, scope_val
 from alluvia.formats.values import BodyFormat, ClientReply, RequestOutcome, SentBody
 from alluvia.ingest.envelope import refused
 from alluvia.ingest.inflate import TooLarge
-from alluvia.ingest.jsontext import decode
+from alluvia.ingest.jsontext import decode, split_array, split_object
 from alluvia.ingest.values import TOO_MANY_EVENTS, Given
 
 with needing("aws", "OTLP"):
@@ -30,6 +29,8 @@ with needing("aws", "OTLP"):
     )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs
 
     from alluvia.ingest.values import Limits, Split
@@ -39,12 +40,12 @@ JSON = "application/json"
 _CODES = {400: 3, 401: 16, 403: 7, 404: 5, 405: 12, 413: 3, 415: 3, 429: 8, 503: 14}
 """The codes of google.rpc for HTTP statuses; 2 (unknown) for others."""
 _IDS = ("traceId", "spanId")
-_LISTS: tuple[tuple[str, set[str]], ...] = (
-    ("resourceLogs", set()),
-    ("scopeLogs", {"resource", "schemaUrl"}),
-    ("logRecords", {"scope", "schemaUrl"}),
-)
-"""The lists that lead to the log records, and the fields that each item has beside the next list."""
+_LISTS = (("resourceLogs", "resource_logs"), ("scopeLogs", "scope_logs"), ("logRecords", "log_records"))
+"""The lists that lead to the log records, in both spellings of protobuf."""
+_OTHERS: tuple[set[str], ...] = (set(), {"resource", "schemaUrl"}, {"scope", "schemaUrl"})
+"""The fields that an item has besides the next list."""
+_FAULTS = (DecodeError, json_format.ParseError, Invalid)
+_INVALID = "not a valid ExportLogsServiceRequest: {}"
 
 
 def read(sent: SentBody, limits: Limits) -> Split:
@@ -52,14 +53,19 @@ def read(sent: SentBody, limits: Limits) -> Split:
     if sent.media_type not in (PROTOBUF, JSON):
         reason = f"Content-Type: {sent.media_type!r:.100} is not supported: send {PROTOBUF} or {JSON}"
         return refused(sent.body, reason, unsupported=True)
+    events, in_json = Events(sent, limits), sent.media_type == JSON
     try:
-        in_json = sent.media_type == JSON
         request = _from_json(sent.body, limits) if in_json else ExportLogsServiceRequest.FromString(sent.body)
+        _add(events, request)
     except TooLarge as error:
         return refused(sent.body, str(error), too_large=True)
-    except (DecodeError, json_format.ParseError, Invalid) as error:
-        return refused(sent.body, f"not a valid ExportLogsServiceRequest: {error}")
-    events = Events(sent, limits)
+    except _FAULTS as error:
+        if not (in_json and _add_each(events, sent.body, limits)):
+            return refused(sent.body, _INVALID.format(error))
+    return events.split()
+
+
+def _add(events: Events, request: ExportLogsServiceRequest) -> None:
     for resource_logs in events.within(request.resource_logs):
         resource, service = resource_value(resource_logs), _service(resource_logs)
         for scope_logs in events.within(resource_logs.scope_logs):
@@ -67,8 +73,45 @@ def read(sent: SentBody, limits: Limits) -> Split:
             for record in scope_logs.log_records:
                 events.add(record_value(record, shared), _given(record, service))
                 if events.full:
-                    return events.split()
-    return events.split()
+                    return
+
+
+def _add_each(events: Events, body: bytes, limits: Limits) -> bool:
+    """Take each log record of a request in JSON by itself, as some are not valid. False if they cannot be told apart.
+
+    A record that is not valid becomes a reject: a request of its own, with the resource and the scope that it has.
+    """
+    try:
+        _records(json.loads(body.decode("utf-8", "surrogateescape")), limits)
+    except (ValueError, RecursionError, Invalid):
+        return False
+    for text in _requests(body):
+        try:
+            _add(events, _from_json(text, limits))
+        except _FAULTS as error:
+            events.reject(_INVALID.format(error), text)
+        if events.full:
+            break
+    return len(events) > 0
+
+
+def _requests(text: bytes, lists: Sequence[tuple[str, str]] = _LISTS) -> Iterator[bytes]:
+    """Yield requests of one log record each, or of what stands where one should, with all else that is said of it."""
+    members = split_object(text) if lists else None
+    if members is None:
+        yield text
+        return
+    others = [_member(key, raw) for key, raw in members if key not in lists[0]]
+    for key, raw in members:
+        if key in lists[0]:
+            items = split_array(raw)
+            found = (b"[%b]" % each for item in items or [] for each in _requests(item, lists[1:]))
+            for one in found if items is not None else [raw]:
+                yield b"{%b}" % b",".join([*others, _member(key, one)])
+
+
+def _member(key: str, raw: bytes) -> bytes:
+    return json.dumps(key).encode() + b":" + raw
 
 
 def reply(sent: SentBody, outcome: RequestOutcome) -> ClientReply:
@@ -90,8 +133,6 @@ def _from_json(body: bytes, limits: Limits) -> ExportLogsServiceRequest:
     """Read a request in OTLP's JSON: protobuf's, but with the ids of traces and spans in hexadecimal."""
     decode(body)  # raises Invalid for what the next line would take, such as equal keys
     request = json.loads(body)
-    if not isinstance(request, dict):
-        raise Invalid("send a JSON object")
     for record in _records(request, limits):
         for name in _IDS:
             text = record.get(name)
@@ -100,20 +141,22 @@ def _from_json(body: bytes, limits: Limits) -> ExportLogsServiceRequest:
     return json_format.ParseDict(request, ExportLogsServiceRequest(), ignore_unknown_fields=True)
 
 
-def _records(request: dict[str, object], limits: Limits) -> list[dict[str, object]]:
+def _records(request: object, limits: Limits) -> list[dict[str, object]]:
     """Return the log records of a request.
 
     Unknown fields are ignored, as OTLP says. But an object that has some in place of the list that makes it one of logs
     is another message, such as one of traces, if they hold objects or no record is found elsewhere. It raises Invalid,
     so that nobody takes it for stored. Raises TooLarge for a list of more than may be events.
     """
-    found, missing = [request], ""
-    for name, others in _LISTS:
-        spellings = (name, re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name))  # both are protobuf's
+    if not isinstance(request, dict):
+        raise Invalid("send a JSON object")
+    found: list[dict[str, object]] = [request]
+    missing = ""
+    for spellings, others in zip(_LISTS, _OTHERS, strict=True):
         for each in found:
             unknown = each.keys() - others
             if unknown and unknown.isdisjoint(spellings):
-                missing = missing or f"expected the field {name}, got {min(unknown)!r:.100}"
+                missing = missing or f"expected the field {spellings[0]}, got {min(unknown)!r:.100}"
                 if any(isinstance(item, dict) for other in unknown for item in _list(each[other])):
                     raise Invalid(missing)
         items = [item for each in found for spelling in spellings for item in _list(each.get(spelling))]

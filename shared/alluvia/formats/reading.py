@@ -16,7 +16,7 @@ _KEY = "idempotency-key"
 _BINARY = "ce-specversion"
 _DECLARING = ("content-type", _BINARY)
 _IDENTIFYING = (_KEY, "x-amz-firehose-request-id")
-_PART_TYPES = {"cloudevents": "application/cloudevents+json"}
+_PART_TYPES = {"cloudevents": "application/cloudevents+json", "otlp": "application/json"}
 """What a part of a body is by itself, where its format wants to know."""
 NOTHING = Split([], [])
 

@@ -12,10 +12,10 @@ import binascii
 from typing import TYPE_CHECKING
 
 from alluvia.errors import Invalid
-from alluvia.formats.events import Events, parsed
+from alluvia.formats.events import Events, parsed, parsed_list
 from alluvia.formats.values import BodyFormat, ClientReply, RequestOutcome, SentBody, json_reply
 from alluvia.ingest.envelope import refused
-from alluvia.ingest.jsontext import describe, encode
+from alluvia.ingest.jsontext import describe, encode, split_object
 from alluvia.ingest.timestamps import MAX_US, MIN_US, instant
 from alluvia.ingest.values import Given
 
@@ -48,13 +48,15 @@ def write_key(headers: Mapping[str, str], body: bytes) -> str | None:
         except (binascii.Error, UnicodeDecodeError):
             return None
     value = parsed(body) if len(body) <= KEYED_BODY_BYTES_MAX and _WRITE_KEY in body else None
+    if isinstance(value, Invalid):  # of what is a reject, for the source that has the key
+        value = {name: parsed(raw) for name, raw in split_object(body) or [] if name == "writeKey"}
     key = value.get("writeKey") if isinstance(value, dict) else None
     return key if isinstance(key, str) and key else None
 
 
 def read(sent: SentBody, limits: Limits) -> Split:
     """Take the calls of a request. A call that is not one becomes a reject; the others of its batch go on."""
-    value = parsed(sent.body)
+    value = parsed_list(sent.body, "batch", limits)
     if isinstance(value, Invalid):
         return refused(sent.body, str(value))
     if not isinstance(value, dict):

@@ -155,26 +155,48 @@ def split_array(raw: bytes, pieces_max: int = sys.maxsize) -> list[bytes] | None
     It stops once there are so many, whatever follows.
     Elements may hold what `decode` refuses (NaN, equal keys, broken UTF-8): that is for each of them to answer.
     """
+    pieces = _split(raw, ("[", "]"), pieces_max)
+    return None if pieces is None else [piece for _, piece in pieces]
+
+
+def split_object(raw: bytes) -> list[tuple[str, bytes]] | None:
+    """Cut the text of a JSON object into its keys and the texts of their values, in the same way."""
+    return _split(raw, ("{", "}"), sys.maxsize)
+
+
+def _split(raw: bytes, brackets: tuple[str, str], pieces_max: int) -> list[tuple[str, bytes]] | None:
+    """Return the texts between brackets, each with its key, "" in an array."""
     text = raw.decode("utf-8", "surrogateescape")
-    pieces: list[bytes] = []
+    opening, closing = brackets
+    pieces: list[tuple[str, bytes]] = []
     at = _skip_space(text, 0)
-    if text[at : at + 1] != "[":
+    if text[at : at + 1] != opening:
         return None
     at = _skip_space(text, at + 1)
-    while pieces or text[at : at + 1] != "]":
+    while pieces or text[at : at + 1] != closing:
         try:
+            key, at = _key(text, at) if opening == "{" else ("", at)
             _, end = _LENIENT.raw_decode(text, at)
         except (ValueError, RecursionError):
             return None
-        pieces.append(text[at:end].encode("utf-8", "surrogateescape"))
+        pieces.append((key, text[at:end].encode("utf-8", "surrogateescape")))
         if len(pieces) == pieces_max:
             return pieces
         at = _skip_space(text, end)
         if text[at : at + 1] != ",":
             break
         at = _skip_space(text, at + 1)
-    closed = text[at : at + 1] == "]" and _skip_space(text, at + 1) == len(text)
+    closed = text[at : at + 1] == closing and _skip_space(text, at + 1) == len(text)
     return pieces if closed else None
+
+
+def _key(text: str, at: int) -> tuple[str, int]:
+    """Return a key of an object, and where its value begins. Raises ValueError if there is none."""
+    key, end = _LENIENT.raw_decode(text, at)
+    end = _skip_space(text, end)
+    if text[at] != '"' or text[end : end + 1] != ":":
+        raise ValueError(text[at])
+    return str(key), _skip_space(text, end + 1)
 
 
 def split_stream(raw: bytes, pieces_max: int) -> list[bytes]:

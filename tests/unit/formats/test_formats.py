@@ -146,6 +146,78 @@ def test_a_list_that_is_too_long_is_not_looked_through(
     assert looked_at == []
 
 
+BROKEN = [b'{"x":"\\ud83d"}', b'{"x":NaN}', b'{"x":1,"x":2}', b'{"x":"\xff"}']
+SCOPES = b'{"scope":{"name":"n"},"logRecords":[{"flags":1},%b]},{"log_records":[{"flags":2}]}'
+REASONS = ["an unpaired surrogate", "NaN is not a JSON number", "the key 'x' occurs twice", "not valid UTF-8"]
+
+
+@pytest.mark.parametrize(("broken", "reason"), list(zip(BROKEN, REASONS, strict=True)))
+@pytest.mark.parametrize("name", ["segment", "cloudevents", "firehose", "otlp"])
+def test_an_element_that_is_not_valid_takes_no_others_along(name: str, broken: bytes, reason: str) -> None:
+    body, content_type = {
+        "segment": (b'{"context":{"a":1},"batch":[{"type":"page"}, %b ,{"type":"alias"}],"sentAt":null}', JSON),
+        "cloudevents": (
+            b'[{"specversion":"1.0","id":"1","source":"s","type":"t"},%b,{"specversion":"1","id":"2","source":"s","type":"t"}]',
+            BATCH,
+        ),
+        "firehose": (b'{"records":[{"data":"e30="},%b,{"data":"e30="}]}', JSON),
+        "otlp": (b'{"resourceLogs":[{"resource":{},"scopeLogs":[' + SCOPES + b"]}]}", JSON),
+    }[name]
+    found = read(name, body % broken, content_type)
+    assert [event.position for event in found.events] == [0, 2]
+    [reject] = found.rejects
+    assert (reject.position, reason in reject.reason) == (1, True), reject
+    if name == "otlp":
+        assert (
+            reject.raw
+            == (b'{"resourceLogs":[{"resource":{},"scopeLogs":[{"scope":{"name":"n"},"logRecords":[%b]}]}]}') % broken
+        )
+        assert [event.value.get("scope") for event in found.events] == [{"name": "n"}, None]
+    else:
+        assert reject.raw == broken
+    if name == "segment":
+        assert [event.value["context"] for event in found.events] == [{"a": 1}] * 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"batch":[{"type":"page"}',
+        b'{"batch":[{"type":"page"}],"x":NaN}',
+        b'{"batch":[{"type":"page"}],"\\ud800":1}',
+        b'{"batch":[{"type":"page"}],"batch":[]}',
+        b'{"batch":NaN}',
+        b"[NaN]",
+    ],
+)
+def test_what_is_broken_outside_of_the_list_refuses_all_of_it(body: bytes) -> None:
+    found = read("segment", body)
+    assert (found.events, [reject.raw for reject in found.rejects]) == ([], [body])
+
+
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [
+        (b'{"traceId":"xyz"}', "traceId: not hexadecimal"),
+        (b'{"timeUnixNano":"x"}', "timeUnixNano"),
+        (b'{"body":{"intValue":{}}}', "intValue"),
+        (b"5", "logRecords"),
+        (b"null", "null"),
+    ],
+)
+def test_a_log_record_with_a_bad_value_takes_no_others_along(odd: bytes, reason: str) -> None:
+    body = b'{"resourceLogs":[{"scopeLogs":[{"logRecords":[%b,{"flags":1}]},7]},{"scopeLogs":{"logRecords":[]}}]}' % odd
+    found = read("otlp", body)
+    assert ([event.value for event in found.events], [event.position for event in found.events]) == (
+        [{"flags": 1}],
+        [1],
+    )
+    assert [reject.position for reject in found.rejects] == [0, 2, 3]
+    assert [reason in found.rejects[0].reason, odd in found.rejects[0].raw] == [True, True], found.rejects
+    assert found.rejects[1].raw == b'{"resourceLogs":[{"scopeLogs":[7]}]}'
+    assert found.rejects[2].raw == b'{"resourceLogs":[{"scopeLogs":{"logRecords":[]}}]}'
+
+
 @pytest.mark.parametrize(
     "request_of", [{"resourceLogs": [{}] * 50}, {"resourceLogs": [{"scopeLogs": [{}] * 50}]}], ids=["resource", "scope"]
 )

@@ -20,6 +20,7 @@ from alluvia.ingest.jsontext import (
     encode,
     encode_all,
     split_array,
+    split_object,
     split_stream,
 )
 
@@ -188,6 +189,27 @@ def test_the_deepest_value_is_written_in_company() -> None:
 )
 def test_an_array_is_cut_into_its_elements(raw: bytes, pieces: list[bytes] | None) -> None:
     assert split_array(raw) == pieces
+    if pieces:
+        assert split_array(raw, len(pieces)) == pieces
+        assert split_array(raw, 1) == pieces[:1]
+
+
+@pytest.mark.parametrize(
+    ("raw", "pieces"),
+    [
+        (b"{}", []),
+        (b' { "a" : NaN ,"\\u0061":[1,2]\n, "b":"\xff" } ', [("a", b"NaN"), ("a", b"[1,2]"), ("b", b'"\xff"')]),
+        (b'{"a":1,}', None),
+        (b'{"a" 1}', None),
+        (b'{"a":1 "b":2}', None),
+        (b'{1:"a"}', None),
+        (b'{"a":1', None),
+        (b'{"a":1}{}', None),
+        (b"[]", None),
+    ],
+)
+def test_an_object_is_cut_into_its_members(raw: bytes, pieces: list[tuple[str, bytes]] | None) -> None:
+    assert split_object(raw) == pieces
 
 
 @pytest.mark.parametrize(
