@@ -424,6 +424,21 @@ def test_calls_of_segment(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -
     assert len(rows(lake)) == 2
 
 
+def test_what_differs_between_attempts_is_not_content(lake: alluvia.Lake) -> None:
+    call = {"type": "page", "messageId": "m-1", "sentAt": "2026-01-01T00:00:00Z"}
+    attempts: list[dict[str, object]] = [{"_metadata": {"bundled": []}}, {"_metadata": {"retryCount": 1}}, {}]
+    for more in attempts:
+        assert post_as("segment", json.dumps(call | more).encode()) == {"status": 200, "success": True}
+    kind = "application/cloudevents+json"
+    for trace in ({"traceparent": "00-1-1-01", "tracestate": "a=1"}, {"traceparent": "00-2-2-01"}, {}):
+        answer = post("/v1/events/ce", json.dumps(CLOUD_EVENT | trace).encode(), kind)
+        assert (answer[0], json.loads(answer[1])["rejected"]) == (200, 0)
+    answer = post("/v1/events/ce", b"{}", JSON, BINARY | {"ce-traceparent": "00-3-3-01"})
+    assert json.loads(answer[1])["conflicting"] == 1  # its data differ
+    assert [len(rows(lake, table)) for table in ("t", "ce")] == [1, 1]
+    assert rows(lake)[0]["properties"]["_metadata"] == {"bundled": []}
+
+
 def test_the_write_key_of_a_refused_batch_is_not_kept(lake: alluvia.Lake) -> None:
     lake.create_events("t")
     assert post_as("segment", b'{"batch":5,"writeKey":"secret","sentAt":null}')["code"] == "400"

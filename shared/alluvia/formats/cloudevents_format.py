@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from alluvia.ingest.values import Limits, Split
 
 _REQUIRED = ("id", "source", "specversion", "type")
+_OF_AN_ATTEMPT = ("traceparent", "tracestate")
+"""The extensions of distributed tracing, which tell of the request that an event came with."""
 _PREFIX = "ce-"
 _CHARSET = re.compile(r";\s*charset\s*=\s*\"?([A-Za-z0-9._-]+)", re.ASCII)
 _TEXTS = ("application/xml", "application/javascript", "application/x-www-form-urlencoded")
@@ -52,7 +54,8 @@ def _add(events: Events, event: dict[str, object]) -> None:
         return
     moment = instant(event.get("time"))
     given_us = moment[0] if moment is not None and ("ts" in event or "timestamp" in event) else None
-    events.add(event, Given(ts_us=given_us, event=str(event["type"])))
+    unstable = tuple(name for name in _OF_AN_ATTEMPT if name in event)
+    events.add(event, Given(ts_us=given_us, event=str(event["type"]), unstable=unstable))
 
 
 def _binary(events: Events, sent: SentBody) -> None:

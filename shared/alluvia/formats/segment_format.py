@@ -34,6 +34,8 @@ _WRITE_KEY = b'"writeKey"'
 _MERGED = ("context", "integrations")
 _OF_THE_BATCH = ("batch", "messageId", "originalTimestamp", "timestamp", "type", "writeKey")
 """What says something about a batch itself: RudderStack's has a time of its own, which differs with each attempt."""
+_OF_AN_ATTEMPT = ("sentAt", "_metadata")
+"""What the SDKs set again each time they send a call: analytics.js counts its tries in `_metadata`."""
 
 
 def write_key(headers: Mapping[str, str], body: bytes) -> str | None:
@@ -109,7 +111,7 @@ def _add(events: Events, call: dict[str, object], named: str | None, sent_at: ob
         events.reject("event: a track call needs the event's name, a string", encode(call))
         return
     name = None if kind == "track" else str(kind)
-    events.add(call, Given(ts_us=_moment_us(call, sent_at, arrival_us), event=name, unstable=("sentAt",)))
+    events.add(call, Given(ts_us=_moment_us(call, sent_at, arrival_us), event=name, unstable=_OF_AN_ATTEMPT))
 
 
 def _moment_us(call: Mapping[str, object], sent_at: object, arrival_us: int) -> int | None:
