@@ -38,13 +38,13 @@ def take_body(
     """Take the events of a body in the format of that name, and answer what became of them."""
     form = by_name(name)
     sent, found = read_body(request, form, settings, lake.clock.now_us(), options)
-    origin = Origin(sent.arrival_us, key_of(request, form, sent), reading_of(name, sent, found))
+    origin = Origin(sent.arrival_us, key_of(request, form, sent, found), reading_of(name, sent, found))
     return answered(form, sent, settle_body(table, sent, found, origin, form, settings, lake))
 
 
-def key_of(request: Request, form: BodyFormat, sent: SentBody) -> str | None:
+def key_of(request: Request, form: BodyFormat, sent: SentBody, found: Split) -> str | None:
     """Return the Idempotency-Key of a request, or what its format has in place of one."""
-    return request.headers.get("idempotency-key") or form.key(sent)
+    return request.headers.get("idempotency-key") or form.key(sent, found)
 
 
 def read_body(

@@ -209,7 +209,7 @@ def _taken(request: Request, source: Source, body: bytes, settings: IngestSettin
         return answer(200, {"challenge": challenge})
     delivery = _delivery(request, source, body)
     reading = reading_of_source(source, delivery, reading_of(name, sent, found))
-    origin = Origin(sent.arrival_us, key_of(request, form, sent), reading)
+    origin = Origin(sent.arrival_us, key_of(request, form, sent, found), reading)
     found = events_of(source, delivery, found, origin)
     done = settle_body(source.table, sent, found, origin, form, settings, lake)
     return _thanked(source, answered(form, sent, done) if form.reply is not None else _kept(done))

@@ -18,6 +18,9 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 import alluvia
 from alluvia.formats.csv_format import delimiter_of
+from alluvia.formats.registry import by_name
+from alluvia.formats.values import SentBody
+from alluvia.ingest.values import Limits
 from alluvia.serverless import warm_lake
 from alluvia.serverless.http import Request
 from functions.ingest.bodies import take_body
@@ -325,8 +328,12 @@ def test_firehose_keeps_what_no_table_can(lake: alluvia.Lake) -> None:
 @pytest.mark.parametrize(
     ("name", "body", "moment"),
     [
-        ("vector", b'[{"message":"x","timestamp":"2020-01-01T00:00:00.5Z"},{"message":"x"}]', 500_000),
-        ("fluentbit", b'{"date":1577836800.5,"message":"x"}\n{"date":"?","message":"x"}', 500_000),
+        (
+            "vector",
+            b'[{"message":"x","timestamp":"2020-01-01T00:00:00.5Z"},{"message":"x","time":1577836801}]',
+            500_000,
+        ),
+        ("fluentbit", b'{"date":1577836800.5,"message":"x"}\n{"ts":1577836801,"message":"x"}', 500_000),
     ],
 )
 def test_forwarders_that_repeat_a_batch(lake: alluvia.Lake, name: str, body: bytes, moment: int) -> None:
@@ -334,6 +341,27 @@ def test_forwarders_that_repeat_a_batch(lake: alluvia.Lake, name: str, body: byt
     assert post_as(name, body + b" ")["stored"] == 2  # other bytes are another batch
     first = min(rows(lake), key=lambda row: row["ts"])
     assert (first["ts"], first["properties"]) == (datetime(2020, 1, 1, 0, 0, 0, moment, UTC), {"message": "x"})
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("vector", b'[{"message":"x","timestamp":"2020-01-01T00:00:00Z"},{"message":"x"}]'),
+        ("vector", b'[{"message":"x","time":35}]'),
+        ("fluentbit", b'{"date":1577836800.5,"log":"x"}\n{"date":"?","log":"x"}'),
+        ("otlp", b'{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"x"}}]}]}]}'),
+    ],
+)
+def test_equal_batches_of_events_without_a_time_are_not_taken_for_a_retry(
+    lake: alluvia.Lake, name: str, body: bytes
+) -> None:
+    for _ in range(2):
+        assert post_as(name, body)["status"] == 200
+    assert len(rows(lake)) == 2 * len(by_name(name).read(SentBody({"content-type": JSON}, body, 0), Limits()).events)
+    post_as(name, body, {"idempotency-key": "k"})
+    before = len(rows(lake))
+    post_as(name, body, {"idempotency-key": "k"})
+    assert len(rows(lake)) == before
 
 
 def test_fluent_bit_is_told_what_to_set(lake: alluvia.Lake) -> None:
@@ -380,7 +408,7 @@ def test_what_is_never_read_is_answered_so(
 
 
 def test_records_of_fluent_bit_without_line_ends(lake: alluvia.Lake) -> None:
-    body = b'{"date":1577836800.5,"m":"}{"}{"date":1577836801,"m":[{}]} {"m":1e2}\r\n{"date'
+    body = b'{"date":1577836800.5,"m":"}{"}{"date":1577836801,"m":[{}]} {"time":1577836802,"m":1e2}\r\n{"date'
     answer = post_as("fluentbit", body)
     assert (answer["status"], answer["stored"], answer["rejected"]) == (200, 3, 1)
     assert post_as("fluentbit", body)["stored"] == 0

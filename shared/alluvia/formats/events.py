@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from alluvia.errors import Invalid
 from alluvia.ingest.envelope import refused
 from alluvia.ingest.jsontext import decode, decode_all, describe, encode, split_array, split_object
-from alluvia.ingest.moments import SECONDS_MIN, TIME_FIELDS
+from alluvia.ingest.moments import SECONDS_MIN, TIME_FIELDS, own_moment
 from alluvia.ingest.texts import number_of
 from alluvia.ingest.timestamps import instant
 from alluvia.ingest.values import TOO_MANY_BYTES, TOO_MANY_EVENTS, Given, Limits, RawEvent, Reject, Split
@@ -152,6 +152,16 @@ def _judged(raws: Sequence[bytes]) -> list[object]:
     return [Broken(str(value), raw) if isinstance(value, Invalid) else value for raw, value in values]
 
 
-def body_key(sent: SentBody) -> str | None:
-    """Return a key of the body's content, for clients that repeat a request byte for byte."""
-    return f"body-{hashlib.sha256(sent.body).hexdigest()[:32]}" if sent.body else None
+def body_key(sent: SentBody, found: Split) -> str | None:
+    """Return a key of the body's content, for clients that repeat a request byte for byte.
+
+    None if an event has no time of its own, as an equal body may be one of other events then, and not a retry.
+    """
+    if not sent.body or not all(map(_has_time, found.events)):
+        return None
+    return f"body-{hashlib.sha256(sent.body).hexdigest()[:32]}"
+
+
+def _has_time(event: RawEvent) -> bool:
+    given = event.given is not None and event.given.ts_us is not None
+    return given or own_moment(event.value) is not None

@@ -51,7 +51,7 @@ def read(sent: SentBody, limits: Limits) -> Split:
     return events.split()
 
 
-def key(sent: SentBody) -> str | None:
+def key(sent: SentBody, _found: Split) -> str | None:
     """Return the request's id, which stays the same when Firehose sends it again."""
     request_id = _request_id(sent)
     return f"firehose-{request_id}" if request_id else None

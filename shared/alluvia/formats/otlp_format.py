@@ -1,7 +1,7 @@
 """OTLP/HTTP logs, in protobuf and JSON: each log record is an event (OTLP 1.x, "OTLP/HTTP"). Pure.
 
 Records have no id. An exporter repeats a request byte for byte, so a record is known by the bytes of its request and
-its position there: a retry is stored once, and two equal lines are two.
+its position there, if each record has a time: a retry is stored once, and two equal lines are two.
 """
 
 from __future__ import annotations

@@ -49,7 +49,8 @@ def read_again(
         return NOTHING, None
     headers = {each: value for each, value in reading.headers.items() if value is not None}
     sent = SentBody(headers, text, arrival_us, options=options)
-    return form.read(sent, limits), headers.get(_KEY) or form.key(sent)
+    found = form.read(sent, limits)
+    return found, headers.get(_KEY) or form.key(sent, found)
 
 
 def _text(header: str) -> str:

@@ -67,7 +67,7 @@ def json_reply(status: int, body: Mapping[str, object]) -> ClientReply:
     return ClientReply(status, orjson.dumps(body))
 
 
-def no_key(_sent: SentBody) -> str | None:
+def no_key(_sent: SentBody, _found: Split) -> str | None:
     """Leave the identity of events to the events and the Idempotency-Key."""
     return None
 
@@ -78,11 +78,11 @@ class BodyFormat:
 
     read: never raises for what a client may send; what is not an event becomes a reject with its bytes.
     key: what stands for an Idempotency-Key where the client sends none, so that a request that it repeats is stored
-    once. reply: the client's answer; None for a format whose clients read nothing but the status. takes_empty: whether
-    a body of no bytes says something.
+    once; None where what comes again may be something else. reply: the client's answer; None for a format whose clients
+    read nothing but the status. takes_empty: whether a body of no bytes says something.
     """
 
     read: Callable[[SentBody, Limits], Split]
-    key: Callable[[SentBody], str | None] = no_key
+    key: Callable[[SentBody, Split], str | None] = no_key
     reply: Callable[[SentBody, RequestOutcome], ClientReply] | None = None
     takes_empty: bool = False

@@ -1,6 +1,7 @@
 """Vector's http sink: JSON arrays or NDJSON. Pure.
 
-Events have no id of their own. A batch that was not acknowledged comes again byte for byte, so its bytes identify it.
+Events have no id of their own. A batch that was not acknowledged comes again byte for byte, so its bytes identify it if
+each of its events has a time of its own.
 """
 
 from __future__ import annotations

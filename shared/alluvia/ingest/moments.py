@@ -96,6 +96,11 @@ def _some_given(
 
 
 def _moment(event: Mapping[str, object], arrival_us: int, time_path: tuple[str, ...]) -> tuple[int, str | None]:
+    return own_moment(event, time_path) or (arrival_us, None)
+
+
+def own_moment(event: Mapping[str, object], time_path: tuple[str, ...] = ()) -> tuple[int, str | None] | None:
+    """Return the µs that an event's fields say, and the field that holds nothing but them; None if none says a time."""
     if time_path and (found := instant(at_path(event, time_path))) is not None:
         return found[0], None
     for name in TIME_FIELDS:
@@ -104,4 +109,4 @@ def _moment(event: Mapping[str, object], arrival_us: int, time_path: tuple[str, 
             continue
         if (found := instant(sent)) is not None:
             return found[0], name if found[1] else None
-    return arrival_us, None
+    return None
