@@ -318,6 +318,33 @@ def test_firehose_is_answered_with_its_request_id_and_repeats_are_stored_once(la
     assert b"nonsense" in [row["raw"] for row in lake.table("t/_rejects").scan().read_all().to_pylist()]
 
 
+def test_the_attributes_of_a_delivery_stream_are_a_field_of_its_events(lake: alluvia.Lake) -> None:
+    body = firehose(b'{"event_id":"1","n":1.10}\n{"event_id":"2","commonAttributes":5}', b'{"n":3}')
+    for env, stored in (("dev", 3), ("prod", 0)):
+        common = {"commonAttributes": {"env": env, "id": "1", "event_id": "1"}}
+        headers = {"x-amz-firehose-request-id": "r", "x-amz-firehose-common-attributes": json.dumps(common)}
+        assert post_as("firehose", body, headers)["status"] == 200
+        assert len(rows(lake)) == 3, stored
+    attributes = {"env": "dev", "id": "1", "event_id": "1"}
+    assert [(row["event_id"], row["properties"]) for row in rows(lake)] == [
+        ("1", {"n": 1.1, "commonAttributes": attributes}),
+        ("2", {"commonAttributes": 5}),
+        ("firehose-r/2", {"n": 3, "commonAttributes": attributes}),
+    ]
+    for odd in ("", "{", "[]", '{"commonAttributes":[]}', '{"commonAttributes":{"a":"\\ud800"}}', "\xe9"):
+        headers = {"x-amz-firehose-request-id": f"odd {odd}", "x-amz-firehose-common-attributes": odd}
+        assert post_as("firehose", firehose(b'{"n":4}'), headers)["status"] == 200
+    assert all("commonAttributes" not in row["properties"] for row in rows(lake) if row["properties"].get("n") == 4)
+
+
+def test_attributes_of_a_stream_count_for_each_event() -> None:
+    common = json.dumps({"commonAttributes": {"a": "x" * 1000}})
+    headers = {"content-type": JSON, "x-amz-firehose-common-attributes": common}
+    body = firehose(b"{}\n" * 20, b"{}\n" * 500, b"{}")
+    found = by_name("firehose").read(SentBody(headers, body, 0), Limits(inflated_bytes=10_000))
+    assert (found.events, found.too_large, len(found.rejects)) == ([], True, 1)
+
+
 def test_firehose_keeps_what_no_table_can(lake: alluvia.Lake) -> None:
     answer = post_as("firehose", firehose(b"nonsense"), {"x-amz-firehose-request-id": "r-2"})
     assert (answer["status"], answer["requestId"]) == (400, "r-2")

@@ -91,9 +91,10 @@ class Events:
         self._left_bytes -= len(raw)
         self._rejects.append(Reject(len(self), reason, raw))
 
-    def extend(self, found: Split) -> None:
-        """Take what a part of the body was found to hold."""
+    def extend(self, found: Split, added_bytes: int = 0) -> None:
+        """Take what a part of the body was found to hold. added_bytes: of what was added to its events."""
         at = len(self)
+        self._left_bytes -= added_bytes
         self._events += [event._replace(position=at + event.position) for event in found.events]
         self._rejects += [replace(reject, position=at + reject.position) for reject in found.rejects]
 

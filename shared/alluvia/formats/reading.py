@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _KEY = "idempotency-key"
 _BINARY = "ce-specversion"
 _DECLARING = ("content-type", _BINARY)
-_IDENTIFYING = (_KEY, "x-amz-firehose-request-id")
+_OF_EVENTS = (_KEY, "x-amz-firehose-request-id", "x-amz-firehose-common-attributes")
 _PART_TYPES = {"cloudevents": "application/cloudevents+json", "otlp": "application/json"}
 """What a part of a body is by itself, where its format wants to know."""
 NOTHING = Split([], [])
@@ -25,7 +25,7 @@ def reading_of(name: str, sent: SentBody, found: Split) -> BodyReading:
     """Return how a request was read by the format of that name, for the rejects that it may bring."""
     rejects = found.rejects
     whole = len(rejects) == 1 and not found.events and rejects[0].raw.strip() == sent.body.strip()
-    kept = (*_DECLARING, *_IDENTIFYING) if whole else _DECLARING
+    kept = (*_DECLARING, *_OF_EVENTS) if whole else _DECLARING
     headers = {each: _text(sent.headers[each]) for each in kept if each in sent.headers}
     return BodyReading(name, several=len(found.events) + len(rejects) > 1, whole=whole, headers=headers)
 
