@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -103,4 +104,39 @@ def damaged(draw: st.DrawFn, body: bytes) -> bytes:
     return body
 
 
+def odd_nodes(body: bytes) -> Iterator[bytes]:
+    """Yield a body of JSON with each of its nodes replaced by each odd value, or left out; nothing of another body."""
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return
+    for path in _paths(value):
+        for odd in (*ODD_VALUES, _LEFT_OUT):
+            yield json.dumps(_replaced(value, path, odd)).encode()
+
+
+def _paths(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    for name, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from _paths(item, (*path, name))
+
+
+def _replaced(value: Any, path: tuple[Any, ...], odd: object) -> Any:
+    if not path:
+        return None if odd is _LEFT_OUT else odd
+    copy = list(value) if isinstance(value, list) else dict(value)
+    if len(path) == 1 and odd is _LEFT_OUT:
+        del copy[path[0]]
+    else:
+        copy[path[0]] = _replaced(value[path[0]], path[1:], odd)
+    return copy
+
+
+_LEFT_OUT = object()
+ODD_VALUES: list[object] = [
+    None, True, 0, -1, 5, 1.5, 1e300, 2**63, 2**200, float("nan"), "", "x", "\u00e9", "\0", "\ud800",
+    "2020-02-30T00:00:00Z", "9" * 30, "a" * 3000, [], {}, [[]], [None], [5], [{}], {"a": 1}, {"": None},
+    [[1], {"a": []}], {"kvlistValue": {"values": 5}}, {"stringValue": 5}, {"intValue": "x"}, {"arrayValue": []},
+    {"bytesValue": "!"}, {"doubleValue": "NaN"},
+]  # fmt: skip
 _NASTY = [b"null", b'"', b"[[", b"{}", b"1e999", b"NaN", b"\xff", b"\\ud800", b"\r", b",,", b"%zz", b"-1", b"9" * 30]

@@ -20,14 +20,28 @@ import alluvia
 from alluvia.formats.csv_format import delimiter_of
 from alluvia.formats.registry import by_name
 from alluvia.formats.values import SentBody
-from alluvia.ingest.values import Limits
+from alluvia.ingest.pipeline import ingest_batch
+from alluvia.ingest.values import Limits, RawEvent, Reject
 from alluvia.serverless import warm_lake
 from alluvia.serverless.http import Request
 from functions.ingest.bodies import take_body
 from functions.ingest.handler import handler
 from functions.ingest.settings import IngestSettings
-from tests.formats import BINARY, CLOUD_EVENT, JSON, PROTOBUF, SAMPLES, damaged, firehose, otlp_json, otlp_protobuf
+from tests.formats import (
+    BINARY,
+    CLOUD_EVENT,
+    IDS,
+    JSON,
+    PROTOBUF,
+    SAMPLES,
+    damaged,
+    firehose,
+    odd_nodes,
+    otlp_json,
+    otlp_protobuf,
+)
 from tests.samples import payload
+from tests.webhooks import NOW_US
 
 TEXTS = pa.list_(pa.string())
 
@@ -498,6 +512,28 @@ def test_the_write_key_of_a_refused_batch_is_not_kept(lake: alluvia.Lake) -> Non
     lake.create_events("t")
     assert post_as("segment", b'{"batch":5,"writeKey":"secret","sentAt":null}')["code"] == "400"
     assert lake.table("t/_rejects").scan().read_all()["raw"].to_pylist() == [b'{"batch":5,"sentAt":null}']
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "content_type", "headers"),
+    [pytest.param(*each, id=name) for each, name in zip(SAMPLES, IDS, strict=True) if any(odd_nodes(each[1]))],
+)
+def test_no_odd_value_in_any_place_is_the_functions_fault(
+    lake: alluvia.Lake, name: str, body: bytes, content_type: str, headers: Mapping[str, str]
+) -> None:
+    """Each body is read; those that become events go on to rows, all at once."""
+    form = by_name(name)
+    events: list[RawEvent] = []
+    rejects: list[Reject] = []
+    for odd in odd_nodes(body):
+        sent = SentBody({"content-type": content_type, **headers}, odd, NOW_US)
+        found = form.read(sent, Limits())
+        form.key(sent, found)
+        events += [event._replace(position=at) for at, event in enumerate(found.events, len(events))]
+        rejects += found.rejects
+    done = ingest_batch(lake, "t", events, rejects, arrival_us=NOW_US, create=True)
+    assert done.accepted > 0
+    assert done.accepted + done.rejected == len(events) + len(rejects)
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
