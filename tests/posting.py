@@ -12,11 +12,14 @@ from typing import Any
 
 
 class _Connection(asyncio.Protocol):
-    """Posts an event, waits for the answer, posts the next, until enough are sent or the time is over."""
+    """Posts an event, waits for the answer and a pause, posts the next, until enough are sent or the time is over."""
 
-    def __init__(self, number: int, port: int, posts: int, end: float, over: asyncio.Future[None]) -> None:
+    def __init__(
+        self, number: int, port: int, posts: int, end: float, pause_seconds: float, over: asyncio.Future[None]
+    ) -> None:
         self._head = f"POST /v1/events/app HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
-        self._number, self._posts, self._end, self._over = number, posts, end, over
+        self._number, self._posts, self._end, self._pause_seconds, self._over = number, posts, end, pause_seconds, over
+        self.cut_off = True
         self._sent, self._began, self._buffer, self._id = 0, 0.0, b"", ""
         self.taken_ms: list[float] = []
         self.answers: Counter[int] = Counter()
@@ -38,16 +41,21 @@ class _Connection(asyncio.Protocol):
         self.answers[status] += 1
         if status == 200:
             self.acknowledged.append(self._id)
-        if self._sent < self._posts and time.monotonic() < self._end:
-            self._post()
-        else:
+        if self._sent >= self._posts or time.monotonic() >= self._end:
+            self.cut_off = False
             self._transport.close()
+        elif self._pause_seconds:
+            asyncio.get_running_loop().call_later(self._pause_seconds, self._post)
+        else:
+            self._post()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._over.done():
             self._over.set_result(None)
 
     def _post(self) -> None:
+        if self._over.done():
+            return
         self._sent += 1
         self._id = f"{self._number}-{self._sent}"
         body = json.dumps({"event_id": self._id, "event": "viewed", "user": "u17", "path": "/pricing", "ms": 35})
@@ -55,14 +63,19 @@ class _Connection(asyncio.Protocol):
         self._transport.write(f"{self._head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
 
 
-async def post(port: int, connections: int, posts: int, seconds: float = 60.0) -> dict[str, Any]:
-    """Post to the table `app`, so many events on each connection or so long; return what was answered, and how fast."""
+async def post(
+    port: int, connections: int, posts: int, seconds: float = 60.0, pause_seconds: float = 0.0
+) -> dict[str, Any]:
+    """Post to the table `app`, so many events on each connection or so long; return what was answered, and how fast.
+
+    pause_seconds: between an answer and the next post of a connection.
+    """
     loop = asyncio.get_running_loop()
     began = time.monotonic()
     clients, ends = [], []
     for number in range(connections):
         over = loop.create_future()
-        client = _Connection(number, port, posts, began + seconds, over)
+        client = _Connection(number, port, posts, began + seconds, pause_seconds, over)
         await loop.create_connection(partial(_itself, client), "127.0.0.1", port)
         clients.append(client)
         ends.append(over)
@@ -75,6 +88,7 @@ async def post(port: int, connections: int, posts: int, seconds: float = 60.0) -
         "p50_ms": taken[len(taken) // 2],
         "p99_ms": taken[len(taken) * 99 // 100],
         "answers": dict(answers),
+        "cut_off": sum(client.cut_off for client in clients),
         "acknowledged": [each for client in clients for each in client.acknowledged],
     }
 
