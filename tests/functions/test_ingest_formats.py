@@ -240,6 +240,15 @@ def test_broken_cloudevents_are_rejects(lake: alluvia.Lake) -> None:
     assert any(b'"data_base64":"ew=="' in raw and b'"id":"A1"' in raw for raw in raws)
 
 
+@pytest.mark.parametrize("body", [b"{", b"{}"])
+@pytest.mark.parametrize("odd", [{"ce-specversion": "\ud800"}, {"ce-a": "\udfff"}, {"ce-\ud800": "a"}])
+def test_half_a_character_in_a_header_is_a_question_mark(lake: alluvia.Lake, odd: dict[str, str], body: bytes) -> None:
+    lake.create_events("t")
+    assert post("/v1/events/t", body, JSON, BINARY | odd)[0] == (200 if body == b"{}" else 400)
+    kept = lake.table("t" if body == b"{}" else "t/_rejects").to_arrow().to_pylist()
+    assert "?" in str(kept[0]["properties"] if body == b"{}" else kept[0]["raw"])
+
+
 @pytest.mark.parametrize("in_json", [True, False])
 def test_log_records_of_otlp(lake: alluvia.Lake, in_json: bool) -> None:
     body = json.dumps(otlp_json("same", "same")).encode() if in_json else otlp_protobuf("same", "same")

@@ -97,7 +97,7 @@ class Request:
         sent = event.get("headers") or {}
         if not isinstance(sent, dict) or not all(isinstance(value, str) for value in sent.values()):
             raise Invalid("headers: expected an object of texts, as API Gateway sends it")
-        headers = {name.lower(): value for name, value in sent.items()}
+        headers = {_storable(name).lower(): _storable(value) for name, value in sent.items()}
         return cls(str(context["http"].get("method")), path, headers, event)
 
     def body(self) -> bytes:
@@ -111,6 +111,11 @@ class Request:
             return base64.b64decode(text, validate=True)
         except ValueError:
             raise Invalid("the body is marked as base64, but is not valid base64") from None
+
+
+def _storable(text: str) -> str:
+    """Return a text without unpaired surrogates, which no HTTP brings, but an event may."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def answer(status: int, body: Mapping[str, Any], **headers: str) -> Response:
