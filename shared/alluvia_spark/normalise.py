@@ -23,7 +23,7 @@ from alluvia.formats.event_files import NDJSON
 from alluvia.formats.registry import by_name
 from alluvia.formats.values import SentBody
 from alluvia.ingest.alike import MANY, moved
-from alluvia.ingest.envelope import split_json, split_lines, split_text
+from alluvia.ingest.envelope import split_json, split_lines, split_ndjson, split_text
 from alluvia.ingest.identity import reject_id
 from alluvia.ingest.rows import to_rows
 from alluvia.ingest.values import NO_FIELDS, TOO_MANY_BYTES, Fields, Limits, RawEvent, Reject
@@ -120,7 +120,9 @@ def read_events(
 def _numbered(block: Block, limits: Limits) -> tuple[Sequence[RawEvent], list[Reject]]:
     """Parse a block whose events are known by their numbers, as bulk ingestion does."""
     limits = replace(limits, body_bytes=sys.maxsize, inflated_bytes=sys.maxsize)
-    if block.media_type == NDJSON:
+    if block.media_type == NDJSON and block.offset:
+        found = split_ndjson(block.data, limits)
+    elif block.media_type == NDJSON:
         found = split_json(block.data, block.media_type, limits)
     else:
         found = by_name("csv").read(SentBody({"content-type": block.media_type}, block.data, 0), limits)

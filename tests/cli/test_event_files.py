@@ -26,6 +26,7 @@ from alluvia.formats import event_files
 from alluvia.formats.event_files import parts
 from alluvia.formats.registry import by_name
 from alluvia.formats.values import SentBody
+from alluvia.ingest.envelope import split_json
 from alluvia.ingest.values import UNLIMITED
 from tests.cli.test_commands import Shell
 
@@ -109,6 +110,26 @@ def test_positions_of_rejects_count_from_the_start_of_the_file(shell: Shell, tmp
     (tmp_path / "broken.ndjson").write_bytes(b"".join(lines))
     assert shell.rows("ingest", "t", str(tmp_path / "broken.ndjson"))[0]["rejected"] == 1
     assert shell.rows("query", "SELECT position FROM t._rejects") == [{"position": 50}]
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("odd", [b'[{"event_id":"x"},{"event_id":"y"}]', b'\xef\xbb\xbf{"event_id":"x"}', b'{"n":\n1}'])
+@pytest.mark.parametrize("more", [b"", b'\n{"event_id":"last"}'])
+def test_a_line_is_read_alike_wherever_a_part_begins(shell: Shell, tmp_path: Path, odd: bytes, more: bytes) -> None:
+    lines = b'{"event_id":"%02d"}\n'
+    before = [lines % number for number in range(-(-event_files.PART_BYTES // len(lines % 0)))]
+    path = tmp_path / "odd.ndjson"
+    path.write_bytes(b"".join(before) + odd + more)
+    with path.open("rb") as file:
+        assert [part.data.splitlines()[0] for part in parts(file, path.name)] == [
+            b'{"event_id":"00"}',
+            odd.split(b"\n")[0],
+        ]
+    found = split_json(path.read_bytes(), "application/x-ndjson", UNLIMITED)
+    report = shell.rows("ingest", "t", str(path))[0]
+    assert (report["stored"], report["rejected"]) == (len(found.events), len(found.rejects))
+    reasons = shell.rows("query", "SELECT position, reason FROM t._rejects ORDER BY position")
+    assert reasons == [{"position": each.position, "reason": each.reason} for each in found.rejects] != []
 
 
 @pytest.mark.usefixtures("small")

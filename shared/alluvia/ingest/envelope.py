@@ -73,6 +73,15 @@ def split_json(body: bytes, content_type: str | None, limits: Limits) -> Split:
     return _interpret(text, media_type(content_type) in NDJSON_TYPES, limits)
 
 
+def split_ndjson(body: bytes, limits: Limits) -> Split:
+    """Take lines apart, each of them an event, whatever they begin with: those of a file after its first part."""
+    text = body.strip(_SPACE)
+    if _are_many(text):
+        return split_text(range(len(text)), text, limits)
+    raws = [line for line in (line.strip(_SPACE) for line in text.split(b"\n")) if line]
+    return split_lines(range(len(raws)), raws, limits)
+
+
 def media_type(content_type: str | None) -> str:
     """Return the type that a Content-Type names, without its parameters, in lower case."""
     return (content_type or "").partition(";")[0].strip().lower()
@@ -95,13 +104,18 @@ def _interpret(text: bytes, ndjson: bool, limits: Limits) -> Split:
     more = end > 0 and _is_value(text[:end])  # a value on the first line: the others are not part of it
     if more and text.startswith(b"{"):
         few = len(text) <= limits.events or text.count(b"\n") < limits.events
-        if few and (text.count(b"\n", 0, _HEAD_BYTES) >= MANY or text.count(b"\n") >= MANY - 1):
+        if few and _are_many(text):
             return split_text(range(len(text)), text, limits)
     whole = None if more else decode_if_plain(text)
     if whole is not None:
         return _array(whole[0], text, limits) if isinstance(whole[0], list) else _each((0,), [text], whole, limits)
     raws = _texts(text, ndjson, limits)
     return _too_many(text, limits) if len(raws) > limits.events else split_lines(range(len(raws)), raws, limits)
+
+
+def _are_many(text: bytes) -> bool:
+    """Whether a text has many lines, by its beginning where that tells."""
+    return text.count(b"\n", 0, _HEAD_BYTES) >= MANY or text.count(b"\n") >= MANY - 1
 
 
 def _texts(text: bytes, ndjson: bool, limits: Limits) -> list[bytes]:

@@ -12,7 +12,7 @@ from alluvia.formats.event_files import NDJSON, FilePart, parts, row_pieces
 from alluvia.formats.registry import by_name
 from alluvia.formats.values import SentBody
 from alluvia.ingest.alike import moved
-from alluvia.ingest.envelope import split
+from alluvia.ingest.envelope import split, split_ndjson
 from alluvia.ingest.pipeline import Answer, Sent, ingest_batch, ingest_together
 from alluvia.ingest.values import UNLIMITED, Origin, Reject
 from alluvia.lazy_dataclasses import dataclass
@@ -123,7 +123,9 @@ def store_parts(catalog: Catalog, table: str, some: Sequence[FilePart]) -> list[
 
 
 def _sent(part: FilePart, now_us: int) -> Sent:
-    if part.media_type == NDJSON:
+    if part.media_type == NDJSON and part.position:
+        found = split_ndjson(part.data, UNLIMITED)
+    elif part.media_type == NDJSON:
         found = split(part.data, content_type=part.media_type, content_encoding=None, limits=UNLIMITED)
     else:
         found = by_name("csv").read(SentBody({"content-type": part.media_type}, part.data, now_us), UNLIMITED)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from alluvia.formats.event_files import NDJSON, json_pieces
 from alluvia.ingest.convert import column
-from alluvia.ingest.envelope import split
+from alluvia.ingest.envelope import split, split_ndjson
 from alluvia.ingest.values import UNLIMITED
 from alluvia.uploads.csv_rows import checked_names
 from alluvia.uploads.json_types import JsonType
@@ -85,7 +85,10 @@ def _number(start: int, at: int) -> int:
 
 
 def _objects(piece: bytes, start: int) -> Values:
-    found = split(piece, content_type=NDJSON, content_encoding=None, limits=UNLIMITED)
+    if start:
+        found = split_ndjson(piece, UNLIMITED)
+    else:
+        found = split(piece, content_type=NDJSON, content_encoding=None, limits=UNLIMITED)
     if found.rejects:
         reject = found.rejects[0]
         raise Misfit(f"row {start + reject.position + 1}: {reject.reason}")
