@@ -42,6 +42,7 @@ CHALLENGE_CHARS_MAX = 1024
 _SEGMENT = "segment"
 _AGES_MS = ((STALE_MS, SECRET_STALE_MS), (LOOK_MS, SECRET_LOOK_MS))
 """How old a source and a secret may be, at first, and where that proves nothing: either may just have been replaced."""
+_SENDER = "webhook-request-origin"
 _SITE = "the page's origin is not one of the source's"
 
 logger = Logger(service=SERVICE, child=True)
@@ -102,8 +103,9 @@ def shake_hands(request: Request, name: str, settings: IngestSettings, lake: Lak
 
 
 def allow_browser(request: Request, name: str, settings: IngestSettings, lake: Lake) -> Response:  # noqa: ARG001
-    """Answer a preflight request (CORS), if the source takes events from pages of that site."""
-    return _answered(name, lambda: _allowed(request, name, lake))
+    """Answer what a browser asks before it sends (CORS), or a sender of CloudEvents as their web hooks have it."""
+    asks = _agreed if _SENDER in request.headers else _allowed
+    return _answered(name, lambda: asks(request, name, lake))
 
 
 def _answered(name: str, take: Callable[[], Response]) -> Response:
@@ -262,6 +264,15 @@ def _allowed(request: Request, name: str, lake: Lake) -> Response:
     if asked.isascii() and asked.isprintable():
         headers["Access-Control-Allow-Headers"] = asked
     return _with_site({"statusCode": 204, "headers": headers, "body": "", "isBase64Encoded": False}, request)
+
+
+def _agreed(request: Request, name: str, lake: Lake) -> Response:
+    """Let a sender of CloudEvents deliver, at any rate, to a source of theirs: each delivery is verified by itself."""
+    source, sender = _find(name, lake, STALE_MS) or _find(name, lake, LOOK_MS), request.headers[_SENDER]
+    if source is None or source.format != "cloudevents" or not (sender.isascii() and sender.isprintable()):
+        raise _Unproved("there is no such source, or it is not one of CloudEvents")
+    headers = {"Allow": "POST", "WebHook-Allowed-Origin": sender, "WebHook-Allowed-Rate": "*"}
+    return {"statusCode": 200, "headers": headers, "body": "", "isBase64Encoded": False}
 
 
 def _check_site(source: Source, request: Request) -> None:

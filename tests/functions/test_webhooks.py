@@ -17,6 +17,7 @@ from moto import mock_aws
 
 import alluvia
 from alluvia.clock import ManualClock
+from alluvia.errors import Invalid
 from alluvia.serverless import secrets, sending, warm_lake
 from alluvia.sources.definition import Source
 from alluvia.sources.file import KEY
@@ -222,6 +223,44 @@ def test_browsers_may_send_where_the_source_names_their_site(
     define(lake, "open", monkeypatch, origins=["*"])
     clock.advance(30)
     assert send(b"", {"origin": "https://any.example"}, method="OPTIONS").status == 204
+
+
+def test_a_sender_of_cloudevents_may_deliver_to_a_source_of_theirs(
+    lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"webhook-request-origin": "eventgrid.azure.net", "webhook-request-rate": "120"}
+    assert send(b"", asked, method="OPTIONS").status == 401
+    define(lake, "bearer", monkeypatch, format="cloudevents")
+    clock.advance(2)
+    answer = send(b"", asked, method="OPTIONS")
+    assert (answer.status, answer.headers["WebHook-Allowed-Origin"]) == (200, "eventgrid.azure.net")
+    assert (answer.headers["WebHook-Allowed-Rate"], answer.headers["Allow"]) == ("*", "POST")
+    assert send(b"", {"webhook-request-origin": "a\nb"}, method="OPTIONS").status == 401
+    define(lake, "bearer", monkeypatch)
+    clock.advance(31)
+    assert send(b"", asked, method="OPTIONS").status == 401
+
+
+@pytest.mark.parametrize("kind", ["token", "twilio"])
+def test_event_streams_of_twilio_are_cloudevents(
+    kind: str, lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = {"specversion": "1.0", "id": "EZ1", "source": "/x", "type": "com.twilio.messaging.message.delivered"}
+    body = json.dumps([{**event, "data": {"messageSid": "SM1"}}]).encode()
+    of = define(lake, kind, monkeypatch, format="cloudevents")
+    delivery = signed(of, body, now_us=clock.now_us(), content_type="application/json", i_twilio_idempotency_token="")
+    assert send(body, delivery.headers).status == 200
+    assert [(row["event_id"], row["event"]) for row in rows(lake)] == [("EZ1", event["type"])]
+
+
+def test_a_signing_token_of_gitlab_takes_the_name_from_its_header(
+    lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = define(lake, "standard-webhooks", monkeypatch, event="header:X-Gitlab-Event")
+    body = b'{"object_kind":"push","ref":"main"}'
+    delivery = signed(of, body, now_us=clock.now_us(), x_gitlab_event="Push Hook")
+    assert send(body, delivery.headers).status == 200
+    assert [row["event"] for row in rows(lake)] == ["Push Hook"]
 
 
 def test_identity_time_and_name_come_from_where_the_definition_says(
@@ -433,10 +472,12 @@ def test_secrets_of_aws_and_of_files(
     lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, aws: None
 ) -> None:
     boto3.client("secretsmanager").create_secret(Name="alluvia/hook", SecretString="of the manager")
+    boto3.client("secretsmanager").create_secret(Name="alluvia/pairs", SecretString='{"github":"of a key","n":5}')
     boto3.client("ssm").put_parameter(Name="/alluvia/hook", Value="of the store", Type="SecureString")
     (tmp_path / "secret").write_text("of a file\n")
     places = {
         "secretsmanager:alluvia/hook": "of the manager",
+        "secretsmanager:alluvia/pairs#github": "of a key",
         "ssm:/alluvia/hook": "of the store",
         f"file:{tmp_path}/secret": "of a file",
     }
@@ -446,10 +487,28 @@ def test_secrets_of_aws_and_of_files(
         delivery = signed(of, secret=secret)
         assert send(delivery.body, delivery.headers).status == 200, reference
         assert send(delivery.body, signed(of, secret="other").headers).status == 401
-    for missing in ("secretsmanager:nothing", "ssm:/nothing", "file:/nothing"):
+    for missing in (
+        "secretsmanager:nothing",
+        "secretsmanager:alluvia/hook#x",
+        "secretsmanager:alluvia/pairs#n",
+        "ssm:/nothing",
+        "file:/nothing",
+    ):
         of = define(lake, "github", monkeypatch, secret=missing)
         clock.advance(30)
         assert post(of, clock).status == 500
+
+
+@pytest.mark.parametrize("name", ["alluvia/pairs#n", "alluvia/pairs#other", "alluvia/plain#github"])
+def test_a_key_that_a_secret_lacks_is_named_and_the_secret_is_not(name: str, aws: None) -> None:
+    boto3.client("secretsmanager").create_secret(Name="alluvia/pairs", SecretString='{"github":"hidden","n":5}')
+    boto3.client("secretsmanager").create_secret(Name="alluvia/plain", SecretString="hidden")
+    with pytest.raises(Invalid) as raised:
+        secrets.read_secret(f"secretsmanager:{name}")
+    key = name.rpartition("#")[2]
+    assert str(raised.value) == (
+        f"the secret secretsmanager:{name} cannot be read: it must be a JSON object with a text under {key!r}"
+    )
 
 
 def test_through_the_queue(lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, aws: None) -> None:

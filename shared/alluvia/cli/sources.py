@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from alluvia.sources.definition import Source
 
 _SETTINGS = {
-    "secret": "Where the secret is: env:NAME, file:PATH, secretsmanager:NAME or ssm:/NAME. Never the secret itself.",
+    "secret": "Where the secret is: env:NAME, file:PATH, secretsmanager:NAME[#KEY] or ssm:/NAME. Never the secret.",
     "format": "The format of its bodies, if requests do not say it.",
     "delimiter": "Of CSV.",
     "event_id": "Where an event has its identity: a path such as data.id, or header:NAME.",

@@ -8,6 +8,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from alluvia.errors import Invalid, Unavailable
 from alluvia.extras import needing
 from alluvia.sources.references import parse_reference
@@ -99,8 +101,21 @@ def _of_file(name: str) -> str:
 
 
 def _of_secrets_manager(name: str) -> str:
-    answer = _asked(f"secretsmanager:{name}", lambda: _secrets_manager().get_secret_value(SecretId=name))
-    return str(answer.get("SecretString") or "")
+    secret_id, _, key = name.partition("#")
+    answer = _asked(f"secretsmanager:{name}", lambda: _secrets_manager().get_secret_value(SecretId=secret_id))
+    text = str(answer.get("SecretString") or "")
+    return _under(key, text, f"secretsmanager:{name}") if key else text
+
+
+def _under(key: str, text: str, reference: str) -> str:
+    """Return what a secret of several pairs has under a key, as the console of AWS makes them."""
+    try:
+        found = orjson.loads(text)[key]
+    except (orjson.JSONDecodeError, LookupError, TypeError):
+        found = None
+    if not isinstance(found, str):
+        raise Invalid(f"the secret {reference} cannot be read: it must be a JSON object with a text under {key!r}")
+    return found
 
 
 def _of_ssm(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Where secrets are: `env:NAME`, `file:PATH`, `secretsmanager:NAME-or-ARN`, `ssm:/name`. Pure."""
+"""Where secrets are: `env:NAME`, `file:PATH`, `secretsmanager:NAME-or-ARN` or `…#KEY`, `ssm:/name`. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from alluvia.errors import Invalid
 
-FORMS = "env:NAME, file:PATH, secretsmanager:NAME or ssm:/NAME"
+FORMS = "env:NAME, file:PATH, secretsmanager:NAME, secretsmanager:NAME#KEY or ssm:/NAME"
 _PLACES = {
     "env": re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}"),
     "file": re.compile(r"[^\0\r\n]{1,1000}"),
-    "secretsmanager": re.compile(r"[A-Za-z0-9/_+=.@:-]{1,600}"),
+    "secretsmanager": re.compile(r"[A-Za-z0-9/_+=.@:-]{1,600}(#[^\0\r\n]{1,255})?"),
     "ssm": re.compile(r"[A-Za-z0-9/_.:-]{1,1100}"),
 }
 
