@@ -45,6 +45,11 @@ _TYPES: dict[str, tuple[pa.DataType, ...]] = {
 
 20 digits hold every unsigned integer of 64 bits.
 """
+_DECLARED = {
+    "an object": ("objects with other fields", "struct<field:type>"),
+    "an array": ("arrays of other elements", "array<type>"),
+}
+"""What columns of these kinds refuse, and the types to declare: a sample does not tell what is still to come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +183,9 @@ class _Fields:
         for tried in _TYPES.get("a whole number" if all(map(_is_whole, values)) else kind, ()):
             if not column(pa.field(name, tried), values)[1]:
                 return Suggestion(name, type_name(tried), coverage, events, shown)
+        if kind in _DECLARED:
+            what, type_of_it = _DECLARED[kind]
+            return refused(f"a column would refuse {what}, so it is for you to add: --add '{name}:{type_of_it}'")
         return refused(f"no type of a column fits {kind} like these")
 
 

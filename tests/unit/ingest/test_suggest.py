@@ -62,6 +62,12 @@ def test_what_no_column_could_hold_is_shown_without_a_type(lake: Lake) -> None:
     assert types(lake) == dict.fromkeys(["mixed", "object", "list", "Plan", "plan", "my key"])
     notes = {each.field: each.note for each in lake["clicks"].suggest()}
     assert notes["mixed"] == "its values are a number, a string"
+    assert notes["object"] == (
+        "a column would refuse objects with other fields, so it is for you to add: --add 'object:struct<field:type>'"
+    )
+    assert str(notes["list"]).endswith("--add 'list:array<type>'")
+    lake["clicks"].evolve(pa.schema([("object", pa.struct([("a", pa.int64())])), ("list", pa.list_(pa.int64()))]))
+    assert send(lake, {"object": {"a": 1}, "list": [1]}).stored == 1
     assert "case" in str(notes["plan"])
     assert "Delta does not allow" in str(notes["my key"])
 
