@@ -41,7 +41,6 @@ class Events:
         self._events: list[RawEvent] = []
         self._rejects: list[Reject] = []
         self._left_bytes = _KEPT_FOR_SENT * limits.inflated_bytes
-        self._looked_at = 0
         self._excess = ""
 
     def __len__(self) -> int:
@@ -57,9 +56,8 @@ class Events:
         return bool(self._excess)
 
     def within(self, items: Sequence[_Item]) -> Iterator[_Item]:
-        """Yield what may be or hold events: none of more than the limit in all, none once the body is over one."""
-        self._looked_at += len(items)
-        if self._looked_at > self._limits.events:
+        """Yield what may be or hold events: none of more than the limit, and none once the body is over one."""
+        if len(items) > self._limits.events:
             self._excess = f"{self._limits.events} events"
         for item in items:
             if self.full:

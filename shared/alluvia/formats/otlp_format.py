@@ -55,8 +55,7 @@ def read(sent: SentBody, limits: Limits) -> Split:
         return refused(sent.body, reason, unsupported=True)
     events, in_json = Events(sent, limits), sent.media_type == JSON
     try:
-        request = _from_json(sent.body, limits) if in_json else ExportLogsServiceRequest.FromString(sent.body)
-        _add(events, request)
+        _add(events, _from_json(sent.body, limits) if in_json else _from_protobuf(sent.body, limits))
     except TooLarge as error:
         return refused(sent.body, str(error), too_large=True)
     except _FAULTS as error:
@@ -66,9 +65,9 @@ def read(sent: SentBody, limits: Limits) -> Split:
 
 
 def _add(events: Events, request: ExportLogsServiceRequest) -> None:
-    for resource_logs in events.within(request.resource_logs):
+    for resource_logs in request.resource_logs:
         resource, service = resource_value(resource_logs), _service(resource_logs)
-        for scope_logs in events.within(resource_logs.scope_logs):
+        for scope_logs in resource_logs.scope_logs:
             shared = resource | scope_value(scope_logs)
             for record in scope_logs.log_records:
                 events.add(record_value(record, shared), _given(record, service))
@@ -129,6 +128,19 @@ def reply(sent: SentBody, outcome: RequestOutcome) -> ClientReply:
     return ClientReply(outcome.status, _status(code, outcome.reason, in_json=in_json), kind)
 
 
+def _check_count(count: int, limits: Limits) -> None:
+    """Raise TooLarge for more resources, scopes or records than may be events."""
+    if count > limits.events:
+        raise TooLarge(TOO_MANY_EVENTS.format(f"{limits.events} events"))
+
+
+def _from_protobuf(body: bytes, limits: Limits) -> ExportLogsServiceRequest:
+    request = ExportLogsServiceRequest.FromString(body)
+    _check_count(len(request.resource_logs), limits)
+    _check_count(sum(len(each.scope_logs) for each in request.resource_logs), limits)
+    return request
+
+
 def _from_json(body: bytes, limits: Limits) -> ExportLogsServiceRequest:
     """Read a request in OTLP's JSON: protobuf's, but with the ids of traces and spans in hexadecimal."""
     decode(body)  # raises Invalid for what the next line would take, such as equal keys
@@ -160,8 +172,7 @@ def _records(request: object, limits: Limits) -> list[dict[str, object]]:
                 if any(isinstance(item, dict) for other in unknown for item in _list(each[other])):
                     raise Invalid(missing)
         items = [item for each in found for spelling in spellings for item in _list(each.get(spelling))]
-        if len(items) > limits.events:
-            raise TooLarge(TOO_MANY_EVENTS.format(f"{limits.events} events"))
+        _check_count(len(items), limits)
         found = [item for item in items if isinstance(item, dict)]
     if missing and not found:
         raise Invalid(missing)

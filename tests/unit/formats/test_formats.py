@@ -231,6 +231,13 @@ def test_resources_and_scopes_count_as_events_do(request_of: dict[str, object], 
     assert found.rejects[0].reason == "the body holds more than the limit of 49 events"
 
 
+def test_records_that_are_told_apart_count_once_each() -> None:
+    records = b",".join([b'{"flags":1}'] * 9 + [b'{"flags":NaN}'])
+    body = b'{"resourceLogs":[{"scopeLogs":[{"logRecords":[%b]}]}]}' % records
+    found = by_name("otlp").read(sent(body, JSON), Limits(events=10))
+    assert (len(found.events), len(found.rejects), found.too_large) == (9, 1, False)
+
+
 class Counted(str):
     """A text that counts how often it was compared with another."""
 
