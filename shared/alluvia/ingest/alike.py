@@ -1,13 +1,12 @@
 """Lines of JSON that are alike, as columns instead of objects. Pure.
 
 Most bodies hold many events with the same keys in the same order, as one program wrote them. pyarrow reads such lines
-several times as fast as Python objects can be made of them, and `alike_reading` proves what it reads. Any other line,
-and any block of lines that pyarrow refuses, is read by `jsontext`, which alone says what an event is.
+several times as fast as Python objects can be made of them, and `alike_reading` proves what it reads. Any other line is
+read by `jsontext`, which alone says what an event is.
 """
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, overload
 import orjson
 import pyarrow as pa
 
-from alluvia.ingest.alike_reading import SPACE, Alike, read_alike
+from alluvia.ingest.alike_reading import SPACE, Alike, AlikeColumns, read_alike
 from alluvia.ingest.values import RawEvent
 
 if TYPE_CHECKING:
@@ -29,57 +28,56 @@ BLOCK = 2048
 """Lines that are read together: what that takes stays in the processor's cache, and is used again."""
 MANY = 256
 """Fewer lines are not worth it."""
-_LEAST = 128
-"""Of so few lines all are left to `jsontext` if pyarrow refuses one."""
-_AROUND = 64
-"""So many lines around one that pyarrow refuses are left to `jsontext`."""
-_REFUSED = re.compile(r"in row (\d+)$")
 _MISSES_MAX = 2  # blocks of lines that are not alike: then no more of them are looked at
 _HEAD_BYTES = 1 << 16  # which tell how long lines are
 
 
 class AlikeBlock(Sequence[RawEvent]):
-    """Consecutive events, most of them alike; `odd` are the others, by their places among all.
+    """Consecutive events, most of them alike; `odd` are the others, by their places among all, in order.
 
-    `alike` holds those at `places`. All lines of a text, those of no event too, came at `positions` of their body.
+    `alike` holds those at `places`, which came at `positions` of their body, with `text_bytes` of JSON in all.
     `origin` is as that of a `RawEvent`.
     """
 
     def __init__(
         self,
-        alike: Alike,
+        alike: AlikeColumns,
         places: Sequence[int],
         positions: Sequence[int],
         odd: Mapping[int, RawEvent],
+        text_bytes: int,
         origin: Origin | None = None,
     ) -> None:
-        self.alike = alike.columns
+        self.alike = alike
         self.places = places
         self.odd = odd
+        self.text_bytes = text_bytes
         self.origin = origin
-        self._source = alike
         self._positions = positions
-
-    @property
-    def text_bytes(self) -> int:
-        """Return about how many bytes their JSON has, as sent."""
-        return len(self._source.text)
 
     def moved(self, by: int) -> AlikeBlock:
         """Return the events at later positions."""
         odd = {at: event._replace(position=event.position + by) for at, event in self.odd.items()}
-        return AlikeBlock(self._source, self.places, _moved(self._positions, by), odd, self.origin)
+        positions = _moved(self._positions, by)
+        return AlikeBlock(self.alike, self.places, positions, odd, self.text_bytes, self.origin)
 
     def of_request(self, origin: Origin) -> AlikeBlock:
         """Return the same events, for a group that has other requests."""
         odd = {at: _of_request(event, origin) for at, event in self.odd.items()}
-        return AlikeBlock(self._source, self.places, self._positions, odd, self.origin or origin)
+        return AlikeBlock(self.alike, self.places, self._positions, odd, self.text_bytes, self.origin or origin)
+
+    def at(self, indexes: Sequence[int]) -> dict[int, RawEvent]:
+        """Return some of those that are alike, by their places among all."""
+        lines = self.alike.at(indexes).lines().cast(pa.binary()).to_pylist()
+        return {self.places[index]: self._event(index, line) for index, line in zip(indexes, lines, strict=True)}
+
+    def _event(self, index: int, line: bytes) -> RawEvent:
+        return RawEvent(self._positions[index], orjson.loads(line), line, self.origin)
 
     @cached_property
-    def _lines(self) -> list[tuple[int, bytes]]:
-        """The lines that are alike, with their numbers."""
-        lines = enumerate(lines_of(self._source.text))
-        return [(number, line) for number, line in lines if number not in self._source.others]
+    def _lines(self) -> list[bytes]:
+        lines: list[bytes] = self.alike.lines().cast(pa.binary()).to_pylist()
+        return lines
 
     def __len__(self) -> int:
         return len(self.places) + len(self.odd)
@@ -95,8 +93,7 @@ class AlikeBlock(Sequence[RawEvent]):
         if at in self.odd:
             return self.odd[at]
         at = bisect_left(self.places, at)
-        number, line = self._lines[at]
-        return RawEvent(self._positions[number], orjson.loads(line), line, self.origin)
+        return self._event(at, self._lines[at])
 
 
 class EventParts(Sequence[RawEvent]):
@@ -184,53 +181,30 @@ def alike_parts(text: bytes, longest: int) -> Iterator[Alike | list[bytes]]:
         end = text.find(b"\n", start + block_bytes)
         block = whole.slice(start, (len(text) if end < 0 else end) - start)
         start += len(block) + 1
-        missed = 0
-        for part in _tried(block, longest) if misses < _MISSES_MAX else [list(filter(None, lines_of(block)))]:
-            missed += sum(map(len, part)) if isinstance(part, list) else 0
-            yield part
-        misses += missed * 2 > len(block)
-
-
-def _tried(text: pa.Buffer, longest: int) -> Iterator[Alike | list[bytes]]:
-    """Yield a block, or parts of it if pyarrow refuses one of its lines: then the others may well be alike."""
-    try:
-        found = read_alike(text, longest)
+        found = read_alike(block, longest) if misses < _MISSES_MAX else None
         if found is None:
-            lines = list(filter(None, lines_of(text)))
+            lines = list(filter(None, lines_of(block)))
             bare = pa.py_buffer(b"\n".join(lines))
-            found = read_alike(bare, longest) if len(bare) < len(text) else None
+            found = read_alike(bare, longest) if len(bare) < len(block) and misses < _MISSES_MAX else None
+            misses += found is None
         yield found or lines
-    except pa.ArrowInvalid as error:
-        lines = list(filter(None, lines_of(text)))
-        if len(lines) <= _LEAST:
-            yield lines
-            return
-        named = _REFUSED.search(str(error))
-        start = end = len(lines) // 2
-        if named is not None:
-            start = max(0, min(int(named[1]), len(lines) - 1) - _AROUND // 2)
-            end = start + _AROUND
-        if start:
-            yield from _tried(pa.py_buffer(b"\n".join(lines[:start])), longest)
-        if end > start:
-            yield lines[start:end]
-        if lines[end:]:
-            yield from _tried(pa.py_buffer(b"\n".join(lines[end:])), longest)
 
 
 def block_of(alike: Alike, positions: Sequence[int], odd: Sequence[RawEvent]) -> AlikeBlock:
     """Return the events of lines at some positions; `odd` are those of the lines that are not alike."""
     if not alike.others:
-        return AlikeBlock(alike, range(len(positions)), positions, {})
+        return AlikeBlock(alike.columns, range(len(positions)), positions, {}, len(alike.text))
     by_position = {event.position: event for event in odd}
     places: list[int] = []
     others: dict[int, RawEvent] = {}
+    own: list[int] = []
     size = start = 0
     for end in [*sorted(alike.others), len(positions)]:
         places += range(size, size + end - start)
+        own += positions[start:end]
         size += end - start
         if end < len(positions) and (event := by_position.get(positions[end])) is not None:
             others[size] = event
             size += 1
         start = end + 1
-    return AlikeBlock(alike, places, positions, others)
+    return AlikeBlock(alike.columns, places, own, others, len(alike.text))

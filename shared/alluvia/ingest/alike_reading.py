@@ -1,16 +1,15 @@
 """Read lines of JSON that are alike as columns, and prove that these say what the lines say. Pure.
 
-Lines with the same keys are cut at their quotes, as pyarrow reads CSV, or else parsed by pyarrow.json, which is slower.
-Neither is as strict as `jsontext`, so nothing that they read is trusted: each line is written again, key by
-key, from the columns that were read of it. Only a line that comes out byte for byte is kept as columns. It is then the
-very text that the values have: it has no other key, no key twice, no escape, no digit that was rounded, and no space
-but one after each colon and comma, where all lines have these.
+Lines with the same keys are cut at their quotes, as pyarrow reads CSV. That knows nothing of JSON, so nothing that it
+reads is trusted: each line is written again, key by key, from the columns that were read of it. Only a line that comes
+out byte for byte is kept as columns. It is then the very text that the values have: it has no other key, no key twice,
+no escape, no digit that was rounded, and no space but one after each colon and comma, where all lines have these.
 """
 
 from __future__ import annotations
 
 import sys
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from struct import Struct
@@ -20,6 +19,7 @@ import orjson
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
+from alluvia.ingest.values import all_but
 
 _SAMPLES = 16
 _USUAL_SHARE_MIN = 0.75
@@ -32,6 +32,8 @@ _TEXT_BYTES_MAX = (1 << 31) - 1
 _KINDS = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 _NULL = "\0\0"  # as a text, which JSON does not allow: as long as null with its quotes, so that no line moves
 _FIRST_PRINTABLE = 0x20  # JSON allows no character below it in a text
+_CONTROL_CHARACTER = r"[\x00-\x1f]"
+_WRITTEN = {pa.int64(): "^-?[0-9]{1,18}$", pa.bool_(): "^(true|false)$"}
 SPACE = b" \t\r\n"
 
 
@@ -49,8 +51,9 @@ _SPACED = Separators(": ", ", ")  # as Python's json module writes it
 class AlikeColumns:
     """Objects with the same keys, as a column for each: texts, integers (64 bits), or true and false, with nulls."""
 
-    def __init__(self, columns: Mapping[str, pa.Array]) -> None:
+    def __init__(self, columns: Mapping[str, pa.Array], separators: Separators = COMPACT) -> None:
         self.columns = columns
+        self._separators = separators  # as sent
         self._json: dict[str, pa.Array] = {}
 
     def texts(self, names: Sequence[str], end: str = "", separators: Separators = COMPACT) -> pa.Array:
@@ -82,9 +85,29 @@ class AlikeColumns:
             self._json[name] = pc.fill_null(found, "null") if found.null_count else found
         return self._json[name]
 
-    def where(self, mask: pa.BooleanArray) -> AlikeColumns:
-        """Return the objects for which a mask holds."""
-        return AlikeColumns({name: column.filter(mask) for name, column in self.columns.items()})
+    def at(self, places: Sequence[int]) -> AlikeColumns:
+        """Return the objects at some places."""
+        taken = pa.array(places, pa.int64())
+        return AlikeColumns({name: column.take(taken) for name, column in self.columns.items()}, self._separators)
+
+    def without(self, places: Sequence[int]) -> AlikeColumns:
+        """Return all objects but those at some places, in order."""
+        size = len(next(iter(self.columns.values())))
+        if len(places) > _FEW:
+            return self.at(all_but(places, size))
+        starts = [0, *(place + 1 for place in places)]
+        pieces = [(start, end - start) for start, end in zip(starts, [*places, size], strict=True)]
+
+        def rest(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+            return {name: pa.concat_arrays([each.slice(*piece) for piece in pieces]) for name, each in columns.items()}
+
+        found = AlikeColumns(rest(self.columns), self._separators)
+        found._json = rest(self._json)
+        return found
+
+    def lines(self, end: str = "") -> pa.Array:
+        """Return the objects' JSON texts as sent, and an end."""
+        return self.texts(list(self.columns), end, self._separators)
 
 
 class Alike(NamedTuple):
@@ -115,27 +138,23 @@ class _Read(NamedTuple):
     """The lines that were read, as columns, and the places of those that were skipped."""
 
     columns: AlikeColumns
-    skipped: Sequence[int] = ()
+    skipped: Sequence[int]
 
 
 def read_alike(text: pa.Buffer, longest: int = sys.maxsize) -> Alike | None:
     """Read lines that seem alike. None if they do not, if most of them are not, or if some are blank.
 
-    Lines of more than `longest` bytes are alike to no other. Raises pyarrow.ArrowInvalid for one that is not JSON, not
-    UTF-8, or has a value of another type than the others.
+    Lines of more than `longest` bytes are alike to no other.
     """
     if len(text) > _TEXT_BYTES_MAX:
         return None
     sent = text.to_pybytes()
     shape = _shape_of(sent)
-    if shape is None:
+    cells = None if shape is None else _cells_of(shape)
+    if shape is None or cells is None:
         return None
-    whole = _one_text(text)
-    cut = _cut_at_quotes(whole, sent, shape)
-    if cut is not None and (found := _proved(cut, shape, whole, sent, longest)) is not None:
-        return found
-    parsed = _parsed(text, shape)
-    return None if parsed is None else _proved(parsed, shape, whole, sent, longest)
+    read = _cut_at_quotes(_to_cut(text, sent, shape, cells), shape, cells)
+    return None if read is None else _proved(read, text, sent, longest)
 
 
 def _shape_of(sent: bytes) -> _Shape | None:
@@ -155,48 +174,61 @@ def _shape_of(sent: bytes) -> _Shape | None:
         return None
     usual = [(line, value) for found, line, value in sampled if found == keys]
     spaced = usual[0][0].startswith(b"{%b: " % orjson.dumps(keys[0]))
-    seen = {name: {type(value[name]) for _, value in usual} for name in keys}
-    null = type(None)
     kinds: dict[str, pa.DataType] = {}
-    for name, types in seen.items():
-        known = types - {null} or {str}
-        if len(known) > 1 or not known <= _KINDS.keys() or orjson.dumps(name) != b'"%b"' % name.encode():
+    never: set[str] = set()
+    some: set[str] = set()
+    for name in keys:
+        types = Counter(type(value[name]) for _, value in usual)
+        nulls = types.pop(type(None), 0)
+        [(kind, count)] = types.most_common(1) or [(str, 0)]
+        is_simple = kind in _KINDS and orjson.dumps(name) == b'"%b"' % name.encode()
+        if not is_simple or count < types.total() * _USUAL_SHARE_MIN:
             return None
-        kinds[name] = _KINDS[known.pop()]
-    never = frozenset(name for name, types in seen.items() if types == {null})
-    some = frozenset(name for name, types in seen.items() if null in types and name not in never)
-    return _Shape(kinds, never, some, _SPACED if spaced else COMPACT)
+        kinds[name] = _KINDS[kind]
+        if nulls:
+            (some if types else never).add(name)
+    return _Shape(kinds, frozenset(never), frozenset(some), _SPACED if spaced else COMPACT)
 
 
 def _one_text(text: pa.Buffer) -> pa.Array:
-    """Return an array of one text. Raises pyarrow.ArrowInvalid if it is not UTF-8."""
-    bounds = pa.py_buffer(_BOUNDS.pack(0, len(text)))
-    return pa.Array.from_buffers(pa.binary(), 1, [None, bounds, text]).cast(pa.string())
+    """Return an array of one text, which may not be UTF-8."""
+    return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(_BOUNDS.pack(0, len(text))), text])
 
 
-def _cut_at_quotes(whole: pa.Array, sent: bytes, shape: _Shape) -> _Read | None:
-    """Cut lines at their quotes, and return what stands where values should be. None if that is not what they are.
+def _to_cut(text: pa.Buffer, sent: bytes, shape: _Shape, cells: _Cells) -> pa.Buffer:
+    """Return lines for cutting: UTF-8 without `\\r`, and as many quotes in all as in most of them.
 
-    Lines with another number of quotes are skipped; None if there are more than a few.
+    A line that is changed, other than for a null, will not be what is written of it.
     """
-    cells = _cells_of(shape)
-    if cells is None or b"\r" in sent:  # which ends a line of CSV
-        return None
+    try:
+        whole: pa.Array = _one_text(text).cast(pa.string())
+    except pa.ArrowInvalid:
+        whole = pa.array([sent.decode("utf-8", "ignore")])
+    colon = shape.separators.colon
+    for before in cells.before_nulls:
+        whole = pc.replace_substring(whole, f"{before}{colon}null", f'{before}{colon}"{_NULL}"')
+    for code in ("\\", "\r"):  # what begins an escape, and what ends a line of CSV: as a quote, it spoils its line
+        if code.encode() in sent:
+            whole = pc.replace_substring(whole, code, '"')
+    return whole.buffers()[2]
+
+
+def _cut_at_quotes(text: pa.Buffer, shape: _Shape, cells: _Cells) -> _Read | None:
+    """Cut lines at their quotes, and return what stands where values should be: some value where that is none.
+
+    Lines with another number of quotes are skipped. None if all are.
+    """
     from pyarrow import csv  # only for many lines: a cold start does without
 
     skipped: list[int] = []
 
     def skip(row: csv.InvalidRow) -> str:
         skipped.append(row.number - 1)
-        return "skip" if len(skipped) <= _FEW else "error"
+        return "skip"
 
     colon, comma = shape.separators
-    if cells.null_texts:
-        whole = pc.replace_substring(whole, f"{colon}null", f'{colon}"{_NULL}"')
-    if b"\\" in sent:  # escapes begin with it: as a quote, it spoils its line
-        whole = pc.replace_substring(whole, "\\", '"')
     options = csv.ReadOptions(
-        use_threads=False, block_size=len(sent) + 1, column_names=[str(at) for at in range(cells.width)]
+        use_threads=False, block_size=len(text) + 1, column_names=[str(at) for at in range(cells.width)]
     )
     parsing = csv.ParseOptions(
         delimiter='"', quote_char=False, double_quote=False, ignore_empty_lines=False, invalid_row_handler=skip
@@ -209,48 +241,61 @@ def _cut_at_quotes(whole: pa.Array, sent: bytes, shape: _Shape) -> _Read | None:
         null_values=[_NULL, f"{colon}null{comma}", f"{colon}null}}"],
         strings_can_be_null=True,
     )
+    found = csv.read_csv(pa.BufferReader(text), options, parsing, converting)
+    if not len(found):
+        return None
+    columns = {name: pa.nulls(len(found), kind) for name, kind in shape.kinds.items()}
+    columns |= {name: _plain(found[cell].chunk(0)) for name, cell in cells.texts.items()}
+    for name, cell in cells.others.items():
+        end = 1 if name == cells.last else len(comma)  # a brace or a comma
+        values = pc.binary_slice(found[cell].chunk(0), len(colon), -end)
+        columns[name] = _cast(values.cast(pa.string(), safe=False), shape.kinds[name])
+    return _Read(AlikeColumns(columns, shape.separators), skipped)
+
+
+def _plain(texts: pa.Array) -> pa.Array:
+    """Return texts, with an empty one for any with a control character."""
+    data = texts.buffers()[2]
+    if not data or pc.min(pa.Array.from_buffers(pa.uint8(), len(data), [None, data])).as_py() >= _FIRST_PRINTABLE:
+        return texts
+    return pc.if_else(pc.match_substring_regex(texts, _CONTROL_CHARACTER), "", texts)
+
+
+def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return the values of a type that texts say, with 0 or false for other texts."""
     try:
-        found = csv.read_csv(pa.BufferReader(whole.buffers()[2]), options, parsing, converting)
-        if not len(found):
-            return None
-        columns = {name: pa.nulls(len(found), kind) for name, kind in shape.kinds.items()}
-        columns |= {name: found[cell].chunk(0) for name, cell in cells.texts.items()}
-        for name, cell in cells.others.items():
-            end = 1 if name == cells.last else len(comma)  # a brace or a comma
-            values = pc.binary_slice(found[cell].chunk(0), len(colon), -end)
-            columns[name] = values.cast(pa.string()).cast(shape.kinds[name])
+        return texts.cast(kind)
     except pa.ArrowInvalid:
-        return None
-    if any(_has_control_characters(columns[name]) for name in cells.texts):
-        return None
-    return _Read(AlikeColumns(columns), skipped)
+        known = pc.match_substring_regex(texts, _WRITTEN[kind])
+        return pc.if_else(known, texts, "0" if pa.types.is_int64(kind) else "false").cast(kind)
 
 
 class _Cells(NamedTuple):
     """In which cell of a line that is cut at its quotes the values of each key are, of `width` cells.
 
-    `null_texts` says that nulls are written as texts first, so that all lines have the same number of quotes.
+    `before_nulls` stand before the colons of nulls that are written as texts first, so that all lines have the same
+    number of quotes.
     """
 
     texts: Mapping[str, str]
     others: Mapping[str, str]
     last: str
     width: int
-    null_texts: bool
+    before_nulls: Sequence[str]
 
 
 def _cells_of(shape: _Shape) -> _Cells | None:
-    """Return where the values are. None for lines that differ in their numbers of quotes, or without a value.
+    """Return where the values are. None for lines without a value.
 
     After the cell of a key come that of a colon, for a text its own, and that of a comma. A number stands between colon
     and comma, in one cell with them, and so does null.
     """
     texts = {name for name, kind in shape.kinds.items() if pa.types.is_string(kind)}
-    null_texts = bool(shape.some & texts)
-    if not null_texts:
+    before_nulls = [f'"{name}"' for name in shape.kinds if name in shape.some & texts]
+    if before_nulls and shape.some <= texts:
+        before_nulls = [""]  # in one pass, those that are always null too
+    else:
         texts -= shape.never
-    elif not shape.some <= texts:  # a number that is null would be a text too
-        return None
     found: dict[str, str] = {}
     at = 0
     for name in shape.kinds:
@@ -260,47 +305,25 @@ def _cells_of(shape: _Shape) -> _Cells | None:
     if not texts and not others:
         return None
     return _Cells(
-        {name: found[name] for name in found if name in texts}, others, next(reversed(found)), at + 1, null_texts
+        {name: found[name] for name in found if name in texts}, others, next(reversed(found)), at + 1, before_nulls
     )
 
 
-def _has_control_characters(texts: pa.Array) -> bool:
-    data = texts.buffers()[2]
-    if not data:
-        return False
-    return bool(pc.min(pa.Array.from_buffers(pa.uint8(), len(data), [None, data])).as_py() < _FIRST_PRINTABLE)
-
-
-def _parsed(text: pa.Buffer, shape: _Shape) -> _Read | None:
-    """Parse lines as JSON; None if there are none.
-
-    Raises pyarrow.ArrowInvalid for one that is not JSON or has a value of another type than the others.
-    """
-    from pyarrow import json  # only for many lines: a cold start does without
-
-    options = json.ParseOptions(
-        explicit_schema=pa.schema(list(shape.kinds.items())), unexpected_field_behavior="ignore"
-    )
-    found = json.read_json(
-        pa.BufferReader(text), json.ReadOptions(use_threads=False, block_size=len(text) + 1), options
-    )
-    return _Read(AlikeColumns({name: found[name].chunk(0) for name in shape.kinds})) if len(found) else None
-
-
-def _proved(read: _Read, shape: _Shape, whole: pa.Array, sent: bytes, longest: int) -> Alike | None:
+def _proved(read: _Read, text: pa.Buffer, sent: bytes, longest: int) -> Alike | None:
     """Return the lines that are what is written of them; None if most are not, or if some are blank."""
     every, skipped = read
-    names = list(shape.kinds)
-    size = len(every.columns[names[0]]) + len(skipped)
-    written = _with_blanks(every.texts(names, _LINE_END, shape.separators), skipped)
-    others = _few_others(written, sent) if len(sent) <= longest else None
+    written = every.lines(_LINE_END)
+    size = len(written) + len(skipped)
+    others = _few_others(written, skipped, sent) if len(sent) <= longest else None
     if others is None:
-        others = _others(written, pc.split_pattern(whole, "\n").flatten(), longest)
+        lines = pc.split_pattern(_one_text(text), "\n").flatten()
+        others = _others(_with_blanks(written, skipped), lines, longest)
     if others is None or len(others) * 2 > size or not all(others.values()):
         return None
-    if others.keys() != set(skipped):
-        every = every.where(pa.array([at not in others for at in range(size) if at not in skipped], pa.bool_()))
-    return Alike(whole.buffers()[2], every, size, others)
+    if len(others) > len(skipped):
+        left_out = set(skipped)
+        every = every.without([at - bisect_left(skipped, at) for at in others if at not in left_out])
+    return Alike(text, every, size, others)
 
 
 def _with_blanks(lines: pa.Array, places: Sequence[int]) -> pa.Array:
@@ -315,28 +338,32 @@ def _with_blanks(lines: pa.Array, places: Sequence[int]) -> pa.Array:
     return pa.concat_arrays([*found, lines.slice(start)])
 
 
-def _few_others(written: pa.Array, sent: bytes) -> dict[int, bytes] | None:
+def _few_others(written: pa.Array, skipped: Sequence[int], sent: bytes) -> dict[int, bytes] | None:
     """Return the lines that are not what was written of them, by their places; None if there are more than a few.
 
-    All that was written lies one after another, as all lines do, so they are compared many at a time.
+    Nothing was written of those at the places `skipped`. All that was written lies one after another, as all lines do,
+    so they are compared many at a time.
     """
     ends = memoryview(written.buffers()[1]).cast("i")
     ours, theirs = written.buffers()[2], pa.py_buffer(sent)
     found: dict[int, bytes] = {}
-    at = start = 0  # of a line, where it was written and where it was sent
+    passed = at = start = 0  # how many were skipped, and of a line, where it was written and where it was sent
     while True:
         same = _common(ours, at, theirs, start)
         if start + same == len(sent) and at + same + 1 == len(ours):
-            return found
+            return found if passed == len(skipped) else None
         place = bisect_right(ends, at + same) - 1
-        if place == len(written) or len(found) == _FEW:
+        is_skipped = passed < len(skipped) and skipped[passed] == place + passed
+        if len(found) == _FEW or (place == len(written) and not is_skipped):
             return None
         begin = start + ends[place] - at
         end = sent.find(b"\n", begin)
-        found[place] = sent[begin : len(sent) if end < 0 else end].strip(SPACE)
-        if end < 0 or place + 1 == len(written):
-            return found if end < 0 and place + 1 == len(written) else None
-        at, start = ends[place + 1], end + 1
+        found[place + passed] = sent[begin : len(sent) if end < 0 else end].strip(SPACE)
+        passed += is_skipped
+        place += not is_skipped
+        if end < 0:
+            return found if (place, passed) == (len(written), len(skipped)) else None
+        at, start = ends[place], end + 1
 
 
 def _common(one: pa.Buffer, at: int, other: pa.Buffer, start: int) -> int:
@@ -356,8 +383,8 @@ def _others(written: pa.Array, sent: pa.Array, longest: int) -> dict[int, bytes]
     """Return the lines that are not what was written of them, or too long; None if their numbers differ."""
     if len(written) != len(sent):
         return None
-    same = pc.equal(written, pc.binary_join_element_wise(sent, _LINE_END, ""))
+    same = pc.equal(written.cast(pa.binary()), pc.binary_join_element_wise(sent, _LINE_END.encode(), b""))
     different = pc.invert(pc.and_(same, pc.less_equal(pc.binary_length(sent), longest)))
-    lines = sent.filter(different).cast(pa.binary()).to_pylist()
+    lines = sent.filter(different).to_pylist()
     places = pc.indices_nonzero(different).to_pylist()
     return {place: line.strip(SPACE) for place, line in zip(places, lines, strict=True)}

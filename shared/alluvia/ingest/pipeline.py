@@ -247,7 +247,7 @@ class _Group:
                 self._replayed[at] += sign
         self._unkept = []
         if rows.refused:
-            self._owners = [self._owners[index] for index in rows.taken]
+            self._owners = list(map(self._owners.__getitem__, rows.taken))
 
     def _owned(self, rows: EventRows | None) -> list[Owned]:
         """Return the rejects of events that were last known to have the group's owners."""

@@ -48,6 +48,8 @@ _AT_ONCE = 2048
 """Events that are converted together: what that takes stays in the processor's cache, and is used again."""
 _PIECES_MAX = 16
 """So many odd events leave a block in pieces; with more, it is copied."""
+_ODD_SHARE_MAX = 0.25
+"""Of the events of a block that are alike, so many become rows by themselves because they need a look."""
 _BUILT_IN = {"event_id", "ts", "event", "source", "properties", "received_at"}
 _ID_PLACES = tuple((name,) for name in ID_FIELDS)
 
@@ -78,23 +80,32 @@ def to_rows(
     start = 0
     for part in _parts(events):
         reasons = {at - start: reason for at, reason in (refused or {}).items() if start <= at < start + len(part)}
-        table = None
+        block = None
         if isinstance(part, AlikeBlock) and not reasons and fields == NO_FIELDS:
-            table = alike_rows(part.alike, schema, (part.origin or request).arrival_us)
-        if isinstance(part, AlikeBlock) and table is not None:
-            found.append(_Block(part, table, alike_contents(part.alike)))
-        else:
-            found.append(_of_events(part, schema, request, new_id, fields, reasons))
+            block = _block(part, schema, (part.origin or request).arrival_us)
+        found.append(block or _of_events(part, schema, request, new_id, fields, reasons))
         start += len(part)
     return _joined(_with_odd(found, lambda odd: _of_events(odd, schema, request, new_id, NO_FIELDS, {})))
 
 
 class _Block(NamedTuple):
-    """A block of events, of which those that are alike are rows."""
+    """What became of `size` events: rows for those at `places`. `odd` come in the place of some, or between them."""
 
-    events: AlikeBlock
+    size: int
     table: pa.Table
     contents: list[bytes]
+    places: Sequence[int]
+    odd: Mapping[int, RawEvent]
+
+
+def _block(events: AlikeBlock, schema: pa.Schema, arrival_us: int) -> _Block | None:
+    """Return what became of a block; None if too many of its events need a look."""
+    found = alike_rows(events.alike, schema, arrival_us)
+    if found is None or len(found[1]) > len(events) * _ODD_SHARE_MAX:
+        return None
+    table, looked_at = found
+    odd = dict(sorted({**events.at(looked_at), **events.odd}.items())) if looked_at else events.odd
+    return _Block(len(events), table, alike_contents(events.alike), events.places, odd)
 
 
 def _parts(events: Sequence[RawEvent]) -> Iterator[Sequence[RawEvent]]:
@@ -128,16 +139,16 @@ def _with_odd(
     parts: Sequence[EventRows | _Block], rows_of: Callable[[list[RawEvent]], EventRows]
 ) -> Iterator[EventRows]:
     """Yield the rows of all parts. The odd events of all blocks are few, and become rows together."""
-    every = [event for part in parts if isinstance(part, _Block) for event in part.events.odd.values()]
+    every = [event for part in parts if isinstance(part, _Block) for event in part.odd.values()]
     odd = rows_of(every) if every else None
     start = 0
     for part in parts:
         if isinstance(part, EventRows):
             yield part
-        elif odd is None or not part.events.odd:
-            yield EventRows(part.table, [], [], range(len(part.events)), part.contents)
+        elif odd is None or not part.odd:
+            yield EventRows(part.table, [], [], range(part.size), part.contents)
         else:
-            end = start + len(part.events.odd)
+            end = start + len(part.odd)
             yield _put_back(part, _some(odd, start, end))
             start = end
 
@@ -157,27 +168,29 @@ def _some(rows: EventRows, start: int, end: int) -> EventRows:
 
 def _put_back(block: _Block, odd: EventRows) -> EventRows:
     """Return the rows of a block, those of its odd events in their places."""
-    at = list(block.events.odd)
-    odd_taken = [at[index] for index in odd.taken]
+    at = list(block.odd)
     refused = [at[index] for index in odd.refused]
-    if len(odd_taken) > _PIECES_MAX:
-        taken = [*block.events.places, *odd_taken]
+    rows = {at[index]: row for row, index in enumerate(odd.taken)}
+    if len(at) > _PIECES_MAX:
+        order = [(place, row) for row, place in enumerate(block.places) if place not in block.odd]
+        order = sorted(order + [(place, len(block.table) + row) for place, row in rows.items()])
         both = [*block.contents, *odd.contents]
-        order = sorted(range(len(taken)), key=taken.__getitem__)
-        table = pa.concat_tables([block.table, odd.table]).take(pa.array(order, pa.int64()))
-        return EventRows(
-            table, odd.rejects, refused, [taken[index] for index in order], [both[index] for index in order]
-        )
-    taken, contents = list(block.events.places), list(block.contents)
+        table = pa.concat_tables([block.table, odd.table]).take(pa.array([row for _, row in order], pa.int64()))
+        return EventRows(table, odd.rejects, refused, [place for place, _ in order], [both[row] for _, row in order])
+    taken: list[int] = []
+    contents: list[bytes] = []
     pieces, start = [], 0
-    for row, place in enumerate(odd_taken):
-        end = bisect_left(block.events.places, place)
-        pieces += [block.table.slice(start, end - start), odd.table.slice(row, 1)]
-        taken.insert(end + row, place)
-        contents.insert(end + row, odd.contents[row])
-        start = end
-    table = pa.concat_tables([*pieces, block.table.slice(start)])
-    return EventRows(table, odd.rejects, refused, taken, contents)
+    for place in [*at, block.size]:
+        end = bisect_left(block.places, place)
+        pieces.append(block.table.slice(start, end - start))
+        taken += block.places[start:end]
+        contents += block.contents[start:end]
+        start = bisect_left(block.places, place + 1)
+        if place in rows:
+            pieces.append(odd.table.slice(rows[place], 1))
+            taken.append(place)
+            contents.append(odd.contents[rows[place]])
+    return EventRows(pa.concat_tables(pieces), odd.rejects, refused, taken, contents)
 
 
 def _joined(found: Iterable[EventRows]) -> EventRows:

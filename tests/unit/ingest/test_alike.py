@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 from unittest.mock import patch
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from alluvia.ingest.alike import EventParts, alike_parts, moved
 from alluvia.ingest.alike_reading import Alike, read_alike
 from alluvia.ingest.envelope import split
-from alluvia.ingest.rows import to_rows
+from alluvia.ingest.rows import _of_events, to_rows
 from alluvia.ingest.values import NO_FIELDS, Fields, Limits, Split
 from tests.unit.ingest.test_rows import ANY_TYPE, ARRIVAL_US, DEFAULT, NOON, TYPED
 
@@ -126,10 +127,41 @@ def test_the_fast_way_gives_what_the_careful_one_gives(
     body = b"\n".join(lines)
     with patch("alluvia.ingest.alike.read_alike", lambda *_: None):
         careful = made(body, schema, fields, limits)
-    small = patch.multiple("alluvia.ingest.alike", BLOCK=8, _LEAST=2, _AROUND=3)
+    small = patch.multiple("alluvia.ingest.alike", BLOCK=8)
     short = patch.multiple("alluvia.ingest.alike_reading", _FEW=few, _COMPARED_BYTES=100)
-    with patch("alluvia.ingest.envelope.MANY", 1), small, short:
+    pieces = patch("alluvia.ingest.rows._PIECES_MAX", few)
+    with patch("alluvia.ingest.envelope.MANY", 1), small, short, pieces:
         assert made(body, schema, fields, limits) == careful
+
+
+WIDE = {**BASE, "status": 100, "n": 1, "at": NOON}
+KINDS = pa.schema([*(each.with_nullable(True) for each in DEFAULT), ("status", pa.int8()), ("n", pa.float64()),
+                   ("at", DEFAULT.field("ts").type), pa.field("ip", pa.string(), nullable=False)])  # fmt: skip
+NEED_A_LOOK: list[dict[str, object]] = [
+    {"event_id": None}, {"event_id": ""}, {"event_id": "é" * 1024}, {"event_id": "é" * 1025}, {"ts": "yesterday"},
+    {"ts": None}, {"ts": ""}, {"ts": "2020-02-30T12:00:00Z"}, {"ts": "2020-02-29T12:00:00Z"}, {"ts": "2020-01-01"},
+    {"ts": "2020-01-01T12:00:00"}, {"ts": "0000-01-01T00:00:00Z"}, {"ts": "9999-12-31T23:59:59-23:59"},
+    {"ts": "2020-01-01T12:00:00.1234567Z"}, {"ts": "2020-01-01T24:00:00Z"}, {"ts": "2020-01-01T12:00:60Z"},
+    {"status": 127}, {"status": 128}, {"status": -129}, {"n": 2**53}, {"n": 2**53 + 1}, {"n": -(2**63)},
+    {"n": 2**63 - 1}, {"n": None}, {"at": "no time"}, {"at": None}, {"at": "2020-01-01T12:00:00+01:00"}, {"ip": None},
+    {"ip": ["a"]}, {"ip": {"a": 1}}, {"ok": None}, {"ok": 1}, {"ok": "true"}, {"status": 0.5},
+    {"status": True}, {"status": 2**70},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", NEED_A_LOOK)
+def test_values_that_need_a_look_are_looked_at_alone(odd: dict[str, object]) -> None:
+    for schema, every in product((DEFAULT, KINDS), (300, 100, 9, 3)):
+        lines = [orjson.dumps(WIDE | {"event_id": f"e{number}"}) for number in range(300)]
+        for number in range(every // 2, 300, every):
+            changed = WIDE | {"event_id": f"e{number}"} | odd
+            lines[number] = json.dumps(changed, separators=(",", ":"), ensure_ascii=False).encode()
+        body = b"\n".join(lines)
+        with patch("alluvia.ingest.alike.read_alike", lambda *_: None):
+            careful = made(body, schema, NO_FIELDS, Limits())
+        with patch("alluvia.ingest.rows._of_events", wraps=_of_events) as looked_at:
+            assert made(body, schema, NO_FIELDS, Limits()) == careful
+        assert every == 3 or sum(len(call.args[0]) for call in looked_at.mock_calls) <= 300 // every + 1
 
 
 @pytest.mark.parametrize("declared", [False, True])
@@ -177,11 +209,10 @@ def test_most_lines_are_kept_as_columns_and_odd_ones_in_their_places(declared: b
 def test_lines_are_cut_at_their_quotes(sent: list[bytes]) -> None:
     broken = {7: b'{"event_id":"', 8: sent[8].replace(b"e8", b"a\\nb"), 9: sent[9].replace(b"e9", b"\t"), 299: b"5"}
     lines = [broken.get(number) or each for number, each in enumerate(sent)]
-    with patch("alluvia.ingest.alike_reading._parsed", side_effect=AssertionError):
-        found = alike([each for number, each in enumerate(lines) if number != 9])
-        assert alike(sent) is not None
+    found, whole = alike(lines), alike(sent)
     assert found is not None
-    assert found.others == {7: broken[7], 8: broken[8], 298: broken[299]}
+    assert whole is not None
+    assert (found.others, whole.others) == (broken, {})
     read = [orjson.loads(each) for number, each in enumerate(sent) if number not in broken]
     assert pa.table(dict(found.columns.columns)).to_pylist() == read
     assert found.columns.texts(list(read[0])).to_pylist() == [orjson.dumps(each).decode() for each in read]
@@ -196,10 +227,10 @@ def test_odd_lines_among_those_that_are_looked_at_first_do_not_matter() -> None:
     assert alike([each if number % 3 else line(number, extra=1) for number, each in enumerate(sent)]) is None
 
 
-def test_what_cannot_be_cut_is_parsed() -> None:
+def test_lines_with_nulls_of_several_kinds_are_cut() -> None:
     for sent in (
         [line(number, user="u" if number % 2 else None, n=5 if number % 3 else None) for number in range(300)],
-        [line(number, user="u" if 116 < number < 140 else None, ip=f"{number % 2}:null") for number in range(300)],
+        [line(number, user="u" if number % 2 else None, ok=True if number % 3 else None) for number in range(300)],
     ):
         found = alike(sent)
         assert found is not None
@@ -207,14 +238,23 @@ def test_what_cannot_be_cut_is_parsed() -> None:
         assert pa.table(dict(found.columns.columns)).to_pylist() == [orjson.loads(each) for each in sent]
 
 
-def test_a_line_that_pyarrow_refuses_takes_few_others_along() -> None:
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b'{"event_id":"',
+        line(0, n=0.5),
+        line(0, ip="\\"),
+        b"\xff" + line(0),
+        line(0).replace(b",", b",\r", 1),
+        line(0) + b"\r",
+    ],
+)
+def test_an_odd_line_takes_no_others_along(odd: bytes) -> None:
     for place in (0, 1000, 1999):
-        body = b"\n".join([b'{"event_id":"' if number == place else line(number) for number in range(2000)])
-        parts = list(alike_parts(body, len(body)))
-        assert sum(len(part) for part in parts if isinstance(part, list)) <= 64
-        sizes = [part.size if isinstance(part, Alike) else len(part) for part in parts]
-        assert len(sizes) <= 3
-        assert sum(sizes) == 2000
+        body = b"\n".join([odd if number == place else line(number) for number in range(2000)])
+        [found] = alike_parts(body, len(body))
+        assert isinstance(found, Alike)
+        assert (found.size, found.others) == (2000, {place: odd.strip()})
 
 
 def test_few_lines_and_lines_that_differ_are_not_tried() -> None:

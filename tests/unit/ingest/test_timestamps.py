@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta, timezone
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alluvia.ingest.jsontext import ExactNumber
-from alluvia.ingest.timestamps import instant, instants, naive_instant
+from alluvia.ingest.timestamps import _PLAIN, instant, instants, naive_instant, plain_instants
 
 NOON_US = 1_577_880_000_000_000  # 2020-01-01T12:00:00Z
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -103,3 +104,13 @@ def test_the_fast_way_is_taken_where_it_can_be() -> None:
 def test_the_same_moment_in_seconds_ms_and_us(seconds: int) -> None:
     expected = (seconds * 1_000_000, True)
     assert [instant(seconds), instant(seconds * 1_000), instant(seconds * 1_000_000)] == [expected] * 3
+
+
+@given(st.lists(st.from_regex(re.compile(_PLAIN, re.ASCII)) | st.text("0123456789-:TZ. +", max_size=25), min_size=1))
+def test_odd_texts_among_plain_ones_take_none_along(texts: list[str]) -> None:
+    texts = [text.rstrip("\n") for text in texts]
+    found = plain_instants(pa.array([*texts, "odd", None])).cast(pa.int64()).to_pylist()
+    assert found[-2:] == [None, None]
+    for text, moment_us in zip(texts, found, strict=False):
+        assert moment_us is None or (moment_us, True) == instant(text)
+        assert (moment_us is None) == (instant(text) is None) or not re.fullmatch(_PLAIN, text, re.ASCII)
