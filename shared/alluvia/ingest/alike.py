@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, overload
 import orjson
 import pyarrow as pa
 
-from alluvia.ingest.alike_reading import SPACE, Alike, AlikeColumns, read_alike
+from alluvia.ingest.alike_columns import AlikeColumns
+from alluvia.ingest.alike_reading import SPACE, Alike, read_alike
 from alluvia.ingest.values import RawEvent
 
 if TYPE_CHECKING:

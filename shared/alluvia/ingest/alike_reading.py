@@ -10,104 +10,24 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import NamedTuple
 
-import orjson
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.ingest.values import all_but
+from alluvia.ingest.alike_columns import AlikeColumns
+from alluvia.ingest.alike_shape import NULL, Cells, Shape, cells_of, shape_of
 
-_SAMPLES = 16
-_USUAL_SHARE_MIN = 0.75
-"""Of the lines that are looked at, so many have the same keys. The others may be odd ones."""
 _BOUNDS = Struct("=ii")
-_LINE_END = "\n"
 _FEW = 16
 _COMPARED_BYTES = 1 << 16
 _TEXT_BYTES_MAX = (1 << 31) - 1
-_KINDS = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
-_NULL = "\0\0"  # as a text, which JSON does not allow: as long as null with its quotes, so that no line moves
 _FIRST_PRINTABLE = 0x20  # JSON allows no character below it in a text
 _CONTROL_CHARACTER = r"[\x00-\x1f]"
 _WRITTEN = {pa.int64(): "^-?[0-9]{1,18}$", pa.bool_(): "^(true|false)$"}
 SPACE = b" \t\r\n"
-
-
-class Separators(NamedTuple):
-    """What stands between keys and values, and between the fields of an object."""
-
-    colon: str = ":"
-    comma: str = ","
-
-
-COMPACT = Separators()
-_SPACED = Separators(": ", ", ")  # as Python's json module writes it
-
-
-class AlikeColumns:
-    """Objects with the same keys, as a column for each: texts, integers (64 bits), or true and false, with nulls."""
-
-    def __init__(self, columns: Mapping[str, pa.Array], separators: Separators = COMPACT) -> None:
-        self.columns = columns
-        self._separators = separators  # as sent
-        self._json: dict[str, pa.Array] = {}
-
-    def texts(self, names: Sequence[str], end: str = "", separators: Separators = COMPACT) -> pa.Array:
-        """Return for each object the JSON text of its fields of those names, in that order, and an end."""
-        literals: list[str] = []
-        columns: list[pa.Array] = []
-        literal = "{"
-        for at, name in enumerate(names):
-            column = self.columns[name]
-            literal += f'{separators.comma if at else ""}"{name}"{separators.colon}'
-            if column.null_count == len(column):
-                literal += "null"
-                continue
-            plain = pa.types.is_string(column.type) and not column.null_count
-            literals.append(f'{literal}"' if plain else literal)
-            columns.append(column if plain else self._json_of(name, column))
-            literal = '"' if plain else ""
-        literal += f"}}{end}"
-        if not columns:
-            return pa.repeat(literal, len(self.columns[names[0]]))
-        first, *others = columns
-        rest = [each for pair in zip(literals[1:], others, strict=True) for each in pair]
-        return pc.binary_join_element_wise(literals[0], first, *rest, literal, "")
-
-    def _json_of(self, name: str, column: pa.Array) -> pa.Array:
-        if name not in self._json:
-            is_text = pa.types.is_string(column.type)
-            found = pc.binary_join_element_wise('"', column, '"', "") if is_text else column.cast(pa.string())
-            self._json[name] = pc.fill_null(found, "null") if found.null_count else found
-        return self._json[name]
-
-    def at(self, places: Sequence[int]) -> AlikeColumns:
-        """Return the objects at some places."""
-        taken = pa.array(places, pa.int64())
-        return AlikeColumns({name: column.take(taken) for name, column in self.columns.items()}, self._separators)
-
-    def without(self, places: Sequence[int]) -> AlikeColumns:
-        """Return all objects but those at some places, in order."""
-        size = len(next(iter(self.columns.values())))
-        if len(places) > _FEW:
-            return self.at(all_but(places, size))
-        starts = [0, *(place + 1 for place in places)]
-        pieces = [(start, end - start) for start, end in zip(starts, [*places, size], strict=True)]
-
-        def rest(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-            return {name: pa.concat_arrays([each.slice(*piece) for piece in pieces]) for name, each in columns.items()}
-
-        found = AlikeColumns(rest(self.columns), self._separators)
-        found._json = rest(self._json)
-        return found
-
-    def lines(self, end: str = "") -> pa.Array:
-        """Return the objects' JSON texts as sent, and an end."""
-        return self.texts(list(self.columns), end, self._separators)
 
 
 class Alike(NamedTuple):
@@ -120,18 +40,6 @@ class Alike(NamedTuple):
     columns: AlikeColumns
     size: int
     others: Mapping[int, bytes]
-
-
-class _Shape(NamedTuple):
-    """What sampled lines have in common: the type of each key, in order, which values are null, and the separators.
-
-    `never` are the keys whose value is in none of them, `some` those whose value is null in a part of them.
-    """
-
-    kinds: Mapping[str, pa.DataType]
-    never: frozenset[str]
-    some: frozenset[str]
-    separators: Separators
 
 
 class _Read(NamedTuple):
@@ -149,45 +57,12 @@ def read_alike(text: pa.Buffer, longest: int = sys.maxsize) -> Alike | None:
     if len(text) > _TEXT_BYTES_MAX:
         return None
     sent = text.to_pybytes()
-    shape = _shape_of(sent)
-    cells = None if shape is None else _cells_of(shape)
+    shape = shape_of(sent)
+    cells = None if shape is None else cells_of(shape)
     if shape is None or cells is None:
         return None
     read = _cut_at_quotes(_to_cut(text, sent, shape, cells), shape, cells)
-    return None if read is None else _proved(read, text, sent, longest)
-
-
-def _shape_of(sent: bytes) -> _Shape | None:
-    """Return what most of the lines have in common; None if their keys or types differ, or are not simple."""
-    sampled = []
-    for number in range(_SAMPLES):
-        start = sent.find(b"\n", len(sent) * number // _SAMPLES) + 1 if number else 0
-        end = sent.find(b"\n", start)
-        line = sent[start : len(sent) if end < 0 else end]
-        try:
-            value = orjson.loads(line)
-        except orjson.JSONDecodeError:  # no reader takes it
-            continue
-        sampled.append((tuple(value) if isinstance(value, dict) else (), line, value))
-    [(keys, count)] = Counter(keys for keys, _, _ in sampled).most_common(1) or [((), 0)]
-    if not keys or count < len(sampled) * _USUAL_SHARE_MIN:
-        return None
-    usual = [(line, value) for found, line, value in sampled if found == keys]
-    spaced = usual[0][0].startswith(b"{%b: " % orjson.dumps(keys[0]))
-    kinds: dict[str, pa.DataType] = {}
-    never: set[str] = set()
-    some: set[str] = set()
-    for name in keys:
-        types = Counter(type(value[name]) for _, value in usual)
-        nulls = types.pop(type(None), 0)
-        [(kind, count)] = types.most_common(1) or [(str, 0)]
-        is_simple = kind in _KINDS and orjson.dumps(name) == b'"%b"' % name.encode()
-        if not is_simple or count < types.total() * _USUAL_SHARE_MIN:
-            return None
-        kinds[name] = _KINDS[kind]
-        if nulls:
-            (some if types else never).add(name)
-    return _Shape(kinds, frozenset(never), frozenset(some), _SPACED if spaced else COMPACT)
+    return None if read is None else _proved(read, shape.end, text, sent, longest)
 
 
 def _one_text(text: pa.Buffer) -> pa.Array:
@@ -195,8 +70,8 @@ def _one_text(text: pa.Buffer) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(_BOUNDS.pack(0, len(text))), text])
 
 
-def _to_cut(text: pa.Buffer, sent: bytes, shape: _Shape, cells: _Cells) -> pa.Buffer:
-    """Return lines for cutting: UTF-8 without `\\r`, and as many quotes in all as in most of them.
+def _to_cut(text: pa.Buffer, sent: bytes, shape: Shape, cells: Cells) -> pa.Buffer:
+    """Return lines for cutting: UTF-8 without other ends, and as many quotes in all as in most of them.
 
     A line that is changed, other than for a null, will not be what is written of it.
     """
@@ -206,14 +81,16 @@ def _to_cut(text: pa.Buffer, sent: bytes, shape: _Shape, cells: _Cells) -> pa.Bu
         whole = pa.array([sent.decode("utf-8", "ignore")])
     colon = shape.separators.colon
     for before in cells.before_nulls:
-        whole = pc.replace_substring(whole, f"{before}{colon}null", f'{before}{colon}"{_NULL}"')
-    for code in ("\\", "\r"):  # what begins an escape, and what ends a line of CSV: as a quote, it spoils its line
+        whole = pc.replace_substring(whole, f"{before}{colon}null", f'{before}{colon}"{NULL}"')
+    for code in (
+        ("\\",) if "\r" in shape.end else ("\\", "\r")
+    ):  # what begins an escape, and what ends a line of CSV: as a quote, it spoils its line
         if code.encode() in sent:
             whole = pc.replace_substring(whole, code, '"')
     return whole.buffers()[2]
 
 
-def _cut_at_quotes(text: pa.Buffer, shape: _Shape, cells: _Cells) -> _Read | None:
+def _cut_at_quotes(text: pa.Buffer, shape: Shape, cells: Cells) -> _Read | None:
     """Cut lines at their quotes, and return what stands where values should be: some value where that is none.
 
     Lines with another number of quotes are skipped. None if all are.
@@ -238,7 +115,7 @@ def _cut_at_quotes(text: pa.Buffer, shape: _Shape, cells: _Cells) -> _Read | Non
         include_columns=[*cells.texts.values(), *cells.others.values()],
         column_types=dict.fromkeys(cells.texts.values(), pa.string())
         | dict.fromkeys(cells.others.values(), pa.binary()),
-        null_values=[_NULL, f"{colon}null{comma}", f"{colon}null}}"],
+        null_values=[NULL, f"{colon}null{comma}", f"{colon}null}}"],
         strings_can_be_null=True,
     )
     found = csv.read_csv(pa.BufferReader(text), options, parsing, converting)
@@ -270,49 +147,10 @@ def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
         return pc.if_else(known, texts, "0" if pa.types.is_int64(kind) else "false").cast(kind)
 
 
-class _Cells(NamedTuple):
-    """In which cell of a line that is cut at its quotes the values of each key are, of `width` cells.
-
-    `before_nulls` stand before the colons of nulls that are written as texts first, so that all lines have the same
-    number of quotes.
-    """
-
-    texts: Mapping[str, str]
-    others: Mapping[str, str]
-    last: str
-    width: int
-    before_nulls: Sequence[str]
-
-
-def _cells_of(shape: _Shape) -> _Cells | None:
-    """Return where the values are. None for lines without a value.
-
-    After the cell of a key come that of a colon, for a text its own, and that of a comma. A number stands between colon
-    and comma, in one cell with them, and so does null.
-    """
-    texts = {name for name, kind in shape.kinds.items() if pa.types.is_string(kind)}
-    before_nulls = [f'"{name}"' for name in shape.kinds if name in shape.some & texts]
-    if before_nulls and shape.some <= texts:
-        before_nulls = [""]  # in one pass, those that are always null too
-    else:
-        texts -= shape.never
-    found: dict[str, str] = {}
-    at = 0
-    for name in shape.kinds:
-        found[name] = str(at + (3 if name in texts else 2))
-        at += 4 if name in texts else 2
-    others = {name: cell for name, cell in found.items() if name not in texts and name not in shape.never}
-    if not texts and not others:
-        return None
-    return _Cells(
-        {name: found[name] for name in found if name in texts}, others, next(reversed(found)), at + 1, before_nulls
-    )
-
-
-def _proved(read: _Read, text: pa.Buffer, sent: bytes, longest: int) -> Alike | None:
+def _proved(read: _Read, end: str, text: pa.Buffer, sent: bytes, longest: int) -> Alike | None:
     """Return the lines that are what is written of them; None if most are not, or if some are blank."""
     every, skipped = read
-    written = every.lines(_LINE_END)
+    written = every.lines(end)
     size = len(written) + len(skipped)
     others = _few_others(written, skipped, sent) if len(sent) <= longest else None
     if others is None:
@@ -330,7 +168,7 @@ def _with_blanks(lines: pa.Array, places: Sequence[int]) -> pa.Array:
     """Return lines with blank ones put in, which will be at some places."""
     if not places:
         return lines
-    blank = pa.array([_LINE_END], lines.type)
+    blank = pa.array([""], lines.type)
     found, start = [], 0
     for before, place in enumerate(places):
         found += [lines.slice(start, place - before - start), blank]
@@ -383,7 +221,7 @@ def _others(written: pa.Array, sent: pa.Array, longest: int) -> dict[int, bytes]
     """Return the lines that are not what was written of them, or too long; None if their numbers differ."""
     if len(written) != len(sent):
         return None
-    same = pc.equal(written.cast(pa.binary()), pc.binary_join_element_wise(sent, _LINE_END.encode(), b""))
+    same = pc.equal(written.cast(pa.binary()), pc.binary_join_element_wise(sent, b"\n", b""))
     different = pc.invert(pc.and_(same, pc.less_equal(pc.binary_length(sent), longest)))
     lines = sent.filter(different).to_pylist()
     places = pc.indices_nonzero(different).to_pylist()

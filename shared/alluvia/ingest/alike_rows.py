@@ -1,28 +1,98 @@
 """Rows and content hashes of events that are alike, straight from their columns. Pure.
 
 What `rows` and `identity.contents_of` do for any event, this does for those that need no judgement: each has a text as
-its `event_id`, a plain time or none, and values that fit their columns as they are.
+its `event_id` or `messageId`, a plain time or none, and values that fit their columns as they are.
 """
 
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from functools import partial, reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.ingest.identity import ID_LIMIT_CHARS
-from alluvia.ingest.moments import TIME_FIELDS
-from alluvia.ingest.timestamps import TIMESTAMP, plain_instants
+from alluvia.ingest.identity import ID_FIELDS, ID_LIMIT_CHARS
+from alluvia.ingest.moments import TIME_FIELDS, column_moments
+from alluvia.ingest.timestamps import TIMESTAMP, plain_moments
+from alluvia.ingest.values import EventRows
 from alluvia.table.event_window.id_runs import CONTENT_BYTES
 
 if TYPE_CHECKING:
-    from alluvia.ingest.alike_reading import AlikeColumns
+    from collections.abc import Mapping, Sequence
 
+    from alluvia.ingest.alike import AlikeBlock
+    from alluvia.ingest.alike_columns import AlikeColumns
+    from alluvia.ingest.values import RawEvent
+
+_PIECES_MAX = 16
+"""So many odd events leave a block in pieces; with more, it is copied."""
+_ODD_SHARE_MAX = 0.25
+"""Of the events of a block that are alike, so many become rows by themselves because they need a look."""
 _OF_REQUEST = ("event_id", "ts", "received_at", "properties")
 _DOUBLE_BITS = 53  # of an integer that a double holds, whatever it is
+
+
+class BlockRows(NamedTuple):
+    """What became of `size` events: rows for those at `places`. `odd` come in the place of some, or between them."""
+
+    size: int
+    table: pa.Table
+    contents: list[bytes]
+    places: Sequence[int]
+    odd: Mapping[int, RawEvent]
+
+
+def block_rows(events: AlikeBlock, schema: pa.Schema, arrival_us: int) -> BlockRows | None:
+    """Return what became of a block; None if too many of its events need a look."""
+    found = alike_rows(events.alike, schema, arrival_us)
+    if found is None or len(found[1]) > len(events) * _ODD_SHARE_MAX:
+        return None
+    table, looked_at = found
+    odd = dict(sorted({**events.at(looked_at), **events.odd}.items())) if looked_at else events.odd
+    return BlockRows(len(events), table, alike_contents(events.alike), events.places, odd)
+
+
+def put_back(block: BlockRows, odd: EventRows) -> EventRows:
+    """Return the rows of a block, those of its odd events in their places."""
+    at = list(block.odd)
+    refused = [at[index] for index in odd.refused]
+    rows = {at[index]: row for row, index in enumerate(odd.taken)}
+    if len(at) > _PIECES_MAX:
+        order = [(place, row) for row, place in enumerate(block.places) if place not in block.odd]
+        order = sorted(order + [(place, len(block.table) + row) for place, row in rows.items()])
+        both = [*block.contents, *odd.contents]
+        table = pa.concat_tables([block.table, odd.table]).take(pa.array([row for _, row in order], pa.int64()))
+        return EventRows(table, odd.rejects, refused, [place for place, _ in order], [both[row] for _, row in order])
+    taken: list[int] = []
+    contents: list[bytes] = []
+    pieces, start = [], 0
+    for place in [*at, block.size]:
+        end = bisect_left(block.places, place)
+        pieces.append(block.table.slice(start, end - start))
+        taken += block.places[start:end]
+        contents += block.contents[start:end]
+        start = bisect_left(block.places, place + 1)
+        if place in rows:
+            pieces.append(odd.table.slice(rows[place], 1))
+            taken.append(place)
+            contents.append(odd.contents[rows[place]])
+    return EventRows(pa.concat_tables(pieces), odd.rejects, refused, taken, contents)
+
+
+def some(rows: EventRows, start: int, end: int) -> EventRows:
+    """Return what became of some of consecutive events."""
+    taken = slice(bisect_left(rows.taken, start), bisect_left(rows.taken, end))
+    refused = slice(bisect_left(rows.refused, start), bisect_left(rows.refused, end))
+    return EventRows(
+        rows.table.slice(taken.start, taken.stop - taken.start),
+        rows.rejects[refused],
+        [at - start for at in rows.refused[refused]],
+        [at - start for at in rows.taken[taken]],
+        rows.contents[taken],
+    )
 
 
 def alike_rows(alike: AlikeColumns, schema: pa.Schema, arrival_us: int) -> tuple[pa.Table, list[int]] | None:
@@ -31,17 +101,17 @@ def alike_rows(alike: AlikeColumns, schema: pa.Schema, arrival_us: int) -> tuple
     With them the indexes of those at which it has to look: what stands in their rows means nothing.
     """
     sent = alike.columns
-    ids = sent.get("event_id")
+    held = _id_field(alike)
     place = next((name for name in TIME_FIELDS if name in sent), None)
     own = [field for field in schema if field.name not in _OF_REQUEST]
-    left = [name for name in sent if name not in {"event_id", "ts", place, *(field.name for field in own)}]
-    if ids is None or "properties" in sent or "ts" not in schema.names or (left and "properties" not in schema.names):
+    left = [name for name in sent if name not in {held, place, *(field.name for field in own)}]
+    if held is None or "properties" in sent or "ts" not in schema.names or (left and "properties" not in schema.names):
         return None
-    size = len(ids)
+    size = len(sent[held])
     moments = arrivals = pa.repeat(pa.scalar(arrival_us, pa.int64()), size).cast(TIMESTAMP)
     if place is not None:
-        moments = _fitting(sent[place], TIMESTAMP)
-    found = {"event_id": _plain_ids(ids), "ts": moments, "received_at": arrivals}
+        moments = column_moments(place, sent[place])
+    found = {"event_id": _plain_ids(sent[held]), "ts": moments, "received_at": arrivals}
     found |= {each.name: _fitting(sent.get(each.name, pa.nulls(size, each.type)), each.type) for each in own}
     found["properties"] = alike.texts(left) if left else pa.nulls(size, pa.string())
     if any(found[field.name].type != field.type for field in schema):
@@ -56,9 +126,15 @@ def alike_rows(alike: AlikeColumns, schema: pa.Schema, arrival_us: int) -> tuple
 
 def alike_contents(alike: AlikeColumns) -> list[bytes]:
     """Return what `identity.contents_of` gives for the events that `alike_rows` makes rows of."""
-    texts = alike.texts(sorted(alike.columns, key=str.encode)).cast(pa.binary())
+    names = set(alike.columns) - ({"sentAt"} if _id_field(alike) == "messageId" else set())
+    texts = alike.texts(sorted(names, key=str.encode)).cast(pa.binary())
     digest = partial(hashlib.blake2b, digest_size=CONTENT_BYTES)
     return [each.digest() for each in map(digest, texts.to_pylist())]
+
+
+def _id_field(alike: AlikeColumns) -> str | None:
+    """Return the field that holds the ids, where they need no look."""
+    return next((name for name in ID_FIELDS if name in alike.columns), None)
 
 
 def _plain_ids(ids: pa.Array) -> pa.Array:
@@ -84,6 +160,6 @@ def _fitting(column: pa.Array, kind: pa.DataType) -> pa.Array:
             limit = 1 << (_DOUBLE_BITS if pa.types.is_float64(kind) else kind.bit_width - 1)
             fits = pc.and_(pc.greater_equal(column, -limit), pc.less(column, limit))
             return pc.if_else(fits, column, pa.scalar(None, column.type)).cast(kind)
-    if pa.types.is_string(column.type) and kind == TIMESTAMP:
-        return plain_instants(column)
+    if kind == TIMESTAMP:
+        return plain_moments(column)
     return pa.nulls(len(column), kind)

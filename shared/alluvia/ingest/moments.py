@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.ingest.identity import all_at_path, at_path
-from alluvia.ingest.timestamps import TIMESTAMP, instant, instants, moments_array
+from alluvia.ingest.timestamps import TIMESTAMP, instant, instants, moments_array, plain_moments
 from alluvia.ingest.values import all_but
 from alluvia.lazy_dataclasses import dataclass
 
@@ -53,6 +53,14 @@ def moments(
         if any(value is not None for value in sent):
             return _filled(events, arrivals_us, time_path, instants(sent), None if place is time_path else place[0])
     return Moments(moments_array(arrivals_us), {})
+
+
+def column_moments(name: str, column: pa.Array) -> pa.Array:
+    """Return the times that the first time field of many events says, with null for those that need a look."""
+    if name != "ts" and pa.types.is_integer(column.type):
+        counts = pc.and_(pc.greater(column, -SECONDS_MIN), pc.less(column, SECONDS_MIN))
+        column = pc.if_else(counts, pa.scalar(None, column.type), column)
+    return plain_moments(column)
 
 
 def _filled(

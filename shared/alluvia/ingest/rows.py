@@ -12,16 +12,15 @@ Values are converted column by column, because a request may contain a hundred t
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from alluvia.errors import Invalid
 from alluvia.ingest.alike import AlikeBlock, EventParts
-from alluvia.ingest.alike_rows import alike_contents, alike_rows
+from alluvia.ingest.alike_rows import BlockRows, block_rows, put_back, some
 from alluvia.ingest.convert import column
 from alluvia.ingest.event_schema import identifies_events
 from alluvia.ingest.identity import (
@@ -46,10 +45,6 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 2048
 """Events that are converted together: what that takes stays in the processor's cache, and is used again."""
-_PIECES_MAX = 16
-"""So many odd events leave a block in pieces; with more, it is copied."""
-_ODD_SHARE_MAX = 0.25
-"""Of the events of a block that are alike, so many become rows by themselves because they need a look."""
 _BUILT_IN = {"event_id", "ts", "event", "source", "properties", "received_at"}
 _ID_PLACES = tuple((name,) for name in ID_FIELDS)
 
@@ -76,36 +71,16 @@ def to_rows(
             "the table has no column event_id of type string, which ingestion needs: create it as an event table"
         )
     request = Origin(arrival_us, idempotency_key, reading)
-    found: list[EventRows | _Block] = []
+    found: list[EventRows | BlockRows] = []
     start = 0
     for part in _parts(events):
         reasons = {at - start: reason for at, reason in (refused or {}).items() if start <= at < start + len(part)}
         block = None
         if isinstance(part, AlikeBlock) and not reasons and fields == NO_FIELDS:
-            block = _block(part, schema, (part.origin or request).arrival_us)
+            block = block_rows(part, schema, (part.origin or request).arrival_us)
         found.append(block or _of_events(part, schema, request, new_id, fields, reasons))
         start += len(part)
     return _joined(_with_odd(found, lambda odd: _of_events(odd, schema, request, new_id, NO_FIELDS, {})))
-
-
-class _Block(NamedTuple):
-    """What became of `size` events: rows for those at `places`. `odd` come in the place of some, or between them."""
-
-    size: int
-    table: pa.Table
-    contents: list[bytes]
-    places: Sequence[int]
-    odd: Mapping[int, RawEvent]
-
-
-def _block(events: AlikeBlock, schema: pa.Schema, arrival_us: int) -> _Block | None:
-    """Return what became of a block; None if too many of its events need a look."""
-    found = alike_rows(events.alike, schema, arrival_us)
-    if found is None or len(found[1]) > len(events) * _ODD_SHARE_MAX:
-        return None
-    table, looked_at = found
-    odd = dict(sorted({**events.at(looked_at), **events.odd}.items())) if looked_at else events.odd
-    return _Block(len(events), table, alike_contents(events.alike), events.places, odd)
 
 
 def _parts(events: Sequence[RawEvent]) -> Iterator[Sequence[RawEvent]]:
@@ -136,10 +111,10 @@ def _of_events(
 
 
 def _with_odd(
-    parts: Sequence[EventRows | _Block], rows_of: Callable[[list[RawEvent]], EventRows]
+    parts: Sequence[EventRows | BlockRows], rows_of: Callable[[list[RawEvent]], EventRows]
 ) -> Iterator[EventRows]:
     """Yield the rows of all parts. The odd events of all blocks are few, and become rows together."""
-    every = [event for part in parts if isinstance(part, _Block) for event in part.odd.values()]
+    every = [event for part in parts if isinstance(part, BlockRows) for event in part.odd.values()]
     odd = rows_of(every) if every else None
     start = 0
     for part in parts:
@@ -149,48 +124,8 @@ def _with_odd(
             yield EventRows(part.table, [], [], range(part.size), part.contents)
         else:
             end = start + len(part.odd)
-            yield _put_back(part, _some(odd, start, end))
+            yield put_back(part, some(odd, start, end))
             start = end
-
-
-def _some(rows: EventRows, start: int, end: int) -> EventRows:
-    """Return what became of some of consecutive events."""
-    taken = slice(bisect_left(rows.taken, start), bisect_left(rows.taken, end))
-    refused = slice(bisect_left(rows.refused, start), bisect_left(rows.refused, end))
-    return EventRows(
-        rows.table.slice(taken.start, taken.stop - taken.start),
-        rows.rejects[refused],
-        [at - start for at in rows.refused[refused]],
-        [at - start for at in rows.taken[taken]],
-        rows.contents[taken],
-    )
-
-
-def _put_back(block: _Block, odd: EventRows) -> EventRows:
-    """Return the rows of a block, those of its odd events in their places."""
-    at = list(block.odd)
-    refused = [at[index] for index in odd.refused]
-    rows = {at[index]: row for row, index in enumerate(odd.taken)}
-    if len(at) > _PIECES_MAX:
-        order = [(place, row) for row, place in enumerate(block.places) if place not in block.odd]
-        order = sorted(order + [(place, len(block.table) + row) for place, row in rows.items()])
-        both = [*block.contents, *odd.contents]
-        table = pa.concat_tables([block.table, odd.table]).take(pa.array([row for _, row in order], pa.int64()))
-        return EventRows(table, odd.rejects, refused, [place for place, _ in order], [both[row] for _, row in order])
-    taken: list[int] = []
-    contents: list[bytes] = []
-    pieces, start = [], 0
-    for place in [*at, block.size]:
-        end = bisect_left(block.places, place)
-        pieces.append(block.table.slice(start, end - start))
-        taken += block.places[start:end]
-        contents += block.contents[start:end]
-        start = bisect_left(block.places, place + 1)
-        if place in rows:
-            pieces.append(odd.table.slice(rows[place], 1))
-            taken.append(place)
-            contents.append(odd.contents[rows[place]])
-    return EventRows(pa.concat_tables(pieces), odd.rejects, refused, taken, contents)
 
 
 def _joined(found: Iterable[EventRows]) -> EventRows:

@@ -68,6 +68,24 @@ def plain_instants(texts: pa.Array) -> pa.Array:
     except pa.ArrowInvalid:
         plain = pc.match_substring_regex(texts, _PLAIN)
         found = pc.if_else(plain, texts, pa.scalar(None, texts.type)).cast(TIMESTAMP)
+    return _within(found)
+
+
+def plain_moments(values: pa.Array) -> pa.Array:
+    """Return what `instant` gives for texts or integers in an array, with null for those that need a look."""
+    if pa.types.is_string(values.type):
+        return plain_instants(values)
+    if not pa.types.is_int64(values.type):
+        return pa.nulls(len(values), TIMESTAMP)
+    found: pa.Array = pa.nulls(len(values), pa.int64())
+    for limit, scale_us in reversed(_SCALES_US):
+        known = pc.and_(pc.greater(values, -limit), pc.less(values, limit))
+        found = pc.if_else(known, pc.multiply(values, scale_us), found)
+    return _within(found.cast(TIMESTAMP))
+
+
+def _within(found: pa.Array) -> pa.Array:
+    """Return timestamps with null for those before the year 1 and after 9999."""
     moments_us = found.cast(pa.int64())
     bounds = pc.min_max(moments_us).as_py()
     if bounds["min"] is None or (bounds["min"] >= MIN_US and bounds["max"] <= MAX_US):

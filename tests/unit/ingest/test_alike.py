@@ -19,7 +19,7 @@ from alluvia.ingest.alike_reading import Alike, read_alike
 from alluvia.ingest.envelope import split
 from alluvia.ingest.rows import _of_events, to_rows
 from alluvia.ingest.values import NO_FIELDS, Fields, Limits, Split
-from tests.unit.ingest.test_rows import ANY_TYPE, ARRIVAL_US, DEFAULT, NOON, TYPED
+from tests.unit.ingest.test_rows import ANY_TYPE, ARRIVAL_US, DEFAULT, NOON, NOON_US, TYPED
 
 NDJSON = "application/x-ndjson"
 BASE: dict[str, object] = {
@@ -49,6 +49,11 @@ def line(number: int, **changes: object) -> bytes:
     return orjson.dumps({**BASE, "event_id": f"e{number}"} | changes)
 
 
+def with_message_id(sent: bytes) -> bytes:
+    """Return a line as Segment's libraries write it."""
+    return sent.replace(b'"event_id"', b'"messageId"').replace(b'"ip":"1.2.3.4"', b'"sentAt":"%d"' % hash(sent))
+
+
 def spaced(compact: bytes) -> bytes:
     """Return a line as Python's json module writes it."""
     return json.dumps(orjson.loads(compact), ensure_ascii=False).encode()
@@ -73,7 +78,7 @@ VALUES = (
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | TEXTS | st.sampled_from([[], {"a": 1}])
 )
 STRANGE = st.one_of(
-    st.tuples(st.sampled_from([*BASE, "properties", "messageId", "time", "other"]), VALUES).map(
+    st.tuples(st.sampled_from([*BASE, "properties", "messageId", "time", "sentAt", "other"]), VALUES).map(
         lambda pair: json.dumps(BASE | {"event_id": "s", pair[0]: pair[1]}, separators=(",", ":")).encode()
     ),
     st.tuples(st.sampled_from([*BASE]), TEXTS).map(
@@ -109,7 +114,19 @@ SCHEMAS = st.sampled_from([
     st.sampled_from([NO_FIELDS, NO_FIELDS, Fields(("ip",), ()), Fields((), ("ts",))]),
     st.sampled_from([Limits(), Limits(event_bytes=150)]),
     st.sampled_from([0, 1, 16]),
-    st.sampled_from([line, lambda at: spaced(line(at)), lambda at: line(at, user="u" if at % 2 else None)]),
+    st.sampled_from(
+        [
+            line,
+            lambda at: spaced(line(at)),
+            lambda at: line(at, user="u" if at % 2 else None),
+            lambda at: line(at) + b"\r",
+            lambda at: with_message_id(line(at)),
+            lambda at: line(at, ts=NOON_US // 1000 + at),
+            lambda at: line(at, ts=at * 10 ** (at % 19)),
+            lambda at: line(at).replace(b'"ts":', b'"time":'),
+            lambda at: line(at, ts=at * 9**at, n=None).replace(b'"ts":', b'"timestamp":'),
+        ]
+    ),
     st.randoms(use_true_random=False),
 )
 def test_the_fast_way_gives_what_the_careful_one_gives(
@@ -129,7 +146,7 @@ def test_the_fast_way_gives_what_the_careful_one_gives(
         careful = made(body, schema, fields, limits)
     small = patch.multiple("alluvia.ingest.alike", BLOCK=8)
     short = patch.multiple("alluvia.ingest.alike_reading", _FEW=few, _COMPARED_BYTES=100)
-    pieces = patch("alluvia.ingest.rows._PIECES_MAX", few)
+    pieces = patch("alluvia.ingest.alike_rows._PIECES_MAX", few)
     with patch("alluvia.ingest.envelope.MANY", 1), small, short, pieces:
         assert made(body, schema, fields, limits) == careful
 
@@ -149,12 +166,40 @@ NEED_A_LOOK: list[dict[str, object]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("odd", NEED_A_LOOK)
-def test_values_that_need_a_look_are_looked_at_alone(odd: dict[str, object]) -> None:
-    for schema, every in product((DEFAULT, KINDS), (300, 100, 9, 3)):
-        lines = [orjson.dumps(WIDE | {"event_id": f"e{number}"}) for number in range(300)]
+INSTANTS = {
+    "messageId": "e",
+    "timestamp": NOON_US // 1000,
+    "ms": NOON_US // 1000,
+    "sentAt": NOON,
+    "n": 1,
+    "status": 100,
+}
+INSTANTS_KINDS = pa.schema([*DEFAULT, ("ms", DEFAULT.field("ts").type), ("messageId", pa.string())])
+NO_PLAIN_INSTANTS: list[object] = [
+    None, 0, -1, 10**8, 10**8 - 1, 1 - 10**8, -(10**8), 10**11, -(10**11), 10**14, 10**17 - 1, 10**17, 2**63 - 1,
+    -(2**63), -62_135_596_800, -62_135_596_801, 99_999_999_999, 1_577_880_000.5, NOON, True,
+]  # fmt: skip
+NEED_ANOTHER_LOOK: list[dict[str, object]] = [
+    {"messageId": None}, {"messageId": ""}, {"messageId": 7}, {"messageId": "x" * 1025}, {"event_id": "own"},
+    *({name: found} for name, found in product(("timestamp", "ms"), NO_PLAIN_INSTANTS)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("usual", "schemas", "odd"),
+    [
+        *((WIDE, (DEFAULT, KINDS), odd) for odd in NEED_A_LOOK),
+        *((INSTANTS, (DEFAULT, INSTANTS_KINDS), odd) for odd in NEED_ANOTHER_LOOK),
+    ],
+)
+def test_values_that_need_a_look_are_looked_at_alone(
+    usual: dict[str, object], schemas: tuple[pa.Schema, ...], odd: dict[str, object]
+) -> None:
+    own_id = next(iter(usual))
+    for schema, every in product(schemas, (300, 100, 9, 3)):
+        lines = [orjson.dumps(usual | {own_id: f"e{number}"}) for number in range(300)]
         for number in range(every // 2, 300, every):
-            changed = WIDE | {"event_id": f"e{number}"} | odd
+            changed = usual | {own_id: f"e{number}"} | odd
             lines[number] = json.dumps(changed, separators=(",", ":"), ensure_ascii=False).encode()
         body = b"\n".join(lines)
         with patch("alluvia.ingest.alike.read_alike", lambda *_: None):
