@@ -10,6 +10,8 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.ingest.values import all_but
 
+NUMBER = pa.binary()
+"""The type of a column of numbers that may have a fraction: as sent, each of them as `orjson` writes it too."""
 _PIECES_MAX = 16
 
 
@@ -24,7 +26,10 @@ COMPACT = Separators()
 
 
 class AlikeColumns:
-    """Objects with the same keys, as a column for each: texts, integers (64 bits), or true and false, with nulls."""
+    """Objects with the same keys, as a column for each, with nulls.
+
+    Its type is `string`, `int64`, `bool` or `NUMBER`.
+    """
 
     def __init__(self, columns: Mapping[str, pa.Array], separators: Separators = COMPACT) -> None:
         self.columns = columns

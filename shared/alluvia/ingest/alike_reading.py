@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.ingest.alike_columns import AlikeColumns
+from alluvia.ingest.alike_columns import NUMBER, AlikeColumns
 from alluvia.ingest.alike_shape import NULL, Cells, Shape, cells_of, shape_of
 
 _BOUNDS = Struct("=ii")
@@ -26,7 +26,13 @@ _COMPARED_BYTES = 1 << 16
 _TEXT_BYTES_MAX = (1 << 31) - 1
 _FIRST_PRINTABLE = 0x20  # JSON allows no character below it in a text
 _CONTROL_CHARACTER = r"[\x00-\x1f]"
-_WRITTEN = {pa.int64(): "^-?[0-9]{1,18}$", pa.bool_(): "^(true|false)$"}
+_WRITTEN = {
+    pa.int64(): "^-?[0-9]{1,18}$",
+    pa.bool_(): "^(true|false)$",
+    pa.float64(): r"^-?[0-9]{1,18}(\.[0-9]{1,20})?$",
+}
+_PLAIN_MIN, _PLAIN_MAX = 1e-4, 1e15  # between them, whoever writes a double writes no exponent
+_ZEROS = pa.array(["0", "0.0"])  # but not -0, which is 0
 SPACE = b" \t\r\n"
 
 
@@ -140,11 +146,22 @@ def _plain(texts: pa.Array) -> pa.Array:
 
 def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return the values of a type that texts say, with 0 or false for other texts."""
+    if kind == NUMBER:
+        return _numbers(texts)
     try:
         return texts.cast(kind)
     except pa.ArrowInvalid:
         known = pc.match_substring_regex(texts, _WRITTEN[kind])
-        return pc.if_else(known, texts, "0" if pa.types.is_int64(kind) else "false").cast(kind)
+        return pc.if_else(known, texts, "false" if pa.types.is_boolean(kind) else "0").cast(kind)
+
+
+def _numbers(texts: pa.Array) -> pa.Array:
+    """Return the texts of numbers, with 0 for those that a double would not give back as they are written."""
+    values = _cast(texts, pa.float64())
+    written, size = values.cast(pa.string()), pc.abs(values)
+    same = pc.or_(pc.equal(written, texts), pc.equal(pc.binary_join_element_wise(written, ".0", ""), texts))
+    same = pc.and_(same, pc.and_(pc.greater_equal(size, _PLAIN_MIN), pc.less(size, _PLAIN_MAX)))
+    return pc.if_else(pc.or_(same, pc.is_in(texts, _ZEROS)), texts, "0").cast(NUMBER)
 
 
 def _proved(read: _Read, end: str, text: pa.Buffer, sent: bytes, longest: int) -> Alike | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
+from alluvia.ingest.alike_columns import NUMBER
 from alluvia.ingest.identity import ID_FIELDS, ID_LIMIT_CHARS
 from alluvia.ingest.moments import TIME_FIELDS, column_moments
 from alluvia.ingest.timestamps import TIMESTAMP, plain_moments
@@ -160,6 +161,8 @@ def _fitting(column: pa.Array, kind: pa.DataType) -> pa.Array:
             limit = 1 << (_DOUBLE_BITS if pa.types.is_float64(kind) else kind.bit_width - 1)
             fits = pc.and_(pc.greater_equal(column, -limit), pc.less(column, limit))
             return pc.if_else(fits, column, pa.scalar(None, column.type)).cast(kind)
+    if column.type == NUMBER and pa.types.is_float64(kind):
+        return column.cast(pa.string()).cast(kind)
     if kind == TIMESTAMP:
         return plain_moments(column)
     return pa.nulls(len(column), kind)

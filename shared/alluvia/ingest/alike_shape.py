@@ -9,12 +9,12 @@ from typing import NamedTuple
 import orjson
 import pyarrow as pa
 
-from alluvia.ingest.alike_columns import COMPACT, Separators
+from alluvia.ingest.alike_columns import COMPACT, NUMBER, Separators
 
 _SAMPLES = 16
 _USUAL_SHARE_MIN = 0.75
 """Of the lines that are looked at, so many have the same keys. The others may be odd ones."""
-_KINDS = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
+_KINDS = {str: pa.string(), int: pa.int64(), bool: pa.bool_(), float: NUMBER}
 NULL = "\0\0"  # as a text, which JSON does not allow: as long as null with its quotes, so that no line moves
 _SPACED = Separators(": ", ", ")  # as Python's json module writes it
 
@@ -57,6 +57,8 @@ def shape_of(sent: bytes) -> Shape | None:
     for name in keys:
         types = Counter(type(value[name]) for _, value in usual)
         nulls = types.pop(type(None), 0)
+        if types[float] and types[int] < types.total() * _USUAL_SHARE_MIN:
+            types[float] += types.pop(int, 0)
         [(kind, count)] = types.most_common(1) or [(str, 0)]
         is_simple = kind in _KINDS and orjson.dumps(name) == b'"%b"' % name.encode()
         if not is_simple or count < types.total() * _USUAL_SHARE_MIN:

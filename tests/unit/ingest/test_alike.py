@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alluvia.ingest.alike import EventParts, alike_parts, moved
-from alluvia.ingest.alike_reading import Alike, read_alike
+from alluvia.ingest.alike_reading import Alike, _numbers, read_alike
 from alluvia.ingest.envelope import split
 from alluvia.ingest.rows import _of_events, to_rows
 from alluvia.ingest.values import NO_FIELDS, Fields, Limits, Split
@@ -90,7 +90,9 @@ STRANGE = st.one_of(
     ),
     st.sampled_from([
         line(1)[:-1] + b',"n":-7}', line(1)[:-1] + b',"event":"click"}', line(1).replace(b"-7", b"-0"), b"{}",
-        b"5", b"", line(1).replace(b"200", b"200.0"), line(1).replace(b"200", b"2e2"), line(1).replace(b"200", b"NaN"),
+        b"5", b"", line(1).replace(b"200", b"200.0"), line(1).replace(b"-7", b"1.10"), line(1).replace(b"-7", b"-0.5"),
+        line(1).replace(b"-7", b"0.1234567890123456789"), line(1).replace(b"-7", b"01.5"),
+        line(1).replace(b"200", b"2e2"), line(1).replace(b"200", b"NaN"),
         line(1).replace(b"click", b"cl\\u0069ck"), line(1).replace(b'"ts"', b'"t\\u0073"'), line(1) + line(2),
         line(1).replace(b"200", b"9223372036854775807"), line(1).replace(b"200", b"9223372036854775808"),
         line(1) + b"\r", b" " + line(1), line(1)[:-1], line(1).replace(b"click", b"\xed\xa0\x80"),
@@ -124,6 +126,7 @@ SCHEMAS = st.sampled_from([
             lambda at: line(at, ts=NOON_US // 1000 + at),
             lambda at: line(at, ts=at * 10 ** (at % 19)),
             lambda at: line(at).replace(b'"ts":', b'"time":'),
+            lambda at: line(at, n=[0.5, at, 1e-4, at / 7, 5.0, 0.1 + 0.2, -0.0, 1e15, at * 1e9 + 0.1][at % 9]),
             lambda at: line(at, ts=at * 9**at, n=None).replace(b'"ts":', b'"timestamp":'),
         ]
     ),
@@ -305,7 +308,39 @@ def test_an_odd_line_takes_no_others_along(odd: bytes) -> None:
 def test_few_lines_and_lines_that_differ_are_not_tried() -> None:
     assert isinstance(taken_apart(b"\n".join([line(1)] * 255)).events, list)
     assert alike([line(1), *[orjson.dumps({"other": 1})] * 2] * 200) is None
-    assert alike([line(number, status=0.5) for number in range(300)]) is None
     assert alike([line(number, ip={"nested": 1}) for number in range(300)]) is None
     assert alike([line(number, **{'quo"te': 1}) for number in range(300)]) is None
     assert alike([b"{}"] * 300) is None
+
+
+NUMBERS = st.floats().map(repr) | st.floats(-1e6, 1e6).map(repr) | st.decimals(-(10**16), 10**16, places=3).map(str)
+
+
+@given(st.lists(NUMBERS | st.integers().map(str) | st.text("0123456789.-+eE xinfa", max_size=8), min_size=1))
+def test_numbers_that_are_kept_are_written_again_as_they_were_sent(texts: list[str]) -> None:
+    found = _numbers(pa.array([*texts, None])).to_pylist()
+    assert found.pop() is None
+    for text, kept in zip(texts, found, strict=True):
+        if kept == text.encode():
+            assert orjson.dumps(orjson.loads(kept)) == kept
+        else:
+            assert kept == b"0"
+
+
+@given(st.integers(-(10**9), 10**9), st.integers(0, 4))
+def test_usual_numbers_are_kept(value: int, decimals: int) -> None:
+    texts = [str(value), str(value / 10**decimals)]
+    assert _numbers(pa.array(texts)).cast(pa.string()).to_pylist() == texts
+
+
+@pytest.mark.parametrize("declared", [pa.float64(), pa.float32(), pa.int64(), pa.decimal128(20, 2), pa.string()])
+def test_numbers_with_fractions_fill_columns_of_each_type(declared: pa.DataType) -> None:
+    sent = [line(number, n=[0.25, number, 7.0, number / 3, -1.5][number % 5]) for number in range(300)]
+    sent[7] = line(7).replace(b"-7", b"9007199254740993")
+    schema, body = pa.schema([*DEFAULT, ("n", declared)]), b"\n".join(sent)
+    with patch("alluvia.ingest.alike.read_alike", lambda *_: None):
+        careful = made(body, schema, NO_FIELDS, Limits())
+    assert made(body, schema, NO_FIELDS, Limits()) == careful
+    found = alike(sent)
+    assert found is not None
+    assert found.others == {7: sent[7]}
