@@ -41,26 +41,27 @@ ODD_REPEATS = 9
 
 def figures(server: S3Server, folder: Path) -> list[Figure]:  # noqa: ARG001 - all parts are called alike
     """Measure a body of many events, undeclared and declared, the same with odd events, and bodies of one event."""
-    path = folder / "0.ndjson"
-    path.write_bytes(b"\n".join(events(EVENTS)))
-    actions: dict[str, tuple[str, dict[str, Any]]] = {
-        "bare": ("benchmarks.parsing:bare", {"body": str(path)}),
-        "post": ("benchmarks.parsing:posts", {}),
-    }
-    for kind in KINDS:
-        actions[kind] = ("benchmarks.parsing:ours", {"body": str(path), "declared": kind == "declared"})
+    lines = events(EVENTS)
+    actions: dict[str, tuple[str, dict[str, Any]]] = {"post": ("benchmarks.parsing:posts", {})}
+    for number, (shape, changed) in enumerate(SHAPES.items()):
+        path = folder / f"{number}.ndjson"
+        path.write_bytes(b"\n".join(map(changed, lines)))
+        actions[f"bare{shape}"] = ("benchmarks.parsing:bare", {"body": str(path)})
+        for kind in KINDS:
+            actions[kind + shape] = ("benchmarks.parsing:ours", {"body": str(path), "declared": kind == "declared"})
     seconds = {name: run.cpu_seconds for name, run in in_processes(actions, REPEATS).items()}
     found = []
     for kind, share in KINDS.items():
-        ours, bare = seconds[kind], seconds["bare"]
-        rates = f"{EVENTS / ours:,.0f} events a CPU second", f"pyarrow.json: {EVENTS / bare:,.0f}"
-        found.append(
-            Figure(f"{EVENTS:,} {kind} events to a data file", *rates, bare / ours, bar=f"at least {share}",
-                   holds=bare / ours >= share)
-        )  # fmt: skip
+        for shape in SHAPES:
+            ours, bare = seconds[kind + shape], seconds[f"bare{shape}"]
+            rates = f"{EVENTS / ours:,.0f} events a CPU second", f"pyarrow.json: {EVENTS / bare:,.0f}"
+            found.append(
+                Figure(f"{EVENTS:,} {kind} events{shape} to a data file", *rates, bare / ours,
+                       bar=f"at least {share}", holds=bare / ours >= share)
+            )  # fmt: skip
         for name, ratio in odd_ratios(kind == "declared").items():
             found.append(
-                Figure(f"the same with {name} in each block: CPU", f"{ratio:.2f} times",
+                Figure(f"{kind} events with {name} in each block: CPU", f"{ratio:.2f} times",
                        bar=f"at most {ODD_MAX:g} times", holds=ratio <= ODD_MAX)
             )  # fmt: skip
     post = seconds["post"] / POSTS
@@ -118,6 +119,26 @@ def with_fields(**fields: object) -> Callable[[bytes], bytes]:
     return lambda line: text(json.loads(line) | fields)
 
 
+def with_milliseconds(line: bytes) -> bytes:
+    """Return an event with its time as milliseconds since the epoch."""
+    event = json.loads(line)
+    return text(event | {"ts": round(datetime.fromisoformat(event["ts"]).timestamp() * 1000)})
+
+
+def with_seconds(line: bytes) -> bytes:
+    """Return an event that took some time."""
+    event = json.loads(line)
+    return text(event | {"seconds": event["bytes"] / 1000})
+
+
+SHAPES: dict[str, Callable[[bytes], bytes]] = {
+    "": lambda line: line,
+    " with a messageId": lambda line: line.replace(b'"event_id":', b'"messageId":'),
+    " with integers as times": with_milliseconds,
+    " with a fraction": with_seconds,
+    " on lines that end in CRLF": lambda line: line + b"\r",
+}
+"""What the events of a body have in common."""
 ODD = {
     "a broken line": lambda line: line[:-10],
     "another key": with_fields(extra=1),
