@@ -131,11 +131,18 @@ def with_seconds(line: bytes) -> bytes:
     return text(event | {"seconds": event["bytes"] / 1000})
 
 
+def with_properties(line: bytes) -> bytes:
+    """Return an event with some of its fields in an object."""
+    event = json.loads(line)
+    return text(event | {"properties": {"plan": "pro", "visits": event["bytes"] % 97}})
+
+
 SHAPES: dict[str, Callable[[bytes], bytes]] = {
     "": lambda line: line,
     " with a messageId": lambda line: line.replace(b'"event_id":', b'"messageId":'),
     " with integers as times": with_milliseconds,
     " with a fraction": with_seconds,
+    " with properties": with_properties,
     " on lines that end in CRLF": lambda line: line + b"\r",
 }
 """What the events of a body have in common."""

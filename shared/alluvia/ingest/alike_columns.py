@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.ingest.values import all_but
 
+Path = tuple[str, ...]
 NUMBER = pa.binary()
 """The type of a column of numbers that may have a fraction: as sent, each of them as `orjson` writes it too."""
 _PIECES_MAX = 16
@@ -25,45 +26,72 @@ class Separators(NamedTuple):
 COMPACT = Separators()
 
 
-class AlikeColumns:
-    """Objects with the same keys, as a column for each, with nulls.
+def literals_of(
+    paths: Iterable[Path], quoted: Collection[Path], null: Collection[Path], separators: Separators = COMPACT
+) -> list[str]:
+    """Return what stands before, between and after the values at some paths, in JSON text of an object.
 
-    Its type is `string`, `int64`, `bool` or `NUMBER`.
+    A part of them are in quotes. Those that are null stand in what is returned.
+    """
+    found = ["{"]
+    parents: Path = ()
+    for number, path in enumerate(paths):
+        pairs = enumerate(zip(parents, path, strict=False))
+        shared = next((at for at, (one, other) in pairs if one != other), len(parents))
+        found[-1] += "}" * (len(parents) - shared) + (separators.comma if number else "")
+        found[-1] += "".join(f'"{name}"{separators.colon}{{' for name in path[shared:-1])
+        found[-1] += f'"{path[-1]}"{separators.colon}'
+        parents = path[:-1]
+        if path in null:
+            found[-1] += "null"
+            continue
+        quote = '"' if path in quoted else ""
+        found[-1] += quote
+        found.append(quote)
+    found[-1] += "}" * (len(parents) + 1)
+    return found
+
+
+class AlikeColumns:
+    """Objects with the same keys, as a column for each value that is no object, by the path of keys that leads to it.
+
+    A column is of the type `string`, `int64`, `bool` or `NUMBER`, with nulls.
     """
 
-    def __init__(self, columns: Mapping[str, pa.Array], separators: Separators = COMPACT) -> None:
+    def __init__(self, columns: Mapping[Path, pa.Array], separators: Separators = COMPACT) -> None:
         self.columns = columns
         self._separators = separators  # as sent
-        self._json: dict[str, pa.Array] = {}
+        self._json: dict[Path, pa.Array] = {}
 
-    def texts(self, names: Sequence[str], end: str = "", separators: Separators = COMPACT) -> pa.Array:
-        """Return for each object the JSON text of its fields of those names, in that order, and an end."""
-        literals: list[str] = []
-        columns: list[pa.Array] = []
-        literal = "{"
-        for at, name in enumerate(names):
-            column = self.columns[name]
-            literal += f'{separators.comma if at else ""}"{name}"{separators.colon}'
-            if column.null_count == len(column):
-                literal += "null"
-                continue
-            plain = pa.types.is_string(column.type) and not column.null_count
-            literals.append(f'{literal}"' if plain else literal)
-            columns.append(column if plain else self._json_of(name, column))
-            literal = '"' if plain else ""
-        literal += f"}}{end}"
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def texts(self, paths: Mapping[Path, Path], end: str = "", separators: Separators = COMPACT) -> pa.Array:
+        """Return for each object the JSON text of one with other paths in that order, and an end.
+
+        paths: where the values of those are in these objects.
+        """
+        found = {path: self.columns[place] for path, place in paths.items()}
+        null = {path for path, column in found.items() if column.null_count == len(column)}
+        plain = {path for path, column in found.items() if pa.types.is_string(column.type) and not column.null_count}
+        literals = literals_of(paths, plain, null, separators)
+        literals[-1] += end
+        columns = [
+            found[path] if path in plain else self._json_of(place) for path, place in paths.items() if path not in null
+        ]
         if not columns:
-            return pa.repeat(literal, len(self.columns[names[0]]))
+            return pa.repeat(literals[0], len(self))
         first, *others = columns
-        rest = [each for pair in zip(literals[1:], others, strict=True) for each in pair]
-        return pc.binary_join_element_wise(literals[0], first, *rest, literal, "")
+        rest = [each for pair in zip(literals[1:], others, strict=False) for each in pair]
+        return pc.binary_join_element_wise(literals[0], first, *rest, literals[-1], "")
 
-    def _json_of(self, name: str, column: pa.Array) -> pa.Array:
-        if name not in self._json:
+    def _json_of(self, path: Path) -> pa.Array:
+        if path not in self._json:
+            column = self.columns[path]
             is_text = pa.types.is_string(column.type)
             found = pc.binary_join_element_wise('"', column, '"', "") if is_text else column.cast(pa.string())
-            self._json[name] = pc.fill_null(found, "null") if found.null_count else found
-        return self._json[name]
+            self._json[path] = pc.fill_null(found, "null") if found.null_count else found
+        return self._json[path]
 
     def at(self, places: Sequence[int]) -> AlikeColumns:
         """Return the objects at some places."""
@@ -72,13 +100,12 @@ class AlikeColumns:
 
     def without(self, places: Sequence[int]) -> AlikeColumns:
         """Return all objects but those at some places, in order."""
-        size = len(next(iter(self.columns.values())))
         if len(places) > _PIECES_MAX:
-            return self.at(all_but(places, size))
+            return self.at(all_but(places, len(self)))
         starts = [0, *(place + 1 for place in places)]
-        pieces = [(start, end - start) for start, end in zip(starts, [*places, size], strict=True)]
+        pieces = [(start, end - start) for start, end in zip(starts, [*places, len(self)], strict=True)]
 
-        def rest(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+        def rest(columns: Mapping[Path, pa.Array]) -> dict[Path, pa.Array]:
             return {name: pa.concat_arrays([each.slice(*piece) for piece in pieces]) for name, each in columns.items()}
 
         found = AlikeColumns(rest(self.columns), self._separators)
@@ -87,4 +114,4 @@ class AlikeColumns:
 
     def lines(self, end: str = "") -> pa.Array:
         """Return the objects' JSON texts as sent, and an end."""
-        return self.texts(list(self.columns), end, self._separators)
+        return self.texts({path: path for path in self.columns}, end, self._separators)

@@ -109,7 +109,7 @@ def _cut_at_quotes(text: pa.Buffer, shape: Shape, cells: Cells) -> _Read | None:
         skipped.append(row.number - 1)
         return "skip"
 
-    colon, comma = shape.separators
+    colon = shape.separators.colon
     options = csv.ReadOptions(
         use_threads=False, block_size=len(text) + 1, column_names=[str(at) for at in range(cells.width)]
     )
@@ -121,18 +121,17 @@ def _cut_at_quotes(text: pa.Buffer, shape: Shape, cells: Cells) -> _Read | None:
         include_columns=[*cells.texts.values(), *cells.others.values()],
         column_types=dict.fromkeys(cells.texts.values(), pa.string())
         | dict.fromkeys(cells.others.values(), pa.binary()),
-        null_values=[NULL, f"{colon}null{comma}", f"{colon}null}}"],
+        null_values=[NULL, *(f"{colon}null{end}" for end in cells.ends)],
         strings_can_be_null=True,
     )
     found = csv.read_csv(pa.BufferReader(text), options, parsing, converting)
     if not len(found):
         return None
-    columns = {name: pa.nulls(len(found), kind) for name, kind in shape.kinds.items()}
-    columns |= {name: _plain(found[cell].chunk(0)) for name, cell in cells.texts.items()}
-    for name, cell in cells.others.items():
-        end = 1 if name == cells.last else len(comma)  # a brace or a comma
-        values = pc.binary_slice(found[cell].chunk(0), len(colon), -end)
-        columns[name] = _cast(values.cast(pa.string(), safe=False), shape.kinds[name])
+    columns = {path: pa.nulls(len(found), kind) for path, kind in shape.kinds.items()}
+    columns |= {path: _plain(found[cell].chunk(0)) for path, cell in cells.texts.items()}
+    for path, cell in cells.others.items():
+        values = pc.binary_slice(found[cell].chunk(0), len(colon), -cells.rests[path])
+        columns[path] = _cast(values.cast(pa.string(), safe=False), shape.kinds[path])
     return _Read(AlikeColumns(columns, shape.separators), skipped)
 
 

@@ -23,9 +23,10 @@ from alluvia.table.event_window.id_runs import CONTENT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from alluvia.ingest.alike import AlikeBlock
-    from alluvia.ingest.alike_columns import AlikeColumns
+    from alluvia.ingest.alike_columns import AlikeColumns, Path
     from alluvia.ingest.values import RawEvent
 
 _PIECES_MAX = 16
@@ -101,41 +102,81 @@ def alike_rows(alike: AlikeColumns, schema: pa.Schema, arrival_us: int) -> tuple
 
     With them the indexes of those at which it has to look: what stands in their rows means nothing.
     """
-    sent = alike.columns
+    names = [field.name for field in schema if field.name not in _OF_REQUEST]
+    own = _places(alike, names)
     held = _id_field(alike)
-    place = next((name for name in TIME_FIELDS if name in sent), None)
-    own = [field for field in schema if field.name not in _OF_REQUEST]
-    left = [name for name in sent if name not in {held, place, *(field.name for field in own)}]
-    if held is None or "properties" in sent or "ts" not in schema.names or (left and "properties" not in schema.names):
+    place = next((name for name in TIME_FIELDS if (name,) in alike.columns), None)
+    left = _left(alike, {(held,), (place,), *(own or {}).values()})
+    if own is None or held is None or "ts" not in schema.names or left is None:
         return None
-    size = len(sent[held])
+    if "properties" not in schema.names and (left or _has_properties(alike)):
+        return None
+    size = len(alike)
     moments = arrivals = pa.repeat(pa.scalar(arrival_us, pa.int64()), size).cast(TIMESTAMP)
     if place is not None:
-        moments = column_moments(place, sent[place])
-    found = {"event_id": _plain_ids(sent[held]), "ts": moments, "received_at": arrivals}
-    found |= {each.name: _fitting(sent.get(each.name, pa.nulls(size, each.type)), each.type) for each in own}
-    found["properties"] = alike.texts(left) if left else pa.nulls(size, pa.string())
+        moments = column_moments(place, alike.columns[place,])
+    found = {"event_id": _plain_ids(alike.columns[held,]), "ts": moments, "received_at": arrivals}
+    sent = {name: alike.columns[path] for name, path in own.items()}
+    for name in names:
+        kind = schema.field(name).type
+        found[name] = _fitting(sent[name], kind) if name in sent else pa.nulls(size, kind)
+    empty = pa.repeat("{}", size) if _has_properties(alike) else pa.nulls(size, pa.string())
+    found["properties"] = alike.texts(left) if left else empty
     if any(found[field.name].type != field.type for field in schema):
         return None
     required = {"event_id", "ts", *(field.name for field in schema if not field.nullable)}
     odd = [pc.is_null(found[name]) for name in required if found[name].null_count]
-    lost = [each.name for each in own if each.name in sent and found[each.name].null_count > sent[each.name].null_count]
+    lost = [name for name, column in sent.items() if found[name].null_count > column.null_count]
     odd += [pc.and_not(pc.is_null(found[name]), pc.is_null(sent[name])) for name in lost]
     indexes = pc.indices_nonzero(reduce(pc.or_, odd)).to_pylist() if odd else []
     return pa.Table.from_arrays([found[name] for name in schema.names], schema=schema), indexes
 
 
+def _has_properties(alike: AlikeColumns) -> bool:
+    return any(path[0] == "properties" for path in alike.columns)
+
+
+def _places(alike: AlikeColumns, names: Sequence[str]) -> dict[str, Path] | None:
+    """Return where the values of columns are, for those that have any; None if one is an object, or in either place."""
+    found: dict[str, Path] = {}
+    objects = {path[:depth] for path in alike.columns for depth in range(1, len(path))}
+    if not objects.isdisjoint((name,) for name in ID_FIELDS):
+        return None
+    for name in names:
+        places: list[Path] = [(name,)] if name in ("event", "source") else [(name,), ("properties", name)]
+        if not objects.isdisjoint(places):
+            return None
+        places = [path for path in places if path in alike.columns]
+        if len(places) > 1 and alike.columns[places[0]].null_count:
+            return None
+        if places:
+            found[name] = places[0]
+    return found
+
+
+def _left(alike: AlikeColumns, taken: AbstractSet[tuple[str | None, ...]]) -> dict[Path, Path] | None:
+    """Return where the values are that `properties` keeps, by their paths there; None if that needs a look."""
+    rest = [path for path in alike.columns if path not in taken]
+    sent = {path[1:]: path for path in rest if path[0] == "properties"}
+    others = {path: path for path in rest if path[0] != "properties"}
+    if () in sent:
+        return None
+    clash = {path[:1] for path in sent} & {path[:1] for path in others}
+    return None if clash else sent | others
+
+
 def alike_contents(alike: AlikeColumns) -> list[bytes]:
     """Return what `identity.contents_of` gives for the events that `alike_rows` makes rows of."""
-    names = set(alike.columns) - ({"sentAt"} if _id_field(alike) == "messageId" else set())
-    texts = alike.texts(sorted(names, key=str.encode)).cast(pa.binary())
+    unstable = "sentAt" if _id_field(alike) == "messageId" else None
+    paths = sorted((path for path in alike.columns if path[0] != unstable), key=lambda path: [*map(str.encode, path)])
+    texts = alike.texts({path: path for path in paths}).cast(pa.binary())
     digest = partial(hashlib.blake2b, digest_size=CONTENT_BYTES)
     return [each.digest() for each in map(digest, texts.to_pylist())]
 
 
 def _id_field(alike: AlikeColumns) -> str | None:
     """Return the field that holds the ids, where they need no look."""
-    return next((name for name in ID_FIELDS if name in alike.columns), None)
+    return next((name for name in ID_FIELDS if (name,) in alike.columns), None)
 
 
 def _plain_ids(ids: pa.Array) -> pa.Array:

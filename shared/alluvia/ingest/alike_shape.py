@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import orjson
 import pyarrow as pa
 
-from alluvia.ingest.alike_columns import COMPACT, NUMBER, Separators
+from alluvia.ingest.alike_columns import COMPACT, NUMBER, Path, Separators, literals_of
 
 _SAMPLES = 16
 _USUAL_SHARE_MIN = 0.75
@@ -20,16 +21,25 @@ _SPACED = Separators(": ", ", ")  # as Python's json module writes it
 
 
 class Shape(NamedTuple):
-    """What sampled lines have in common: the type of each key, in order, which values are null, separators and `end`.
+    """What sampled lines have in common: the type at each path, in order, which values are null, separators and `end`.
 
-    `never` are the keys whose value is in none of them, `some` those whose value is null in a part of them.
+    `never` are the paths whose value is in none of them, `some` those whose value is null in a part of them.
     """
 
-    kinds: Mapping[str, pa.DataType]
-    never: frozenset[str]
-    some: frozenset[str]
+    kinds: Mapping[Path, pa.DataType]
+    never: frozenset[Path]
+    some: frozenset[Path]
     separators: Separators
     end: str
+
+
+def _fields(value: Mapping[str, object], parents: Path = ()) -> Iterator[tuple[Path, object]]:
+    """Yield the values that are no objects, but for those without keys, with their paths."""
+    for name, found in value.items():
+        if isinstance(found, dict) and found:
+            yield from _fields(found, (*parents, name))
+        else:
+            yield (*parents, name), found
 
 
 def shape_of(sent: bytes) -> Shape | None:
@@ -43,29 +53,30 @@ def shape_of(sent: bytes) -> Shape | None:
             value = orjson.loads(line)
         except orjson.JSONDecodeError:  # no reader takes it
             continue
-        sampled.append((tuple(value) if isinstance(value, dict) else (), line, value))
-    [(keys, count)] = Counter(keys for keys, _, _ in sampled).most_common(1) or [((), 0)]
-    if not keys or count < len(sampled) * _USUAL_SHARE_MIN:
+        fields = dict(_fields(value)) if isinstance(value, dict) else {}
+        sampled.append((tuple(fields), line, fields))
+    [(paths, count)] = Counter(paths for paths, _, _ in sampled).most_common(1) or [((), 0)]
+    if not paths or count < len(sampled) * _USUAL_SHARE_MIN:
         return None
-    usual = [(line, value) for found, line, value in sampled if found == keys]
-    opening = b"{%b: " % orjson.dumps(keys[0])
+    usual = [(line, fields) for found, line, fields in sampled if found == paths]
+    opening = b"{%b: " % orjson.dumps(paths[0][0])
     spaced = sum(line.startswith(opening) for line, _ in usual) * 2 > len(usual)
     returned = sum(line.endswith(b"\r") for line, _ in usual) * 2 > len(usual)
-    kinds: dict[str, pa.DataType] = {}
-    never: set[str] = set()
-    some: set[str] = set()
-    for name in keys:
-        types = Counter(type(value[name]) for _, value in usual)
+    kinds: dict[Path, pa.DataType] = {}
+    never: set[Path] = set()
+    some: set[Path] = set()
+    for path in paths:
+        types = Counter(type(fields[path]) for _, fields in usual)
         nulls = types.pop(type(None), 0)
         if types[float] and types[int] < types.total() * _USUAL_SHARE_MIN:
             types[float] += types.pop(int, 0)
         [(kind, count)] = types.most_common(1) or [(str, 0)]
-        is_simple = kind in _KINDS and orjson.dumps(name) == b'"%b"' % name.encode()
+        is_simple = kind in _KINDS and all(orjson.dumps(name) == b'"%b"' % name.encode() for name in path)
         if not is_simple or count < types.total() * _USUAL_SHARE_MIN:
             return None
-        kinds[name] = _KINDS[kind]
+        kinds[path] = _KINDS[kind]
         if nulls:
-            (some if types else never).add(name)
+            (some if types else never).add(path)
     return Shape(
         kinds,
         frozenset(never),
@@ -76,15 +87,17 @@ def shape_of(sent: bytes) -> Shape | None:
 
 
 class Cells(NamedTuple):
-    """In which cell of a line that is cut at its quotes the values of each key are, of `width` cells.
+    """In which cell of a line that is cut at its quotes the value at each path is, of `width` cells.
 
-    `before_nulls` stand before the colons of nulls that are written as texts first, so that all lines have the same
-    number of quotes.
+    After the value that is no text comes the rest of its cell, of so many characters in `rests`, which are all that
+    `ends` has. `before_nulls` stand before the colons of nulls that are written as texts first, so that all lines have
+    the same number of quotes.
     """
 
-    texts: Mapping[str, str]
-    others: Mapping[str, str]
-    last: str
+    texts: Mapping[Path, str]
+    others: Mapping[Path, str]
+    rests: Mapping[Path, int]
+    ends: frozenset[str]
     width: int
     before_nulls: Sequence[str]
 
@@ -92,23 +105,27 @@ class Cells(NamedTuple):
 def cells_of(shape: Shape) -> Cells | None:
     """Return where the values are. None for lines without a value.
 
-    After the cell of a key come that of a colon, for a text its own, and that of a comma. A number stands between colon
-    and comma, in one cell with them, and so does null.
+    The cell of a text is its own. A number stands between colon and comma, in one cell with them, and so does null.
     """
-    texts = {name for name, kind in shape.kinds.items() if pa.types.is_string(kind)}
-    before_nulls = [f'"{name}"' for name in shape.kinds if name in shape.some & texts]
+    texts = {path for path, kind in shape.kinds.items() if pa.types.is_string(kind)}
+    before_nulls = [f'"{path[-1]}"' for path in shape.kinds if path in shape.some & texts]
     if before_nulls and shape.some <= texts:
         before_nulls = [""]  # in one pass, those that are always null too
     else:
         texts -= shape.never
-    found: dict[str, str] = {}
-    at = 0
-    for name in shape.kinds:
-        found[name] = str(at + (3 if name in texts else 2))
-        at += 4 if name in texts else 2
-    others = {name: cell for name, cell in found.items() if name not in texts and name not in shape.never}
-    if not texts and not others:
+    null = shape.never - texts
+    literals = literals_of(shape.kinds, texts, null, shape.separators)
+    valued = [path for path in shape.kinds if path not in null]
+    if not valued:
         return None
+    found = dict(zip(valued, map(str, accumulate(literal.count('"') for literal in literals)), strict=False))
+    ends = {path: literal.partition('"')[0] for path, literal in zip(valued, literals[1:], strict=True)}
+    others = {path: cell for path, cell in found.items() if path not in texts}
     return Cells(
-        {name: found[name] for name in found if name in texts}, others, next(reversed(found)), at + 1, before_nulls
+        {path: cell for path, cell in found.items() if path in texts},
+        others,
+        {path: len(ends[path]) for path in others},
+        frozenset(ends[path] for path in others),
+        "".join(literals).count('"') + 1,
+        before_nulls,
     )

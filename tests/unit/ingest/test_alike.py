@@ -45,6 +45,10 @@ def alike(lines: list[bytes]) -> Alike | None:
     return read_alike(pa.py_buffer(b"\n".join(lines)))
 
 
+def as_objects(found: Alike) -> list[dict[str, Any]]:
+    return pa.table({path[0]: column for path, column in found.columns.columns.items()}).to_pylist()
+
+
 def line(number: int, **changes: object) -> bytes:
     return orjson.dumps({**BASE, "event_id": f"e{number}"} | changes)
 
@@ -100,13 +104,45 @@ STRANGE = st.one_of(
         line(1).replace(b"click", b"c\\nd"), line(1).replace(b"click", b"c\td"), spaced(line(1)),
     ]),
 )  # fmt: skip
-SCHEMAS = st.sampled_from([
+EVERY_SCHEMA = [
     DEFAULT, TYPED, ANY_TYPE, pa.schema([field for field in ANY_TYPE if field.name != "properties"]),
     pa.schema([*DEFAULT, ("user", pa.int32()), ("n", pa.int8()), ("status", pa.float64()), ("ok", pa.bool_())]),
+    pa.schema([*DEFAULT.remove(4), ("z", pa.int64())]),
+    pa.schema([*DEFAULT, ("z", pa.int64()), ("at", pa.int64()), ("plan", pa.string()), ("e", pa.bool_())]),
     pa.schema([*DEFAULT, pa.field("user", pa.string(), nullable=False)]), pa.schema(DEFAULT).remove(1),
     pa.schema([("event_id", pa.string()), *((name, pa.string()) for name in ("ts", "event", "ip", "user")),
                ("status", pa.int16()), ("ok", pa.bool_()), ("n", pa.int64()), ("received_at", pa.string())]),
-])  # fmt: skip
+]  # fmt: skip
+SCHEMAS = st.sampled_from(EVERY_SCHEMA)
+SHAPES: list[Callable[[int], bytes]] = [
+    line,
+    lambda at: spaced(line(at)),
+    lambda at: line(at, user="u" if at % 2 else None),
+    lambda at: line(at) + b"\r",
+    lambda at: with_message_id(line(at)),
+    lambda at: line(at, ts=NOON_US // 1000 + at),
+    lambda at: line(at, ts=at * 10 ** (at % 19) % 2**63),
+    lambda at: line(at).replace(b'"ts":', b'"time":'),
+    lambda at: line(at, n=[0.5, at, 1e-4, at / 7, 5.0, 0.1 + 0.2, -0.0, 1e15, at * 1e9 + 0.1][at % 9]),
+    lambda at: line(at, ip={"n": {"a": at, "b": None}}, ok={"z": "x", "a": at / 4, "e": {"e": True}}),
+    lambda at: line(at, ip={"n": None if at % 2 else "x"}, ok={"z": None if at % 3 else 5}, n={"x": "x"}),
+    lambda at: spaced(line(at, properties={"plan": "pro", "n": at, "ip": {"user": {"z": at, "a": "é"}}})).replace(
+        b"ip", b"IP"
+    ),
+    lambda at: line(at, properties={"z": at, "status": at, "user": "u"}).replace(b'"user":null,', b""),
+    lambda at: line(at, properties=None),
+    lambda at: line(at, properties=None if at % 2 else "text"),
+    lambda at: line(at, properties={"user": 5}),
+    lambda at: line(at, properties={"status": 5, "n": "clash"}),
+    lambda at: orjson.dumps({"properties": {"event": "a", "source": "b", "at": at}, "event_id": f"e{at}", "ts": NOON}),
+    lambda at: orjson.dumps({"properties": {"z": at}, "event_id": f"e{at}", "ts": NOON}),
+    lambda at: orjson.dumps({"event_id": {"a": 1}, "messageId": f"e{at}", "ts": NOON}),
+    lambda at: line(at, ts={"a": at}),
+    lambda at: line(at, ts={"a": at}, timestamp=NOON),
+    lambda at: line(at, time={"a": at}),
+    lambda at: line(at, messageId={"a": "b"}),
+    lambda at: line(at, ts=at * 9**at % 2**63, n=None).replace(b'"ts":', b'"timestamp":'),
+]
 
 
 @given(
@@ -116,20 +152,7 @@ SCHEMAS = st.sampled_from([
     st.sampled_from([NO_FIELDS, NO_FIELDS, Fields(("ip",), ()), Fields((), ("ts",))]),
     st.sampled_from([Limits(), Limits(event_bytes=150)]),
     st.sampled_from([0, 1, 16]),
-    st.sampled_from(
-        [
-            line,
-            lambda at: spaced(line(at)),
-            lambda at: line(at, user="u" if at % 2 else None),
-            lambda at: line(at) + b"\r",
-            lambda at: with_message_id(line(at)),
-            lambda at: line(at, ts=NOON_US // 1000 + at),
-            lambda at: line(at, ts=at * 10 ** (at % 19)),
-            lambda at: line(at).replace(b'"ts":', b'"time":'),
-            lambda at: line(at, n=[0.5, at, 1e-4, at / 7, 5.0, 0.1 + 0.2, -0.0, 1e15, at * 1e9 + 0.1][at % 9]),
-            lambda at: line(at, ts=at * 9**at, n=None).replace(b'"ts":', b'"timestamp":'),
-        ]
-    ),
+    st.sampled_from(SHAPES),
     st.randoms(use_true_random=False),
 )
 def test_the_fast_way_gives_what_the_careful_one_gives(
@@ -152,6 +175,17 @@ def test_the_fast_way_gives_what_the_careful_one_gives(
     pieces = patch("alluvia.ingest.alike_rows._PIECES_MAX", few)
     with patch("alluvia.ingest.envelope.MANY", 1), small, short, pieces:
         assert made(body, schema, fields, limits) == careful
+
+
+@pytest.mark.parametrize("plain", SHAPES)
+def test_lines_of_each_shape_become_the_same_rows_both_ways(plain: Callable[[int], bytes]) -> None:
+    odd = [plain(5).replace(b'":', b'": ', 1), plain(6)[:-3], plain(7).replace(b"}", b',"n":1}', 1), plain(8) + b"}"]
+    body = b"\n".join([*map(plain, range(150)), *odd, *map(plain, range(150, 300))])
+    for schema, few in product(EVERY_SCHEMA, (0, 16)):
+        with patch("alluvia.ingest.alike.read_alike", lambda *_: None):
+            careful = made(body, schema, NO_FIELDS, Limits())
+        with patch("alluvia.ingest.alike_reading._FEW", few):
+            assert made(body, schema, NO_FIELDS, Limits()) == careful
 
 
 WIDE = {**BASE, "status": 100, "n": 1, "at": NOON}
@@ -262,8 +296,9 @@ def test_lines_are_cut_at_their_quotes(sent: list[bytes]) -> None:
     assert whole is not None
     assert (found.others, whole.others) == (broken, {})
     read = [orjson.loads(each) for number, each in enumerate(sent) if number not in broken]
-    assert pa.table(dict(found.columns.columns)).to_pylist() == read
-    assert found.columns.texts(list(read[0])).to_pylist() == [orjson.dumps(each).decode() for each in read]
+    assert as_objects(found) == read
+    same = {path: path for path in found.columns.columns}
+    assert found.columns.texts(same).to_pylist() == [orjson.dumps(each).decode() for each in read]
 
 
 def test_odd_lines_among_those_that_are_looked_at_first_do_not_matter() -> None:
@@ -283,7 +318,7 @@ def test_lines_with_nulls_of_several_kinds_are_cut() -> None:
         found = alike(sent)
         assert found is not None
         assert (found.size, len(found.others)) == (300, 0)
-        assert pa.table(dict(found.columns.columns)).to_pylist() == [orjson.loads(each) for each in sent]
+        assert as_objects(found) == [orjson.loads(each) for each in sent]
 
 
 @pytest.mark.parametrize(
@@ -308,8 +343,10 @@ def test_an_odd_line_takes_no_others_along(odd: bytes) -> None:
 def test_few_lines_and_lines_that_differ_are_not_tried() -> None:
     assert isinstance(taken_apart(b"\n".join([line(1)] * 255)).events, list)
     assert alike([line(1), *[orjson.dumps({"other": 1})] * 2] * 200) is None
-    assert alike([line(number, ip={"nested": 1}) for number in range(300)]) is None
+    assert alike([line(number, ip={"nested": [1]}) for number in range(300)]) is None
+    assert alike([line(number, ip={}) for number in range(300)]) is None
     assert alike([line(number, **{'quo"te': 1}) for number in range(300)]) is None
+    assert alike([line(number, ip={'quo"te': 1}) for number in range(300)]) is None
     assert alike([b"{}"] * 300) is None
 
 
