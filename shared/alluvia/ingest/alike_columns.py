@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -26,9 +27,10 @@ class Separators(NamedTuple):
 COMPACT = Separators()
 
 
+@lru_cache(maxsize=64)  # most blocks are like the one before
 def literals_of(
-    paths: Iterable[Path], quoted: Collection[Path], null: Collection[Path], separators: Separators = COMPACT
-) -> list[str]:
+    paths: tuple[Path, ...], quoted: frozenset[Path], null: frozenset[Path], separators: Separators = COMPACT
+) -> Sequence[str]:
     """Return what stands before, between and after the values at some paths, in JSON text of an object.
 
     A part of them are in quotes. Those that are null stand in what is returned.
@@ -72,9 +74,9 @@ class AlikeColumns:
         paths: where the values of those are in these objects.
         """
         found = {path: self.columns[place] for path, place in paths.items()}
-        null = {path for path, column in found.items() if column.null_count == len(column)}
-        plain = {path for path, column in found.items() if pa.types.is_string(column.type) and not column.null_count}
-        literals = literals_of(paths, plain, null, separators)
+        null = frozenset(path for path, column in found.items() if column.null_count == len(column))
+        plain = frozenset(path for path, each in found.items() if each.type == pa.string() and not each.null_count)
+        literals = [*literals_of(tuple(paths), plain, null, separators)]
         literals[-1] += end
         columns = [
             found[path] if path in plain else self._json_of(place) for path, place in paths.items() if path not in null

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -33,57 +34,60 @@ class Shape(NamedTuple):
     end: str
 
 
-def _fields(value: Mapping[str, object], parents: Path = ()) -> Iterator[tuple[Path, object]]:
-    """Yield the values that are no objects, but for those without keys, with their paths."""
-    for name, found in value.items():
-        if isinstance(found, dict) and found:
-            yield from _fields(found, (*parents, name))
-        else:
-            yield (*parents, name), found
-
-
 def shape_of(sent: bytes) -> Shape | None:
     """Return what most of the lines have in common; None if their keys or types differ, or are not simple."""
-    sampled = []
-    for number in range(_SAMPLES):
-        start = sent.find(b"\n", len(sent) * number // _SAMPLES) + 1 if number else 0
-        end = sent.find(b"\n", start)
-        line = sent[start : len(sent) if end < 0 else end]
-        try:
-            value = orjson.loads(line)
-        except orjson.JSONDecodeError:  # no reader takes it
-            continue
-        fields = dict(_fields(value)) if isinstance(value, dict) else {}
-        sampled.append((tuple(fields), line, fields))
-    [(paths, count)] = Counter(paths for paths, _, _ in sampled).most_common(1) or [((), 0)]
+    sampled = list(_sampled(sent))
+    [(paths, count)] = Counter(tuple(fields) for _, fields in sampled).most_common(1) or [((), 0)]
     if not paths or count < len(sampled) * _USUAL_SHARE_MIN:
         return None
-    usual = [(line, fields) for found, line, fields in sampled if found == paths]
+    usual = [(line, fields) for line, fields in sampled if tuple(fields) == paths]
     opening = b"{%b: " % orjson.dumps(paths[0][0])
     spaced = sum(line.startswith(opening) for line, _ in usual) * 2 > len(usual)
     returned = sum(line.endswith(b"\r") for line, _ in usual) * 2 > len(usual)
     kinds: dict[Path, pa.DataType] = {}
     never: set[Path] = set()
     some: set[Path] = set()
-    for path in paths:
-        types = Counter(type(fields[path]) for _, fields in usual)
+    for path, values in zip(paths, zip(*(fields.values() for _, fields in usual), strict=True), strict=True):
+        types = Counter(map(type, values))
         nulls = types.pop(type(None), 0)
-        if types[float] and types[int] < types.total() * _USUAL_SHARE_MIN:
-            types[float] += types.pop(int, 0)
-        [(kind, count)] = types.most_common(1) or [(str, 0)]
-        is_simple = kind in _KINDS and all(orjson.dumps(name) == b'"%b"' % name.encode() for name in path)
-        if not is_simple or count < types.total() * _USUAL_SHARE_MIN:
+        kind = _usual(types) if types else pa.string()
+        if kind is None or not all(orjson.dumps(name) == b'"%b"' % name.encode() for name in path):
             return None
-        kinds[path] = _KINDS[kind]
+        kinds[path] = kind
         if nulls:
             (some if types else never).add(path)
-    return Shape(
-        kinds,
-        frozenset(never),
-        frozenset(some),
-        _SPACED if spaced else COMPACT,
-        "\r\n" if returned else "\n",
-    )
+    separators, end = _SPACED if spaced else COMPACT, "\r\n" if returned else "\n"
+    return Shape(kinds, frozenset(never), frozenset(some), separators, end)
+
+
+def _sampled(sent: bytes) -> Iterator[tuple[bytes, dict[Path, object]]]:
+    """Yield some lines and their fields, without those that no reader takes."""
+    for number in range(_SAMPLES):
+        start = sent.find(b"\n", len(sent) * number // _SAMPLES) + 1 if number else 0
+        end = sent.find(b"\n", start)
+        line = sent[start : len(sent) if end < 0 else end]
+        with suppress(orjson.JSONDecodeError):
+            value = orjson.loads(line)
+            yield line, _fields(value) if isinstance(value, dict) else {}
+
+
+def _fields(value: Mapping[str, object], parents: Path = ()) -> dict[Path, object]:
+    """Return the values that are no objects, but for those without keys, by their paths."""
+    found: dict[Path, object] = {}
+    for name, each in value.items():
+        if isinstance(each, dict) and each:
+            found |= _fields(each, (*parents, name))
+        else:
+            found[*parents, name] = each
+    return found
+
+
+def _usual(types: Counter[type]) -> pa.DataType | None:
+    """Return the type of a column of values, most of which are of it; None if there is none."""
+    if types[float] and types[int] < types.total() * _USUAL_SHARE_MIN:
+        types[float] += types.pop(int, 0)
+    [(kind, count)] = types.most_common(1)
+    return _KINDS.get(kind) if count >= types.total() * _USUAL_SHARE_MIN else None
 
 
 class Cells(NamedTuple):
@@ -114,7 +118,7 @@ def cells_of(shape: Shape) -> Cells | None:
     else:
         texts -= shape.never
     null = shape.never - texts
-    literals = literals_of(shape.kinds, texts, null, shape.separators)
+    literals = literals_of(tuple(shape.kinds), frozenset(texts), frozenset(null), shape.separators)
     valued = [path for path in shape.kinds if path not in null]
     if not valued:
         return None

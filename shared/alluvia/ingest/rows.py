@@ -135,13 +135,11 @@ def _joined(found: Iterable[EventRows]) -> EventRows:
         return parts[0]
     rejects = [reject for part in parts for reject in part.rejects]
     refused: list[int] = []
-    taken: Sequence[int] = range(sum(len(part.taken) for part in parts))
-    if rejects:
-        taken = []
-        for part in parts:
-            start = len(refused) + len(taken)
-            refused += [start + at for at in part.refused]
-            taken += [start + at for at in part.taken]
+    start = 0
+    for part in parts:
+        refused += [start + at for at in part.refused]
+        start += len(part.refused) + len(part.taken)
+    taken = all_but(refused, start)
     contents = list(chain.from_iterable(part.contents for part in parts))
     return EventRows(pa.concat_tables([part.table for part in parts]), rejects, refused, taken, contents)
 

@@ -180,4 +180,12 @@ class EventRows:
 
 def all_but(indexes: Collection[int], count: int) -> Sequence[int]:
     """Return the numbers below `count` that are not among `indexes`, in order."""
-    return sorted(set(range(count)).difference(indexes)) if indexes else range(count)
+    if not indexes:
+        return range(count)
+    found: list[int] = []
+    start = 0
+    for index in sorted(indexes):
+        found += range(start, index)
+        start = index + 1
+    found += range(start, count)
+    return found
