@@ -1019,7 +1019,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "forget which requests the events that are left came with",
         "ingest/pipeline.py",
-        "            self._owners = [self._owners[index] for index in rows.taken]\n",
+        "            self._owners = list(map(self._owners.__getitem__, rows.taken))\n",
         "            pass\n",
     ),
     Mutant(
