@@ -91,6 +91,7 @@ LONG = json.dumps({**KEYED, "more": "x" * KEYED_BODY_BYTES_MAX}).encode()
         (GOOD, LONG),
         (GOOD, gzip.compress(LONG)),
     ],
+    ids=["no source", "none of Segment", "another field", "too long", "too long once inflated"],
 )
 def test_no_body_is_parsed_for_a_key_that_cannot_be_in_it(
     lake: alluvia.Lake, sources: str, body: bytes, monkeypatch: pytest.MonkeyPatch
