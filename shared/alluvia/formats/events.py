@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from alluvia.errors import Invalid
+from alluvia.ingest.alike import AlikeBlock, EventParts
 from alluvia.ingest.envelope import refused
 from alluvia.ingest.jsontext import decode, decode_all, describe, encode, split_array, split_object
-from alluvia.ingest.moments import SECONDS_MIN, TIME_FIELDS, own_moment
+from alluvia.ingest.moments import SECONDS_MIN, TIME_FIELDS, column_moments, own_moment
 from alluvia.ingest.texts import number_of
 from alluvia.ingest.timestamps import instant
 from alluvia.ingest.values import TOO_MANY_BYTES, TOO_MANY_EVENTS, Given, Limits, RawEvent, Reject, Split
@@ -156,9 +157,21 @@ def body_key(sent: SentBody, found: Split) -> str | None:
 
     None if an event has no time of its own, as an equal body may be one of other events then, and not a retry.
     """
-    if not sent.body or not all(map(_has_time, found.events)):
+    if not sent.body or not _have_times(found.events):
         return None
     return f"body-{hashlib.sha256(sent.body).hexdigest()[:32]}"
+
+
+def _have_times(events: Sequence[RawEvent]) -> bool:
+    """Whether each event has a time of its own; of events that are alike, by their columns where these tell."""
+    if isinstance(events, EventParts):
+        return all(map(_have_times, events.parts))
+    if isinstance(events, AlikeBlock):
+        columns = events.alike.columns
+        name = next((name for name in TIME_FIELDS if (name,) in columns), None)
+        if name is not None and not column_moments(name, columns[name,]).null_count:
+            return all(map(_has_time, events.odd.values()))
+    return all(map(_has_time, events))
 
 
 def _has_time(event: RawEvent) -> bool:

@@ -324,3 +324,25 @@ def test_what_a_batch_says_of_all_its_calls_takes_no_more_than_a_few_bodies(call
 )
 def test_what_headers_declare(content_type: str, headers: Mapping[str, str], name: str) -> None:
     assert declared(content_type, headers) == name
+
+
+@pytest.mark.parametrize("lines", [3, 600])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"timestamp": "2026-11-20T12:00:00Z", "host": "a"},
+        {"host": "a"},
+        {"timestamp": None, "n": 1},
+        {"timestamp": "soon", "n": 1},
+        {"timestamp": "2026-11-20 12:00", "n": 1},
+        {"timestamp": "soon", "time": "2026-11-20T12:00:00Z"},
+    ],
+    ids=str,
+)
+def test_a_batch_is_known_by_its_bytes_if_each_event_has_a_time(lines: int, odd: dict[str, object]) -> None:
+    events: list[dict[str, object]] = [{"timestamp": f"2026-11-20T12:00:{n % 60:02}Z", "n": n} for n in range(lines)]
+    events[1] = odd
+    body = b"\n".join(json.dumps(event, separators=(",", ":")).encode() for event in events)
+    form, request = by_name("vector"), sent(body, "application/x-ndjson", {})
+    has_time = "2026" in str(odd)
+    assert (form.key(request, form.read(request, Limits())) is not None) == has_time
