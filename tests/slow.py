@@ -46,6 +46,7 @@ LEFT_OUT = (
     "tests/processes/",
     "tests/property/",
     "tests/reach/",
+    "tests/simulation/test_crowds.py",
     "tests/simulation/test_mutants.py",
     "tests/simulation/test_turns.py",
     "tests/spark/test_committing.py::test_any_mix_of_jobs_and_posts_stores_each_event_once",

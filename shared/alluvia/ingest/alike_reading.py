@@ -32,7 +32,7 @@ _WRITTEN = {
     pa.float64(): r"^-?[0-9]{1,18}(\.[0-9]{1,20})?$",
 }
 _PLAIN_MIN, _PLAIN_MAX = 1e-4, 1e15  # between them, whoever writes a double writes no exponent
-_ZEROS = pa.array(["0", "0.0"])  # but not -0, which is 0
+_ZEROS = pa.array(["0", "0.0"], pa.string())  # but not -0, which is 0
 SPACE = b" \t\r\n"
 
 
