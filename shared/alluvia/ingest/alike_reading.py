@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from struct import Struct
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ _FEW = 16
 _COMPARED_BYTES = 1 << 16
 _TEXT_BYTES_MAX = (1 << 31) - 1
 _FIRST_PRINTABLE = 0x20  # JSON allows no character below it in a text
+_INTEGER_BYTES_MAX = 20  # of 64 bits, with a sign
 _CONTROL_CHARACTER = r"[\x00-\x1f]"
 _WRITTEN = {
     pa.int64(): "^-?[0-9]{1,18}$",
@@ -147,11 +149,13 @@ def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return the values of a type that texts say, with 0 or false for other texts."""
     if kind == NUMBER:
         return _numbers(texts)
-    try:
+    with suppress(pa.ArrowInvalid):
         return texts.cast(kind)
-    except pa.ArrowInvalid:
-        known = pc.match_substring_regex(texts, _WRITTEN[kind])
-        return pc.if_else(known, texts, "false" if pa.types.is_boolean(kind) else "0").cast(kind)
+    if pa.types.is_integer(kind):
+        with suppress(pa.ArrowInvalid):  # a few that are too long are found in a tenth of the time of an expression
+            return pc.if_else(pc.less_equal(pc.binary_length(texts), _INTEGER_BYTES_MAX), texts, "0").cast(kind)
+    known = pc.match_substring_regex(texts, _WRITTEN[kind])
+    return pc.if_else(known, texts, "false" if pa.types.is_boolean(kind) else "0").cast(kind)
 
 
 def _numbers(texts: pa.Array) -> pa.Array:
