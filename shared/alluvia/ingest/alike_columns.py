@@ -55,7 +55,7 @@ def literals_of(
 
 
 class AlikeColumns:
-    """Objects with the same keys, as a column for each value that is no object, by the path of keys that leads to it.
+    """Objects with the same keys, as a column for each value that is not an object, by the path of keys to it.
 
     A column is of the type `string`, `int64`, `bool` or `NUMBER`, with nulls.
     """

@@ -72,7 +72,7 @@ def _sampled(sent: bytes) -> Iterator[tuple[bytes, dict[Path, object]]]:
 
 
 def _fields(value: Mapping[str, object], parents: Path = ()) -> dict[Path, object]:
-    """Return the values that are no objects, but for those without keys, by their paths."""
+    """Return the values that are not objects, but for those without keys, by their paths."""
     found: dict[Path, object] = {}
     for name, each in value.items():
         if isinstance(each, dict) and each:
@@ -93,7 +93,7 @@ def _usual(types: Counter[type]) -> pa.DataType | None:
 class Cells(NamedTuple):
     """In which cell of a line that is cut at its quotes the value at each path is, of `width` cells.
 
-    After the value that is no text comes the rest of its cell, of so many characters in `rests`, which are all that
+    After the value that is not a text comes the rest of its cell, of so many characters in `rests`, which are all that
     `ends` has. `before_nulls` stand before the colons of nulls that are written as texts first, so that all lines have
     the same number of quotes.
     """
