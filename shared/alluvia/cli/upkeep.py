@@ -17,7 +17,7 @@ from alluvia.store.wrapper import Wrapper
 from alluvia.table_names import TABLE_OR_REJECTS
 
 REST_TIMES = 9
-"""So many times as long as its last call took, a table rests: what always changes takes a tenth of a core."""
+"""How long a table rests, as a multiple of its last call: one that always changes takes a tenth of a core."""
 REST_SECONDS_MAX = 5.0
 _TENTH_COMMIT = re.compile(rf"({TABLE_OR_REJECTS.pattern})/_delta_log/\d{{19}}0\.json")
 
