@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from alluvia.errors import Invalid
 from alluvia.ingest.jsontext import ExactNumber, canonical, canonical_all, encode
+from alluvia.table.event_window.digests import digests
 from alluvia.table.event_window.id_runs import CONTENT_BYTES
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def contents_of(events: Sequence[RawEvent]) -> list[bytes]:
         event.value if event.given is None and "sentAt" not in event.value else _message(event.value, event.given)
         for event in events
     ]
-    return [hashlib.blake2b(text, digest_size=CONTENT_BYTES).digest() for text in canonical_all(values)]
+    return digests(hashlib.blake2b(digest_size=CONTENT_BYTES), canonical_all(values))
 
 
 def own_reject_id(value: object, id_path: tuple[str, ...] = (), given: Given | None = None) -> str | None:

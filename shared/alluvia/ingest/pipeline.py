@@ -6,7 +6,7 @@ Requests of several threads for one table become one commit (`operations.groupin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from itertools import chain, repeat
@@ -247,7 +247,8 @@ class _Group:
                 self._replayed[at] += sign
         self._unkept = []
         if rows.refused:
-            self._owners = list(map(self._owners.__getitem__, rows.taken))
+            one = len(self._requests) == 1
+            self._owners = self._owners[: len(rows.taken)] if one else [self._owners[at] for at in rows.taken]
 
     def _owned(self, rows: EventRows | None) -> list[Owned]:
         """Return the rejects of events that were last known to have the group's owners."""
@@ -286,8 +287,8 @@ class _Group:
         rows = self._counted(self._owners)
         stored = rows
         if done.appended < len(self._owners):
-            stored = self._counted(map(self._owners.__getitem__, done.new))
-        conflicting = self._counted(at for at, _ in clashes)
+            stored = self._counted([self._owners[at] for at in done.new])
+        conflicting = self._counted([at for at, _ in clashes])
         answers = []
         for at, rejects in enumerate(self._rejects):
             accepted = rows[at] - conflicting[at] + self._replayed[at]
@@ -295,8 +296,10 @@ class _Group:
             answers.append(Answer(stored[at], accepted - stored[at], len(rejects), conflicting[at], version, rejects))
         return answers
 
-    def _counted(self, owners: Iterable[int]) -> list[int]:
+    def _counted(self, owners: Collection[int]) -> list[int]:
         """Return for each request how many of some owners it is. For few, a `Counter` takes several times as long."""
+        if len(self._requests) == 1:
+            return [len(owners)]
         found = [0] * len(self._requests)
         for at in owners:
             found[at] += 1
