@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
 from alluvia.ingest.alike import AlikeBlock, EventParts
 from alluvia.ingest.envelope import refused
@@ -169,8 +170,9 @@ def _have_times(events: Sequence[RawEvent]) -> bool:
     if isinstance(events, AlikeBlock):
         columns = events.alike.columns
         name = next((name for name in TIME_FIELDS if (name,) in columns), None)
-        if name is not None and not column_moments(name, columns[name,]).null_count:
-            return all(map(_has_time, events.odd.values()))
+        if name is not None:
+            unsure = pc.indices_nonzero(pc.is_null(column_moments(name, columns[name,]))).to_pylist()
+            return all(map(_has_time, events.odd_and(unsure).values()))
     return all(map(_has_time, events))
 
 

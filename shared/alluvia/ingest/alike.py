@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from alluvia.ingest.alike_columns import AlikeColumns
 from alluvia.ingest.alike_reading import SPACE, Alike, read_alike
-from alluvia.ingest.values import RawEvent
+from alluvia.ingest.values import RawEvent, all_but
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -36,8 +36,8 @@ _HEAD_BYTES = 1 << 16  # which tell how long lines are
 class AlikeBlock(Sequence[RawEvent]):
     """Consecutive events, most of them alike; `odd` are the others, by their places among all, in order.
 
-    `alike` holds those at `places`, which came at `positions` of their body, with `text_bytes` of JSON in all.
-    `origin` is as that of a `RawEvent`.
+    `alike` holds those at `places`, and something else in the place of those that are odd as well. All came at
+    `positions` of their body, with `text_bytes` of JSON in all. `origin` is as that of a `RawEvent`.
     """
 
     def __init__(
@@ -67,13 +67,14 @@ class AlikeBlock(Sequence[RawEvent]):
         odd = {at: _of_request(event, origin) for at, event in self.odd.items()}
         return AlikeBlock(self.alike, self.places, self._positions, odd, self.text_bytes, self.origin or origin)
 
-    def at(self, indexes: Sequence[int]) -> dict[int, RawEvent]:
-        """Return some of those that are alike, by their places among all."""
-        lines = self.alike.at(indexes).lines().cast(pa.binary()).to_pylist()
-        return {self.places[index]: self._event(index, line) for index, line in zip(indexes, lines, strict=True)}
+    def odd_and(self, indexes: Sequence[int]) -> Mapping[int, RawEvent]:
+        """Return the odd events, and others that `alike` holds at some indexes, by their places among all, in order."""
+        places = {at: index for index in indexes if (at := self.places[index]) not in self.odd}
+        lines = zip(places, self.alike.lines_at([*places.values()]), strict=True) if places else ()
+        return dict(sorted({**{at: self._event(at, line) for at, line in lines}, **self.odd}.items()))
 
-    def _event(self, index: int, line: bytes) -> RawEvent:
-        return RawEvent(self._positions[index], orjson.loads(line), line, self.origin)
+    def _event(self, at: int, line: bytes) -> RawEvent:
+        return RawEvent(self._positions[at], orjson.loads(line), line, self.origin)
 
     @cached_property
     def _lines(self) -> list[bytes]:
@@ -81,7 +82,7 @@ class AlikeBlock(Sequence[RawEvent]):
         return lines
 
     def __len__(self) -> int:
-        return len(self.places) + len(self.odd)
+        return len(self._positions)
 
     @overload
     def __getitem__(self, index: int) -> RawEvent: ...
@@ -93,8 +94,7 @@ class AlikeBlock(Sequence[RawEvent]):
         at = range(len(self))[index]
         if at in self.odd:
             return self.odd[at]
-        at = bisect_left(self.places, at)
-        return self._event(at, self._lines[at])
+        return self._event(at, self._lines[bisect_left(self.places, at)])
 
 
 class EventParts(Sequence[RawEvent]):
@@ -184,28 +184,18 @@ def alike_parts(text: bytes, longest: int) -> Iterator[Alike | list[bytes]]:
         start += len(block) + 1
         found = read_alike(block, longest) if misses < _MISSES_MAX else None
         if found is None:
-            lines = list(filter(None, lines_of(block)))
-            bare = pa.py_buffer(b"\n".join(lines))
-            found = read_alike(bare, longest) if len(bare) < len(block) and misses < _MISSES_MAX else None
-            misses += found is None
-        yield found or lines
+            misses += 1
+        yield found or list(filter(None, lines_of(block)))
 
 
 def block_of(alike: Alike, positions: Sequence[int], odd: Sequence[RawEvent]) -> AlikeBlock:
     """Return the events of lines at some positions; `odd` are those of the lines that are not alike."""
-    if not alike.others:
-        return AlikeBlock(alike.columns, range(len(positions)), positions, {}, len(alike.text))
     by_position = {event.position: event for event in odd}
-    places: list[int] = []
-    others: dict[int, RawEvent] = {}
-    own: list[int] = []
-    size = start = 0
-    for end in [*sorted(alike.others), len(positions)]:
-        places += range(size, size + end - start)
-        own += positions[start:end]
-        size += end - start
-        if end < len(positions) and (event := by_position.get(positions[end])) is not None:
-            others[size] = event
-            size += 1
-        start = end + 1
-    return AlikeBlock(alike.columns, places, own, others, len(alike.text))
+    rejected = [at for at in alike.others if positions[at] not in by_position]
+    if rejected:
+        positions = [*positions]
+        for at in reversed(rejected):
+            del positions[at]
+        alike = alike.without(rejected)
+    others = {at: by_position[positions[at]] for at in alike.others}
+    return AlikeBlock(alike.columns, all_but(alike.skipped, alike.size), positions, others, len(alike.text))

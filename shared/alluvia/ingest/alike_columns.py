@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from operator import add
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -14,7 +15,6 @@ from alluvia.ingest.values import all_but
 Path = tuple[str, ...]
 NUMBER = pa.binary()
 """The type of a column of numbers that may have a fraction: as sent, each of them as `orjson` writes it too."""
-_PIECES_MAX = 16
 
 
 class Separators(NamedTuple):
@@ -25,6 +25,16 @@ class Separators(NamedTuple):
 
 
 COMPACT = Separators()
+_FEW = 16  # objects, which are written or left out one by one
+
+
+def _text_of(value: str | float | bytes | None) -> str:
+    """Return the JSON text of a value in a column."""
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, bytes):
+        return value.decode()
+    return "null" if value is None else str(value).lower()
 
 
 @lru_cache(maxsize=64)  # most blocks are like the one before
@@ -102,7 +112,7 @@ class AlikeColumns:
 
     def without(self, places: Sequence[int]) -> AlikeColumns:
         """Return all objects but those at some places, in order."""
-        if len(places) > _PIECES_MAX:
+        if len(places) > _FEW:
             return self.at(all_but(places, len(self)))
         starts = [0, *(place + 1 for place in places)]
         pieces = [(start, end - start) for start, end in zip(starts, [*places, len(self)], strict=True)]
@@ -113,6 +123,18 @@ class AlikeColumns:
         found = AlikeColumns(rest(self.columns), self._separators)
         found._json = rest(self._json)
         return found
+
+    def lines_at(self, places: Sequence[int]) -> list[bytes]:
+        """Return the JSON texts of some objects as sent."""
+        if len(places) <= _FEW:
+            return [self._line(place) for place in places]
+        return self.at(places).lines().cast(pa.binary()).to_pylist()
+
+    def _line(self, place: int) -> bytes:
+        none: frozenset[Path] = frozenset()
+        before, *after = literals_of(tuple(self.columns), none, none, self._separators)
+        values = (_text_of(column[place].as_py()) for column in self.columns.values())
+        return (before + "".join(map(add, values, after))).encode()
 
     def lines(self, end: str = "") -> pa.Array:
         """Return the objects' JSON texts as sent, and an end."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from struct import Struct
 from typing import NamedTuple
 
@@ -20,13 +19,14 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.ingest.alike_columns import NUMBER, AlikeColumns
 from alluvia.ingest.alike_shape import NULL, Cells, Shape, cells_of, shape_of
+from alluvia.ingest.casting import cast_texts, replaced
 
 _BOUNDS = Struct("=ii")
 _FEW = 16
+_RARE_MAX = 4  # nulls of a block, or others than null
 _COMPARED_BYTES = 1 << 16
 _TEXT_BYTES_MAX = (1 << 31) - 1
 _FIRST_PRINTABLE = 0x20  # JSON allows no character below it in a text
-_INTEGER_BYTES_MAX = 20  # of 64 bits, with a sign
 _CONTROL_CHARACTER = r"[\x00-\x1f]"
 _WRITTEN = {
     pa.int64(): "^-?[0-9]{1,18}$",
@@ -39,15 +39,31 @@ SPACE = b" \t\r\n"
 
 
 class Alike(NamedTuple):
-    """Those of the `size` lines of a text that are alike, as columns.
+    """The `size` lines of a text that are not blank, as columns of all but those at the places `skipped`.
 
-    `others` are the other lines, by their places, without the space around them. None of them is blank.
+    Most of them are alike. `others` are the lines that are not, by their places, without the space around them: those
+    that were skipped, and those of which the columns say something else.
     """
 
     text: pa.Buffer
     columns: AlikeColumns
     size: int
+    skipped: Sequence[int]
     others: Mapping[int, bytes]
+
+    def without(self, places: Sequence[int]) -> Alike:
+        """Return all but the lines at some of the places of `others`, in order."""
+        if not places:
+            return self
+        out = set(places)
+        read = [at - bisect_left(self.skipped, at) for at in sorted(out.difference(self.skipped))]
+        return Alike(
+            self.text,
+            self.columns.without(read) if read else self.columns,
+            self.size - len(places),
+            [at - bisect_left(places, at) for at in self.skipped if at not in out],
+            {at - bisect_left(places, at): line for at, line in self.others.items() if at not in out},
+        )
 
 
 class _Read(NamedTuple):
@@ -58,19 +74,27 @@ class _Read(NamedTuple):
 
 
 def read_alike(text: pa.Buffer, longest: int = sys.maxsize) -> Alike | None:
-    """Read lines that seem alike. None if they do not, if most of them are not, or if some are blank.
+    """Read lines that seem alike. None if they do not, or if most of them are not.
 
     Lines of more than `longest` bytes are alike to no other.
     """
     if len(text) > _TEXT_BYTES_MAX:
         return None
-    sent = text.to_pybytes()
+    sent = _without_blank_end(text.to_pybytes())
+    text = text.slice(0, len(sent))
     shape = shape_of(sent)
     cells = None if shape is None else cells_of(shape)
     if shape is None or cells is None:
         return None
     read = _cut_at_quotes(_to_cut(text, sent, shape, cells), shape, cells)
     return None if read is None else _proved(read, shape.end, text, sent, longest)
+
+
+def _without_blank_end(sent: bytes) -> bytes:
+    if sent.endswith((b"}", b"}\r")):
+        return sent
+    bare = len(sent.rstrip(SPACE))
+    return sent[: bare + sent.startswith(b"\r", bare)]
 
 
 def _one_text(text: pa.Buffer) -> pa.Array:
@@ -130,32 +154,41 @@ def _cut_at_quotes(text: pa.Buffer, shape: Shape, cells: Cells) -> _Read | None:
     if not len(found):
         return None
     columns = {path: pa.nulls(len(found), kind) for path, kind in shape.kinds.items()}
-    columns |= {path: _plain(found[cell].chunk(0)) for path, cell in cells.texts.items()}
-    for path, cell in cells.others.items():
-        values = pc.binary_slice(found[cell].chunk(0), len(colon), -cells.rests[path])
-        columns[path] = _cast(values.cast(pa.string(), safe=False), shape.kinds[path])
+    for path, cell in {**cells.texts, **cells.others}.items():
+        texts, is_text = found[cell].chunk(0), path in cells.texts
+        if not is_text:
+            texts = pc.binary_slice(texts, len(colon), -cells.rests[path]).cast(pa.string(), safe=False)
+        if path in shape.never:
+            texts = _all_null(texts)
+        elif path not in shape.some and 0 < texts.null_count <= _RARE_MAX:
+            texts = pc.fill_null(texts, "" if is_text else "0")
+        columns[path] = _plain(texts) if is_text else _cast(texts, shape.kinds[path])
     return _Read(AlikeColumns(columns, shape.separators), skipped)
+
+
+def _all_null(texts: pa.Array) -> pa.Array:
+    """Return nulls where few texts are others: to look at their lines takes less than to write them."""
+    return pa.nulls(len(texts), texts.type) if 0 < len(texts) - texts.null_count <= _RARE_MAX else texts
 
 
 def _plain(texts: pa.Array) -> pa.Array:
     """Return texts, with an empty one for any with a control character."""
     data = texts.buffers()[2]
-    if not data or pc.min(pa.Array.from_buffers(pa.uint8(), len(data), [None, data])).as_py() >= _FIRST_PRINTABLE:
+    codes = pa.Array.from_buffers(pa.uint8(), len(data or b""), [None, data])
+    if texts.null_count == len(texts) or not len(codes) or pc.min(codes).as_py() >= _FIRST_PRINTABLE:
         return texts
-    return pc.if_else(pc.match_substring_regex(texts, _CONTROL_CHARACTER), "", texts)
+    low = pc.indices_nonzero(pc.less(codes, _FIRST_PRINTABLE))
+    if len(low) > _FEW:
+        return pc.if_else(pc.match_substring_regex(texts, _CONTROL_CHARACTER), "", texts)
+    ends = memoryview(texts.buffers()[1]).cast("i")[1:]
+    return replaced(texts, sorted({bisect_right(ends, at) for at in low.to_pylist()}), "")
 
 
 def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return the values of a type that texts say, with 0 or false for other texts."""
     if kind == NUMBER:
         return _numbers(texts)
-    with suppress(pa.ArrowInvalid):
-        return texts.cast(kind)
-    if pa.types.is_integer(kind):
-        with suppress(pa.ArrowInvalid):  # a few that are too long are found in a tenth of the time of an expression
-            return pc.if_else(pc.less_equal(pc.binary_length(texts), _INTEGER_BYTES_MAX), texts, "0").cast(kind)
-    known = pc.match_substring_regex(texts, _WRITTEN[kind])
-    return pc.if_else(known, texts, "false" if pa.types.is_boolean(kind) else "0").cast(kind)
+    return cast_texts(texts, kind, _WRITTEN[kind], "false" if pa.types.is_boolean(kind) else "0")
 
 
 def _numbers(texts: pa.Array) -> pa.Array:
@@ -168,7 +201,7 @@ def _numbers(texts: pa.Array) -> pa.Array:
 
 
 def _proved(read: _Read, end: str, text: pa.Buffer, sent: bytes, longest: int) -> Alike | None:
-    """Return the lines that are what is written of them; None if most are not, or if some are blank."""
+    """Return the lines that are what is written of them; None if most of those that are not blank are not."""
     every, skipped = read
     written = every.lines(end)
     size = len(written) + len(skipped)
@@ -176,12 +209,10 @@ def _proved(read: _Read, end: str, text: pa.Buffer, sent: bytes, longest: int) -
     if others is None:
         lines = pc.split_pattern(_one_text(text), "\n").flatten()
         others = _others(_with_blanks(written, skipped), lines, longest)
-    if others is None or len(others) * 2 > size or not all(others.values()):
+    if others is None:
         return None
-    if len(others) > len(skipped):
-        left_out = set(skipped)
-        every = every.without([at - bisect_left(skipped, at) for at in others if at not in left_out])
-    return Alike(text, every, size, others)
+    found = Alike(text, every, size, skipped, others).without([at for at, line in others.items() if not line])
+    return None if len(found.others) * 2 > found.size else found
 
 
 def _with_blanks(lines: pa.Array, places: Sequence[int]) -> pa.Array:

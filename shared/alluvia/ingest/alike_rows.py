@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from functools import partial, reduce
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -18,7 +18,8 @@ from alluvia.ingest.alike_columns import NUMBER
 from alluvia.ingest.identity import ID_FIELDS, ID_LIMIT_CHARS
 from alluvia.ingest.moments import TIME_FIELDS, column_moments
 from alluvia.ingest.timestamps import TIMESTAMP, plain_moments
-from alluvia.ingest.values import EventRows
+from alluvia.ingest.values import EventRows, all_but
+from alluvia.table.event_window.digests import digests
 from alluvia.table.event_window.id_runs import CONTENT_BYTES
 
 if TYPE_CHECKING:
@@ -53,8 +54,7 @@ def block_rows(events: AlikeBlock, schema: pa.Schema, arrival_us: int) -> BlockR
     if found is None or len(found[1]) > len(events) * _ODD_SHARE_MAX:
         return None
     table, looked_at = found
-    odd = dict(sorted({**events.at(looked_at), **events.odd}.items())) if looked_at else events.odd
-    return BlockRows(len(events), table, alike_contents(events.alike), events.places, odd)
+    return BlockRows(len(events), table, alike_contents(events.alike), events.places, events.odd_and(looked_at))
 
 
 def put_back(block: BlockRows, odd: EventRows) -> EventRows:
@@ -68,20 +68,18 @@ def put_back(block: BlockRows, odd: EventRows) -> EventRows:
         both = [*block.contents, *odd.contents]
         table = pa.concat_tables([block.table, odd.table]).take(pa.array([row for _, row in order], pa.int64()))
         return EventRows(table, odd.rejects, refused, [place for place, _ in order], [both[row] for _, row in order])
-    taken: list[int] = []
     contents: list[bytes] = []
     pieces, start = [], 0
     for place in [*at, block.size]:
         end = bisect_left(block.places, place)
         pieces.append(block.table.slice(start, end - start))
-        taken += block.places[start:end]
         contents += block.contents[start:end]
         start = bisect_left(block.places, place + 1)
         if place in rows:
             pieces.append(odd.table.slice(rows[place], 1))
-            taken.append(place)
             contents.append(odd.contents[rows[place]])
-    return EventRows(pa.concat_tables(pieces), odd.rejects, refused, taken, contents)
+    table = pa.concat_tables(pieces).combine_chunks()  # what comes next takes longer by each chunk
+    return EventRows(table, odd.rejects, refused, all_but(refused, block.size), contents)
 
 
 def some(rows: EventRows, start: int, end: int) -> EventRows:
@@ -170,8 +168,7 @@ def alike_contents(alike: AlikeColumns) -> list[bytes]:
     unstable = "sentAt" if _id_field(alike) == "messageId" else None
     paths = sorted((path for path in alike.columns if path[0] != unstable), key=lambda path: [*map(str.encode, path)])
     texts = alike.texts({path: path for path in paths}).cast(pa.binary())
-    digest = partial(hashlib.blake2b, digest_size=CONTENT_BYTES)
-    return [each.digest() for each in map(digest, texts.to_pylist())]
+    return digests(hashlib.blake2b(digest_size=CONTENT_BYTES), texts.to_pylist())
 
 
 def _id_field(alike: AlikeColumns) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +15,7 @@ import pyarrow as pa
 from alluvia.ingest.alike_columns import COMPACT, NUMBER, Path, Separators, literals_of
 
 _SAMPLES = 16
+_LINE = re.compile(rb"\s*([^\n]*)")  # the next one that is not blank
 _USUAL_SHARE_MIN = 0.75
 """Of the lines that are looked at, so many have the same keys. The others may be odd ones."""
 _KINDS = {str: pa.string(), int: pa.int64(), bool: pa.bool_(), float: NUMBER}
@@ -64,8 +66,8 @@ def _sampled(sent: bytes) -> Iterator[tuple[bytes, dict[Path, object]]]:
     """Yield some lines and their fields, without those that no reader takes."""
     for number in range(_SAMPLES):
         start = sent.find(b"\n", len(sent) * number // _SAMPLES) + 1 if number else 0
-        end = sent.find(b"\n", start)
-        line = sent[start : len(sent) if end < 0 else end]
+        found = _LINE.search(sent, start)
+        line = found[1] if found else b""
         with suppress(orjson.JSONDecodeError):
             value = orjson.loads(line)
             yield line, _fields(value) if isinstance(value, dict) else {}

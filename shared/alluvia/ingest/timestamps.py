@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
+from alluvia.ingest.casting import cast_texts
 from alluvia.ingest.jsontext import ExactNumber
 
 if TYPE_CHECKING:
@@ -63,12 +64,7 @@ def instants(values: Sequence[object]) -> pa.Array:
 
 def plain_instants(texts: pa.Array) -> pa.Array:
     """Return what `instants` gives for texts and nulls in an array."""
-    try:
-        found = texts.cast(TIMESTAMP)
-    except pa.ArrowInvalid:
-        plain = pc.match_substring_regex(texts, _PLAIN)
-        found = pc.if_else(plain, texts, pa.scalar(None, texts.type)).cast(TIMESTAMP)
-    return _within(found)
+    return _within(cast_texts(texts, TIMESTAMP, _PLAIN, None))
 
 
 def plain_moments(values: pa.Array) -> pa.Array:

@@ -336,6 +336,8 @@ def test_what_headers_declare(content_type: str, headers: Mapping[str, str], nam
         {"timestamp": "soon", "n": 1},
         {"timestamp": "2026-11-20 12:00", "n": 1},
         {"timestamp": "soon", "time": "2026-11-20T12:00:00Z"},
+        {"timestamp": "soon", "n": 0.5},
+        {"timestamp": "2026-11-20T12:00:00Z", "n": 0.5},
     ],
     ids=str,
 )

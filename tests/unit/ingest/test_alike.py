@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 from unittest.mock import patch
@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alluvia.ingest.alike import EventParts, alike_parts, moved
+from alluvia.ingest.alike_columns import AlikeColumns
 from alluvia.ingest.alike_reading import Alike, _numbers, read_alike
 from alluvia.ingest.envelope import split
 from alluvia.ingest.rows import _of_events, to_rows
@@ -45,8 +46,13 @@ def alike(lines: list[bytes]) -> Alike | None:
     return read_alike(pa.py_buffer(b"\n".join(lines)))
 
 
+def kept(found: Alike) -> AlikeColumns:
+    read = [place for place in range(found.size) if place not in found.skipped]
+    return found.columns.at([index for index, place in enumerate(read) if place not in found.others])
+
+
 def as_objects(found: Alike) -> list[dict[str, Any]]:
-    return pa.table({path[0]: column for path, column in found.columns.columns.items()}).to_pylist()
+    return pa.table({path[0]: column for path, column in kept(found).columns.items()}).to_pylist()
 
 
 def line(number: int, **changes: object) -> bytes:
@@ -298,7 +304,30 @@ def test_lines_are_cut_at_their_quotes(sent: list[bytes]) -> None:
     read = [orjson.loads(each) for number, each in enumerate(sent) if number not in broken]
     assert as_objects(found) == read
     same = {path: path for path in found.columns.columns}
-    assert found.columns.texts(same).to_pylist() == [orjson.dumps(each).decode() for each in read]
+    assert kept(found).texts(same).to_pylist() == [orjson.dumps(each).decode() for each in read]
+    assert kept(found).lines_at(range(9)) == kept(found).lines_at(range(len(read)))[:9]
+    assert kept(found).lines_at(range(len(read))) == [each for at, each in enumerate(sent) if at not in broken]
+
+
+@pytest.mark.parametrize("blank", [b"", b"  ", b"\t", b"\r"])
+@pytest.mark.parametrize(
+    "places", [(0,), (100,), (299,), (7, 8, 9, 250, 296, 297, 298, 299), range(0, 300, 2), range(0, 300, 9)]
+)
+def test_blank_lines_take_no_place(blank: bytes, places: Sequence[int]) -> None:
+    lines = [blank if number in places else line(number) for number in range(300)]
+    lines[5], lines[13], lines[255] = line(5)[:-2], line(13, n=0.5), line(255, extra=1)
+    for returned in (b"",) if blank == b"\r" else (b"", b"\r"):
+        body = b"".join(each + returned + b"\n" for each in lines)
+        with patch("alluvia.ingest.alike.read_alike", lambda *_: None):
+            careful = made(body, DEFAULT, NO_FIELDS, Limits())
+        assert made(body, DEFAULT, NO_FIELDS, Limits()) == careful
+        [part] = alike_parts(body, len(body))
+        assert isinstance(part, Alike)
+        assert (part.size, len(part.others)) == (300 - len(places), 3)
+    found = alike(lines)
+    assert found is not None
+    assert found.size == len(found.columns) + len(found.skipped)
+    assert set(found.others.values()) == {lines[at] for at in (5, 13, 255)}
 
 
 def test_odd_lines_among_those_that_are_looked_at_first_do_not_matter() -> None:
