@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, overload
 
 import orjson
@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 
 BLOCK = 2048
 """Lines that are read together: what that takes stays in the processor's cache, and is used again."""
+BLOCK_BYTES_MIN = 1 << 16
+"""For lines so short, or so many of them blank, that more are read together."""
 MANY = 256
 """Fewer lines are not worth it."""
 _MISSES_MAX = 2  # blocks of lines that are not alike: then no more of them are looked at
-_HEAD_BYTES = 1 << 16  # which tell how long lines are
+_HEAD_BYTES = 1 << 16  # of a block, which tell how long its lines are
+_BLOCK_BYTES_MAX = 1 << 22
 
 
 class AlikeBlock(Sequence[RawEvent]):
@@ -175,11 +178,11 @@ def alike_parts(text: bytes, longest: int) -> Iterator[Alike | list[bytes]]:
     Blank lines are left out. Those of more than `longest` bytes are alike to no other.
     """
     whole = pa.py_buffer(text)
-    head = text[:_HEAD_BYTES]
-    block_bytes = len(head) * BLOCK // (head.count(b"\n") + 1) + 1
     misses = start = 0
     while start < len(text):
-        end = text.find(b"\n", start + block_bytes)
+        head = text[start : start + _HEAD_BYTES]
+        block_bytes = min(len(head) * BLOCK // (head.count(b"\n") + 1) + 1, _BLOCK_BYTES_MAX)
+        end = text.find(b"\n", start + max(block_bytes, BLOCK_BYTES_MIN))
         block = whole.slice(start, (len(text) if end < 0 else end) - start)
         start += len(block) + 1
         found = read_alike(block, longest) if misses < _MISSES_MAX else None
@@ -193,9 +196,9 @@ def block_of(alike: Alike, positions: Sequence[int], odd: Sequence[RawEvent]) ->
     by_position = {event.position: event for event in odd}
     rejected = [at for at in alike.others if positions[at] not in by_position]
     if rejected:
-        positions = [*positions]
-        for at in reversed(rejected):
-            del positions[at]
+        starts = [0, *(at + 1 for at in rejected)]
+        kept = (positions[start:end] for start, end in zip(starts, [*rejected, alike.size], strict=True))
+        positions = list(chain.from_iterable(kept))
         alike = alike.without(rejected)
     others = {at: by_position[positions[at]] for at in alike.others}
     return AlikeBlock(alike.columns, all_but(alike.skipped, alike.size), positions, others, len(alike.text))

@@ -25,6 +25,8 @@ _BOUNDS = Struct("=ii")
 _FEW = 16
 _RARE_MAX = 4  # nulls of a block, or others than null
 _COMPARED_BYTES = 1 << 16
+_WRITTEN_SHARE_MAX = 4
+"""How many times as long as what was sent that may be which is written: most lines have the keys of the usual ones."""
 _TEXT_BYTES_MAX = (1 << 31) - 1
 _FIRST_PRINTABLE = 0x20  # JSON allows no character below it in a text
 _CONTROL_CHARACTER = r"[\x00-\x1f]"
@@ -36,6 +38,8 @@ _WRITTEN = {
 _PLAIN_MIN, _PLAIN_MAX = 1e-4, 1e15  # between them, whoever writes a double writes no exponent
 _ZEROS = pa.array(["0", "0.0"], pa.string())  # but not -0, which is 0
 SPACE = b" \t\r\n"
+LINES_MIN = 64
+"""Fewer lines, or fewer than each has keys, are not worth the work that a block takes for each key."""
 
 
 class Alike(NamedTuple):
@@ -74,17 +78,20 @@ class _Read(NamedTuple):
 
 
 def read_alike(text: pa.Buffer, longest: int = sys.maxsize) -> Alike | None:
-    """Read lines that seem alike. None if they do not, or if most of them are not.
+    """Read lines that seem alike. None if they do not, if most of them are not, or if there are few.
 
     Lines of more than `longest` bytes are alike to no other.
     """
-    if len(text) > _TEXT_BYTES_MAX:
-        return None
     sent = _without_blank_end(text.to_pybytes())
     text = text.slice(0, len(sent))
+    lines = sent.count(b"\n") + 1
+    if len(text) > _TEXT_BYTES_MAX or lines < LINES_MIN:
+        return None
     shape = shape_of(sent)
     cells = None if shape is None else cells_of(shape)
-    if shape is None or cells is None:
+    if shape is None or cells is None or lines < len(shape.kinds):
+        return None
+    if lines * cells.size > len(sent) * _WRITTEN_SHARE_MAX:
         return None
     read = _cut_at_quotes(_to_cut(text, sent, shape, cells), shape, cells)
     return None if read is None else _proved(read, shape.end, text, sent, longest)
@@ -114,11 +121,10 @@ def _to_cut(text: pa.Buffer, sent: bytes, shape: Shape, cells: Cells) -> pa.Buff
     colon = shape.separators.colon
     for before in cells.before_nulls:
         whole = pc.replace_substring(whole, f"{before}{colon}null", f'{before}{colon}"{NULL}"')
-    for code in (
-        ("\\",) if "\r" in shape.end else ("\\", "\r")
-    ):  # what begins an escape, and what ends a line of CSV: as a quote, it spoils its line
+    spoiling = "\\" if "\r" in shape.end else "\\\r"  # what begins an escape, and what ends a line of CSV
+    for code in spoiling:
         if code.encode() in sent:
-            whole = pc.replace_substring(whole, code, '"')
+            whole = pc.replace_substring(whole, code, '"')  # as a quote, it spoils its line
     return whole.buffers()[2]
 
 

@@ -15,6 +15,10 @@ import pyarrow as pa
 from alluvia.ingest.alike_columns import COMPACT, NUMBER, Path, Separators, literals_of
 
 _SAMPLES = 16
+_KEYS_MAX = 512
+"""Each key takes as much as several lines do."""
+_DEPTH_MAX = 16
+"""Of objects in objects: far less than an event may have."""
 _LINE = re.compile(rb"\s*([^\n]*)")  # the next one that is not blank
 _USUAL_SHARE_MIN = 0.75
 """Of the lines that are looked at, so many have the same keys. The others may be odd ones."""
@@ -40,7 +44,7 @@ def shape_of(sent: bytes) -> Shape | None:
     """Return what most of the lines have in common; None if their keys or types differ, or are not simple."""
     sampled = list(_sampled(sent))
     [(paths, count)] = Counter(tuple(fields) for _, fields in sampled).most_common(1) or [((), 0)]
-    if not paths or count < len(sampled) * _USUAL_SHARE_MIN:
+    if not 0 < len(paths) <= _KEYS_MAX or count < len(sampled) * _USUAL_SHARE_MIN:
         return None
     usual = [(line, fields) for line, fields in sampled if tuple(fields) == paths]
     opening = b"{%b: " % orjson.dumps(paths[0][0])
@@ -74,10 +78,10 @@ def _sampled(sent: bytes) -> Iterator[tuple[bytes, dict[Path, object]]]:
 
 
 def _fields(value: Mapping[str, object], parents: Path = ()) -> dict[Path, object]:
-    """Return the values that are not objects, but for those without keys, by their paths."""
+    """Return the values that are not objects, but for those without keys or too deep, by their paths."""
     found: dict[Path, object] = {}
     for name, each in value.items():
-        if isinstance(each, dict) and each:
+        if isinstance(each, dict) and each and len(parents) < _DEPTH_MAX:
             found |= _fields(each, (*parents, name))
         else:
             found[*parents, name] = each
@@ -97,7 +101,7 @@ class Cells(NamedTuple):
 
     After the value that is not a text comes the rest of its cell, of so many characters in `rests`, which are all that
     `ends` has. `before_nulls` stand before the colons of nulls that are written as texts first, so that all lines have
-    the same number of quotes.
+    the same number of quotes. What stands between the values of a line has `size` characters.
     """
 
     texts: Mapping[Path, str]
@@ -106,6 +110,7 @@ class Cells(NamedTuple):
     ends: frozenset[str]
     width: int
     before_nulls: Sequence[str]
+    size: int
 
 
 def cells_of(shape: Shape) -> Cells | None:
@@ -134,4 +139,5 @@ def cells_of(shape: Shape) -> Cells | None:
         frozenset(ends[path] for path in others),
         "".join(literals).count('"') + 1,
         before_nulls,
+        len("".join(literals)),
     )

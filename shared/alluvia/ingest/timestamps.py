@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 TIMESTAMP = pa.timestamp("us", "UTC")
 MIN_US = -62_135_596_800_000_000  # 0001-01-01T00:00:00Z
 MAX_US = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999Z
+_SURE_MIN_US = MIN_US + 86_400_000_000  # Arrow takes the year 0, which ends within that day in UTC, with an offset
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)"
@@ -81,12 +82,12 @@ def plain_moments(values: pa.Array) -> pa.Array:
 
 
 def _within(found: pa.Array) -> pa.Array:
-    """Return timestamps with null for those before the year 1 and after 9999."""
+    """Return timestamps with null for those before the year 1 and after 9999, and for some that need a look."""
     moments_us = found.cast(pa.int64())
     bounds = pc.min_max(moments_us).as_py()
-    if bounds["min"] is None or (bounds["min"] >= MIN_US and bounds["max"] <= MAX_US):
+    if bounds["min"] is None or (bounds["min"] >= _SURE_MIN_US and bounds["max"] <= MAX_US):
         return found
-    known = pc.and_(pc.greater_equal(moments_us, MIN_US), pc.less_equal(moments_us, MAX_US))
+    known = pc.and_(pc.greater_equal(moments_us, _SURE_MIN_US), pc.less_equal(moments_us, MAX_US))
     return pc.if_else(known, found, pa.scalar(None, TIMESTAMP))
 
 

@@ -176,8 +176,8 @@ def test_the_fast_way_gives_what_the_careful_one_gives(
     body = b"\n".join(lines)
     with patch("alluvia.ingest.alike.read_alike", lambda *_: None):
         careful = made(body, schema, fields, limits)
-    small = patch.multiple("alluvia.ingest.alike", BLOCK=8)
-    short = patch.multiple("alluvia.ingest.alike_reading", _FEW=few, _COMPARED_BYTES=100)
+    small = patch.multiple("alluvia.ingest.alike", BLOCK=8, BLOCK_BYTES_MIN=1)
+    short = patch.multiple("alluvia.ingest.alike_reading", _FEW=few, _COMPARED_BYTES=100, LINES_MIN=1)
     pieces = patch("alluvia.ingest.alike_rows._PIECES_MAX", few)
     with patch("alluvia.ingest.envelope.MANY", 1), small, short, pieces:
         assert made(body, schema, fields, limits) == careful
@@ -200,7 +200,8 @@ KINDS = pa.schema([*(each.with_nullable(True) for each in DEFAULT), ("status", p
 NEED_A_LOOK: list[dict[str, object]] = [
     {"event_id": None}, {"event_id": ""}, {"event_id": "é" * 1024}, {"event_id": "é" * 1025}, {"ts": "yesterday"},
     {"ts": None}, {"ts": ""}, {"ts": "2020-02-30T12:00:00Z"}, {"ts": "2020-02-29T12:00:00Z"}, {"ts": "2020-01-01"},
-    {"ts": "2020-01-01T12:00:00"}, {"ts": "0000-01-01T00:00:00Z"}, {"ts": "9999-12-31T23:59:59-23:59"},
+    {"ts": "2020-01-01T12:00:00"}, {"ts": "0000-01-01T00:00:00Z"}, {"ts": "0000-12-31T12:59:59-23:59"},
+    {"ts": "9999-12-31T23:59:59-23:59"},
     {"ts": "2020-01-01T12:00:00.1234567Z"}, {"ts": "2020-01-01T24:00:00Z"}, {"ts": "2020-01-01T12:00:60Z"},
     {"status": 127}, {"status": 128}, {"status": -129}, {"n": 2**53}, {"n": 2**53 + 1}, {"n": -(2**63)},
     {"n": 2**63 - 1}, {"n": None}, {"at": "no time"}, {"at": None}, {"at": "2020-01-01T12:00:00+01:00"}, {"ip": None},
@@ -264,7 +265,7 @@ def test_most_lines_are_kept_as_columns_and_odd_ones_in_their_places(declared: b
     schema = pa.schema([*DEFAULT, *kinds]) if declared else DEFAULT
     odd = {3: line(3, status="4"), 5: b'{"a":1,"a":1}', 7: line(7, ip='a"b'), 9: line(9, extra=1), 11: b"{"}
     lines = [odd.get(number) or line(number) for number in range(400)]
-    with patch("alluvia.ingest.alike.BLOCK", 100):
+    with patch.multiple("alluvia.ingest.alike", BLOCK=100, BLOCK_BYTES_MIN=1):
         plain, mixed = (taken_apart(b"\n".join(each)) for each in (lines[100:], lines))
         first = taken_apart(b"\n".join([*lines[7:11], *lines[100:]]))
     for found, events, rejects in ((plain, 300, 0), (mixed, 398, 2), (first, 304, 0)):
@@ -369,6 +370,41 @@ def test_an_odd_line_takes_no_others_along(odd: bytes) -> None:
         assert (found.size, found.others) == (2000, {place: odd.strip()})
 
 
+DEEP = {depth: b'{"a":' * depth + b"1" + b"}" * depth for depth in (16, 17, 253, 254, 1000)}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        *([odd, *map(line, range(299))] for odd in DEEP.values()),
+        *([line(number)[:-1] + b',"x":' + odd + b"}" for number in range(300)] for odd in DEEP.values()),
+        (2 * [b'{"%b":1}' % (b"k" * 30_000)] + 500 * [b'{"":1}']) * 16,
+        [orjson.dumps({"event_id": f"e{number}"} | {f"k{at}": at for at in range(600)}) for number in range(300)],
+    ],
+    ids=[*(f"{depth} deep {where}" for where in ("first", "each") for depth in DEEP), "long key", "many keys"],
+)
+def test_what_takes_too_much_by_columns_goes_the_careful_way(lines: list[bytes]) -> None:
+    body = b"\n".join(lines)
+    with patch("alluvia.ingest.alike.read_alike", lambda *_: None):
+        careful = made(body, DEFAULT, NO_FIELDS, Limits())
+    written: list[int] = []
+    with patch("alluvia.ingest.alike_columns.AlikeColumns.lines", counted(written)):
+        assert made(body, DEFAULT, NO_FIELDS, Limits()) == careful
+    assert max(written, default=0) <= len(body) * 4
+
+
+def counted(sizes: list[int]) -> Callable[..., pa.Array]:
+    """Return what writes lines and notes how many bytes these have."""
+    lines = AlikeColumns.lines
+
+    def noted(columns: AlikeColumns, end: str = "") -> pa.Array:
+        found = lines(columns, end)
+        sizes.append(found.nbytes)
+        return found
+
+    return noted
+
+
 def test_few_lines_and_lines_that_differ_are_not_tried() -> None:
     assert isinstance(taken_apart(b"\n".join([line(1)] * 255)).events, list)
     assert alike([line(1), *[orjson.dumps({"other": 1})] * 2] * 200) is None
@@ -377,6 +413,11 @@ def test_few_lines_and_lines_that_differ_are_not_tried() -> None:
     assert alike([line(number, **{'quo"te': 1}) for number in range(300)]) is None
     assert alike([line(number, ip={'quo"te': 1}) for number in range(300)]) is None
     assert alike([b"{}"] * 300) is None
+    assert alike([line(1)] * 64) is not None
+    assert alike([line(1)] * 63) is None
+    keys = {f"k{at}": at for at in range(100)}
+    assert alike([orjson.dumps(keys)] * 100) is not None
+    assert alike([orjson.dumps(keys)] * 99) is None
 
 
 NUMBERS = st.floats().map(repr) | st.floats(-1e6, 1e6).map(repr) | st.decimals(-(10**16), 10**16, places=3).map(str)

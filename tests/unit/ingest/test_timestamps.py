@@ -94,7 +94,13 @@ def test_the_fast_way_is_taken_where_it_can_be() -> None:
         return instants(values).is_valid().to_pylist()
 
     assert known(["2020-01-01T12:00:00Z", "2020-01-01T14:00:00.000+02:00", None, 1]) == [True, True, False, False]
-    assert known(["2020-01-01T12:00:00Z", "0000-01-01T00:00:00Z"]) == [True, False]
+    years: list[object] = [
+        "2020-01-01T12:00:00Z",
+        "0000-01-01T00:00:00Z",
+        "0000-12-31T12:59:59-23:59",
+        "0001-01-02T00:00:00Z",
+    ]
+    assert known(years) == [True, False, False, True]
     plain = ["2020-01-01T12:00:00Z"] * 1000
     assert known([*plain, "2020-01-01T12:00:00", *plain]).count(False) <= 64
     assert known([]) == []
