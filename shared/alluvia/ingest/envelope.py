@@ -8,6 +8,7 @@ broken line is a reject of its own. Nothing is dropped: anything that is not an 
 
 from __future__ import annotations
 
+import re
 from itertools import count, repeat
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import orjson
 
 from alluvia.errors import Invalid
 from alluvia.ingest.alike import MANY, EventParts, alike_parts, block_of
+from alluvia.ingest.alike_reading import Alike
 from alluvia.ingest.identity import own_reject_id
 from alluvia.ingest.inflate import TooLarge, UnknownEncoding, inflate
 from alluvia.ingest.jsontext import (
@@ -29,7 +31,7 @@ from alluvia.ingest.jsontext import (
 from alluvia.ingest.values import TOO_MANY_BYTES, TOO_MANY_EVENTS, Limits, RawEvent, Reject, Split, raw_events
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 NDJSON_TYPES = (
     "application/x-ndjson",
@@ -39,6 +41,7 @@ NDJSON_TYPES = (
     "application/jsonlines",
 )
 _SPACE = b" \t\r\n"
+_BETWEEN = re.compile(rb"\}\s*,\s*\{")
 _A_LINE = ": send one object per line (curl -d strips line ends, --data-binary keeps them)"
 _HEAD_BYTES = 1 << 20
 BOM = b"\xef\xbb\xbf"
@@ -106,6 +109,9 @@ def _interpret(text: bytes, ndjson: bool, limits: Limits) -> Split:
         few = len(text) <= limits.events or text.count(b"\n") < limits.events
         if few and _are_many(text):
             return split_text(range(len(text)), text, limits)
+    elements = _split_elements(text, limits) if text.startswith(b"[") else None
+    if elements is not None:
+        return elements
     whole = None if more else decode_if_plain(text)
     if whole is not None:
         return _array(whole[0], text, limits) if isinstance(whole[0], list) else _each((0,), [text], whole, limits)
@@ -152,18 +158,60 @@ def split_text(positions: Sequence[int], text: bytes, limits: Limits) -> Split:
     rejects: list[Reject] = []
     start = 0
     for part in alike_parts(text, limits.event_bytes):
-        if isinstance(part, list):
-            at = positions[start : start + len(part)]
-            others = _each(at, part, decode_all(part), limits)
-            parts.append(others.events)
-        else:
-            at = positions[start : start + part.size]
-            raws = list(part.others.values())
-            others = _each([at[place] for place in part.others], raws, decode_all(raws), limits)
-            parts.append(block_of(part, at, others.events))
+        at = positions[start : start + _lines_in(part)]
+        found = _split_part(at, part, limits)
+        parts.append(found.events)
+        rejects += found.rejects
         start += len(at)
-        rejects += others.rejects
     return Split(EventParts(parts), rejects)
+
+
+def _lines_in(part: Alike | list[bytes]) -> int:
+    return len(part) if isinstance(part, list) else part.size
+
+
+def _split_part(positions: Sequence[int], part: Alike | list[bytes], limits: Limits) -> Split:
+    if isinstance(part, list):
+        return _each(positions, part, decode_all(part), limits)
+    raws = list(part.others.values())
+    others = _each([positions[place] for place in part.others], raws, decode_all(raws), limits)
+    return Split(block_of(part, positions, others.events), others.rejects)
+
+
+def _split_elements(text: bytes, limits: Limits) -> Split | None:
+    """Take an array of many objects apart as lines, each an element; None if its elements may be others.
+
+    It is cut wherever the same stands as between its first two objects. These are its elements if each of them is an
+    object: otherwise it was cut in a text or in a list within an element.
+    """
+    between = _BETWEEN.search(text, 0, _HEAD_BYTES)
+    if between is None or not text.endswith(b"]"):
+        return None
+    within = text[1:-1].strip(_SPACE)
+    lines = within.replace(between[0], b"}\n{")
+    size = lines.count(b"\n") + 1
+    if not MANY <= size <= limits.events or size != within.count(between[0]) + 1:
+        return None
+    parts: list[Sequence[RawEvent]] = []
+    start = 0
+    for part in alike_parts(lines, limits.event_bytes):
+        at = range(start, start + _lines_in(part))
+        if not _are_objects(part if isinstance(part, list) else part.others.values()):
+            return None
+        found = _split_part(at, part, limits)
+        if found.rejects:
+            return None
+        parts.append(found.events)
+        start = at.stop
+    return Split(EventParts(parts), [])
+
+
+def _are_objects(texts: Iterable[bytes]) -> bool:
+    """Whether texts are those of objects, by the fast parser: `_each` judges what they hold."""
+    try:
+        return all(isinstance(orjson.loads(text), dict) for text in texts)
+    except orjson.JSONDecodeError:
+        return False
 
 
 def _each(positions: Sequence[int], raws: Sequence[bytes], values: Sequence[object], limits: Limits) -> Split:

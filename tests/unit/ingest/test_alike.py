@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alluvia.ingest.alike import EventParts, alike_parts, moved
+from alluvia.ingest.alike import AlikeBlock, EventParts, alike_parts, moved
 from alluvia.ingest.alike_columns import AlikeColumns
 from alluvia.ingest.alike_reading import Alike, _numbers, read_alike
 from alluvia.ingest.envelope import split
@@ -451,3 +451,67 @@ def test_numbers_with_fractions_fill_columns_of_each_type(declared: pa.DataType)
     found = alike(sent)
     assert found is not None
     assert found.others == {7: sent[7]}
+
+
+ELEMENTS = st.one_of(
+    STRANGE,
+    st.sampled_from([
+        b"5", b"null", b"[]", b"{}", b'{"a":1,"a":2}', line(1, ip="},{"), line(1, ip="}, {"), b'{"a":[{"b":1},{}]}',
+        line(1).replace(b"-7", b"[{},{}]"), b'{"a":[1,2]}', b"", line(1) + b"\n", b"\t" + line(2),
+    ]),
+)  # fmt: skip
+
+
+def from_array(body: bytes, limits: Limits) -> tuple[Any, ...]:
+    found = split(body, content_type="application/json", content_encoding=None, limits=limits)
+    rows = to_rows(found.events, DEFAULT, arrival_us=ARRIVAL_US, idempotency_key="key", new_id=lambda: "new")
+    events = [(event.position, event.value) for event in found.events]
+    rejects = [(each.position, each.reason) for each in [*found.rejects, *rows.rejects]]
+    kept = (list(rows.refused), list(rows.taken), list(rows.contents))
+    return (events, rows.table.to_pylist(), rejects, *kept, found.too_large)
+
+
+@given(
+    st.lists(ELEMENTS, max_size=4),
+    st.sampled_from([b",", b", ", b",\n", b",\r\n  ", b" ,", b",\n\n", b"\t,"]),
+    st.sampled_from([(b"[", b"]"), (b"[\n", b"\n]"), (b" [ ", b" ] "), (b"[", b",]"), (b"[", b""), (b"[[", b"]]")]),
+    st.sampled_from([Limits(), Limits(event_bytes=150), Limits(events=9)]),
+    st.sampled_from(
+        [
+            line,
+            lambda at: spaced(line(at)),
+            lambda at: line(at, ip={"n": [{"a": at}, {"a": 1}]}),
+            lambda at: line(at, ip='"'),
+        ]
+    ),
+    st.integers(0, 12),
+    st.randoms(use_true_random=False),
+)
+def test_an_array_is_taken_apart_as_lines_are(
+    odd: list[bytes],
+    between: bytes,
+    ends: tuple[bytes, bytes],
+    limits: Limits,
+    plain: Callable[[int], bytes],
+    many: int,
+    random: Any,
+) -> None:
+    elements = [plain(number) for number in range(many)] + odd
+    random.shuffle(elements)
+    body = ends[0] + between.join(elements) + ends[1]
+    with patch("alluvia.ingest.envelope._split_elements", lambda *_: None):
+        careful = from_array(body, limits)
+    small = patch.multiple("alluvia.ingest.alike", BLOCK=8, BLOCK_BYTES_MIN=1)
+    with small, patch("alluvia.ingest.envelope.MANY", 1), patch("alluvia.ingest.alike_reading.LINES_MIN", 1):
+        assert from_array(body, limits) == careful
+
+
+@pytest.mark.parametrize("between", [b",", b", ", b",\n", b",\r\n"])
+def test_an_array_of_many_objects_is_read_as_columns(between: bytes) -> None:
+    elements = [line(number) for number in range(300)]
+    elements[7:9] = [line(7, ip='a"b'), line(8, n=0.5)]
+    body = b"[" + between.join(elements) + b"]"
+    found = split(body, content_type="application/json", content_encoding=None, limits=Limits())
+    assert isinstance(found.events, EventParts)
+    assert [len(part.odd) for part in found.events.parts if isinstance(part, AlikeBlock)] == [2]
+    assert [event.value for event in found.events] == [orjson.loads(each) for each in elements]
