@@ -31,6 +31,7 @@ _DECODED_AT_ONCE = 64  # texts: where one of them is odd, each of these is looke
 _ENCODED_AT_ONCE = 256
 _BETWEEN = orjson.Fragment(b"\n")  # which compact JSON text never holds
 _TOKEN = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)  # in valid JSON, whose digits are no number's
 _SKELETON = bytes(
     0x30 if chr(c) in "0123456789." else 0x65 if chr(c) in "eE" else 0x2D if chr(c) in "+-" else 0x20
     for c in range(256)
@@ -242,15 +243,20 @@ def describe(value: object) -> str:
     return kinds.get(type(value), "a number")
 
 
-def _has_long_numbers(sent: bytes) -> bool:
+def _has_long_numbers(valid: bytes) -> bool:
+    return _has_long_digits(valid) and _has_long_digits(_TEXT.sub(b"", valid))
+
+
+def _has_long_digits(sent: bytes) -> bool:
     skeleton = sent.translate(_SKELETON)
     return any(suspect in skeleton for suspect in _SUSPECTS)
 
 
-def _numbers_survive(sent: bytes) -> bool:
-    if not _has_long_numbers(sent):
+def _numbers_survive(valid: bytes) -> bool:
+    if not _has_long_numbers(valid):
         return True
-    tokens = (token for token in _TOKEN.findall(sent) if len(token) > _DIGITS_SAFE or b"e" in token.lower())
+    numbers = _TOKEN.findall(_TEXT.sub(b"", valid))
+    tokens = (token for token in numbers if len(token) > _DIGITS_SAFE or b"e" in token.lower())
     return not any(isinstance(exact_number(token.decode()), ExactNumber) for token in tokens)
 
 

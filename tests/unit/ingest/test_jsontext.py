@@ -78,6 +78,16 @@ def test_a_big_integer_keeps_its_digits() -> None:
     assert encode(value) == b'{"n":1180591620717411303424,"small":9007199254740993}'
 
 
+@pytest.mark.parametrize(
+    "text", ["1" * 30, "1e400", "\\", '"', 'a "1": 0.1000000000000000055511151231257827, ', '\\"' + "9" * 30]
+)
+@pytest.mark.parametrize("number", ["1" * 30, "1e400", "0.1000000000000000055511151231257827", "7", "0.5"])
+def test_digits_in_texts_are_no_numbers(text: str, number: str) -> None:
+    sent = f'{{{json.dumps(text)}:{number},"z":[{json.dumps(text)},{number}]}}'
+    exact = {"7": 7, "0.5": 0.5}.get(number, ExactNumber(number))
+    assert decode_all([sent.encode()] * 3) == [{text: exact, "z": [text, exact]}] * 3
+
+
 @pytest.mark.parametrize("number", ["1e400", "-1e400", "1e-400", "0.1000000000000000055511151231257827", "9" * 5000,
                                     "1e99999999999999999999", "1e-99999999999999999999"])  # fmt: skip
 def test_numbers_beyond_a_double_stay_as_text(number: str) -> None:
