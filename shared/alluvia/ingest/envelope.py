@@ -188,10 +188,10 @@ def _split_elements(text: bytes, limits: Limits) -> Split | None:
     if between is None or not text.endswith(b"]"):
         return None
     within = text[1:-1].strip(_SPACE)
-    lines = within.replace(between[0], b"}\n{")
-    size = lines.count(b"\n") + 1
-    if not MANY <= size <= limits.events or size != within.count(between[0]) + 1:
+    cuts = within.count(between[0])
+    if not MANY <= cuts + 1 <= limits.events or within.count(b"\n") != cuts * between[0].count(b"\n"):
         return None
+    lines = within.replace(between[0], b"}\n{")
     parts: list[Sequence[RawEvent]] = []
     start = 0
     for part in alike_parts(lines, limits.event_bytes):
