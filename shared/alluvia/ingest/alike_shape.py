@@ -19,7 +19,7 @@ _KEYS_MAX = 512
 """Each key takes as much as several lines do."""
 _DEPTH_MAX = 16
 """Of objects in objects: far less than an event may have."""
-_LINE = re.compile(rb"\s*([^\n]*)")  # the next one that is not blank
+_LINE = re.compile(rb"[ \t\r\n]*([^\n]*)")  # the next one that is not blank
 _USUAL_SHARE_MIN = 0.75
 """Of the lines that are looked at, so many have the same keys. The others may be odd ones."""
 _KINDS = {str: pa.string(), int: pa.int64(), bool: pa.bool_(), float: NUMBER}

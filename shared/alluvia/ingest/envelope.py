@@ -41,7 +41,7 @@ NDJSON_TYPES = (
     "application/jsonlines",
 )
 _SPACE = b" \t\r\n"
-_BETWEEN = re.compile(rb"\}\s*,\s*\{")
+_BETWEEN = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*\{")
 _A_LINE = ": send one object per line (curl -d strips line ends, --data-binary keeps them)"
 _HEAD_BYTES = 1 << 20
 BOM = b"\xef\xbb\xbf"

@@ -473,7 +473,7 @@ def from_array(body: bytes, limits: Limits) -> tuple[Any, ...]:
 
 @given(
     st.lists(ELEMENTS, max_size=4),
-    st.sampled_from([b",", b", ", b",\n", b",\r\n  ", b" ,", b",\n\n", b"\t,"]),
+    st.sampled_from([b",", b", ", b",\n", b",\r\n  ", b" ,", b",\n\n", b"\t,", b",\f", b"\0,"]),
     st.sampled_from([(b"[", b"]"), (b"[\n", b"\n]"), (b" [ ", b" ] "), (b"[", b",]"), (b"[", b""), (b"[[", b"]]")]),
     st.sampled_from([Limits(), Limits(event_bytes=150), Limits(events=9)]),
     st.sampled_from(
