@@ -1019,8 +1019,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "forget which requests the events that are left came with",
         "ingest/pipeline.py",
-        "            self._owners = list(map(self._owners.__getitem__, rows.taken))\n",
-        "            pass\n",
+        "self._owners = self._owners[: len(rows.taken)] if one else [self._owners[at] for at in rows.taken]\n",
+        "pass\n",
     ),
     Mutant(
         "refuse events by columns that are known no longer to hold",
