@@ -139,7 +139,7 @@ def _proved(request: Request, name: str, body: bytes, lake: Lake) -> Source:
 def _of_write_key(request: Request, body: bytes, settings: IngestSettings, lake: Lake) -> Source:
     """Return the source that a write key proves. One that cannot be used now stands in no other's way."""
     if not any(_may_take_calls(_sources(lake, source_ms)) for source_ms, _ in _AGES_MS):
-        raise _Unproved("there is no source of this kind")
+        raise _Unproved("no source takes calls of Segment's API")
     key = _write_key(request, body, settings)
     if key is None:
         raise _Unproved(f"the request has no write key, or it is in a body of more than {KEYED_BODY_BYTES_MAX} bytes")

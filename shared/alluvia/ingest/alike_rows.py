@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from alluvia.ingest.values import RawEvent
 
 _PIECES_MAX = 16
-"""So many odd events leave a block in pieces; with more, it is copied."""
+"""Up to so many odd events are put back between slices of their block; with more, its rows are taken one by one."""
 _ODD_SHARE_MAX = 0.25
 """Of the events of a block that are alike, so many become rows by themselves because they need a look."""
 _OF_REQUEST = ("event_id", "ts", "received_at", "properties")

@@ -16,7 +16,7 @@ import orjson
 
 from alluvia.errors import Invalid
 from alluvia.ingest.alike import MANY, EventParts, alike_parts, block_of
-from alluvia.ingest.alike_reading import Alike
+from alluvia.ingest.alike_reading import SPACE, Alike
 from alluvia.ingest.identity import own_reject_id
 from alluvia.ingest.inflate import TooLarge, UnknownEncoding, inflate
 from alluvia.ingest.jsontext import (
@@ -40,7 +40,6 @@ NDJSON_TYPES = (
     "application/x-jsonlines",
     "application/jsonlines",
 )
-_SPACE = b" \t\r\n"
 _BETWEEN = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*\{")
 _A_LINE = ": send one object per line (curl -d strips line ends, --data-binary keeps them)"
 _HEAD_BYTES = 1 << 20
@@ -70,7 +69,7 @@ def inflated(body: bytes, content_encoding: str | None, limits: Limits) -> bytes
 
 def split_json(body: bytes, content_type: str | None, limits: Limits) -> Split:
     """Take the JSON of a body apart, after decompression."""
-    text = body.removeprefix(BOM).strip(_SPACE)
+    text = body.removeprefix(BOM).strip(SPACE)
     if not text:
         return Split([], [])
     return _interpret(text, media_type(content_type) in NDJSON_TYPES, limits)
@@ -78,10 +77,10 @@ def split_json(body: bytes, content_type: str | None, limits: Limits) -> Split:
 
 def split_ndjson(body: bytes, limits: Limits) -> Split:
     """Take lines apart, each of them an event, whatever they begin with: those of a file after its first part."""
-    text = body.strip(_SPACE)
+    text = body.strip(SPACE)
     if _are_many(text):
         return split_text(range(len(text)), text, limits)
-    raws = [line for line in (line.strip(_SPACE) for line in text.split(b"\n")) if line]
+    raws = [line for line in (line.strip(SPACE) for line in text.split(b"\n")) if line]
     return split_lines(range(len(raws)), raws, limits)
 
 
@@ -92,7 +91,7 @@ def media_type(content_type: str | None) -> str:
 
 def split_stream_json(body: bytes, limits: Limits) -> Split:
     """Take a body apart in which JSON texts follow one another without line ends; what cannot be read is the last."""
-    text = body.removeprefix(BOM).strip(_SPACE)
+    text = body.removeprefix(BOM).strip(SPACE)
     raws = split_stream(text, limits.events + 1)
     return _too_many(text, limits) if len(raws) > limits.events else split_lines(range(len(raws)), raws, limits)
 
@@ -130,7 +129,7 @@ def _texts(text: bytes, ndjson: bool, limits: Limits) -> list[bytes]:
         return elements
     lines = text.split(b"\n")
     if len(lines) > 1 and (ndjson or _are_lines(lines)):
-        stripped = [line.strip(_SPACE) for line in lines]
+        stripped = [line.strip(SPACE) for line in lines]
         return stripped if all(stripped) else [line for line in stripped if line]
     return [text]
 
@@ -187,7 +186,7 @@ def _split_elements(text: bytes, limits: Limits) -> Split | None:
     between = _BETWEEN.search(text, 0, _HEAD_BYTES)
     if between is None or not text.endswith(b"]"):
         return None
-    within = text[1:-1].strip(_SPACE)
+    within = text[1:-1].strip(SPACE)
     cuts = within.count(between[0])
     if not MANY <= cuts + 1 <= limits.events or within.count(b"\n") != cuts * between[0].count(b"\n"):
         return None
@@ -207,7 +206,7 @@ def _split_elements(text: bytes, limits: Limits) -> Split | None:
 
 
 def _are_objects(texts: Iterable[bytes]) -> bool:
-    """Whether texts are those of objects, by the fast parser: `_each` judges what they hold."""
+    """Whether all texts are JSON objects, at a glance: what they hold is judged elsewhere."""
     try:
         return all(isinstance(orjson.loads(text), dict) for text in texts)
     except orjson.JSONDecodeError:

@@ -31,7 +31,7 @@ _DECODED_AT_ONCE = 64  # texts: where one of them is odd, each of these is looke
 _ENCODED_AT_ONCE = 256
 _BETWEEN = orjson.Fragment(b"\n")  # which compact JSON text never holds
 _TOKEN = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
-_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)  # in valid JSON, whose digits are no number's
+_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)  # of valid JSON: digits in it are not a number
 _SKELETON = bytes(
     0x30 if chr(c) in "0123456789." else 0x65 if chr(c) in "eE" else 0x2D if chr(c) in "+-" else 0x20
     for c in range(256)
