@@ -16,7 +16,7 @@ from moto import mock_aws
 import alluvia
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid, Unavailable
-from alluvia.ingest import pipeline
+from alluvia.ingest import committing
 from alluvia.operations.ingest import ingest
 from alluvia.serverless import sending, warm_lake
 from alluvia.table.handle import TableHandle
@@ -139,7 +139,7 @@ def test_a_failing_table_takes_only_its_own_messages_along(lake: alluvia.Lake, m
         return real(handle, *given)
 
     with monkeypatch.context() as broken:
-        broken.setattr(pipeline, "ingest", fail)
+        broken.setattr(committing, "ingest", fail)
         assert deliver(records) == [records[0]["messageId"], records[1]["messageId"]]
     assert (ids(lake), len(ids(lake, "github_webhooks"))) == ([], 3)
     assert deliver(records[:2]) == []

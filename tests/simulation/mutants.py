@@ -1024,7 +1024,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "refuse events by columns that are known no longer to hold",
-        "ingest/pipeline.py",
+        "ingest/committing.py",
         "        if rows.refused and tries_left and not is_newest:",
         "        if False:",
         ("tests/unit/ingest/test_pipeline.py",),

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from alluvia.errors import AlluviaError, Invalid, MetadataChanged, TableDropped, TableNotFound, Unsupported
+from alluvia.errors import AlluviaError, Invalid, TableDropped, Unsupported
 from alluvia.ingest.alike import EventParts, grouped
+from alluvia.ingest.committing import Committed, commit_rows
 from alluvia.ingest.event_schema import event_schema
 from alluvia.ingest.jsontext import encode
 from alluvia.ingest.known_rejects import keep
@@ -26,13 +27,10 @@ from alluvia.ingest.values import NO_FIELDS, BodyReading, EventRows, Fields, Ori
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.grouping import GROUP_MAX, Size
-from alluvia.operations.ingest import Ingested, ingest, refusals
+from alluvia.operations.ingest import Ingested
 from alluvia.operations.replanning import check_not_rollup
-from alluvia.table.event_window.id_runs import CONTENT_BYTES
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
-
-_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +213,7 @@ class _Group:
         if table is None:
             self._note([*self._unkept, *self._owned(misfits)])
             return [Answer(0, 0, len(each), 0, None, each, kept=not each) for each in self._rejects]
-        committed = _commit(table, events, self._rows_for, self._refuse, self._begin)
+        committed = commit_rows(table, events, self._rows_for, self._refuse, self._begin)
         if committed is None:
             version = table.at_hand().version if any(self._replayed) else None
             both = zip(self._replayed, self._rejects, strict=True)
@@ -273,7 +271,7 @@ class _Group:
         for at in {at for at, _ in rejects}:
             self._rejects[at].sort(key=lambda reject: reject.position)
 
-    def _clashes(self, committed: _Committed) -> list[Owned]:
+    def _clashes(self, committed: Committed) -> list[Owned]:
         """Return the rejects of events whose id another event has, of the table's window or earlier in the group."""
         found = []
         for at in committed.done.clashes:
@@ -321,80 +319,9 @@ def _keep(catalog: Catalog, name: str, rejects: Sequence[tuple[Origin, Reject]])
 
 def _commit_rejects(table: TableHandle, rows: pa.Table, gone_until: int) -> Ingested:
     made = EventRows(rows, [], [], ())
-    committed = _commit(table, (), lambda _snapshot, _events, _reasons: made, gone_until=gone_until)
+    committed = commit_rows(table, (), lambda _snapshot, _events, _reasons: made, gone_until=gone_until)
     assert committed is not None  # noqa: S101 - there are rows
     return committed.done
-
-
-@dataclass(frozen=True, slots=True)
-class _Committed:
-    """What became of rows: `events` are those that they were made of, `fields` those that the table named."""
-
-    done: Ingested
-    rows: EventRows
-    events: Sequence[RawEvent]
-    fields: Fields
-
-
-def _commit(
-    table: TableHandle,
-    events: Sequence[RawEvent],
-    rows_for: Callable[[Snapshot, Sequence[RawEvent], Mapping[int, str]], EventRows],
-    refuse: Callable[[EventRows], object] = lambda _: None,
-    begin: Callable[[], object] = lambda: None,
-    gone_until: int = -1,
-) -> _Committed | None:
-    """Commit rows made for the table as it is; make them again if it turns out to have changed. None without a row.
-
-    Rows that the table refuses (CHECK constraints, values that no partition can have) become rejects, and the others
-    go in. Before an event is refused, the newest version is looked at: its columns may be others than those known here.
-    An event that was rejected stays so: its reject is written. Rows without events are rejects: the id of each stands
-    for its content.
-    """
-    snapshot, is_newest = table.at_hand(), False
-    reasons: Mapping[int, str] = {}
-    for tries_left in reversed(range(_TRIES)):
-        rows = rows_for(snapshot, events, reasons)
-        if rows.refused and tries_left and not is_newest:
-            judged, snapshot, is_newest = snapshot, _newest(table), True
-            if not _takes_the_same(snapshot, judged):
-                reasons = {}  # which were those of other columns
-                continue
-        reasons = {}
-        refuse(rows)
-        if not len(rows.table):
-            return None
-        newest = table.at_hand()  # where rejects were kept, a newer one may have been seen
-        if _takes_the_same(newest, snapshot) or not tries_left:
-            contents = rows.contents or [bytes(CONTENT_BYTES)] * len(rows.table)
-            begin()
-            try:
-                done = ingest(table, rows.table, contents, snapshot if events else None, gone_until)
-                return _Committed(done, rows, events, Fields.of(snapshot.settings))
-            except (MetadataChanged, Invalid) as error:
-                newest = _newest(table)
-                by_rows = isinstance(error, Invalid) and _takes_the_same(newest, snapshot)
-                if by_rows and events:
-                    reasons = refusals(newest, rows.table)
-                if not tries_left or (by_rows and not reasons):
-                    raise
-        snapshot, events = newest, [events[index] for index in rows.taken]
-    raise AssertionError("the last try returns or raises")
-
-
-def _newest(table: TableHandle) -> Snapshot:
-    """Return the newest version. Raises `TableDropped` if there is none any more."""
-    try:
-        return table.newest()
-    except TableNotFound as error:
-        raise TableDropped(str(error)) from error
-
-
-def _takes_the_same(one: Snapshot, other: Snapshot) -> bool:
-    """Whether two versions of a table make the same rows of the same events."""
-    if one.state.metadata is other.state.metadata:
-        return True
-    return one.schema.equals(other.schema) and Fields.of(one.settings) == Fields.of(other.settings)
 
 
 def _rows(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import alluvia
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid, TableNotFound, Unavailable
-from alluvia.ingest import pipeline
+from alluvia.ingest import committing
 from alluvia.ingest.envelope import split
 from alluvia.ingest.pipeline import Answer, ingest_batch, keep_rejects
 from alluvia.ingest.values import Limits, Origin, RawEvent, Reject
@@ -96,7 +96,7 @@ def test_a_crash_between_rejects_and_rows_is_healed_by_the_retry(
 
     body = '{"event_id":"a"}\n{"broken'
     with monkeypatch.context() as broken:
-        broken.setattr(pipeline, "ingest", crash)
+        broken.setattr(committing, "ingest", crash)
         with pytest.raises(Unavailable):
             send(lake, body)
     assert (len(rows(lake, "clicks/_rejects")), ids(lake)) == (1, [])
@@ -248,7 +248,7 @@ def test_a_table_that_never_rests_is_given_up(lake: alluvia.Lake, monkeypatch: p
         other.evolve(properties={"delta.appendOnly": "true" if len(tries) % 2 else "false"})
         return real(handle, given, *rest)
 
-    monkeypatch.setattr(pipeline, "ingest", restless)
+    monkeypatch.setattr(committing, "ingest", restless)
     with pytest.raises(alluvia.errors.MetadataChanged):
         send(lake, '{"event_id":"b"}')
     assert (tries, ids(lake)) == ([1] * 5, ["a"])

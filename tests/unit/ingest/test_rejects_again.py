@@ -12,7 +12,7 @@ import pytest
 
 from alluvia.clock import ManualClock
 from alluvia.errors import AlluviaError
-from alluvia.ingest import pipeline
+from alluvia.ingest import committing
 from alluvia.ingest.envelope import split
 from alluvia.ingest.pipeline import Answer, ingest_batch, keep_rejects
 from alluvia.ingest.replay import Replayed
@@ -164,7 +164,7 @@ def before_the_commit(action: Callable[[], object], monkeypatch: pytest.MonkeyPa
             actions.pop()()
         return ingest(handle, rows, contents, made_for, gone_until)
 
-    monkeypatch.setattr(pipeline, "ingest", meddled)
+    monkeypatch.setattr(committing, "ingest", meddled)
 
 
 def test_of_two_posts_at_once_one_keeps_a_reject_that_is_gone(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
