@@ -16,7 +16,7 @@ import orjson
 
 from alluvia.errors import Invalid
 from alluvia.ingest.alike import MANY, EventParts, alike_parts, block_of
-from alluvia.ingest.alike_reading import SPACE, Alike
+from alluvia.ingest.alike_reading import LINES_MIN, SPACE, Alike
 from alluvia.ingest.identity import own_reject_id
 from alluvia.ingest.inflate import TooLarge, UnknownEncoding, inflate
 from alluvia.ingest.jsontext import (
@@ -195,6 +195,8 @@ def _split_elements(text: bytes, limits: Limits) -> Split | None:
     start = 0
     for part in alike_parts(lines, limits.event_bytes):
         at = range(start, start + _lines_in(part))
+        if isinstance(part, list) and len(part) >= LINES_MIN:  # not alike: the whole is parsed faster at once
+            return None
         if not _are_objects(part if isinstance(part, list) else part.others.values()):
             return None
         found = _split_part(at, part, limits)
