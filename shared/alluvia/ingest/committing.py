@@ -16,7 +16,7 @@ _TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedRows:
     """What became of rows: `events` are those that they were made of, `fields` those that the table named."""
 
     done: Ingested
@@ -32,7 +32,7 @@ def commit_rows(
     refuse: Callable[[EventRows], object] = lambda _: None,
     begin: Callable[[], object] = lambda: None,
     gone_until: int = -1,
-) -> Committed | None:
+) -> CommittedRows | None:
     """Commit rows made for the table as it is; make them again if it turns out to have changed. None without a row.
 
     Rows that the table refuses (CHECK constraints, values that no partition can have) become rejects, and the others
@@ -59,7 +59,7 @@ def commit_rows(
             begin()
             try:
                 done = ingest(table, rows.table, contents, snapshot if events else None, gone_until)
-                return Committed(done, rows, events, Fields.of(snapshot.settings))
+                return CommittedRows(done, rows, events, Fields.of(snapshot.settings))
             except (MetadataChanged, Invalid) as error:
                 newest = _newest(table)
                 by_rows = isinstance(error, Invalid) and _takes_the_same(newest, snapshot)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from alluvia.errors import AlluviaError, Invalid, TableDropped, Unsupported
 from alluvia.ingest.alike import EventParts, grouped
-from alluvia.ingest.committing import Committed, commit_rows
+from alluvia.ingest.committing import CommittedRows, commit_rows
 from alluvia.ingest.event_schema import event_schema
 from alluvia.ingest.jsontext import encode
 from alluvia.ingest.known_rejects import keep
@@ -271,7 +271,7 @@ class _Group:
         for at in {at for at, _ in rejects}:
             self._rejects[at].sort(key=lambda reject: reject.position)
 
-    def _clashes(self, committed: Committed) -> list[Owned]:
+    def _clashes(self, committed: CommittedRows) -> list[Owned]:
         """Return the rejects of events whose id another event has, of the table's window or earlier in the group."""
         found = []
         for at in committed.done.clashes:
