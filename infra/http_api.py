@@ -184,6 +184,7 @@ def authorization_environment(settings: Settings) -> dict[str, str]:
         "ALLUVIA_JWT_ISSUER": settings.jwt_issuer,
         "ALLUVIA_JWT_AUDIENCE": settings.jwt_audience,
         "ALLUVIA_JWT_SCOPES": settings.jwt_scopes,
+        "ALLUVIA_JWT_SCOPE_PREFIX": settings.jwt_scope_prefix,
         "ALLUVIA_JWT_WHERE": settings.jwt_where,
         "ALLUVIA_JWT_HIDE": settings.jwt_hide,
     }

@@ -49,6 +49,7 @@ class Settings:
     jwt_issuer: str | None = None
     jwt_audience: str | None = None
     jwt_scopes: str | None = None
+    jwt_scope_prefix: str | None = None
     jwt_where: str | None = None
     jwt_hide: str | None = None
     retention_hours: int = 168
@@ -87,6 +88,7 @@ def read_settings(context: Mapping[str, object]) -> Settings:
                                 who bear a token of the lake) or jwt (one of an identity provider)
     `alluvia:jwt_issuer`, `alluvia:jwt_audience`  whose tokens are valid, and for whom they must be; only for jwt
     `alluvia:jwt_scopes`        the claim with the scopes; empty: scope
+    `alluvia:jwt_scope_prefix`  what the provider puts in front of each scope of this lake, such as lake/; empty: nothing
     `alluvia:jwt_where`, `alluvia:jwt_hide`  a row filter, in which $name is a claim, and hidden columns, with spaces
     `alluvia:retention_hours`   how long vacuum keeps what no version names any more, 1 to 87600
     `alluvia:alarm_email`       who gets the alarms; may be empty
@@ -134,6 +136,7 @@ def read_settings(context: Mapping[str, object]) -> Settings:
         jwt_issuer=values.get("jwt_issuer"),
         jwt_audience=values.get("jwt_audience"),
         jwt_scopes=values.get("jwt_scopes"),
+        jwt_scope_prefix=values.get("jwt_scope_prefix"),
         jwt_where=values.get("jwt_where"),
         jwt_hide=values.get("jwt_hide"),
         retention_hours=_number("retention_hours", values, default.retention_hours, 1, _RETENTION_HOURS_MAX),

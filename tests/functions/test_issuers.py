@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 import time
@@ -113,10 +114,52 @@ def test_other_tokens_open_nothing(provider: type[Provider]) -> None:
         forged, none, f"{head}.{body}.", f"{head}.{body}", "", "a.b.c", "x" * 20_000, signed(other),
         signed(iss="https://evil.example"), signed(aud="other"), signed(exp=time.time() - 120), signed(exp=None),
         signed(iss=None), signed(aud=None), signed(nbf=time.time() + 120), signed(EC, "rsa", "ES256"),
-        signed(RSA, "ec", "RS256"), signed(RSA, "rsa", "PS256"),
+        signed(RSA, "ec", "RS256"), signed(RSA, "rsa", "PS256"), signed(iss=ISSUER + "/"), signed(aud=[]),
+        signed(aud=AUDIENCE + "s"), signed(exp=float("inf")), signed(nbf=float("inf")), signed(sub=7),
     ):  # fmt: skip
         assert ask(token)[0] == 401, token[:60]
     assert provider.asked <= 1
+
+
+@pytest.mark.parametrize(
+    ("meant_for", "status"),
+    [
+        ({}, 200),
+        ({"use": "sig"}, 200),
+        ({"key_ops": ["verify"]}, 200),
+        ({"use": "sig", "key_ops": ["verify", "encrypt"]}, 200),
+        ({"use": "enc"}, 401),
+        ({"use": "other"}, 401),
+        ({"key_ops": ["encrypt"]}, 401),
+        ({"key_ops": []}, 401),
+        ({"key_ops": "verify"}, 401),
+        ({"use": "sig", "key_ops": ["sign"]}, 401),
+        ({"use": "enc", "key_ops": ["verify"]}, 401),
+    ],
+)
+def test_a_key_that_is_not_for_signatures_verifies_nothing(
+    provider: type[Provider], meant_for: dict[str, Any], status: int
+) -> None:
+    provider.keys = [{**provider.keys[0], **meant_for}]
+    assert ask(signed())[0] == status
+
+
+def test_of_two_keys_with_one_id_the_one_for_signatures_counts(provider: type[Provider]) -> None:
+    other = jwt.algorithms.RSAAlgorithm.to_jwk(rsa.generate_private_key(65537, 2048).public_key(), as_dict=True)
+    provider.keys = [other | {"kid": "rsa", "use": "enc", "alg": "RSA-OAEP"}, provider.keys[0] | {"use": "sig"}]
+    assert ask(signed())[0] == 200
+
+
+def test_a_token_that_names_no_key_is_refused(provider: type[Provider]) -> None:
+    provider.keys = [{**provider.keys[0], "kid": name} for name in ("None", "")]
+    for headers in ({}, {"kid": ""}):
+        assert ask(jwt.encode(claims(), RSA, algorithm="RS256", headers=headers))[0] == 401
+
+
+def test_a_shared_secret_among_the_keys_verifies_nothing(provider: type[Provider]) -> None:
+    secret = base64.urlsafe_b64encode(b"a" * 64).decode().rstrip("=")
+    provider.keys = [{"kty": "oct", "k": secret, "kid": "rsa", "alg": name} for name in ("HS256", "RS256", None)]
+    assert ask(jwt.encode(claims(), b"a" * 64, algorithm="HS256", headers={"kid": "rsa"}))[0] in (401, 503)
 
 
 def test_invented_keys_cause_no_flood_of_requests(provider: type[Provider]) -> None:
@@ -142,7 +185,9 @@ def test_behind_api_gateway_its_word_counts_and_the_header_does_not(
     assert ask("whatever", verified) == (200, '{"tenant":"b"}\n')
     other: object = {"lambda": {"claims": {"scope": "read:t"}}}
     unverified: tuple[object, ...] = (None, {}, {"jwt": {}}, {"jwt": None}, other, "x")
-    for nothing in unverified:
+    strange = ({"jwt": {"claims": {"sub": "ada", "tenant": "b", "scope": "read:t", **other}}} for other in
+               ({}, {"iss": "https://evil.example"}, {"iss": [ISSUER]}))  # fmt: skip
+    for nothing in (*unverified, *strange):
         assert ask(signed(), nothing)[0] == 401
     assert provider.asked == 0
 

@@ -1,7 +1,8 @@
 """Rights from the claims of somebody else's token (a JWT of an identity provider), by a deployment's settings. Pure.
 
-Scopes are those of OAuth: words such as `read:daily_*` in a claim, in front of which a provider may put a name and a
-slash (`alluvia/read:daily_*`). A row filter is a template, in which `$name` stands for the value of a claim.
+Scopes are those of OAuth: words such as `read:daily_*` in a claim. Where a provider puts the name of an API in front of
+its scopes (`lake/read:daily_*`), the settings name that text: a scope of another API grants nothing here, whatever
+follows its name. A row filter is a template, in which `$name` stands for the value of a claim.
 """
 
 from __future__ import annotations
@@ -22,17 +23,22 @@ VALUE_CHARS_MAX = 500
 
 @dataclass(frozen=True, slots=True)
 class ClaimsMapping:
-    """`scopes` names the claim with the scopes; `where` is the template of a row filter, `hide` has hidden columns."""
+    """`scopes` names the claim with the scopes; `where` is the template of a row filter, `hide` has hidden columns.
+
+    `prefix` is the text that begins each scope of this lake. Without one, scopes that have anything in front do not
+    count; with one, nor do those without it.
+    """
 
     scopes: str = "scope"
     where: str | None = None
     hide: frozenset[str] = frozenset()
+    prefix: str = ""
 
     def rights(self, claims: Mapping[str, Any]) -> Rights:
         """Return what claims allow: nothing where no scope is known. Raises `Forbidden` for a claim that is missing."""
         where = None if self.where is None else filled(self.where, claims)
         subject = str(claims.get("sub", ""))
-        grants = islice(_grants(claims.get(self.scopes), where, self.hide), GRANTS_MAX)
+        grants = islice(_grants(claims.get(self.scopes), self.prefix, where, self.hide), GRANTS_MAX)
         return Rights(tuple(grants), subject, f"{claims.get('iss', '')} {subject}")
 
 
@@ -54,11 +60,13 @@ def filled(template: str, claims: Mapping[str, Any]) -> str:
     return "".join(part if at % 2 else NAME.sub(literal, part) for at, part in enumerate(parts))
 
 
-def _grants(claim: object, where: str | None, hide: frozenset[str]) -> Iterator[Grant]:
+def _grants(claim: object, prefix: str, where: str | None, hide: frozenset[str]) -> Iterator[Grant]:
     """Yield what the scopes that are ours grant. API Gateway passes a list on as `[one two]`."""
     words = claim.strip("[]").replace(",", " ").split() if isinstance(claim, str) else claim
     for word in words if isinstance(words, list) else ():
-        operation, colon, name = str(word).rpartition("/")[2].partition(":")
+        if not isinstance(word, str) or not word.startswith(prefix):
+            continue
+        operation, colon, name = word.removeprefix(prefix).partition(":")
         tables = (table_pattern(name),) if operation in OPERATIONS else ()
         queries = (name,) if operation in QUERY_OPERATIONS else ()
         if colon and (tables or queries):

@@ -60,6 +60,7 @@ class Authorization:
                 environment.get("ALLUVIA_JWT_SCOPES") or "scope",
                 environment.get(JWT_WHERE) or None,
                 frozenset(map(fold, hidden)),
+                environment.get("ALLUVIA_JWT_SCOPE_PREFIX") or "",
             ),
         )
 
@@ -87,6 +88,8 @@ class Authorization:
             from alluvia.serverless.issuers import issuer  # loads PyJWT, which is in no layer
 
             claims = issuer(self.issuer, self.audience, self.jwks_url).claims(token)
+        elif claims.get("iss") != self.issuer:  # the authorizer in front is another than the settings name
+            raise Unauthenticated("the token is of another issuer than ALLUVIA_JWT_ISSUER names", given=True)
         return self.mapping.rights(claims)
 
 

@@ -42,7 +42,7 @@ class Issuer:
         if len(token) > TOKEN_CHARS_MAX:
             raise Unauthenticated("the token is too long", given=True)
         try:
-            key = self._key(str(jwt.get_unverified_header(token).get("kid")))
+            key = self._key(jwt.get_unverified_header(token).get("kid"))
             if key is None:
                 raise Unauthenticated("the token is signed with a key that its issuer does not publish", given=True)
             found: dict[str, Any] = jwt.decode(
@@ -58,11 +58,14 @@ class Issuer:
             raise Unavailable("the keys of the tokens' issuer cannot be read: try again") from None
         except jwt.ExpiredSignatureError:
             raise Unauthenticated("the token has expired", given=True) from None
-        except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
             raise Unauthenticated("the token is not valid", given=True) from None
         return found
 
-    def _key(self, identity: str) -> Any:
+    def _key(self, identity: str | None) -> Any:
+        """Return the key of an id; None if there is none, or the token names none."""
+        if not identity:
+            return None
         found = self._find(identity, refresh=False)
         if found is not None:
             return found
@@ -75,7 +78,15 @@ class Issuer:
 
     def _find(self, identity: str, *, refresh: bool) -> Any:
         keys = self._client.get_jwk_set(refresh=refresh).keys
-        return next((key for key in keys if key.key_id == identity and key.algorithm_name in ALGORITHMS), None)
+        return next((key for key in keys if key.key_id == identity and _verifies(key)), None)
+
+
+def _verifies(key: Any) -> bool:
+    """Whether a published key is one for signatures (RFC 7517, sections 4.2 and 4.3), by an algorithm that is taken."""
+    published = key._jwk_data  # noqa: SLF001 - PyJWT shows `use`, but not `key_ops`
+    operations = published.get("key_ops", ["verify"])
+    may = published.get("use", "sig") == "sig" and isinstance(operations, list) and "verify" in operations
+    return may and key.algorithm_name in ALGORITHMS
 
 
 @cache

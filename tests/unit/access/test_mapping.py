@@ -17,7 +17,7 @@ from alluvia.errors import Forbidden
         "openid append:clicks read:daily_* email",
         ["append:clicks", "read:daily_*", 7, "fly:away"],
         "[append:clicks read:daily_*]",  # so API Gateway passes a list on
-        "lake/append:clicks lake/read:daily_* read:DROP read:",
+        "append:clicks read:daily_* read:DROP read:",
     ],
 )
 def test_scopes_of_every_form(claim: object) -> None:
@@ -32,8 +32,33 @@ def test_scopes_of_every_form(claim: object) -> None:
     assert (rights.subject, rights.key) == ("ada", "i ada")
 
 
+OTHERS = (
+    "read:users",
+    "https://other.example/read:users",
+    "lake2/read:users",
+    "lake/read:users",
+    "lake/lake/read:users",
+)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "counts"),
+    [
+        ("", "read:users"),
+        ("lake/", "lake/read:users"),
+        ("https://lake.example/", None),
+        ("other", None),
+        ("lake", None),
+    ],
+)
+def test_what_is_in_front_of_a_scope_must_be_what_the_settings_name(prefix: str, counts: str | None) -> None:
+    mapping = ClaimsMapping(prefix=prefix)
+    assert [each for each in OTHERS if mapping.rights({"scope": each}).may("read", "users")] == [counts] * bool(counts)
+    assert mapping.rights({"scope": " ".join(OTHERS)}).may("read", "users") is bool(counts)
+
+
 def test_scopes_of_published_queries_have_the_row_filter_of_reads() -> None:
-    claims = {"tenant": "a", "scope": "lake/query:top@3 query:daily_* publish:mine query:Top publish:mine@1"}
+    claims = {"tenant": "a", "scope": "query:top@3 query:daily_* publish:mine query:Top publish:mine@1"}
     rights = ClaimsMapping(where="tenant = $tenant").rights(claims)
     assert (rights.versions("top"), rights.versions("daily_hits"), len(rights.grants)) == ({3}, {None}, 3)
     assert [grant.where for grant in rights.limits("daily_hits", 0, current=True)] == ["tenant = 'a'"]
