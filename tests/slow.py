@@ -19,6 +19,7 @@ LEFT_OUT = (
     "tests/clients/",
     "tests/contract/test_column_names.py",
     "tests/contract/test_confinement.py",
+    "tests/contract/test_engine_names.py",
     "tests/contract/test_erase.py",
     "tests/contract/test_fetched_files.py::test_a_query_that_is_killed_holds_no_copies_and_leaves_no_files",
     "tests/contract/test_hostile_queries.py",

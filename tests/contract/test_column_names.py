@@ -16,7 +16,8 @@ from tests.judges import canonical
 from tests.light_engines import light as light  # noqa: PLC0414 - a fixture
 
 NAMES = (
-    *("Alluvia_FileName", "alluvia_filename_0", "file_row_number", "filename", "file", "position", "new_row", "f", "d"),
+    *("Alluvia_File", "alluvia_file_0", "file_row_number", "file_index", "filename", "file", "position", "new_row"),
+    *("alluvia_row", "f", "d"),
     *("p", "e0", "c0", "k0", "s", "number", "sign", "times", "range", "alluvia_count", "mask", "rows", "difference"),
 )
 PARTS = ("m", "n")
@@ -88,11 +89,11 @@ def test_a_column_of_any_name(name: str, role: str, vectors: bool, tmp_path: Pat
     assert table.verify(full=True).findings == ()
 
 
-STRUCT: Json = {"type": "struct", "fields": [field(name, "long") for name in ("file", "position", "alluvia_filename")]}
-POINT = {"file": 1, "position": 2, "alluvia_filename": 3}
+STRUCT: Json = {"type": "struct", "fields": [field(name, "long") for name in ("file", "position", "alluvia_file")]}
+POINT = {"file": 1, "position": 2, "alluvia_file": 3}
 
 
-@pytest.mark.parametrize("name", ["d", "f", "p", "e0", "alluvia_filename"])
+@pytest.mark.parametrize("name", ["d", "f", "p", "e0", "alluvia_file", "alluvia_row"])
 def test_a_struct_named_as_a_relation_is_inside(name: str, tmp_path: Path) -> None:
     """Fields of it are named as that relation's columns, and columns of files otherwise than the table's."""
     made = Made(tmp_path / "t")
@@ -144,13 +145,18 @@ ROW_0 = {
 
 
 @pytest.mark.parametrize("vector", [None, ROW_0])
-@pytest.mark.parametrize("name", ["alluvia_filename", "ALLUVIA_FILENAME", "file_row_number"])
-def test_a_column_that_files_have_and_the_table_has_not(name: str, vector: Json | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", [(1, 0), (0, 1)])
+@pytest.mark.parametrize(
+    "name", ["alluvia_file", "ALLUVIA_ROW", "file_row_number", "file_index", "File_Index", "filename"]
+)
+def test_a_column_that_files_have_and_the_table_has_not(
+    name: str, order: tuple[int, int], vector: Json | None, tmp_path: Path
+) -> None:
     made = Made(tmp_path / "t")
     for at, columns in enumerate(({"n": [1, 2]}, {"n": [3, 4], name: [5, 6]})):
         made.file(f"{at}.parquet", pa.table(columns))
     kind: Json = {"type": "struct", "fields": [field("n", "long"), field("part", "string")]}
-    adds = [add(f"{at}.parquet", {"part": str(at)}, deletionVector=vector) for at in (1, 0)]
+    adds = [add(f"{at}.parquet", {"part": str(at)}, deletionVector=vector) for at in order]
     features = ["deletionVectors"]
     protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features}
     made.commit({"protocol": protocol}, meta(kind, ["part"]), *adds)

@@ -47,6 +47,20 @@ def _rule_ignored(rule: str, tests: tuple[str, ...] = ()) -> Mutant:
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "have DuckDB show the files' paths",
+        "duck/relation.py",
+        "hive_partitioning=false{options})",
+        "hive_partitioning=false, filename='alluvia_path'{options})",
+        ("tests/contract/test_engine_names.py",),
+    ),
+    Mutant(
+        "take a file's own column for its number",
+        "duck/views.py",
+        "        if part.reserved & found.keys() or not all(starmap(fits, types)):",
+        "        if not all(starmap(fits, types)):",
+        ("tests/contract/test_column_names.py",),
+    ),
+    Mutant(
         "read whatever an external file holds now",
         "store/outside.py",
         "        if PIN in key and found is not None and found.etag != key.partition(PIN)[2]:",

@@ -18,17 +18,19 @@ _POSITIONS = "alluvia_positions"
 
 
 def create_deleted(
-    connection: Database, name: str, snapshot: Snapshot, store: Store, files: Sequence[tuple[AddFile, str]]
+    connection: Database, name: str, snapshot: Snapshot, store: Store, files: Sequence[AddFile]
 ) -> str | None:
-    """Make a table of deleted rows, `file` and `position`, for files and their URLs, and return its name.
+    """Make a table of files' deleted rows and return its name.
+
+    Its columns are `file`, the number of a file among those with a deletion vector, and `position`, both from 0.
 
     None, and no table, if no file has a deletion vector. Raises `Corrupt`.
     """
-    having = [(file, url) for file, url in files if file.deletion_vector is not None]
+    having = [file for file in files if file.deletion_vector is not None]
     if not having:
         return None
 
-    parts = vector_parts([file for file, _ in having], snapshot.locate)
+    parts = vector_parts(having, snapshot.locate)
     known = RANGES.get(store, parts) if store.parallel else {}
 
     def read(file: AddFile) -> pa.Int64Array:
@@ -37,10 +39,9 @@ def create_deleted(
             check_positions(file, found, file.num_records)
         return found
 
-    vectors = store.map(read, [file for file, _ in having])
-    connection.execute(f"CREATE TABLE {name} (file VARCHAR, position BIGINT)")
-    for (_, url), positions in zip(having, vectors, strict=True):
-        same = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), len(positions)), [url])
+    connection.execute(f"CREATE TABLE {name} (file UBIGINT, position BIGINT)")
+    for number, positions in enumerate(store.map(read, having)):
+        same = pa.repeat(pa.scalar(number, pa.uint64()), len(positions))
         connection.register(_POSITIONS, pa.table({"file": same, "position": positions}))
         connection.execute(f"INSERT INTO {name} FROM {_POSITIONS}")
         connection.unregister(_POSITIONS)

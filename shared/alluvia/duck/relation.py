@@ -20,6 +20,7 @@ from alluvia.errors import Unsupported
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.table.partitioning.values import partition_value
+from alluvia.table.schema.names import fold
 from alluvia.table.schema.nesting import not_for_sql
 
 _DUCKDB = {
@@ -39,8 +40,12 @@ _DUCKDB = {
 _WILDCARD = re.compile(r"[*?\[]")
 Pairs = Sequence[tuple[AddFile, str]]
 _ROWS_MAX = 2**63 - 1
-ROW_NUMBER = "file_row_number"
-"""The name that DuckDB gives the number of a row in its file: no column of a file may have it besides."""
+FILE_NUMBER, ROW_NUMBER = "file_index", "file_row_number"
+"""DuckDB's names for the number of a file among those that it reads, and of a row in its file, both from 0.
+
+It knows them by these names only where the files have no such columns. Its option `filename` is not used: with it,
+DuckDB takes conditions on a column that files call `filename` for conditions on their paths.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,8 @@ class RelationPart:
     source: str
     frame: str
     columns: str
+    reserved: frozenset[str] = frozenset()
+    """Names, in lower case, that no column of the files may have."""
     unified: RelationPart | None = None
 
     def sql(self, source: str | None = None) -> str:
@@ -98,8 +105,9 @@ def relation_sql(
     """Return a SELECT that gives exactly the columns of `schema`, in order and with its types, from some files.
 
     `urls` are the files' paths or s3:// URLs, one each. `physical` is the schema, field by field, with the names that
-    columns have in files (its own by default). `deleted` is the SQL name of a relation of deleted rows (`file`, a URL,
-    and `position`), needed where a file has a deletion vector. Without files it is an empty relation of the columns.
+    columns have in files (its own by default). `deleted` is the SQL name of a relation of deleted rows, needed where a
+    file has a deletion vector: `file`, the number of a file among those with one, and `position`, both from 0. Without
+    files it is an empty relation of the columns.
     Raises `Corrupt` for a partition value that is none of its type.
     """
     parts = relation_parts(schema, partition_columns, files, urls, physical, deleted)
@@ -140,8 +148,19 @@ def relation_parts(
     partial = [pair for pair in pairs if pair[0].deletion_vector is not None]
     if partial and deleted is None:
         raise ValueError("files with deletion vectors need the relation of the deleted rows")
-    parts = [_part(schema, names, partition_columns, whole, None, position)] if whole else []
+    groups = [whole] if whole else []
+    if FILE_NUMBER in map(fold, names.names):  # then DuckDB cannot tell files apart, which their values differ by
+        groups = _alike([(_partition_row(pair[0], schema, names, partition_columns), pair) for pair in whole])
+    parts = [_part(schema, names, partition_columns, group, None, position) for group in groups]
     return [*parts, *([_part(schema, names, partition_columns, partial, deleted, position)] if partial else [])]
+
+
+def _alike(pairs: Iterable[tuple[tuple[str, ...], tuple[AddFile, str]]]) -> list[list[tuple[AddFile, str]]]:
+    """Return the files of each row of partition values."""
+    found: dict[tuple[str, ...], list[tuple[AddFile, str]]] = {}
+    for row, pair in pairs:
+        found.setdefault(row, []).append(pair)
+    return list(found.values())
 
 
 def _part(
@@ -153,18 +172,20 @@ def _part(
     position: str | None,
 ) -> RelationPart:
     stored = [field for field, ours in zip(physical, schema, strict=True) if ours.name not in partition_columns]
-    filename = free_name("alluvia_filename", [*schema.names, *physical.names])
+    taken = [*schema.names, *physical.names]
+    number, row_number = free_name("alluvia_file", taken), free_name("alluvia_row", taken)
     frame = ""
     if deleted is not None:
-        frame = f" ANTI JOIN {deleted} d ON f.{filename} = d.file AND f.{ROW_NUMBER} = d.position"
+        frame = f" ANTI JOIN {deleted} d ON f.{number} = d.file AND f.{row_number} = d.position"
     rows = [_partition_row(file, schema, physical, partition_columns) for file, _ in pairs]
-    if len(set(rows)) == 1:
+    same = len(set(rows)) == 1
+    if same:
         constants = dict(zip(partition_columns, rows[0], strict=True))
     else:
         names = ", ".join(quote_name(name) for name in partition_columns)
-        values = ", ".join(f"({quote_text(url)}, {', '.join(row)})" for (_, url), row in zip(pairs, rows, strict=True))
-        joined = f"(VALUES {values}) p({filename}, {names})"
-        frame += f" JOIN {_escaped(joined)} ON f.{filename} = p.{filename}"
+        values = ", ".join(f"({at}::UBIGINT, {', '.join(row)})" for at, row in enumerate(rows))
+        joined = f"(VALUES {values}) p({number}, {names})"
+        frame += f" JOIN {_escaped(joined)} ON f.{number} = p.{number}"
         constants = {name: f"p.{quote_name(name)}" for name in partition_columns}
     columns = [
         constants[ours.name] if ours.name in partition_columns else _stored_column(ours, theirs)
@@ -172,14 +193,17 @@ def _part(
     ]
     shown = ", ".join(f"{column} AS {quote_name(field.name)}" for column, field in zip(columns, schema, strict=True))
     if position is not None:
-        shown += f", f.{ROW_NUMBER} AS {quote_name(position)}"
-    files, numbered = tuple(file for file, _ in pairs), deleted is not None or position is not None
+        shown += f", f.{row_number} AS {quote_name(position)}"
+    numbers = {FILE_NUMBER: number} if deleted is not None or not same else {}
+    numbers |= {ROW_NUMBER: row_number} if deleted is not None or position is not None else {}
+    read = f"SELECT *{''.join(f', {name} AS {ours}' for name, ours in numbers.items())} FROM {{0}}"
+    files, reserved = tuple(file for file, _ in pairs), frozenset([*numbers.keys(), *numbers.values()])
     paths = ", ".join(quote_text(escape_glob(url)) for _, url in pairs)
-    first = RelationPart(files, _source(paths, filename, union=False, numbered=numbered), f"{{0}} f{frame}", shown)
+    first = RelationPart(files, _source(paths), f"({read}) f{frame}", shown, reserved)
     if not stored:
         return first
-    whole = f"(SELECT * FROM {{0}} UNION ALL BY NAME {_escaped(empty_sql(stored))}) f{frame}"
-    unified = RelationPart(files, _source(paths, filename, union=True, numbered=numbered), whole, shown)
+    whole = f"({read} UNION ALL BY NAME {_escaped(empty_sql(stored))}) f{frame}"
+    unified = RelationPart(files, _source(paths, ", union_by_name=true"), whole, shown, reserved)
     counted = _counted_names(stored)
     complete = counted is not None and all(_complete(file, counted) for file in files)
     return replace(first, unified=unified) if complete else unified
@@ -189,13 +213,9 @@ def _escaped(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _source(paths: str, filename: str, *, union: bool, numbered: bool) -> str:
-    """Return what reads some files; with `union` each with the columns of all, else with those of the first.
-
-    `paths` are SQL literals; `filename` names the column of the files' URLs.
-    """
-    options = ", union_by_name=true" * union + ", file_row_number=true" * numbered
-    return f"read_parquet([{paths}], hive_partitioning=false, filename={quote_text(filename)}{options})"
+def _source(paths: str, options: str = "") -> str:
+    """Return what reads some files, whose paths are SQL literals, with the columns of the first of them."""
+    return f"read_parquet([{paths}], hive_partitioning=false{options})"
 
 
 def empty_sql(fields: Iterable[pa.Field]) -> str:

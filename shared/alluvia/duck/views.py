@@ -18,7 +18,15 @@ import pyarrow.parquet as pq
 from alluvia.arrow_compute import pc
 from alluvia.duck.database import Database
 from alluvia.duck.deleted_rows import create_deleted
-from alluvia.duck.relation import ROW_NUMBER, RelationPart, RowPlaces, escape_glob, relation_parts, union_sql
+from alluvia.duck.relation import (
+    FILE_NUMBER,
+    ROW_NUMBER,
+    RelationPart,
+    RowPlaces,
+    escape_glob,
+    relation_parts,
+    union_sql,
+)
 from alluvia.duck.stored_types import fits, holds
 from alluvia.errors import Unavailable
 from alluvia.log.actions import AddFile
@@ -75,7 +83,9 @@ class Views:
         plain = [(file, url) for file, url in pairs if file.path not in odd]
         self._check_time()
         self._made += 1
-        deleted = create_deleted(self._connection, f"{self._schema}.deleted_{self._made}", snapshot, self._store, plain)
+        deleted = create_deleted(
+            self._connection, f"{self._schema}.deleted_{self._made}", snapshot, self._store, [file for file, _ in plain]
+        )
         selects = []
         parts = relation_parts(
             form.schema,
@@ -101,7 +111,9 @@ class Views:
         if snapshot.has_variants:
             return {file.path for file, _ in files}
         names = {fold(field.name) for field in snapshot.physical_schema}
-        odd = {file.path for file, _ in files if ROW_NUMBER in names and (places or file.deletion_vector)}
+        virtual = names & {FILE_NUMBER, ROW_NUMBER}
+        odd = {file.path for file, _ in files if virtual and file.deletion_vector}
+        odd |= {file.path for file, _ in files if ROW_NUMBER in virtual and places}
         if snapshot.mapping is not ColumnMapping.ID:
             return odd
         expected = identities(snapshot.physical_schema)
@@ -124,7 +136,7 @@ class Views:
         pairs = zip(snapshot.schema, snapshot.physical_schema, strict=True)
         stored = [theirs for ours, theirs in pairs if ours.name not in snapshot.partition_columns]
         types = [(found[fold(field.name)], field.type) for field in stored if fold(field.name) in found]
-        if not all(starmap(fits, types)):
+        if part.reserved & found.keys() or not all(starmap(fits, types)):
             return None
         if part.unified is None or (len(types) == len(stored) and all(starmap(holds, types))):
             return part
