@@ -29,6 +29,8 @@ import pytest
 
 import alluvia
 from alluvia.duck.connection import connect
+from alluvia.processes.child import Reply
+from alluvia.processes.pool import Pool, Watch
 from alluvia.query import processes, worker
 
 _connect = duckdb.connect
@@ -68,8 +70,7 @@ def light_engines(*, one_at_a_time: bool = False) -> Iterator[None]:
                         patch.setattr(module, name, kept)
             for name, light in (("connect", _queried), ("confine", _unconfined), ("_cpu_limit", nullcontext)):
                 patch.setattr(worker, name, light)
-            patch.setattr(processes, "Worker", _NoProcess)
-            patch.setattr(processes, "POOL", processes.Pool())
+            patch.setattr(processes, "POOL", Pool(_NoProcess))
             yield
     finally:
         pa.set_cpu_count(threads)
@@ -136,7 +137,7 @@ def _catalogue() -> _Catalogue:
     return _Catalogue(f"shared{number}")
 
 
-class _NoProcess(processes.Worker):
+class _NoProcess(processes.QueryWorker):
     """What stands in for a query's process: the same requests and replies, answered by this one."""
 
     def __init__(self) -> None:
@@ -150,7 +151,7 @@ class _NoProcess(processes.Worker):
         reply = worker._answer(self._database, name, orjson.loads(orjson.dumps(request)) | given)
         self._give(reply, reply.pop("body", None))
 
-    def data(self, watch: processes.Watch) -> bytes:
+    def data(self, watch: Watch) -> bytes:
         return self._replies.popleft()
 
     def kill(self) -> None:
@@ -160,7 +161,7 @@ class _NoProcess(processes.Worker):
     def held_bytes(self) -> int:
         return 0
 
-    def _give(self, reply: worker.Reply, data: bytes | pa.Buffer | None = None) -> None:
+    def _give(self, reply: Reply, data: bytes | pa.Buffer | None = None) -> None:
         self._replies.append(orjson.dumps(reply, default=str))
         if data is not None:
             self._replies.append(bytes(data))

@@ -12,11 +12,11 @@ from __future__ import annotations
 import gc
 import os
 
-from alluvia.query.starting import start_ahead
+from alluvia.processes.starting import start_ahead
 
 if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
     gc.disable()  # what is loaded stays: there is nothing to collect
-    start_ahead()  # DuckDB loads in that process, while this one loads what follows
+    start_ahead("alluvia.query.worker")  # DuckDB loads in that process, while this one loads what follows
 
 from collections.abc import Callable
 from typing import Any

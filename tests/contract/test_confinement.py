@@ -26,9 +26,10 @@ from alluvia.expressions.constants import Constants
 from alluvia.expressions.parse import parse
 from alluvia.expressions.references import find_references
 from alluvia.operations.relations import Files
+from alluvia.processes.pool import Watch
 from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
-from alluvia.query.processes import Engine, Watch
+from alluvia.query.processes import Engine
 from alluvia.query.scans import plan_scans
 from alluvia.query.session import Session
 from alluvia.store.file_cache import FILES, RemoteFile

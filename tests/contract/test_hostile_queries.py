@@ -19,11 +19,12 @@ from alluvia import scratch
 from alluvia.duck.connection import S3_OPTIONS
 from alluvia.duck.failures import QueryTooCostly
 from alluvia.errors import Invalid, Unavailable
+from alluvia.processes.pool import IDLE_MAX, ProcessDied, Watch
 from alluvia.query import engine
 from alluvia.query.engine import run
 from alluvia.query.formats import _distinct
 from alluvia.query.limits import QueryLimits
-from alluvia.query.processes import IDLE_MAX, POOL, Engine, EngineDied, Watch, Worker
+from alluvia.query.processes import POOL, Engine, QueryWorker
 from alluvia.query.session import Session
 from alluvia.store import Store
 from alluvia.store.file_cache import FILES
@@ -124,13 +125,13 @@ def test_a_long_message_is_cut(lake: alluvia.Lake) -> None:
 
 def test_damage_is_proved_and_not_read_out_of_a_message(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    send = Worker.send
+    send = QueryWorker.send
 
-    def counted(self: Worker, name: str, *rest: Any, **more: Any) -> None:
+    def counted(self: QueryWorker, name: str, *rest: Any, **more: Any) -> None:
         asked.append(name)
         send(self, name, *rest, **more)
 
-    monkeypatch.setattr(Worker, "send", counted)
+    monkeypatch.setattr(QueryWorker, "send", counted)
     status, body = ask("SELECT error('Could not read enough bytes') FROM t")
     assert (status, json.loads(body)) == (400, {"error": "Invalid Input Error: Could not read enough bytes"})
     assert asked.count("render") == 1
@@ -273,7 +274,7 @@ def test_a_process_serves_one_query_after_another(lake: alluvia.Lake) -> None:
 
 def test_a_process_has_no_secret_of_its_parents(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-for-queries")
-    worker = Worker()
+    worker = QueryWorker()
     environment = Path(f"/proc/{worker._process.pid}/environ").read_bytes()
     worker.kill()
     assert b"not-for-queries" not in environment
@@ -283,8 +284,8 @@ def test_a_process_that_cannot_start_is_not_the_querys_fault(
     lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     POOL.close()
-    monkeypatch.setattr("alluvia.query.starting._START", "raise SystemExit(3) # {}")
-    with pytest.raises(EngineDied, match="status 3"):
+    monkeypatch.setattr("alluvia.processes.starting._START", "raise SystemExit(3) # {} {}")
+    with pytest.raises(ProcessDied, match="status 3"):
         run(lake, "SELECT 1")
 
 
@@ -324,7 +325,7 @@ def test_ctrl_c_ends_a_query_and_its_process(lake: alluvia.Lake) -> None:
 
 def test_a_process_ends_with_its_parent(lake: alluvia.Lake) -> None:
     code = (
-        "import os; from alluvia.query.processes import Worker; worker = Worker();"
+        "import os; from alluvia.query.processes import QueryWorker; worker = QueryWorker();"
         "worker.send('open', options={}, secret=None);"
         "print(worker._process.pid, flush=True); os.kill(os.getpid(), 9)"
     )

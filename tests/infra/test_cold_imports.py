@@ -155,10 +155,11 @@ class Watch:
     def find_spec(self, name, path=None, target=None):
         if name == "pyarrow":
             sys.meta_path.remove(self)
-            print(len(sys.modules["alluvia.query.starting"]._ahead))
+            print(len(sys.modules["alluvia.processes.starting"]._ahead))
 sys.meta_path.insert(0, Watch())
 import functions.query.handler
-from alluvia.query import processes, starting
+from alluvia.processes import starting
+from alluvia.query import processes
 import gc
 print(len(starting._ahead), [worker.alive for worker in processes.POOL._idle], gc.isenabled())
 """

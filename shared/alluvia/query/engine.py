@@ -20,6 +20,7 @@ from alluvia.expressions.parse import parse
 from alluvia.expressions.references import shows_tables
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
+from alluvia.processes.pool import Watch
 from alluvia.query.describe import describes, in_our_terms
 from alluvia.query.fetching import asks_no_rows
 from alluvia.query.formats import Format, render
@@ -27,7 +28,7 @@ from alluvia.query.identity import Identity, identity_of
 from alluvia.query.limits import QueryLimits
 from alluvia.query.opening import Opened, open_session
 from alluvia.query.parameters import Parameters, arrow_row, named_values
-from alluvia.query.processes import LargeResults, Watch
+from alluvia.query.processes import LargeResults
 from alluvia.query.scans import TableScan, scan_table
 from alluvia.query.session import Session
 from alluvia.table.scan import Scan

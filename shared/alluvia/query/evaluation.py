@@ -11,8 +11,8 @@ import pyarrow as pa
 from alluvia.duck.failures import UnreadableFile
 from alluvia.expressions.rewrite import VIEW_SCHEMA
 from alluvia.operations.relations import Evaluate, Inputs, Relation
+from alluvia.processes.pool import Watch
 from alluvia.query.limits import QueryLimits
-from alluvia.query.processes import Watch
 from alluvia.query.session import Session
 from alluvia.store import Store
 

@@ -10,8 +10,9 @@ from typing import Self
 import pyarrow as pa
 
 from alluvia.duck.failures import Context, EngineError, QueryTooCostly, out_of_memory, translate
+from alluvia.processes.pool import Watch
 from alluvia.query.limits import QueryLimits
-from alluvia.query.processes import Engine, Watch
+from alluvia.query.processes import Engine
 from alluvia.query.session import within
 
 

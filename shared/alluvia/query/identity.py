@@ -21,11 +21,11 @@ from alluvia.expressions.references import At, Reference, find_references, names
 from alluvia.expressions.varying import condition_varies, query_varies, varies
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
+from alluvia.processes.pool import Watch
 from alluvia.query.derived import final_snapshot
 from alluvia.query.describe import describes
 from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Parameters, check_given, named_values
-from alluvia.query.processes import Watch
 from alluvia.query.scans import newest_snapshots, snapshots
 from alluvia.query.session import Session
 from alluvia.query.views import expand

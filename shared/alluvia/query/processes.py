@@ -1,22 +1,14 @@
-"""The processes that run queries, and compute expressions: started in advance, watched, and killed at a limit.
-
-A query can crash the engine, ignore interrupts, or use memory that the engine's limit does not count. In a separate
-process, that harms no other query. A process that has finished a query normally serves the next one.
-"""
+"""The processes that run queries, and compute expressions, as `alluvia.processes` starts, watches and kills them."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from threading import Lock
 from typing import Any
 
-import orjson
 import pyarrow as pa
 
 from alluvia import errors
@@ -24,170 +16,24 @@ from alluvia.duck.failures import EngineError, ResultTooLarge
 from alluvia.duck.stored_types import DuckType, read_told
 from alluvia.expressions.parse import Analysis
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.processes.pool import OutOfMemory, OutOfTime, Pool, ProcessDied, Watch, Worker
 from alluvia.query.formats import RenderedRows
-from alluvia.query.starting import start
 from alluvia.store.metering import note_requests
 
-IDLE_MAX = 4
-"""Processes kept ready for queries to come."""
-IDLE_BYTES_MAX = 400_000_000
-"""A process that holds more memory than this after a query is not kept."""
-OVERHEAD_BYTES = 384_000_000
-"""What a process may take besides the memory that a query is allowed: the engine itself, and rows on their way out."""
 DESCRIBE = "DESCRIBE "
-_POLL_SECONDS = 0.025
 _CLOSE_SECONDS = 5.0
 _STOP_SECONDS = 0.25
 """How long a process may take to leave a query whose rows are not wanted: to start another takes about as long."""
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-class EngineDied(Exception):
-    """The process ended: by a signal, if `status` is negative."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(f"the process that runs queries ended with status {status}")
-        self.status = status
-
-
-class OutOfTime(Exception):
-    """The query's time was up, and its process was killed."""
-
-
-class Cancelled(Exception):
-    """Nobody waits for the query any more, and its process was killed."""
-
-
-class OutOfMemory(Exception):
-    """The query's process took more memory than allowed, and was killed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """How long a process may work, by `time.monotonic()`, and how many bytes of memory it may hold; None: no limit."""
-
-    deadline: float | None = None
-    memory_bytes: int | None = None
-    cancelled: Callable[[], bool] | None = None
-    """Says whether whoever asked has gone."""
-
-
-class Worker:
-    """One process, from this side. Not for use from several threads at once."""
+class QueryWorker(Worker):
+    """A process that runs queries."""
 
     def __init__(self) -> None:
-        self._process, self._pipe = start()
-
-    @property
-    def alive(self) -> bool:
-        """Whether it still runs."""
-        return self._process.poll() is None
-
-    def send(self, name: str, rows: pa.Buffer | None = None, **request: Any) -> None:
-        """Send a request; its replies must be taken before the next. Raises `EngineDied`."""
-        try:
-            self._pipe.send_bytes(orjson.dumps({"do": name, "bytes": rows is not None, **request}))
-            if rows is not None:
-                self._pipe.send_bytes(rows)
-        except OSError:
-            raise EngineDied(self._end()) from None
-
-    def reply(self, watch: Watch) -> dict[str, Any]:
-        """Return the next reply. Raises `EngineError`, `AlluviaError`, and what says that the process ended."""
-        found: dict[str, Any] = orjson.loads(self.data(watch))
-        if "refused" in found:
-            raise getattr(errors, found["refused"])(found["message"])
-        if "error" in found:
-            raise EngineError(found["error"])
-        return found
-
-    def data(self, watch: Watch) -> bytes:
-        """Return the bytes that follow a reply which says so. Raises as `reply` does."""
-        try:
-            self._check(watch)
-            while not self._pipe.poll(_POLL_SECONDS):
-                self._check(watch)
-            return self._pipe.recv_bytes()
-        except (EOFError, OSError):
-            raise EngineDied(self._end()) from None
-
-    def kill(self) -> None:
-        """End the process at once."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
-        self._end()
-
-    def held_bytes(self) -> int:
-        """Return how much memory the process holds; 0 where the system does not tell."""
-        try:
-            pages = Path(f"/proc/{self._process.pid}/statm").read_text("ascii").split()[1]
-        except (OSError, IndexError):
-            return 0
-        return int(pages) * _PAGE_BYTES
-
-    def _check(self, watch: Watch) -> None:
-        if watch.cancelled is not None and watch.cancelled():
-            self.kill()
-            raise Cancelled
-        if watch.deadline is not None and time.monotonic() > watch.deadline:
-            self.kill()
-            raise OutOfTime
-        if watch.memory_bytes is not None and self.held_bytes() > watch.memory_bytes + OVERHEAD_BYTES:
-            self.kill()
-            raise OutOfMemory
-
-    def _end(self) -> int:
-        self._pipe.close()
-        return self._process.wait()
+        super().__init__("alluvia.query.worker", EngineError)
 
 
-class Pool:
-    """Processes that wait for a query. Safe for use from several threads."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._idle: list[Worker] = []
-        self._owner = os.getpid()
-
-    def prepare(self, count: int) -> None:
-        """Have this many processes ready."""
-        with self._lock:
-            self._keep_own()
-            self._idle += [Worker() for _ in range(min(count, IDLE_MAX) - len(self._idle))]
-
-    def take(self) -> Worker:
-        """Return a process for one query: give it back, or kill it."""
-        with self._lock:
-            self._keep_own()
-            while self._idle:
-                worker = self._idle.pop()
-                if worker.alive:
-                    return worker
-        return Worker()
-
-    def give_back(self, worker: Worker) -> None:
-        """Take back a process whose last request was answered."""
-        with self._lock:
-            keep = len(self._idle) < IDLE_MAX and worker.alive and worker.held_bytes() < IDLE_BYTES_MAX
-            if keep:
-                self._idle.append(worker)
-        if not keep:
-            worker.kill()
-
-    def close(self) -> None:
-        """End the processes that wait."""
-        with self._lock:
-            self._keep_own()
-            while self._idle:
-                self._idle.pop().kill()
-
-    def _keep_own(self) -> None:
-        """Forget the processes of a parent that this process was forked from: they are the parent's."""
-        if self._owner != os.getpid():
-            self._idle, self._owner = [], os.getpid()
-
-
-POOL = Pool()
+POOL = Pool(QueryWorker)
 atexit.register(POOL.close)
 
 
@@ -334,7 +180,7 @@ class Engine:
                 self._rows.close()
         if self._answered:
             self._watch = Watch(time.monotonic() + _CLOSE_SECONDS)
-            with contextlib.suppress(EngineDied, EngineError, OutOfTime, OutOfMemory):
+            with contextlib.suppress(ProcessDied, EngineError, OutOfTime, OutOfMemory):
                 for kind, count in self._ask("close").get("requests", {}).items():
                     note_requests(kind, count)
                 POOL.give_back(self._worker)
@@ -368,7 +214,7 @@ class Engine:
         """Have the process leave a query whose rows are not wanted, or kill it."""
         watch = Watch(time.monotonic() + _STOP_SECONDS, self._watch.memory_bytes)
         reply: dict[str, Any] = {}
-        with contextlib.suppress(EngineDied, OutOfTime, OutOfMemory):
+        with contextlib.suppress(ProcessDied, OutOfTime, OutOfMemory):
             self._worker.send("stop")
             while "stopped" not in reply:
                 with contextlib.suppress(EngineError, errors.AlluviaError):  # the query failed before it heard

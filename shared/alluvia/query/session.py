@@ -31,11 +31,12 @@ from alluvia.expressions.parse import Analysis
 from alluvia.expressions.rewrite import VIEW_SCHEMA
 from alluvia.log.actions import AddFile
 from alluvia.operations.relations import Files, Inputs, LocalRows
+from alluvia.processes.pool import Cancelled, OutOfMemory, OutOfTime, ProcessDied, Watch
 from alluvia.query.fetching import small_files
 from alluvia.query.field_hints import PROPERTIES, field_hint
 from alluvia.query.formats import RenderedRows
 from alluvia.query.limits import QueryLimits
-from alluvia.query.processes import DESCRIBE, Cancelled, Engine, EngineDied, LargeResults, OutOfMemory, OutOfTime, Watch
+from alluvia.query.processes import DESCRIBE, Engine, LargeResults
 from alluvia.scratch import scratch_root
 from alluvia.store import Store
 from alluvia.store.file_cache import FILES, Held
@@ -55,7 +56,7 @@ def within(limits: QueryLimits) -> Iterator[None]:
         raise QueryStopped("the query was cancelled") from None
     except OutOfMemory:
         raise QueryTooCostly(out_of_memory(limits.memory_bytes)) from None
-    except EngineDied as error:
+    except ProcessDied as error:
         if error.status >= 0:
             raise
         if error.status == -signal.SIGKILL:  # by none of us: the system had no more memory

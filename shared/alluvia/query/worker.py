@@ -7,20 +7,13 @@ through the connection it is given, and it ends when its parent does.
 
 from __future__ import annotations
 
-import os
 import resource
-import select
-import signal
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from multiprocessing.connection import Connection
-from pathlib import Path
-from threading import Thread
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import duckdb
-import orjson
 import pyarrow as pa
 
 from alluvia.duck.connection import confine, connect, planner, requests_sent, use_s3
@@ -31,17 +24,14 @@ from alluvia.duck.quoting import quote_name
 from alluvia.duck.stored_types import told
 from alluvia.errors import AlluviaError, Invalid
 from alluvia.expressions.parse import analyse
+from alluvia.processes.child import Reply, refusal, serve
 from alluvia.query.formats import FORMATS, Overflow, render
 
 BATCH_ROWS = 16_384
-NICENESS = 5
-"""Whoever shares the machine, as those who send events do, goes first."""
 PARSE_CPU_SECONDS = 20
 _RUNS_TO_HEAR_WHY = 5
 _ABORTED = "TransactionContext"
 """What is said to a query after one that ended its transaction."""
-
-Reply = dict[str, Any]
 
 
 class QueryDatabase:
@@ -243,28 +233,7 @@ def _cpu_limit(seconds: int) -> Iterator[None]:
 
 def main(descriptor: int) -> None:
     """Serve the parent at the other end of a socket until it hangs up."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(NICENESS)
-    with suppress(OSError):  # where memory runs out, Linux ends this process and no other
-        Path("/proc/self/oom_score_adj").write_text("1000", "ascii")
-    Thread(target=_end_with_parent, args=(descriptor,), daemon=True).start()
-    pipe = Connection(descriptor)
-
-    def send(reply: Reply, data: bytes | pa.Buffer | None = None) -> None:
-        pipe.send_bytes(orjson.dumps(reply, default=str))
-        if data is not None:
-            pipe.send_bytes(data)
-
-    database = QueryDatabase(send, pipe.poll)
-    try:
-        while True:
-            request = orjson.loads(pipe.recv_bytes())
-            if request.pop("bytes", False):
-                request["rows"] = pipe.recv_bytes()
-            reply = _answer(database, request.pop("do"), request)
-            send(reply, reply.pop("body", None))
-    except (EOFError, ConnectionError):
-        sys.exit()
+    serve(descriptor, lambda send, asked: partial(_answer, QueryDatabase(send, asked)))
 
 
 def _answer(database: QueryDatabase, name: str, request: dict[str, Any]) -> Reply:
@@ -278,13 +247,5 @@ def _answer(database: QueryDatabase, name: str, request: dict[str, Any]) -> Repl
             found = database.reason(request["sql"], request.get("rows", b"")) or found
         return {"error": found}
     except AlluviaError as error:
-        return {"refused": type(error).__name__, "message": str(error)}
+        return refusal(error)
     return reply
-
-
-def _end_with_parent(descriptor: int) -> None:
-    """End this process, whatever it does, once the other end is gone."""
-    poll = select.poll()
-    poll.register(descriptor, 0)
-    poll.poll()
-    os._exit(1)

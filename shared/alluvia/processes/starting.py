@@ -1,4 +1,4 @@
-"""Starts the processes that run queries. Loads little, so that one can start before its parent has loaded the rest."""
+"""Starts processes that work for this one. Loads little, so that one can start before its parent loads the rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _START = """
 import gc, json, sys
 gc.disable()  # what is loaded stays
 sys.path[:] = json.loads(sys.argv[1])
-from alluvia.query.worker import main
+from {} import main
 gc.freeze()
 gc.enable()
 main({})
@@ -34,30 +34,35 @@ class Started(NamedTuple):
 
 
 _lock = Lock()
-_ahead: list[tuple[int, Started]] = []
+_ahead: list[tuple[int, str, Started]] = []
 
 
-def start_ahead() -> None:
-    """Start a process for the first query, which takes as long to load as this one does."""
+def start_ahead(module: str) -> None:
+    """Start a process before it is needed: it takes as long to load as this one does. See `start`."""
     with _lock:
-        _ahead.append((os.getpid(), _start()))
+        _ahead.append((os.getpid(), module, _start(module)))
 
 
-def start() -> Started:
-    """Return a new process, or one that this process has started ahead."""
+def start(module: str) -> Started:
+    """Return a new process that runs the `main` of a module, or one that this process has started ahead.
+
+    `main` takes the number of the other end of its pipe.
+    """
     with _lock:
-        while _ahead:
-            owner, started = _ahead.pop()
-            if owner == os.getpid():  # else it belongs to the parent that this process was forked from
+        own = os.getpid()
+        _ahead[:] = [each for each in _ahead if each[0] == own]  # others are of a parent that was forked
+        for at, (_, name, started) in enumerate(_ahead):
+            if name == module:
+                del _ahead[at]
                 return started
-    return _start()
+    return _start(module)
 
 
-def _start() -> Started:
+def _start(module: str) -> Started:
     pipe, theirs = Pipe()
     with theirs:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter, and nothing of a user's
-            [sys.executable, "-I", "-c", _START.format(theirs.fileno()), json.dumps(_module_folders())],
+            [sys.executable, "-I", "-c", _START.format(module, theirs.fileno()), json.dumps(_module_folders())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

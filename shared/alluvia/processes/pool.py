@@ -1,0 +1,192 @@
+"""Processes that work for this one, from this side: started in advance, watched, and killed at a limit.
+
+What they do can crash a library, ignore interrupts, or take memory that no other limit counts. In a process of its own,
+it harms nothing else. One that has answered all that it was asked normally serves whatever comes next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from alluvia.errors import AlluviaError
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.processes.starting import start
+
+IDLE_MAX = 4
+"""Processes kept ready for work to come."""
+IDLE_BYTES_MAX = 400_000_000
+"""A process that holds more memory than this after its work is not kept."""
+OVERHEAD_BYTES = 384_000_000
+"""What a process may take besides the memory that its work is allowed: the libraries, and rows on their way out."""
+_POLL_SECONDS = 0.025
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class ProcessDied(Exception):
+    """The process ended: by a signal, if `status` is negative."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"a process that works for this one ended with status {status}")
+        self.status = status
+
+
+class OutOfTime(Exception):
+    """Its time was up, and the process was killed."""
+
+
+class Cancelled(Exception):
+    """Nobody waits for its work any more, and the process was killed."""
+
+
+class OutOfMemory(Exception):
+    """The process took more memory than allowed, and was killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """How long a process may work, by `time.monotonic()`, and how many bytes of memory it may hold; None: no limit."""
+
+    deadline: float | None = None
+    memory_bytes: int | None = None
+    cancelled: Callable[[], bool] | None = None
+    """Says whether whoever asked has gone."""
+
+
+class Worker:
+    """One process that runs the `main` of a module, from this side. Not for use from several threads at once.
+
+    `failure` makes the error of a reply that has one.
+    """
+
+    def __init__(self, module: str, failure: Callable[[Any], Exception]) -> None:
+        self._process, self._pipe = start(module)
+        self._failure = failure
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    def send(self, name: str, rows: pa.Buffer | None = None, **request: Any) -> None:
+        """Send a request; its replies must be taken before the next. Raises `ProcessDied`."""
+        try:
+            self._pipe.send_bytes(orjson.dumps({"do": name, "bytes": rows is not None, **request}))
+            if rows is not None:
+                self._pipe.send_bytes(rows)
+        except OSError:
+            raise ProcessDied(self._end()) from None
+
+    def reply(self, watch: Watch) -> dict[str, Any]:
+        """Return the next reply. Raises the error that it tells of, and what says that the process ended."""
+        found: dict[str, Any] = orjson.loads(self.data(watch))
+        if "refused" in found:
+            raise told_error(found["refused"], found["message"])
+        if "error" in found:
+            raise self._failure(found["error"])
+        return found
+
+    def data(self, watch: Watch) -> bytes:
+        """Return the bytes that follow a reply which says so. Raises as `reply` does."""
+        try:
+            self._check(watch)
+            while not self._pipe.poll(_POLL_SECONDS):
+                self._check(watch)
+            return self._pipe.recv_bytes()
+        except (EOFError, OSError):
+            raise ProcessDied(self._end()) from None
+
+    def kill(self) -> None:
+        """End the process at once."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        self._end()
+
+    def held_bytes(self) -> int:
+        """Return how much memory the process holds; 0 where the system does not tell."""
+        try:
+            pages = Path(f"/proc/{self._process.pid}/statm").read_text("ascii").split()[1]
+        except (OSError, IndexError):
+            return 0
+        return int(pages) * _PAGE_BYTES
+
+    def _check(self, watch: Watch) -> None:
+        if watch.cancelled is not None and watch.cancelled():
+            self.kill()
+            raise Cancelled
+        if watch.deadline is not None and time.monotonic() > watch.deadline:
+            self.kill()
+            raise OutOfTime
+        if watch.memory_bytes is not None and self.held_bytes() > watch.memory_bytes + OVERHEAD_BYTES:
+            self.kill()
+            raise OutOfMemory
+
+    def _end(self) -> int:
+        self._pipe.close()
+        return self._process.wait()
+
+
+class Pool:
+    """Processes that wait for work. Safe for use from several threads."""
+
+    def __init__(self, make: Callable[[], Worker], idle_max: int = IDLE_MAX) -> None:
+        self._make = make
+        self._idle_max = idle_max
+        self._lock = Lock()
+        self._idle: list[Worker] = []
+        self._owner = os.getpid()
+
+    def prepare(self, count: int) -> None:
+        """Have this many processes ready."""
+        with self._lock:
+            self._keep_own()
+            self._idle += [self._make() for _ in range(min(count, self._idle_max) - len(self._idle))]
+
+    def take(self) -> Worker:
+        """Return a process for one piece of work: give it back, or kill it."""
+        with self._lock:
+            self._keep_own()
+            while self._idle:
+                worker = self._idle.pop()
+                if worker.alive:
+                    return worker
+        return self._make()
+
+    def give_back(self, worker: Worker) -> None:
+        """Take back a process whose last request was answered."""
+        with self._lock:
+            keep = len(self._idle) < self._idle_max and worker.alive and worker.held_bytes() < IDLE_BYTES_MAX
+            if keep:
+                self._idle.append(worker)
+        if not keep:
+            worker.kill()
+
+    def close(self) -> None:
+        """End the processes that wait."""
+        with self._lock:
+            self._keep_own()
+            while self._idle:
+                self._idle.pop().kill()
+
+    def _keep_own(self) -> None:
+        """Forget the processes of a parent that this process was forked from: they are the parent's."""
+        if self._owner != os.getpid():
+            self._idle, self._owner = [], os.getpid()
+
+
+def told_error(name: str, message: str) -> AlluviaError:
+    """Return the error that a process told, by the module and the name of its class."""
+    module, _, kind = name.partition(":")
+    found = getattr(importlib.import_module(module), kind) if module.startswith("alluvia.") else None
+    if not (isinstance(found, type) and issubclass(found, AlluviaError)):
+        raise TypeError(f"a process told of {name!r:.100}, which is not an error of ours")
+    return found(message)
