@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 from alluvia.clock import SystemClock
 from alluvia.errors import AlluviaError
-from alluvia.formats.event_files import KINDS
+from alluvia.files.event_files import KINDS
 from alluvia.store import open_store
 from alluvia_spark.backfill import run
 from alluvia_spark.files import ON_BAD_FILE, SourceOptions

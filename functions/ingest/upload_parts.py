@@ -14,14 +14,14 @@ import orjson
 from alluvia import Lake
 from alluvia.access.rights import APPEND
 from alluvia.errors import AlluviaError, Forbidden, Invalid, TableNotFound, Unavailable, Unsupported
+from alluvia.files.misfit import Misfit
+from alluvia.files.rows import format_of
 from alluvia.ingest.inflate import TooLarge
 from alluvia.operations.upload_parts import UPLOAD_MS_MAX
 from alluvia.serverless.http import BRANCH_HEADER, Request, Response, answer, refusal
 from alluvia.serverless.log_lines import Logger
 from alluvia.serverless.signed_paths import current_signer
 from alluvia.uploads import parts
-from alluvia.uploads.misfit import Misfit
-from alluvia.uploads.rows import format_of
 from alluvia.uploads.storing import store
 
 from .bodies import REFUSED

@@ -11,13 +11,13 @@ from urllib.parse import parse_qsl
 from alluvia import Lake
 from alluvia.access.rights import ADMIN, APPEND, READ
 from alluvia.errors import AlluviaError, Invalid, Unsupported
+from alluvia.files.misfit import Misfit
+from alluvia.files.rows import OpenFile, content_digest, format_of
 from alluvia.ingest.envelope import media_type
 from alluvia.ingest.inflate import TooLarge, UnknownEncoding, inflate, known_encoding
 from alluvia.serverless.http import TABLE_HEADER, Request, Response, answer, refusal
 from alluvia.serverless.log_lines import Logger
 from alluvia.uploads.event_rows import StoredEvents
-from alluvia.uploads.misfit import Misfit
-from alluvia.uploads.rows import OpenFile, content_digest, format_of
 from alluvia.uploads.schemas import declared_schema
 from alluvia.uploads.storing import Stored, Upload, store
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.errors import Invalid, ObjectNotFound
-from alluvia.formats.file_text import Damaged, buffered, text_pieces
+from alluvia.files.file_text import Damaged, buffered, text_pieces
 from alluvia.store import ObjectInfo, Store
 from alluvia_spark.files import MISSING_ETAG, SourceFile, fetch, is_readable
 from alluvia_spark.places import Found, SourceUri, Stores, parse

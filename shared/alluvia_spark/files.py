@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from alluvia.errors import Invalid, ObjectNotFound
-from alluvia.formats.event_files import KINDS
+from alluvia.files.event_files import KINDS
 from alluvia.store import Store
 from alluvia.store.base import check_key
 from alluvia_spark.globs import fixed_part

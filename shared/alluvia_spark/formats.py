@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from alluvia.formats.event_files import (
+from alluvia.files.event_files import (
     NDJSON,
     Pieces,
     csv_parts,
@@ -24,7 +24,7 @@ from alluvia.formats.event_files import (
     parquet_parts,
     value_parts,
 )
-from alluvia.formats.file_text import MARK, PIECE_BYTES, Damaged, buffered, is_parquet, is_plain, text_pieces
+from alluvia.files.file_text import MARK, PIECE_BYTES, Damaged, buffered, is_parquet, is_plain, text_pieces
 from alluvia.store import Store
 from alluvia_spark.files import FETCH_BYTES, BadFile, FileSplit, SourceFile, fetch, read_range
 from alluvia_spark.lines import Block, part_blocks, whole_lines

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from alluvia.formats.file_text import PIECE_BYTES
+from alluvia.files.file_text import PIECE_BYTES
 from alluvia.store import Store
 from alluvia_spark.files import FileSplit, fetch, read_range
 

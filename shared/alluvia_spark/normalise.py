@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from alluvia.formats.event_files import NDJSON
+from alluvia.files.event_files import NDJSON
 from alluvia.formats.registry import by_name
 from alluvia.formats.values import SentBody
 from alluvia.ingest.alike import MANY, moved

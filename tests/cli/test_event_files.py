@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from alluvia.cli.files import GROUP_FILES_MAX
 from alluvia.errors import Invalid
-from alluvia.formats import event_files
-from alluvia.formats.event_files import parts
+from alluvia.files import event_files
+from alluvia.files.event_files import parts
 from alluvia.formats.registry import by_name
 from alluvia.formats.values import SentBody
 from alluvia.ingest.envelope import split_json

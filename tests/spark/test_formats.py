@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from alluvia.formats import event_files
+from alluvia.files import event_files
 from alluvia.ingest.values import Limits, RawEvent
 from alluvia.store import CountingStore, MemoryStore
 from alluvia_spark import files, formats

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alluvia.errors import Invalid
-from alluvia.formats import file_text
+from alluvia.files import file_text
 from alluvia.store import CountingStore, MemoryStore
 from alluvia_spark import files, lines
 from alluvia_spark.files import BadFile, FileSplit, SourceFile

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from alluvia.errors import Invalid
-from alluvia.formats.event_files import PART_BYTES, FilePart, NoEvents, parts
+from alluvia.files.event_files import PART_BYTES, FilePart, NoEvents, parts
 from alluvia.ingest.tables import find_events
 from alluvia.lake import Lake, connect
 from alluvia.progress import report

@@ -37,8 +37,8 @@ def upload(
     Each file is one commit, or nothing of it is stored: what does not fit the table's columns is named by row and
     column. As POST /v1/upload does, without limits of size.
     """
+    from alluvia.files.rows import content_digest, format_of
     from alluvia.uploads.event_rows import StoredEvents
-    from alluvia.uploads.rows import content_digest, format_of
     from alluvia.uploads.schemas import declared_schema
     from alluvia.uploads.storing import Upload, store
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from alluvia.files.rows import FORMATS
 from alluvia.formats.segment_format import PATHS as CALL_PATHS
 from alluvia.formats.segment_format import SHORT_PATHS
 from alluvia.serverless.openapi import (
@@ -25,7 +26,6 @@ from alluvia.serverless.openapi import (
     operation,
     told,
 )
-from alluvia.uploads.rows import FORMATS
 
 _TAG, _WEBHOOKS = "Events", "Webhooks"
 _EVENT: Json = {"type": "object", "description": "Any fields. `event_id` identifies it, `ts` is its time."}

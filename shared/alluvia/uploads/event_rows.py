@@ -8,7 +8,9 @@ from hashlib import blake2b
 
 import pyarrow as pa
 
-from alluvia.formats.event_files import NDJSON, FilePart, parts, row_pieces
+from alluvia.files.event_files import NDJSON, FilePart, parts, row_pieces
+from alluvia.files.parquet_rows import ParquetRows
+from alluvia.files.rows import OpenFile, open_text
 from alluvia.formats.registry import by_name
 from alluvia.formats.values import SentBody
 from alluvia.ingest.alike import moved
@@ -17,8 +19,6 @@ from alluvia.ingest.pipeline import Answer, Sent, ingest_batch, ingest_together
 from alluvia.ingest.values import UNLIMITED, Origin, Reject
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
-from alluvia.uploads.parquet_rows import ParquetRows
-from alluvia.uploads.rows import OpenFile, open_text
 
 REJECTS_MAX = 100
 EVENT_COLUMNS = frozenset(("event_id", "ts", "received_at"))

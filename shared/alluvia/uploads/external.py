@@ -18,6 +18,8 @@ from typing import IO
 import pyarrow as pa
 
 from alluvia.errors import Invalid, TableExists
+from alluvia.files.misfit import Misfit
+from alluvia.files.rows import UploadedRows, format_of, rows_of
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, Metadata
 from alluvia.log.replay import State
@@ -35,8 +37,6 @@ from alluvia.table.protocols import new_protocol
 from alluvia.table.schema.unified import UnifiedSchema
 from alluvia.table.snapshot import ETAG, Snapshot
 from alluvia.table.transaction import FILE_AGE_MS_MAX
-from alluvia.uploads.misfit import Misfit
-from alluvia.uploads.rows import UploadedRows, format_of, rows_of
 from alluvia.uploads.storing import fitted
 
 BYTES_MAX = 1 << 40

@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import Any
 
 from alluvia.errors import VersionExpired, VersionNotFound
+from alluvia.files.misfit import Misfit
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import Txn
 from alluvia.log.commit import CommitActions
@@ -21,7 +22,6 @@ from alluvia.log.time_travel import version_at
 from alluvia.operations.append import Once
 from alluvia.operations.restore import UPLOAD
 from alluvia.table.snapshot import Snapshot
-from alluvia.uploads.misfit import Misfit
 
 INFO = "upload"
 """The field of a commitInfo that says what an upload has created."""

@@ -18,12 +18,12 @@ import orjson
 
 from alluvia.clock import Clock
 from alluvia.errors import Invalid, ObjectNotFound
+from alluvia.files.misfit import Misfit
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import check_name
 from alluvia.operations.upload_parts import UPLOAD_MS_MAX, UPLOADS
 from alluvia.scratch import scratch_root
 from alluvia.store import ObjectInfo, PutResult, Store
-from alluvia.uploads.misfit import Misfit
 
 PARTS_MAX = 1000
 LEASE_MS = 16 * 60_000

@@ -12,11 +12,11 @@ import orjson
 import pyarrow as pa
 
 from alluvia.errors import Corrupt, Invalid, Unsupported
+from alluvia.files.csv_rows import checked_names
 from alluvia.table.arguments import schema_of
 from alluvia.table.schema.nesting import NESTING_MAX, is_deeper, too_deep
 from alluvia.table.schema.serialization import arrow_schema, parse_type
 from alluvia.table.schema.type_names import split_types
-from alluvia.uploads.csv_rows import checked_names
 
 _EXAMPLE = 'such as sku:string,price:decimal(9,2), or {"sku": "string", "price": "decimal(9,2)"}'
 _INTEGERS = {

@@ -10,6 +10,8 @@ from itertools import islice
 import pyarrow as pa
 
 from alluvia.errors import ConcurrentTransaction, Invalid, TableNotFound
+from alluvia.files.misfit import Misfit
+from alluvia.files.rows import OpenFile, UploadedRows, rows_of
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.append import Once, append
 from alluvia.operations.append_evolving import append_evolving
@@ -21,8 +23,6 @@ from alluvia.table.schema.type_names import type_name
 from alluvia.table.snapshot import Snapshot
 from alluvia.uploads.event_rows import StoredEvents, store_events, takes_events
 from alluvia.uploads.keys import info_of, recorded, txn_of
-from alluvia.uploads.misfit import Misfit
-from alluvia.uploads.rows import OpenFile, UploadedRows, rows_of
 
 BYTES_MAX = 16 << 20
 _COUNTING = threading.Lock()

@@ -18,7 +18,8 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
 from alluvia.errors import Invalid
-from alluvia.formats import file_text, otlp_records
+from alluvia.files import file_text
+from alluvia.formats import otlp_records
 from alluvia.formats.csv_format import name_of_two
 from alluvia.formats.registry import NAMES, by_name, declared
 from alluvia.ingest.jsontext import encode

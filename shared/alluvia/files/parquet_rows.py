@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
-from alluvia.formats.parquet_views import plain_metadata
+from alluvia.files.csv_rows import checked_names
+from alluvia.files.misfit import Misfit, misfit
+from alluvia.files.parquet_sizes import check_sizes
+from alluvia.files.parquet_views import plain_metadata
 from alluvia.ingest.inflate import TooLarge
 from alluvia.table.schema.rows import conform
-from alluvia.uploads.csv_rows import checked_names
-from alluvia.uploads.misfit import Misfit, misfit
-from alluvia.uploads.parquet_sizes import check_sizes
 
 BATCH_ROWS = 8192
 FIXED_BYTES_MAX = 1 << 10

@@ -12,11 +12,11 @@ from decimal import Decimal
 
 import pyarrow as pa
 
+from alluvia.files.misfit import Misfit, misfit
+from alluvia.files.text_values import TextType
 from alluvia.ingest.jsontext import ExactNumber, describe, survives_double
 from alluvia.ingest.timestamps import TIMESTAMP
 from alluvia.table.schema.nesting import NESTING_MAX, too_deep
-from alluvia.uploads.misfit import Misfit, misfit
-from alluvia.uploads.text_values import TextType
 
 Row = Callable[[int], int]
 """The number of a value's row in the file, from the value's index."""

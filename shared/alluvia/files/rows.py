@@ -11,9 +11,9 @@ from typing import IO, Any, Protocol
 import pyarrow as pa
 
 from alluvia.errors import Invalid
-from alluvia.formats.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
+from alluvia.files.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
+from alluvia.files.misfit import Misfit
 from alluvia.ingest.inflate import TooLarge
-from alluvia.uploads.misfit import Misfit
 
 FORMATS = ("csv", "tsv", "ndjson", "parquet")
 _CHUNK_BYTES = 1 << 20
@@ -56,15 +56,15 @@ class UploadedRows(Protocol):
 def rows_of(open_file: OpenFile, kind: str, bytes_max: int) -> UploadedRows:
     """Return the rows of a file of one of `FORMATS`, which inflates to at most so many bytes."""
     if kind == "parquet":
-        from alluvia.uploads.parquet_rows import ParquetRows
+        from alluvia.files.parquet_rows import ParquetRows
 
         return ParquetRows(open_file, bytes_max)
     text = partial(open_text, open_file, bytes_max)
     if kind == "ndjson":
-        from alluvia.uploads.json_rows import JsonRows
+        from alluvia.files.json_rows import JsonRows
 
         return JsonRows(text)
-    from alluvia.uploads.csv_rows import CsvRows
+    from alluvia.files.csv_rows import CsvRows
 
     return CsvRows(text, "text/tab-separated-values" if kind == "tsv" else "text/csv")
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from alluvia.formats.event_files import NDJSON, json_pieces
+from alluvia.files.csv_rows import checked_names
+from alluvia.files.event_files import NDJSON, json_pieces
+from alluvia.files.json_types import JsonType
+from alluvia.files.misfit import Misfit, misfit
 from alluvia.ingest.convert import column
 from alluvia.ingest.envelope import split, split_ndjson
 from alluvia.ingest.values import UNLIMITED
-from alluvia.uploads.csv_rows import checked_names
-from alluvia.uploads.json_types import JsonType
-from alluvia.uploads.misfit import Misfit, misfit
 
 Values = list[dict[str, object]]
 

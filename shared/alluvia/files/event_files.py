@@ -22,9 +22,9 @@ import orjson
 import pyarrow as pa
 
 from alluvia.errors import Invalid
+from alluvia.files.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
+from alluvia.files.parquet_views import plain_metadata
 from alluvia.formats.csv_format import TABS, delimiter_of, ends_in_returns, header_fault, name_of_two
-from alluvia.formats.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
-from alluvia.formats.parquet_views import plain_metadata
 from alluvia.formats.values import SentBody
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.plain import plain_values
