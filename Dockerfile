@@ -14,7 +14,7 @@ RUN uv venv --python /usr/local/bin/python /opt/alluvia \
 FROM python:${PYTHON}-slim
 RUN useradd --uid 10001 --create-home alluvia && install --directory --owner alluvia --group alluvia /lake
 COPY --from=build /opt/alluvia /opt/alluvia
-ENV PATH=/opt/alluvia/bin:$PATH ALLUVIA_LAKE=/lake PYTHONUNBUFFERED=1
+ENV PATH=/opt/alluvia/bin:$PATH ALLUVIA_LAKE=/lake ALLUVIA_AUTH=tokens PYTHONUNBUFFERED=1
 USER 10001
 WORKDIR /home/alluvia
 VOLUME /lake
@@ -22,4 +22,4 @@ EXPOSE 8080
 HEALTHCHECK --interval=30s --timeout=5s --start-period=15s \
     CMD ["python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:8080/healthz', timeout=4)"]
 ENTRYPOINT ["alluvia"]
-CMD ["serve", "--host", "0.0.0.0", "--port", "8080", "--auth", "open"]
+CMD ["serve", "--host", "0.0.0.0", "--port", "8080"]

@@ -97,7 +97,11 @@ def ask(status: int, tag: str = "", cache: str | None = None, method: str = "GET
         "rawPath": "/q",
         "rawQueryString": search,
         "headers": {"if-none-match": tag} if tag else {},
-        "requestContext": {"http": {"method": method}, "stage": "$default"},
+        "requestContext": {
+            "authorizer": {"iam": {"userArn": "arn:aws:iam::123456789012:user/ada"}},
+            "http": {"method": method},
+            "stage": "$default",
+        },
     }
     answer: dict[str, Any] = handler(event, None)
     assert answer["statusCode"] == status, answer["body"]

@@ -56,7 +56,10 @@ with open(given["out"], "w") as file:
 _COMMON = ["obstore.store", "pyarrow.parquet", "orjson", "aws_lambda_powertools"]
 _POST = {
     "version": "2.0", "rawPath": "/v1/events/events", "headers": {}, "isBase64Encoded": False,
-    "requestContext": {"http": {"method": "POST", "path": "/v1/events/events"}, "stage": "$default"},
+    "requestContext": {
+        "authorizer": {"iam": {"userArn": "arn:aws:iam::123456789012:user/ada"}},
+        "http": {"method": "POST", "path": "/v1/events/events"}, "stage": "$default",
+    },
     "body": '{"event_id": "a", "event": "signup"}',
 }  # fmt: skip
 CASES: list[tuple[Spec, Json | None, list[str]]] = [

@@ -88,7 +88,7 @@ def read_settings(context: Mapping[str, object]) -> Settings:
                                 who bear a token of the lake) or jwt (one of an identity provider)
     `alluvia:jwt_issuer`, `alluvia:jwt_audience`  whose tokens are valid, and for whom they must be; only for jwt
     `alluvia:jwt_scopes`        the claim with the scopes; empty: scope
-    `alluvia:jwt_scope_prefix`  what the provider puts in front of each scope of this lake, such as lake/; empty: nothing
+    `alluvia:jwt_scope_prefix`  what the provider puts in front of scopes of this lake, such as lake/; empty: nothing
     `alluvia:jwt_where`, `alluvia:jwt_hide`  a row filter, in which $name is a claim, and hidden columns, with spaces
     `alluvia:retention_hours`   how long vacuum keeps what no version names any more, 1 to 87600
     `alluvia:alarm_email`       who gets the alarms; may be empty

@@ -13,6 +13,7 @@ from typing import Any
 
 from alluvia.query.declared import Declared
 from alluvia.query.published import PublishedQuery, list_published
+from alluvia.serverless.authorization import IAM, OPEN
 from alluvia.serverless.http import Request, Response, Unauthenticated
 from alluvia.serverless.http import answer as json_answer
 from alluvia.serverless.openapi import FLAG, TEXT, Json, both, document, in_path, in_query, operation
@@ -56,8 +57,8 @@ def tell_openapi(request: Request, caller: Caller) -> Response:
         {**INGEST_OPERATIONS, **QUERY_OPERATIONS, **published_operations(published)},
         version=__version__,
         description="A lakehouse for event data: events come in, and SQL asks for them. Some routes may be off here.",
-        scheme=authorization.mode if authorization.mode != "iam" or in_lambda else None,
-        all_ask=in_lambda and authorization.mode != "tokens",
+        scheme=None if authorization.mode == OPEN else authorization.mode,
+        all_ask=in_lambda and authorization.mode in (IAM, "jwt"),
     )
     return json_answer(200, found, **{"Cache-Control": NO_STORE, "Vary": "Authorization"})
 

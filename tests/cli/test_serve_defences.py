@@ -18,7 +18,7 @@ import pytest
 import alluvia
 from alluvia.cli.client import Client, Reply
 from alluvia.cli.gateway import ServerRules
-from alluvia.cli.guards import is_loopback, refusal
+from alluvia.cli.guards import HostNames, is_loopback, refusal
 from alluvia.cli.listening import BODY_LIMIT_BYTES
 from alluvia.cli.serve import Options, memory_mb
 from tests.serving import serving
@@ -178,9 +178,52 @@ def test_it_warns_where_others_can_reach_it(tmp_path: Path) -> None:
     process = served_to_others(tmp_path, "--auth", "open")
     assert process.stdout is not None
     port = int(process.stdout.readline().rpartition(":")[2])
-    assert exchange(port, post("/v1/events/app", b"{}", host="any.example"))[0] == 200
+    assert exchange(port, post("/v1/events/app", b"{}"))[0] == 200
     process.terminate()
     assert "Warning: anyone who reaches 0.0.0.0 can read and write this lake" in process.communicate(timeout=30)[1]
+
+
+@pytest.mark.parametrize("allowed", [(), ("Lake.Example",), ("*",)])
+def test_pages_cannot_make_their_own_name_one_of_a_server_for_others(tmp_path: Path, allowed: tuple[str, ...]) -> None:
+    words = [word for name in allowed for word in ("--allow-host", name)]
+    process = served_to_others(tmp_path, "--auth", "open", "--metrics-address", "0.0.0.0:0", *words)
+    assert process.stdout is not None
+    port = int(process.stdout.readline().rpartition(":")[2])
+    metrics = int(process.stdout.readline().partition("/metrics")[0].rpartition(":")[2])
+    try:
+        for host, names in {
+            "evil.example": ("*",),
+            f"evil.example:{port}": ("*",),
+            "127.0.0.1.evil.example": ("*",),
+            "lake.example": ("*", "Lake.Example"),
+            f"LAKE.example:{port}": ("*", "Lake.Example"),
+            "localhost": ("*", "Lake.Example", ""),
+            "10.1.2.3": ("*", "Lake.Example", ""),  # an address of the machine: no page can take it for a name
+            f"[fd00::1]:{port}": ("*", "Lake.Example", ""),
+        }.items():
+            status = 200 if (allowed[0] if allowed else "") in names else 403
+            assert exchange(port, post("/v1/events/app", b"{}", host=host))[0] == status, host
+            request = f"GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+            assert exchange(metrics, request.encode())[0] == status, host
+        assert exchange(port, b"GET /healthz HTTP/1.0\r\n\r\n")[0] == 200  # as some load balancers ask, without a name
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_the_environment_says_whom_it_answers_unless_the_command_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALLUVIA_AUTH", "tokens")
+    monkeypatch.setenv("ALLUVIA_ALLOW_HOST", "one.example two.example")
+    for words, status in (((), 401), (("--auth", "open"), 200)):
+        process = served_to_others(tmp_path, *words)
+        assert process.stdout is not None
+        port = int(process.stdout.readline().rpartition(":")[2])
+        for host, expected in {"127.0.0.1": status, "two.example": status, "evil.example": 403}.items():
+            assert exchange(port, post("/v1/events/app", b"{}", host=host))[0] == expected
+        process.kill()
+        process.communicate()
 
 
 def test_it_is_open_to_others_only_if_told_so(tmp_path: Path) -> None:
@@ -199,8 +242,8 @@ def test_it_is_open_to_others_only_if_told_so(tmp_path: Path) -> None:
 )
 def test_names_of_loopback(name: str, loopback: bool) -> None:
     assert is_loopback(name) is loopback
-    assert (refusal("/", {"host": name}, ()) is None) is (loopback and name != "::1")
-    assert Options(host=name).hosts == ((name,) if loopback else None)
+    assert (refusal("/", {"host": name}, HostNames()) is None) is (loopback and name != "::1")
+    assert Options(host=name).hosts.addresses is not loopback
 
 
 def test_memory_for_queries_is_shared() -> None:

@@ -232,10 +232,13 @@ def test_each_caller_gets_what_it_may(served: Served, row: Row) -> None:
             served.spare_branch(there=row.method == "DELETE")
         found.setdefault(column, set()).add(served.send(row, served.bearers[caller]))
 
-    for mode in ({}, {"ALLUVIA_AUTH": "iam"}):
+    with environment({"ALLUVIA_AUTH": "open"}):
+        for caller in ("none", "bad"):
+            send(caller, "open")
+    for mode in ({}, {"ALLUVIA_AUTH": "iam"}):  # no authorizer has seen these requests
         with environment(mode):
-            for caller in ("none", "bad"):
-                send(caller, "open")
+            for caller in ("none", "bad", "admin"):
+                send(caller, "none")
     with environment({"ALLUVIA_AUTH": "tokens"}):
         for caller in served.bearers:
             send(caller, "invalid" if caller in INVALID else caller)

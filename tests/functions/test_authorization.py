@@ -42,12 +42,12 @@ def tokens_only(lake: alluvia.Lake, tmp_path_factory: pytest.TempPathFactory, mo
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "config"))
 
 
-def send(path: str, body: object, authorization: str | None) -> Answer:
+def send(path: str, body: object, authorization: str | None, **context: object) -> Answer:
     event = {
         "version": "2.0",
         "rawPath": path,
         "headers": {} if authorization is None else {"Authorization": authorization},
-        "requestContext": {"http": {"method": "POST", "path": path}, "stage": "$default"},
+        "requestContext": {"http": {"method": "POST", "path": path}, "stage": "$default", **context},
         "body": json.dumps(body),
         "isBase64Encoded": False,
     }
@@ -201,6 +201,44 @@ def test_no_damaged_token_breaks_a_handler(lake: alluvia.Lake, data: st.DataObje
     at = data.draw(st.integers(0, len(bearer) - 1))
     other = data.draw(st.characters(max_codepoint=255).filter(lambda each: each != bearer[at]))
     assert ask("SELECT 1", bearer[:at] + other + bearer[at + 1 :])["statusCode"] == 401
+
+
+SIGNED = {"iam": {"accessKey": "AKIA", "userArn": "arn:aws:iam::123456789012:user/ada", "userId": "AIDA"}}
+
+
+@pytest.mark.parametrize("mode", [None, "iam"])
+@pytest.mark.parametrize(
+    ("authorizer", "status"),
+    [
+        (SIGNED, 200),
+        ({"iam": {"accessKey": "AKIA"}}, 200),
+        (None, 401),
+        ({}, 401),
+        ({"iam": None}, 401),
+        ({"iam": {}}, 401),
+        ({"iam": {"userArn": None, "accessKey": ""}}, 401),
+        ({"iam": "arn:aws:iam::123456789012:user/ada"}, 401),
+        ({"jwt": {"claims": {"sub": "ada"}}}, 401),
+        ({"lambda": SIGNED}, 401),
+        ("iam", 401),
+    ],
+)
+def test_what_no_authorizer_has_seen_is_a_401_unless_everyone_may_come(
+    monkeypatch: pytest.MonkeyPatch, mode: str | None, authorizer: object, status: int
+) -> None:
+    if mode is None:
+        monkeypatch.delenv("ALLUVIA_AUTH")
+    else:
+        monkeypatch.setenv("ALLUVIA_AUTH", mode)
+    context = {} if authorizer is None else {"authorizer": authorizer}
+    for path, body in (("/q", {"query": "SELECT 1"}), ("/v1/events/clicks", {"event": "open"})):
+        answer = send(path, body, "AWS4-HMAC-SHA256 Credential=AKIA", **context)
+        assert answer["statusCode"] == status, answer
+        if status == 401:
+            assert outcome(answer)[1] == "AWS4-HMAC-SHA256"
+            assert "no authorizer has seen this request" in answer["body"]
+    monkeypatch.setenv("ALLUVIA_AUTH", "open")
+    assert send("/q", {"query": "SELECT 1"}, None, **context)["statusCode"] == 200
 
 
 def test_a_setting_that_is_unknown_lets_nobody_in(monkeypatch: pytest.MonkeyPatch) -> None:

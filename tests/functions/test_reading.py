@@ -367,7 +367,7 @@ def test_who_may_read_in_which_way(lake: alluvia.Lake, monkeypatch: pytest.Monke
     seen = {"read some rows": '{"name":"b","n":2}\n', "read some columns": '{"name":"a"}\n{"name":"b"}\n'}
     for name, (status, with_tag) in MATRIX.items():
         if name == "off":
-            monkeypatch.setenv("ALLUVIA_AUTH", "iam")
+            monkeypatch.setenv("ALLUVIA_AUTH", "open")
         bearer = bearers.get(name)
         headers = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
         for way, sent in asked.items():

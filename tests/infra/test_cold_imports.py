@@ -53,9 +53,12 @@ LISTED = re.compile(
     r"|operations\.(append_evolving|changes|convert|count|delete|history|optimize|update|upsert|vacuum))"
 )
 """The parts of the library that not every function needs."""
+SIGNED = {"iam": {"userArn": "arn:aws:iam::123456789012:user/ada"}}
 POST: dict[str, Any] = {
     "version": "2.0", "rawPath": "/v1/events/events", "headers": {}, "isBase64Encoded": False,
-    "requestContext": {"http": {"method": "POST", "path": "/v1/events/events"}, "stage": "$default"},
+    "requestContext": {
+        "authorizer": SIGNED, "http": {"method": "POST", "path": "/v1/events/events"}, "stage": "$default",
+    },
     "body": '{"event_id": "new", "event": "signup"}',
 }  # fmt: skip
 LOGS_POST: dict[str, Any] = POST | {
@@ -65,7 +68,7 @@ LOGS_POST: dict[str, Any] = POST | {
 }
 ASK = POST | {
     "rawPath": "/q",
-    "requestContext": {"http": {"method": "POST", "path": "/q"}, "stage": "$default"},
+    "requestContext": {"authorizer": SIGNED, "http": {"method": "POST", "path": "/q"}, "stage": "$default"},
     "body": '{"query": "SELECT count(*) FROM events"}',
 }
 CASES: list[tuple[Spec, dict[str, Any] | None, set[str]]] = [

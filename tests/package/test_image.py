@@ -75,8 +75,15 @@ def test_it_runs_as_a_user_who_owns_the_volume() -> None:
     assert f"ALLUVIA_LAKE={volume}" in one("ENV").split()
 
 
-def test_what_it_runs_serves_and_is_healthy(with_cli: Installed) -> None:
+def test_what_it_runs_asks_for_tokens_unless_the_environment_says_otherwise() -> None:
+    given = dict(word.split("=", 1) for word in one("ENV").split())
+    assert given["ALLUVIA_AUTH"] == "tokens"
+    assert not {"--auth", "--allow-host"} & set(command("CMD"))  # either would beat what the environment says
+
+
+def test_what_it_runs_serves_and_is_healthy(with_cli: Installed, monkeypatch: pytest.MonkeyPatch) -> None:
     words = [*command("ENTRYPOINT"), *command("CMD")]
+    monkeypatch.setitem(with_cli.environment, "ALLUVIA_AUTH", "tokens")
     assert words[words.index("--port") + 1] == one("EXPOSE") == PORT
     with serving(with_cli, ["0" if word == PORT else word for word in words]) as (process, port):
         check = [word.replace(PORT, str(port)) for word in command("HEALTHCHECK")]

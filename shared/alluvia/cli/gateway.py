@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import traceback
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote
 
 from alluvia.cli.bundled import Handler, LocalContext, load_handler, load_routes
 from alluvia.cli.doors import LARGE, QUERIES, UPLOADS, Door, Places
-from alluvia.cli.guards import refusal
+from alluvia.cli.guards import HostNames, refusal
 from alluvia.cli.large_results import PATH as DOWNLOADS_PATH
 from alluvia.cli.large_results import Download, FileWrapper
 from alluvia.cli.listening import request_line, utf8_path
@@ -31,12 +31,12 @@ _COMPRESSED = ("H4s", "KLUv")  # how gzip and zstd begin in base64
 
 @dataclass(frozen=True, slots=True)
 class ServerRules:
-    """What a server takes: the names it may be called by besides those of loopback (None: any), and how much at once.
+    """What a server takes: the names that it may be called by, and how much at once.
 
     `large` are posts of large or compressed bodies, which take memory while they are parsed, `uploads` those of files.
     """
 
-    hosts: Collection[str] | None = ()
+    hosts: HostNames = HostNames()
     queries: Places = QUERIES
     large: Places = LARGE
     tells_metrics: bool = True
@@ -132,8 +132,8 @@ class Gateway:
 class MetricsPage:
     """The metrics of a server at an address of their own, for everyone who reaches it: a WSGI application."""
 
-    def __init__(self, metrics: Metrics, hosts: Collection[str] | None) -> None:
-        """`hosts` are the names that it may be called by besides those of loopback (None: any)."""
+    def __init__(self, metrics: Metrics, hosts: HostNames) -> None:
+        """`hosts` are the names that it may be called by."""
         self._metrics = metrics
         self._hosts = hosts
 

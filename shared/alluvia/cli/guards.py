@@ -12,6 +12,9 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from alluvia.formats.segment_format import PATHS
+from alluvia.lazy_dataclasses import dataclass
+
+ANY_HOST = "*"
 
 
 def is_loopback(host: str) -> bool:
@@ -22,18 +25,40 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
+@dataclass(frozen=True, slots=True)
+class HostNames:
+    """Names that a server may be called by, besides those of loopback. `addresses`: any address, or no name, will do.
+
+    A page can give a name of its own this machine's address, so that browsers take the server for its own (DNS
+    rebinding). It cannot do that with an address, and browsers always send a name.
+    """
+
+    names: frozenset[str] = frozenset()
+    addresses: bool = False
+
+    def have(self, authority: str) -> bool:
+        """Whether a server may be called so, as the header Host says."""
+        if ANY_HOST in self.names:
+            return True
+        if not authority:
+            return self.addresses
+        host = _host(f"//{authority}") if _is_authority(authority) else ""
+        return is_loopback(host) or host in self.names or (self.addresses and _is_address(host))
+
+
+def host_names(host: str, others: Collection[str]) -> HostNames:
+    """Return the names of a server that listens on a host: a machine's address is many, and whoever set it up knows."""
+    return HostNames(frozenset(each.lower() for each in (host, *others)), addresses=not is_loopback(host))
+
+
 SOURCES = "/v1/webhooks/"
 """Below it, and at the paths of Segment's API, each source says which sites' pages may use it: the function checks."""
 
 
-def refusal(path: str, headers: Mapping[str, str], allowed: Collection[str] | None) -> str | None:
-    """Return why a request is refused, by its path and headers (names in lower case); None if it is not.
-
-    `allowed` are the names besides those of loopback that the server may be called by; None allows any.
-    """
+def refusal(path: str, headers: Mapping[str, str], allowed: HostNames) -> str | None:
+    """Return why a request is refused, by its path and headers (names in lower case); None if it is not."""
     authority = headers.get("host", "")
-    host = _host(f"//{authority}") if _is_authority(authority) else ""
-    if allowed is not None and not is_loopback(host) and host not in allowed:
+    if not allowed.have(authority):
         return f"Host: {authority[:100]!r} is not a name of this server; start it with --allow-host to add one"
     if path.startswith(SOURCES) or path.removeprefix("/v1/") in PATHS:
         return None
@@ -46,6 +71,12 @@ def refusal(path: str, headers: Mapping[str, str], allowed: Collection[str] | No
     if origin is None and referer is not None and _authority(referer) != authority.lower():
         return "Referer: pages of other sites may not use this server"
     return None
+
+
+def _is_address(host: str) -> bool:
+    with suppress(ValueError):
+        return bool(ip_address(host))
+    return False
 
 
 def _host(url: str) -> str:

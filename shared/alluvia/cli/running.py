@@ -21,7 +21,13 @@ _SECONDS = click.FloatRange(0, 366 * 86400)
 @command
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="0 chooses a free one.")
-@click.option("--allow-host", multiple=True, metavar="NAME", help="A host name that requests may use.")
+@click.option(
+    "--allow-host",
+    multiple=True,
+    metavar="NAME",
+    envvar="ALLUVIA_ALLOW_HOST",
+    help="A host name that requests may use, besides localhost and addresses; * for any.",
+)
 @click.option(
     "--merge-every",
     default=3600.0,
@@ -96,7 +102,7 @@ def serve(
         chosen["ALLUVIA_ALLOW_WRITES"] = "true"
     if allow_publish:
         chosen["ALLUVIA_ALLOW_PUBLISH"] = "true"
-    chosen[AUTH] = "iam" if auth == "open" else auth
+    chosen[AUTH] = auth
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that what runs is ended in order
     metrics = Metrics()
     with ExitStack() as held:
@@ -107,7 +113,7 @@ def serve(
         served = held.enter_context(running(lake, options, metrics))
         say(f"alluvia serves {common.uri} at http://{host}:{served.http.effective_port}")
         if metrics_place is not None:
-            told_at = held.enter_context(telling(metrics, *metrics_place))
+            told_at = held.enter_context(telling(metrics, *metrics_place, allow_host))
             say(f"Metrics are at http://{metrics_place[0]}:{told_at}/metrics, for everyone who reaches it.")
         may = "read, change and drop all tables of" if allow_writes else "read and write"
         if auth != "open":

@@ -14,7 +14,7 @@ import waitress
 
 from alluvia.cli.bundled import load_handler
 from alluvia.cli.gateway import Gateway, MetricsPage, ServerRules
-from alluvia.cli.guards import is_loopback
+from alluvia.cli.guards import HostNames, host_names
 from alluvia.cli.job_pool import AT_ONCE, JobPool
 from alluvia.cli.large_results import download
 from alluvia.cli.listening import listen
@@ -25,6 +25,7 @@ from alluvia.lake import Lake
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.limits import machine_bytes
 from alluvia.query.processes import POOL
+from alluvia.serverless.authorization import AUTH, OPEN
 from alluvia.serverless.environment import environment
 from alluvia.serverless.job_starting import using_pool
 from alluvia.serverless.signed_paths import signer_of, using_signer
@@ -33,11 +34,12 @@ from alluvia.serverless.warm_lake import using
 
 QUERY_MEMORY = "ALLUVIA_QUERY_MEMORY_MB"
 DEFAULTS = {
+    AUTH: OPEN,
     "ALLUVIA_RESULT_CACHE": "on",
     "ALLUVIA_RESULT_LIMIT_BYTES": "16000000",
     "ALLUVIA_MAX_RESULT_BYTES": "5000000000",
 }
-"""Settings of queries that are others than a function's, where none are set."""
+"""Settings that are others than a function's, where none are set. The command says whom it answers in any case."""
 MERGE_SECONDS = 3600.0
 VACUUM_SECONDS = 24 * 3600.0
 METRICS_THREADS = 2
@@ -56,6 +58,7 @@ class Options:
     port: int = 0
     """0 chooses a free one."""
     allow_hosts: tuple[str, ...] = ()
+    """Names that requests may use, besides those of loopback and the host's own; `*` for any."""
     merge_seconds: float = MERGE_SECONDS
     vacuum_seconds: float = VACUUM_SECONDS
     log_requests: bool = True
@@ -67,11 +70,9 @@ class Options:
     """Where Flight SQL is served, too; 0 chooses a free port, None serves none."""
 
     @property
-    def hosts(self) -> tuple[str, ...] | None:
-        """Names that the server may be called by, besides those of loopback; None: any."""
-        if self.allow_hosts or is_loopback(self.host):
-            return (self.host, *self.allow_hosts)
-        return None
+    def hosts(self) -> HostNames:
+        """Names that the server may be called by."""
+        return host_names(self.host, self.allow_hosts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +156,9 @@ def in_background(lake: Lake) -> Iterator[int]:
 
 
 @contextmanager
-def telling(metrics: Metrics, host: str, port: int) -> Iterator[int]:
+def telling(metrics: Metrics, host: str, port: int, allow_hosts: tuple[str, ...] = ()) -> Iterator[int]:
     """Tell metrics at an address of their own, to everyone who reaches it, and yield the port."""
-    page = MetricsPage(metrics, (host,) if is_loopback(host) else None)
+    page = MetricsPage(metrics, host_names(host, allow_hosts))
     server = listen(page, host, port, METRICS_THREADS, _log_nothing, "--metrics-address")
     with _in_thread(server):
         yield int(server.effective_port)

@@ -20,7 +20,7 @@ from alluvia.flight.messages import Message, new, packed, read, unpacked
 from alluvia.flight.statements import FlightCaller, Statements
 from alluvia.flight.statuses import fitting, status_of
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.serverless.authorization import Authorization, bearer
+from alluvia.serverless.authorization import OPEN, Authorization, bearer
 from alluvia.serverless.http import BRANCH_HEADER, Request
 
 SERVICE = "arrow.flight.protocol.FlightService"
@@ -92,7 +92,7 @@ class FlightService:
         with self._call("Handshake", context):
             self._caller(context)
             token = NO_TOKEN
-            if self._gate.authorization().mode != "iam":
+            if self._gate.authorization().mode != OPEN:
                 token = bearer(_request(context))
             context.send_initial_metadata(((AUTHORIZATION, f"Bearer {token}"),))
             yield new("HandshakeResponse").SerializeToString()

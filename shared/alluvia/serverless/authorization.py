@@ -1,8 +1,9 @@
 """Who sends a request, and what it may do: the one place where the functions, and so the local server, ask.
 
-`ALLUVIA_AUTH` says who has looked at the caller. `iam`: AWS, or nobody (an open server); whoever gets here may do all.
-`tokens`: nobody yet, so the request must bear a token of the lake (RFC 6750). `jwt`: API Gateway has verified the token
-of an identity provider; where it has not, its keys are asked for, if the settings say where they are.
+`ALLUVIA_AUTH` says who has looked at the caller. `iam`, the default: AWS, as the request's context must say; such a
+caller may do all. `tokens`: nobody yet, so the request must bear a token of the lake (RFC 6750). `jwt`: API Gateway has
+verified the token of an identity provider; where it has not, its keys are asked for, if the settings say where they
+are. `open`: nobody, and everyone may do all.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from alluvia.table.schema.names import fold
 
 AUTH = "ALLUVIA_AUTH"
 JWT_WHERE = "ALLUVIA_JWT_WHERE"
-MODES = ("iam", "tokens", "jwt")
+IAM, OPEN = "iam", "open"
+MODES = (IAM, "tokens", "jwt", OPEN)
+SIGN = "AWS4-HMAC-SHA256"
+"""What a request must be signed with, for AWS to say who sends it."""
 
 _lock = Lock()
 _verifiers: WeakKeyDictionary[Lake, Any] = WeakKeyDictionary()
@@ -37,7 +41,7 @@ _rates = RequestRates()
 class Authorization:
     """How callers are told apart: a mode and, of the mode `jwt`, the issuer and what its claims mean."""
 
-    mode: str = "iam"
+    mode: str = IAM
     issuer: str = ""
     audience: str = ""
     jwks_url: str | None = None
@@ -69,7 +73,10 @@ class Authorization:
 
         Raises `Unauthenticated`, `TooManyRequests`, `Forbidden`, and `Unavailable` where that cannot be found out now.
         """
-        if self.mode == "iam":
+        if self.mode == OPEN:
+            return None
+        if self.mode == IAM:
+            _check_signed(request)
             return None
         rights = _of_token(bearer(request), lake) if self.mode == "tokens" else self._of_claims(request)
         if rights.requests_per_minute is not None:
@@ -130,9 +137,33 @@ def _of_token(token: str, lake: Lake) -> Rights:
     return rights
 
 
+def _check_signed(request: Request) -> None:
+    """Raise `Unauthenticated` unless AWS has verified the signature of a request; a caller cannot write that there.
+
+    API Gateway and function URLs whose authorization is IAM say so (`requestContext.authorizer.iam`); an API without
+    an authorizer, and a function URL whose authorization is NONE, do not.
+    """
+    found = _in_context(request, "authorizer", "iam")
+    if not isinstance(found, Mapping) or not any(_is_text(found.get(name)) for name in ("userArn", "accessKey")):
+        reason = (
+            f"no authorizer has seen this request, and {AUTH} is {IAM}: sign it with AWS credentials, to a route or a "
+            f"function URL that asks for them; or set {AUTH} to tokens or jwt"
+        )
+        raise Unauthenticated(reason, given=False, challenge=SIGN)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
 def _verified_claims(request: Request) -> Mapping[str, Any] | None:
     """Return the claims that API Gateway's JWT authorizer has verified; a caller cannot write them there."""
-    found: Any = request.event["requestContext"]
-    for name in ("authorizer", "jwt", "claims"):
-        found = found.get(name) if isinstance(found, Mapping) else None
+    found = _in_context(request, "authorizer", "jwt", "claims")
     return found if isinstance(found, Mapping) else None
+
+
+def _in_context(request: Request, *names: str) -> object:
+    found: Any = request.event["requestContext"]
+    for name in names:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found

@@ -43,11 +43,12 @@ TO_BE_MENDED = "the storage refuses it, until whoever runs this server has mende
 
 
 class Unauthenticated(AlluviaError):
-    """The request must bear a valid token. `given` says whether it bears anything."""
+    """The request must prove who sends it. `given` says whether it tries to; `challenge` is how it can (RFC 9110)."""
 
-    def __init__(self, message: str, *, given: bool) -> None:
+    def __init__(self, message: str, *, given: bool, challenge: str = CHALLENGE) -> None:
         super().__init__(message)
         self.given = given
+        self.challenge = challenge
 
 
 class TooManyRequests(AlluviaError):
@@ -154,7 +155,7 @@ def _headers_of(error: AlluviaError) -> dict[str, str]:
     if isinstance(error, TooManyRequests):
         return {"Retry-After": str(error.retry_after_seconds)}
     if isinstance(error, Unauthenticated):
-        return {"WWW-Authenticate": f'{CHALLENGE}, error="invalid_token"' if error.given else CHALLENGE}
+        return {"WWW-Authenticate": f'{CHALLENGE}, error="invalid_token"' if error.given else error.challenge}
     if isinstance(error, Forbidden) and error.scope is not None:
         scope = "".join(each for each in error.scope if (each.isascii() and each.isalnum()) or each in ":._*")
         return {"WWW-Authenticate": f'{CHALLENGE}, error="insufficient_scope", scope="{scope}"'}
