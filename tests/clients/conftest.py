@@ -88,6 +88,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[alluvia.Lake]:
     folder = tmp_path_factory.mktemp("lake")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ALLUVIA_LAKE", str(folder))
+        patch.setenv("ALLUVIA_AUTH", "open")
         patch.setenv("ALLUVIA_CREATE_TABLES", "true")
         yield alluvia.connect(folder)
 
