@@ -12,12 +12,10 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-import orjson
-
 from alluvia.errors import Invalid, cut
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.declared import IN_A_HEADER, TOKEN
-from alluvia.query.parameters import Parameters
+from alluvia.query.parameters import Parameters, from_json
 from alluvia.serverless.http import Request
 
 QUERY, PARAMETERS, FORMAT, DRY_RUN = "query", "parameters", "format", "dry_run"
@@ -205,8 +203,8 @@ def _fields_of_body(data: bytes, content_type: str) -> dict[str, Any]:
             f"or {FORM_TYPE}, with query=SELECT…"
         )
     try:
-        return named(orjson.loads(data))
-    except orjson.JSONDecodeError as error:
+        return named(from_json(data))
+    except ValueError as error:
         raise Invalid(f'the body is not JSON ({error}): send {{"query": "SELECT …"}}') from None
 
 
@@ -226,8 +224,8 @@ def _text_fields(text: str) -> dict[str, Any]:
     fields = named(others)
     if PARAMETERS in fields:
         try:
-            fields[PARAMETERS] = orjson.loads(fields[PARAMETERS])
-        except orjson.JSONDecodeError as error:
+            fields[PARAMETERS] = from_json(fields[PARAMETERS])
+        except ValueError as error:
             raise Invalid(f'parameters: send JSON, such as [1, 2] or {{"n": 1}} ({error})') from None
     return fields | _together(fields.get(PARAMETERS), parameters or None)
 

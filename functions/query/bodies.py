@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-import orjson
-
 from alluvia.errors import Invalid, cut
+from alluvia.query.parameters import from_json
 from alluvia.serverless.http import Request
 
 from .asking import FORM_TYPE, JSON_TYPE, UnsupportedMediaType
@@ -25,8 +24,8 @@ def json_object(request: Request, what: str, example: str, fields: Collection[st
     if len(data) > bytes_max:
         raise Invalid(f"the body has more than {bytes_max} bytes: send a shorter one, such as {example}")
     try:
-        body = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
+        body = from_json(data)
+    except ValueError as error:
         raise Invalid(f"the body is not JSON ({error}): send {example}") from None
     if not isinstance(body, dict):
         raise Invalid(f"the body must be a JSON object: send {example}")

@@ -19,7 +19,7 @@ from alluvia.errors import Invalid, Unavailable
 from alluvia.operations.job_places import take_place
 from alluvia.operations.jobs import CANCELLED, DONE, FAILED, QUEUED, QueryJob, ask_again, ask_job, end_job, find_job
 from alluvia.query.formats import format_named
-from alluvia.query.parameters import named_values
+from alluvia.query.parameters import from_json, named_values, to_json
 from alluvia.serverless.http import BRANCH_HEADER, Request, Response, TooManyRequests, failure
 from alluvia.serverless.http import answer as json_answer
 from alluvia.serverless.job_starting import can_start, start
@@ -201,7 +201,7 @@ def request_of_job(asked: QueryRequest, wish: AnswerForm) -> dict[str, Any]:
     """Return what a job keeps of a request."""
     return {
         "text": asked.text,
-        "parameters": asked.parameters,
+        "parameters": to_json(asked.parameters),
         "format": wish.form.name.lower(),
         "coding": stored_coding(wish),
         "max_bytes": asked.max_bytes,
@@ -213,6 +213,8 @@ def request_of_job(asked: QueryRequest, wish: AnswerForm) -> dict[str, Any]:
 def asked_by_job(job: QueryJob) -> tuple[QueryRequest, AnswerForm]:
     """Return the request that a job keeps."""
     given = dict(job.asked["request"])
+    if isinstance(given["parameters"], str):  # versions before this one kept the value itself
+        given["parameters"] = from_json(given["parameters"])
     wish = AnswerForm(format_named(given["format"]), given.pop("coding"))
     return QueryRequest(**given), wish
 

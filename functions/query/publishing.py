@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
-
-import orjson
 
 from alluvia.errors import Forbidden, Invalid, cut
 from alluvia.expressions.parse import QUERY_LIMIT_BYTES
 from alluvia.query import published
 from alluvia.query.declared import Declared
+from alluvia.query.parameters import to_json
 from alluvia.query.permitted import permitted
 from alluvia.query.published import Condition, PublishedQuery, find_published, list_published
 from alluvia.serverless.http import Request, Response
@@ -155,9 +155,9 @@ def _parameter(name: str, value: object) -> str:
     default = value.get(DEFAULT)
     if default is None:
         return kind
-    if not isinstance(default, str | int | float):
+    if not isinstance(default, str | int | float | Decimal):
         raise Invalid(f"parameter {cut(name, 100)}: the default must be text, a number, true or false")
-    return f"{kind}={default if isinstance(default, str) else orjson.dumps(default).decode()}"
+    return f"{kind}={default if isinstance(default, str) else to_json(default)}"
 
 
 def _condition(headers: Mapping[str, str]) -> Condition | None:

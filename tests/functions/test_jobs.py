@@ -100,6 +100,17 @@ def test_what_could_not_be_started_is_started_when_it_is_sent_again(lake: alluvi
     assert functions.events == []
 
 
+def test_a_job_keeps_all_digits_of_its_parameters(lake: alluvia.Lake, functions: Lambda) -> None:
+    body = '{"query": "SELECT $a AS a, $b AS b", "mode": "async", "parameters": {"a": %d, "b": %s}}'
+    numbers = (10**38 - 1, "-0.12345678901234567890")
+    sent = [query.handler(event(body % numbers) | {"headers": {"idempotency-key": "digits"}}, None) for _ in range(2)]
+    assert [each["statusCode"] for each in sent] == [202, 202]
+    assert next(each["state"] for each in functions.run()) == "done"
+    link = at(json.loads(at(sent[0]["headers"]["Location"])["body"])["result"])
+    with urlopen(link["headers"]["Location"], timeout=30) as found:
+        assert found.read() == b'{"a":%d,"b":%s}\n' % (numbers[0], numbers[1].encode())
+
+
 def test_a_job_whose_parameters_are_nested_too_deeply_is_not_taken(lake: alluvia.Lake, functions: Lambda) -> None:
     body = '{"query": "SELECT $a", "mode": "async", "parameters": {"a": %s}}' % ("[" * 300 + "]" * 300)
     answer = query.handler(event(body), None)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import orjson
 
 from alluvia.cli.options import Common, command, pair
 
@@ -85,8 +84,10 @@ def _run(common: Common, text: str, parameters: dict[str, Any] | None, limits: Q
 
 
 def _parameter(text: str) -> tuple[str, Any]:
+    from alluvia.query.parameters import from_json
+
     name, value = pair(text, "--param", "=")
     try:
-        return name, orjson.loads(value)
-    except orjson.JSONDecodeError:
+        return name, from_json(value)
+    except ValueError:
         return name, value

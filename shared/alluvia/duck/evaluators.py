@@ -10,6 +10,7 @@ from typing import Protocol
 import duckdb
 import pyarrow as pa
 
+from alluvia.duck.arrow_values import arrow_table
 from alluvia.duck.connection import evaluator
 from alluvia.duck.failures import EngineError, details_of
 
@@ -43,7 +44,7 @@ class OwnEvaluator:
         """Return the rows of a query over the relation `rows`. Raises `EngineError`."""
         self._connection.register(ROWS, rows.to_reader())  # a table would come by way of a dataset, in twice the time
         try:
-            return self._connection.execute(query).to_arrow_table()
+            return arrow_table(self._connection.execute(query))
         except duckdb.Error as error:
             raise EngineError(details_of(error)) from None
         finally:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
+from alluvia.errors import Invalid
 from alluvia.expressions.functions import FOLDABLE, NOW_FUNCTIONS, TODAY_FUNCTIONS
 from alluvia.expressions.tree import Node, is_constant, text_literal, walk, without_locations
 from alluvia.lazy_dataclasses import dataclass
@@ -59,11 +60,12 @@ def _run(sql: str, parameters: Sequence[Any]) -> pa.Table | None:
     """Return the rows, or None where DuckDB cannot compute them: then nothing is pruned by them."""
     import duckdb
 
+    from alluvia.duck.arrow_values import arrow_table
     from alluvia.duck.connection import planner  # loads DuckDB, which numbers and texts do without
 
     try:
-        return planner().execute(sql, parameters).to_arrow_table()
-    except (duckdb.Error, pa.ArrowException):
+        return arrow_table(planner().execute(sql, parameters))
+    except (duckdb.Error, pa.ArrowException, Invalid):
         return None
 
 

@@ -124,6 +124,8 @@ def _values(evaluator: Evaluator, name: str, text: str, rows: pa.Table) -> pa.Ch
     except EngineError as error:
         found = translate(error.details, Context(text, lambda position: position - len(_START)))
         raise type(found)(f"column {name}: {found}") from None
+    except Invalid as error:
+        raise Invalid(f"column {name}: {error}") from None
     if len(values) != len(rows):
         raise Invalid(f"column {name}: an expression cannot use aggregates or unnest")
     return values

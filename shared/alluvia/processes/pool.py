@@ -71,6 +71,8 @@ class Worker:
     def __init__(self, module: str, failure: Callable[[Any], Exception]) -> None:
         self._process, self._pipe = start(module)
         self._failure = failure
+        self.refusal: Exception | None = None
+        """What its last reply that refused a request was raised as: such a reply is the whole answer."""
 
     @property
     def alive(self) -> bool:
@@ -90,7 +92,8 @@ class Worker:
         """Return the next reply. Raises the error that it tells of, and what says that the process ended."""
         found: dict[str, Any] = orjson.loads(self.data(watch))
         if "refused" in found:
-            raise told_error(found["refused"], found["message"])
+            self.refusal = told_error(found["refused"], found["message"])
+            raise self.refusal
         if "error" in found:
             raise self._failure(found["error"])
         return found

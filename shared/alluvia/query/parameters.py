@@ -6,10 +6,14 @@ Values go to the query's process as one Arrow row, so that each keeps its type. 
 from __future__ import annotations
 
 import datetime as dt
+import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from math import isfinite
 from typing import Any
 
+import orjson
 import pyarrow as pa
 
 from alluvia.errors import Invalid
@@ -19,6 +23,9 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 Values = Mapping[str, Any]
 """By name; the first `?` is `1`."""
 _TYPES = (str, bool, int, float, Decimal, bytes, dt.datetime, dt.date, list, tuple, dict)
+_INT64 = range(-(1 << 63), 1 << 63)
+_LONG_NUMBER = re.compile(rb"[0-9.]{16}|[0-9][eE][-+]?[0-9]{3}")
+"""What a number that 64 bits do not hold has; every number of up to 15 digits survives a double."""
 NESTING_MAX = 32
 """Levels of lists and dicts in one another. A result that holds a value adds levels, and Arrow takes 64."""
 _SHOWN = "text, a number, a bool, bytes, a date, a datetime, a list, a dict or None"
@@ -85,15 +92,63 @@ def arrow_row(values: Values) -> pa.Table:
     columns = {}
     for name, value in values.items():
         try:
-            columns[name] = pa.array([_in_utc(value)])
+            columns[name] = pa.array([_typed(value)])
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             raise Invalid(f"parameter {_shown(name)} does not fit one SQL type: {error}") from error
+        if _exceeds_decimals(columns[name].type):
+            raise Invalid(
+                f"parameter {_shown(name)} has a number with more than 38 digits, which no SQL type holds: pass it as "
+                "text"
+            )
     return pa.table(columns)
 
 
-def _in_utc(value: Any) -> Any:
+def _typed(value: Any) -> Any:
+    """Return a value whose type Arrow finds: times in UTC, and whole numbers beyond 64 bits as decimals."""
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
         return value.astimezone(dt.UTC)
+    if isinstance(value, int) and value not in _INT64:
+        return Decimal(value)
     if isinstance(value, dict):
-        return {name: _in_utc(part) for name, part in value.items()}
-    return [_in_utc(part) for part in value] if isinstance(value, list | tuple) else value
+        return {name: _typed(part) for name, part in value.items()}
+    return [_typed(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def _exceeds_decimals(kind: pa.DataType) -> bool:
+    parts = (kind.field(at).type for at in range(kind.num_fields))
+    return isinstance(kind, pa.Decimal256Type) or any(map(_exceeds_decimals, parts))
+
+
+def from_json(text: str | bytes) -> Any:
+    """Return a JSON value with all digits of its numbers. Raises `ValueError`.
+
+    Whole numbers beyond 64 bits, and fractions that a double would round, are decimals, as they are in a query's text.
+    """
+    found = orjson.loads(text)
+    if _LONG_NUMBER.search(text if isinstance(text, bytes) else text.encode()) is None:
+        return found
+    try:
+        return json.loads(text, parse_int=_whole, parse_float=_fraction)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def to_json(value: Any) -> str:
+    """Return the text of a JSON value that `from_json` gave."""
+    return orjson.dumps(value, default=_digits).decode()
+
+
+def _whole(digits: str) -> int | Decimal:
+    number = Decimal(digits)
+    return int(number) if _INT64[0] <= number <= _INT64[-1] else number
+
+
+def _fraction(digits: str) -> float | Decimal:
+    number, exact = float(digits), Decimal(digits)
+    return number if isfinite(number) and Decimal(repr(number)) == exact else exact
+
+
+def _digits(value: object) -> orjson.Fragment:
+    if isinstance(value, Decimal):
+        return orjson.Fragment(str(value))
+    raise TypeError

@@ -204,7 +204,8 @@ class Engine:
         except GeneratorExit:
             self._stop()
             raise
-        except BaseException:
+        except BaseException as error:
+            self._answered = self._answered or error is self._worker.refusal
             if not self._answered:
                 self._worker.kill()
             raise

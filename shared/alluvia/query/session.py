@@ -117,7 +117,7 @@ class Session:
         with within(self._limits):
             try:
                 return self._engine.plan(sql, parameters)
-            except EngineError:
+            except (EngineError, Invalid):
                 return None
 
     def open(self, inputs: Inputs, views: Mapping[str, str] | None = None, *, fetched_max: int | None = None) -> None:

@@ -16,13 +16,14 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from alluvia.duck.arrow_values import arrow_reader, arrow_table
 from alluvia.duck.connection import confine, connect, planner, requests_sent, use_s3
 from alluvia.duck.database import OwnDatabase
 from alluvia.duck.evaluators import ROWS
 from alluvia.duck.failures import INTERRUPT, ResultTooLarge, details_of
 from alluvia.duck.quoting import quote_name
 from alluvia.duck.stored_types import told
-from alluvia.errors import AlluviaError, Invalid
+from alluvia.errors import AlluviaError
 from alluvia.expressions.parse import analyse
 from alluvia.processes.child import Reply, refusal, serve
 from alluvia.query.formats import FORMATS, Overflow, render
@@ -75,7 +76,7 @@ class QueryDatabase:
 
     def plan(self, sql: str, parameters: list[Any]) -> Reply:
         """Return the rows of a statement of the parent's own that needs no database. None needs to be open."""
-        rows = planner().execute(sql, parameters).to_arrow_table()
+        rows = arrow_table(planner().execute(sql, parameters))
         return {"body": _arrow(rows.schema, rows.to_batches())}
 
     def register(self, view: str, rows: bytes) -> Reply:
@@ -135,16 +136,8 @@ class QueryDatabase:
         return {"rows": found.rows, "body": found.body}
 
     def _reader(self, sql: str, rows: bytes = b"") -> pa.RecordBatchReader:
-        """Run a query; `rows` as for `stream`. Raises `Invalid` for types whose Arrow values only DuckDB can read."""
-        result = self._open.execute(sql, _values(rows))
-        for name, kind, *_ in result.description or ():
-            unread = _only_duckdbs(kind)
-            if unread is not None:
-                raise Invalid(
-                    f"the column {name:.100} has values of the type {unread}, which cannot be sent: select "
-                    "CAST(… AS VARCHAR) for it"
-                )
-        return result.to_arrow_reader(BATCH_ROWS)
+        """Run a query; `rows` as for `stream`. Raises `Invalid` for values that Arrow's form of them would change."""
+        return arrow_reader(self._open.execute(sql, _values(rows)), BATCH_ROWS)
 
     def reason(self, sql: str, rows: bytes = b"") -> dict[str, str] | None:
         """Run a query once more, to hear why it failed; None if that is not to be heard.
@@ -159,6 +152,8 @@ class QueryDatabase:
             except (duckdb.Error, OSError) as error:
                 if (found := details_of(error))["exception_type"] not in (INTERRUPT, _ABORTED):
                     return found
+            except AlluviaError:
+                return None
             else:
                 return None
         return None
@@ -173,7 +168,7 @@ class QueryDatabase:
         """
         self._open.register(ROWS, pa.ipc.open_stream(rows))
         try:
-            found = self._open.execute(sql).to_arrow_table()
+            found = arrow_table(self._open.execute(sql))
         finally:
             self._open.unregister(ROWS)
         return {"too_large": True} if found.nbytes > limit_bytes else {"body": _arrow(found.schema, found.to_batches())}
@@ -200,15 +195,6 @@ def _arrow(schema: pa.Schema, batches: list[pa.RecordBatch]) -> pa.Buffer:
         for batch in batches:
             writer.write_batch(batch)
     return sink.getvalue()
-
-
-def _only_duckdbs(kind: Any) -> str | None:
-    """Return the name of a type that DuckDB gives to Arrow as bytes of its own form: this one, or a part of it."""
-    if kind.id in ("bit", "bignum"):
-        return str(kind)
-    nested = kind.id in ("list", "array", "struct", "map", "union")
-    parts = (_only_duckdbs(part) for _, part in kind.children if not isinstance(part, int)) if nested else ()
-    return next((found for found in parts if found is not None), None)
 
 
 def _values(rows: bytes) -> dict[str, Any] | None:

@@ -19,7 +19,9 @@ from alluvia.table.deletion_vectors.storage import read_deletions
 from alluvia.table.event_window.content import EVENT_ID
 from alluvia.table.fitting import ReadPlan
 from alluvia.table.reader import live_rows, open_parquet, unreadable
+from alluvia.table.schema.digits import too_long
 from alluvia.table.schema.required import check_required
+from alluvia.table.schema.type_names import type_name
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.statistics.footer import footer_statistics, stored_columns
 from alluvia.table.writer import RowCheck
@@ -160,6 +162,9 @@ class FileVerification:
             if array.null_count and not column.nullable:
                 what = f"column {column.name} must not be null, but {array.null_count} rows have no value"
                 self._report_once("null-in-required-column", column.name, what)
+            if (found := too_long(array)) is not None:
+                what = f"column {column.name}: {found:f} has more digits than {type_name(column.type)} allows"
+                self._report_once("value-out-of-range", column.name, what)
             try:
                 check_required(pa.chunked_array([array]), column.type, column.name)
             except Invalid as error:

@@ -6,12 +6,15 @@ Source: Delta protocol, "Per-file Statistics".
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 import orjson
 import pyarrow as pa
 
 from alluvia.table.schema.column_path import find
+from alluvia.table.schema.digits import digits_fit
+from alluvia.table.schema.type_names import type_name
 from alluvia.table.statistics.typed import parse_statistics, whole_number
 from alluvia.verify.leaves import Leaf, bound, excludes, is_loose, is_rounded, shown
 from alluvia.verify.row_tally import Tally
@@ -45,9 +48,17 @@ def impossible(statistics: Statistics, leaves: Sequence[Leaf]) -> Iterator[tuple
         nulls = whole_number(find(statistics.get("nullCount"), leaf.physical))
         if nulls is not None and (nulls < 0 or (rows is not None and nulls > rows)):
             yield leaf.name, f"there are {nulls} nulls in {rows} rows"
+        for said, name in (("minValues", "minimum"), ("maxValues", "maximum")):
+            value = find(statistics.get(said), leaf.physical)
+            if pa.types.is_decimal(leaf.kind) and _is_too_long(value, leaf.kind):
+                yield leaf.name, f"the {name} {value} has more digits than {type_name(leaf.kind)} allows"
         low, high = bounds(statistics, leaf)
         if low is not None and high is not None and low > high:
             yield leaf.name, f"the minimum {shown(low, leaf.kind)} is above the maximum {shown(high, leaf.kind)}"
+
+
+def _is_too_long(value: Any, kind: pa.DataType) -> bool:
+    return isinstance(value, (int, Decimal)) and not digits_fit(Decimal(value), kind)
 
 
 def bounds(statistics: Statistics, leaf: Leaf) -> tuple[Any, Any]:

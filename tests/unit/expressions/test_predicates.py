@@ -128,7 +128,8 @@ def test_logic(text: str, expected: Predicate) -> None:
     [
         # a decimal literal is exact, also with an integer column
         ("n > 2.5", on("n", ">", Decimal("2.5"))),
-        ("n = 170141183460469231731687303715884105727", on("n", "=", 2**127 - 1)),
+        (f"n = {10**38 - 1}", on("n", "=", 10**38 - 1)),
+        ("n = 170141183460469231731687303715884105727", UNKNOWN),  # which has more digits than Arrow's decimals
         ("small < 1000", on("small", "<", 1000)),
         # text takes the column's type, as DuckDB rounds it
         ("n > '2.5'", on("n", ">", 3)),

@@ -19,6 +19,7 @@ SCHEMA = pa.schema(
     [
         ("n", pa.int64()),
         ("price", pa.decimal128(38, 10)),
+        ("whole", pa.decimal128(38, 0)),
         ("value", pa.float64()),
         ("name", pa.string()),
         ("day", pa.date32()),
@@ -32,6 +33,7 @@ ROW = st.fixed_dictionaries(
     {
         "n": st.none() | st.integers(-(2**63), 2**63 - 1),
         "price": st.none() | st.integers(-(10**37), 10**37).map(lambda n: Decimal(n).scaleb(-10)),
+        "whole": st.none() | st.integers(1 - 10**38, 10**38 - 1).map(Decimal),
         "value": st.none() | st.floats(allow_nan=False, allow_infinity=False),
         "name": st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
         "day": st.none() | st.dates(date(1, 1, 1), date(9998, 1, 1)),
@@ -61,6 +63,15 @@ def test_a_part_without_bounds_takes_those_of_the_whole(value: float) -> None:
     parts = [pa.table({"value": [1.0]}, kind), pa.table({"value": [value]}, kind), pa.table({"value": [None]}, kind)]
     found = json.loads(merged_statistics([file_statistics(table) for table in parts]))
     assert found == {"numRecords": 3, "minValues": {}, "maxValues": {}, "nullCount": {"value": 1}}
+
+
+@pytest.mark.parametrize("value", ["18446744073709551616", "-1E+30", "1e300", "0.1234567890123456789", "1E-30"])
+def test_bounds_of_more_than_64_bits_keep_their_digits(value: str) -> None:
+    text = f'{{"numRecords":3,"minValues":{{"p":{value}}},"maxValues":{{"p":{value}}},"nullCount":{{"p":0}}}}'
+    for again in (loose_statistics(text, 3), loose_statistics(loose_statistics(text, 3), 3)):
+        assert json.loads(again, parse_float=Decimal, parse_int=Decimal)["minValues"] == {"p": Decimal(value)}
+    merged = merged_statistics([text, text])
+    assert json.loads(merged, parse_float=Decimal, parse_int=Decimal)["maxValues"] == {"p": Decimal(value)}
 
 
 def test_statistics_of_a_file_with_deleted_rows() -> None:

@@ -91,6 +91,28 @@ def test_a_constraint_that_cannot_be_checked(ruled: Hands) -> None:
     assert (report.ok, codes(report)) == (True, {"constraint-unchecked"})
 
 
+def test_a_value_with_more_digits_than_its_column(ruled: Hands) -> None:
+    rows = pq.read_table(ruled.data_file(2), partitioning=None)
+    at = rows.schema.get_field_index("amount")
+    data = b"".join((10**20 + n).to_bytes(16, "little") for n in range(5))
+    longer = pa.Array.from_buffers(pa.decimal128(20, 2), 5, [None, pa.py_buffer(data)])
+    ruled.replace_file(2, rows.set_column(at, "amount", longer))
+    ruled.edit_add(2, lambda add: add.pop("stats"))
+    assert codes(ruled.verify()) == set()
+    report = ruled.verify(full=True)
+    assert codes(report) == {"value-out-of-range"}
+    assert [(each.column, "has more digits than decimal(20,2)" in each.message) for each in report.findings] == [
+        ("amount", True)
+    ]
+
+
+def test_bounds_with_more_digits_than_their_column(ruled: Hands) -> None:
+    ruled.edit_stats(2, lambda stats: stats["maxValues"].update(amount=10**20))
+    report = ruled.verify()
+    assert codes(report) == {"statistics-impossible"}
+    assert "the maximum 100000000000000000000 has more digits than decimal(20,2) allows" in report.findings[0].message
+
+
 def test_a_field_that_must_not_be_null(ruled: Hands) -> None:
     rows = pq.read_table(ruled.data_file(2), partitioning=None)
     kind = pa.struct([("x", pa.int32()), ("y", pa.int32())])

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
+from alluvia.table.schema.digits import has_decimals, too_long
 from alluvia.table.schema.moments import is_zoned
 from alluvia.table.schema.required import check_required, has_required
 from alluvia.table.schema.type_names import type_name
@@ -85,13 +86,17 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Tabl
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return a table with exactly the columns and types of `schema`. Raises `Invalid`, naming the column."""
     fields = list(schema)
+    if not table.schema.equals(schema):
+        _check_known(table.column_names, schema)
+    for field in fields:
+        if has_decimals(field.type) and field.name in table.column_names:
+            _check_digits(table[field.name], field)
     if table.schema.equals(schema) and not any(map(has_required, schema.types)):
         required = [field.name for field in fields if not field.nullable]
         if not required:
             return table
         if table.schema.equals(schema, check_metadata=True) and not any(table[name].null_count for name in required):
             return table
-    _check_known(table.column_names, schema)
     columns = []
     for field in fields:
         if field.name in table.column_names:
@@ -104,6 +109,15 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
             raise Invalid(msg)
         columns.append(column)
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _check_digits(column: pa.ChunkedArray, field: pa.Field) -> None:
+    found = too_long(column)
+    if found is not None:
+        raise Invalid(
+            f"column {field.name}: a value does not fit {type_name(field.type)}: {found:f} has more digits than its "
+            f"type {type_name(column.type)} allows"
+        )
 
 
 def _check_known(names: Iterable[str], schema: pa.Schema) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from decimal import Decimal
 
 from alluvia.table.schema.column_path import Json, find, put
-from alluvia.table.statistics.written import encode_statistics, statistics_text
+from alluvia.table.statistics.written import encode_statistics, exact_json, statistics_text
 
 
 def merged_statistics(parts: Sequence[str]) -> str:
@@ -15,9 +13,9 @@ def merged_statistics(parts: Sequence[str]) -> str:
 
     A column has bounds only if it has them in every part that holds a value of it.
     """
-    parsed: list[Json] = [json.loads(part, parse_float=Decimal) for part in parts]
     if len(parts) == 1:
         return parts[0]
+    parsed: list[Json] = [exact_json(part) for part in parts]
     leaves = sorted({path for part in parsed for path in _paths(part["nullCount"])})
     minima: Json = {}
     maxima: Json = {}
@@ -46,8 +44,8 @@ def loose_statistics(text: str | None, rows: int) -> str:
     Bounds stay where they are, though no row may reach them any more. Source: Delta protocol, "Per-file Statistics".
     """
     try:
-        found = json.loads(text or "{}", parse_float=Decimal)
-    except ValueError:
+        found = exact_json(text or "{}")
+    except (ValueError, RecursionError):
         found = {}
     found = found if isinstance(found, dict) else {}
     return statistics_text(found | {"numRecords": rows, "tightBounds": False})

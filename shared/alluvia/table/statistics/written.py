@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -19,6 +20,8 @@ TEXT_LENGTH_MAX = 32
 INDEXED_COLUMNS = 32
 LAST_CHARACTER = "\U0010ffff"
 _TIME_CHARS = len("2026-01-01T00:00:00.000")
+_LONG_DIGITS = 18
+_DECIMAL_DIGITS_MAX = 38
 
 
 def file_statistics(table: pa.Table, indexed_columns: int = INDEXED_COLUMNS) -> str:
@@ -51,10 +54,27 @@ def statistics_text(statistics: Json) -> str:
     return orjson.dumps(statistics, default=_decimal).decode()
 
 
+def exact_json(text: str) -> Any:
+    """Return a JSON value that `statistics_text` writes again without losing a digit. Raises `ValueError`.
+
+    Whole numbers that may exceed 64 bits, which orjson does not write, are decimals, as are those with a fraction.
+    """
+    return json.loads(text, parse_float=Decimal, parse_int=_whole, parse_constant=_no_number)
+
+
+def _whole(digits: str) -> int | Decimal:
+    return int(digits) if len(digits) <= _LONG_DIGITS else Decimal(digits)
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
 def _decimal(value: object) -> orjson.Fragment:
-    if isinstance(value, Decimal):
-        return orjson.Fragment(format(value, "f").encode())
-    raise TypeError
+    if not isinstance(value, Decimal):
+        raise TypeError
+    binary = abs(value.adjusted()) > _DECIMAL_DIGITS_MAX or not value.is_finite()
+    return orjson.Fragment((str(value) if binary else format(value, "f")).encode())
 
 
 def _leaves(table: pa.Table) -> Iterator[tuple[ColumnPath, pa.ChunkedArray]]:
