@@ -5,7 +5,8 @@ request that writes makes the pair one step. Run as a process of its own (`pytho
 port, counts requests, and injects faults on demand. `GET /_test/requests` returns counts and resets them;
 `POST /_test/faults` takes `[{"method", "match", "fault", "times"}]`, `fault` one of `status:NNN` (answered before the
 effect), `lost` (the effect happens, the connection breaks), `lost-before` (it breaks before the effect), `delay:N`
-(answered after N seconds more).
+(answered after N seconds more), `unconditional:HEADER` (the request loses a header of a condition, as on a store that
+does not know it).
 """
 
 from __future__ import annotations
@@ -132,6 +133,8 @@ class _Exact:
             time.sleep(float(fault[6:]))
         if fault == "lost-before":
             _break(environ)
+        if fault.startswith("unconditional:"):
+            environ.pop(f"HTTP_{fault[14:].upper().replace('-', '_')}", None)
         if method in ("PUT", "POST", "DELETE"):
             with self._lock:
                 answer = list(self._inner(environ, start_response))
@@ -163,7 +166,8 @@ class _Exact:
 
 def _refuse(status: int, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
     environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-    code = {409: "ConditionalRequestConflict", 503: "SlowDown", 403: "AccessDenied"}.get(status, "InternalError")
+    codes = {409: "ConditionalRequestConflict", 503: "SlowDown", 403: "AccessDenied", 501: "NotImplemented"}
+    code = codes.get(status, "InternalError")
     body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>injected</Message></Error>".encode()
     start_response(f"{status} Injected", [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
     return [body]

@@ -12,6 +12,7 @@ import alluvia
 from alluvia.clock import SystemClock
 from alluvia.errors import Corrupt, ReadOnly
 from alluvia.store import open_store
+from alluvia.store.s3_conditions import PROOF_KEY
 from tests.s3server import S3Server
 
 
@@ -41,7 +42,7 @@ def test_a_table_in_another_bucket_is_read_where_it_is(
     with pytest.raises(ReadOnly):
         ours["orders"].append([{"id": 1, "day": "x"}])
     for name in ours.store.list(""):
-        assert name.key.startswith(("mine/", "orders/_delta_log/"))
+        assert name.key.startswith(("mine/", "orders/_delta_log/", PROOF_KEY))
 
 
 def test_files_in_another_bucket_are_read_as_long_as_they_are_the_same(s3_server: S3Server) -> None:

@@ -15,6 +15,7 @@ from alluvia.log.paths import commit_name
 from alluvia.store import PutResult, Store, open_store
 from alluvia.store.s3 import CONFLICT_TRIES, S3Store
 from tests.contract.workers import events
+from tests.proved import proved
 from tests.s3server import S3Server
 
 KEY = "t/" + commit_name(1)
@@ -33,7 +34,7 @@ def server(s3_server: S3Server) -> S3Server:
 
 @pytest.fixture
 def store(server: S3Server) -> Store:
-    return open_store(f"s3://{server.new_bucket()}/lake", ManualClock(), **server.options)
+    return proved(open_store(f"s3://{server.new_bucket()}/lake", ManualClock(), **server.options))
 
 
 @pytest.fixture
@@ -198,7 +199,7 @@ def test_what_the_caller_must_mend_is_invalid(server: S3Server) -> None:
 def test_an_unreachable_endpoint_is_unavailable_and_shows_no_secret() -> None:
     store = open_store("s3://bucket/lake", ManualClock(), endpoint_url="http://127.0.0.1:9", region="us-east-1",
                        access_key_id="key", secret_access_key="hidden")  # fmt: skip
-    with pytest.raises(AnswerLost, match="Connect") as raised:
+    with pytest.raises(Unavailable, match="Connect") as raised:
         store.put_if_absent("a", b"")
     assert "hidden" not in str(raised.value)
 

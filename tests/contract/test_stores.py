@@ -26,6 +26,7 @@ from alluvia.store import (
 )
 from alluvia.store.s3 import S3Store
 from tests.contract.workers import race
+from tests.proved import proved
 from tests.s3server import S3Endpoint, S3Server
 
 ODD_KEYS = [
@@ -465,7 +466,7 @@ class TestDirectory(StoreContract, AmongProcesses, BeyondSixteenBits):
 class TestS3(StoreContract, AmongProcesses, BeyondSixteenBits, SignsUrls):
     @pytest.fixture
     def store(self, s3_server: S3Server) -> Store:
-        return open_store(f"s3://{s3_server.new_bucket()}/some/lake", SystemClock(), **s3_server.options)
+        return proved(open_store(f"s3://{s3_server.new_bucket()}/some/lake", SystemClock(), **s3_server.options))
 
     @pytest.fixture
     def options(self, s3_server: S3Server) -> dict[str, str]:
@@ -530,7 +531,7 @@ class TestS3Proxy(StoreContract, AmongProcesses, SignsUrls):
 
     @pytest.fixture
     def store(self, s3proxy: S3Endpoint) -> Store:
-        return open_store(f"s3://{s3proxy.new_bucket()}/some/lake", SystemClock(), **s3proxy.options)
+        return proved(open_store(f"s3://{s3proxy.new_bucket()}/some/lake", SystemClock(), **s3proxy.options))
 
     @pytest.fixture
     def options(self, s3proxy: S3Endpoint) -> dict[str, str]:

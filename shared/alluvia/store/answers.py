@@ -59,11 +59,14 @@ class Failure:
     def is_final(self) -> bool:
         """Whether S3 would answer the same again. (A slow upload is a 400 as well, `RequestTimeout`, but passes.)"""
         passing = self.status in _PASSING or self.status >= 500 or self.code == "RequestTimeout"
+        passing = passing and self.status != 501  # the store lacks what was asked for
         return self.code in _UNTIL_FIXED or not passing
 
 
 NOT_PARTIAL = Failure(200, "NotPartial")
 """The answer to a ranged read is the whole object."""
+CHANGED = Failure(412, "PreconditionFailed")
+"""The object is not the one that was asked for."""
 
 
 def read_failure(error: Exception, name: str) -> Failure:

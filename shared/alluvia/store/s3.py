@@ -19,15 +19,16 @@ from typing import TYPE_CHECKING, Literal
 import obstore
 
 from alluvia.errors import AnswerLost, NotDeleted, Unavailable
-from alluvia.store.answers import NOT_PARTIAL, Failure
+from alluvia.store.answers import CHANGED, NOT_PARTIAL, Failure
 from alluvia.store.base import PAGE_KEYS, ObjectInfo, OldVersion, PutResult, check_prefix, check_range
 from alluvia.store.metering import note_requests
+from alluvia.store.s3_conditions import PROOF_KEY, Condition, is_aws, prove
 from alluvia.store.s3_listing import S3Listing, object_info
 from alluvia.store.s3_requests import fail, sent
 
 if TYPE_CHECKING:
     import obstore.store
-    from obstore import GetOptions
+    from obstore import GetOptions, UpdateVersion
 
 CONFLICT_TRIES = 8
 REFUSED_MAX = 100
@@ -55,7 +56,7 @@ class S3Store(S3Listing):
         return found
 
     def get_same(self, key: str, etag: str, start: int = 0, end: int | None = None) -> bytes | None:
-        """Read with `If-Match`."""
+        """Read with `If-Match`, and look at the tag of what came: some stores ignore the condition."""
         found = self._get(key, start, end, {"if_match": etag})
         if isinstance(found, Failure):
             if found.status == 412:
@@ -72,9 +73,15 @@ class S3Store(S3Listing):
             options["range"] = (start, max(start + 1, end))
         elif start:
             options["range"] = {"offset": start}
-        found = self._attempted("get", key, lambda: bytes(self._client.get(name, options=options).bytes()))
+
+        def read(options: GetOptions) -> bytes | Failure:
+            found, wanted = self._client.get(name, options=options), options.get("if_match")
+            return CHANGED if wanted is not None and found.meta["e_tag"] != wanted else bytes(found.bytes())
+
+        found = self._attempted("get", key, lambda: read(options))
         if found == NOT_PARTIAL:  # as servers answer the range of an empty object
-            found = self._attempted("get", key, lambda: bytes(self._client.get(name, options=whole).bytes())[start:end])
+            found = self._attempted("get", key, lambda: read(whole))
+            found = found if isinstance(found, Failure) else found[start:end]
         if isinstance(found, Failure):
             return b"" if found.status == 416 else found
         return b"" if end is not None and end <= start else found
@@ -93,6 +100,7 @@ class S3Store(S3Listing):
     def put_if_absent(self, key: str, data: bytes) -> PutResult:
         """Write an object with `If-None-Match: *`, sent once; a 409 is sent again, a little later each time."""
         name = self._key(key)
+        self._prove("If-None-Match")
         for attempt in range(CONFLICT_TRIES):
             found = sent(
                 "put", name, lambda: self._client_for(data).put(name, data, mode="create", use_multipart=False)
@@ -120,15 +128,29 @@ class S3Store(S3Listing):
 
     def put_if_same(self, key: str, data: bytes, tag: str) -> bool:
         """Write an object with `If-Match`, and again where that fails for a while."""
-        name = self._key(key)
-        found = self._attempted(
-            "put", key, lambda: self._client_for(data).put(name, data, mode={"e_tag": tag}, use_multipart=False)
-        )
+        self._prove("If-Match")
+        found = self.put_if(key, data, tag)
         if isinstance(found, Failure):
             if found.is_missing or found.status == 412:
                 return False
             fail(found, key, self.bucket)
         return True
+
+    def put_if(self, key: str, data: bytes, condition: str) -> object:
+        """Write an object under a condition, `create` or an entity tag, and again where that fails for a while."""
+        name = self._key(key)
+        mode: Literal["create"] | UpdateVersion = "create" if condition == "create" else {"e_tag": condition}
+        return self._attempted(
+            "put", key, lambda: self._client_for(data).put(name, data, mode=mode, use_multipart=False)
+        )
+
+    def _prove(self, condition: Condition) -> None:
+        """Raise `StoreRefused` where S3's condition for writes is not known to hold, and `Unavailable`."""
+        if is_aws(self.endpoint_url):
+            return
+        failure = prove(condition, self, self._clock.new_id)
+        if failure is not None:
+            fail(failure, PROOF_KEY, self.bucket)
 
     def old_versions(self, prefix: str) -> Iterator[OldVersion]:
         """Replaced and deleted versions, where S3 Versioning is on; asks for the right `s3:ListBucketVersions`."""
@@ -136,7 +158,7 @@ class S3Store(S3Listing):
 
         whole, access = self._prefix + check_prefix(prefix), self._access
         found = old_versions(
-            self.bucket, whole, access.keys(), region=access.region, endpoint_url=self._endpoint_url or None
+            self.bucket, whole, access.keys(), region=access.region, endpoint_url=self.endpoint_url or None
         )
         return (replace(each, key=each.key[len(self._prefix) :]) for each in found)
 
@@ -233,8 +255,8 @@ class S3Store(S3Listing):
             secret |= {"key_id": keys.access_key_id, "secret": keys.secret_access_key}
             if keys.session_token:
                 secret["session_token"] = keys.session_token
-        if self._endpoint_url:
-            scheme, _, host = self._endpoint_url.partition("://")
+        if self.endpoint_url:
+            scheme, _, host = self.endpoint_url.partition("://")
             secret |= {"endpoint": host, "use_ssl": scheme == "https", "url_style": "path"}
         return secret
 

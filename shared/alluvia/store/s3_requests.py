@@ -54,7 +54,7 @@ class S3Requests:
         self.bucket = bucket
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._clock = clock
-        self._endpoint_url = (
+        self.endpoint_url = (
             endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
         ).rstrip("/")
         self._access = find_access(region, given)
@@ -71,7 +71,7 @@ class S3Requests:
         return self._client_of(UPLOAD_SECONDS, TRIES - 1)
 
     def _client_of(self, read_seconds: int, retries: int = 0) -> obstore.store.S3Store:
-        return new_client(self.bucket, self._endpoint_url, self._access, read_seconds, retries)
+        return new_client(self.bucket, self.endpoint_url, self._access, read_seconds, retries)
 
     def _key(self, key: str) -> str:
         return self._prefix + check_key(key)
