@@ -26,9 +26,9 @@ from alluvia_spark.committing import Committed, commit, done_before, is_done
 from alluvia_spark.execute import execute
 from alluvia_spark.failures import told_once
 from alluvia_spark.files import SourceOptions
-from alluvia_spark.job import ROWS, Job, JobOutcome, Report, Target
+from alluvia_spark.job import REJECTS, ROWS, Job, JobOutcome, Report, Target
 from alluvia_spark.manifest import Manifest
-from alluvia_spark.record import Record, check_job_id, obtain
+from alluvia_spark.record import Record, check_job_id, known_job, obtain, take_over
 from alluvia_spark.session import QUICK_JAVA, session
 from alluvia_spark.source import list_files
 
@@ -49,6 +49,7 @@ def run(
     *,
     reading: SourceOptions = DEFAULT,
     attempt: int | None = None,
+    repair_of: str | None = None,
     spark: SparkSession | None = None,
     options: Mapping[str, str] | None = None,
     clock: Clock | None = None,
@@ -61,7 +62,9 @@ def run(
     its rejects to the table's `_rejects`. After a restore to before the job it can run again. Without a job id, table
     and source make one. `options` are those of the lake's store (`endpoint_url`, …) and serve for an S3 source too.
     `stores` opens the stores of the executors. Tries with the same `attempt` fail at once where one has found what only
-    the caller can repair.
+    the caller can repair. `repair_of` is the id of an earlier job of the same source: its files are read again, as of
+    its own start, so that what it has lost is loaded and all else is a duplicate. Rows that were deleted since come
+    again.
 
     Raises `Invalid`, `TableNotFound` and the like for what the caller must fix, and `Unavailable` if Spark or the
     store fails: running the same job id again is then safe.
@@ -73,7 +76,7 @@ def run(
     lake = alluvia.connect(lake_uri, clock=clock, **given)
     before = lake.table(table).snapshot()
     check_not_rollup(before, "backfill")
-    record, files = _record(lake, before, job_id, source, reading, given)
+    record, files = _record(lake, before, job_id, source, reading, given, repair_of)
     if not only_adds_nullable(record.schema, before.state.metadata.schema_string):
         raise Invalid(f"the columns of {table} changed since job {job_id!r} began: choose another job id")
     if is_done(before, job_id):
@@ -89,12 +92,12 @@ def run(
                 reading=reading,
                 targets=(replace(Target.of(before), schema=arrow_schema(record.schema)), Target.of(rejects)),
                 folder=_folder(job_id, before, rejects),
-                run=f"{before.root}{SCRATCH_FOLDER}backfill/runs/{clock.new_id()}/",
+                run=run_folder(before, clock),
                 options=given,
                 stores=stores,
             )
             began_ms = clock.now_ms()
-            outcome = execute(active, job, files, before)
+            outcome = execute(active, job, files, (before, rejects))
             _check_age(clock.now_ms() - began_ms)
             try:
                 committed = commit(lake, job_id, (before, rejects), job, outcome, began_ms)
@@ -107,8 +110,20 @@ def run(
 
 
 def _record(
-    lake: Lake, snapshot: Snapshot, job_id: str, source: str, reading: SourceOptions, options: Mapping[str, str]
+    lake: Lake,
+    snapshot: Snapshot,
+    job_id: str,
+    source: str,
+    reading: SourceOptions,
+    options: Mapping[str, str],
+    repair_of: str | None,
 ) -> tuple[Record, Manifest]:
+    if repair_of is not None:
+        table_id = snapshot.state.metadata.id
+        record, files = known_job(
+            lake.store, snapshot.root, repair_of, source=source, reading=reading, table_id=table_id
+        )
+        return take_over(lake.store, lake.clock, snapshot.root, job_id, record), files
     return obtain(
         lake.store,
         lake.clock,
@@ -120,6 +135,11 @@ def _record(
         reading=reading,
         list_files=partial(list_files, source, lake.clock, reading, **options),
     )
+
+
+def run_folder(table: Snapshot, clock: Clock) -> str:
+    """Return the key prefix of what the tasks of a new run share."""
+    return f"{table.root}{SCRATCH_FOLDER}backfill/runs/{clock.new_id()}/"
 
 
 def _folder(job_id: str, *tables: Snapshot) -> str:
@@ -141,16 +161,18 @@ def _check_age(age_ms: int) -> None:
 
 
 def _report(job_id: str, table: str, committed: Committed, outcome: JobOutcome) -> Report:
-    files = outcome.files(ROWS)
+    files, counts = outcome.files(ROWS), outcome.counts
     return Report(
         job_id=job_id,
         table=table,
         version=committed.version,
         already_applied=committed.already_applied,
-        rows=outcome.rows,
-        duplicates=outcome.duplicates,
-        rejects=outcome.rejects,
-        conflicting=outcome.conflicting,
+        lines=counts.lines,
+        rows=outcome.rows_of(ROWS),
+        duplicates=counts.duplicates,
+        rejects=counts.rejects + counts.conflicting,
+        conflicting=counts.conflicting,
+        stored_rejects=outcome.rows_of(REJECTS),
         files=len(files),
         bytes=sum(file.size for file in files),
     )

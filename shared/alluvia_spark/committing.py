@@ -56,15 +56,17 @@ def commit(
     """Commit a job's rows and rejects: all of them or nothing. `bases` are the tables for which they were written.
 
     `began_ms` is when the run began that has written them, or has found files young enough (`REUSE_AGE_MS_MAX`).
-    The commit carries the identities of its rows, or names the objects that have them, so that ingestion and other jobs
-    know them. Raises `ConcurrentAppend` where others have brought events of the job since its base: then it must leave
-    these out.
+    Each commit carries the identities of its rows, or names the objects that have them, so that ingestion and other
+    jobs know them. Raises `AlluviaError` where the counts of what was done with the lines do not agree, and
+    `ConcurrentAppend` where others have brought events or rejects of the job since its base: then it must leave these
+    out.
 
     A table that other libraries may write takes part in no transaction: then the rejects are committed before the
     rows, which make the job done. Raises `TableNotFound`, `MetadataChanged` where the files do not fit the table any
     more, `TransactionExpired` where vacuum may have deleted some, the last `Conflict` after many lost races, and
     `CommitUnknown`.
     """
+    outcome.check()
     tables = [ROWS, *([REJECTS] if outcome.files(REJECTS) else [])]
     if all(has_domains(bases[table].protocol) for table in tables):
         return _commit_together(lake, job_id, bases, job, outcome, began_ms, tables)
@@ -83,8 +85,8 @@ def _commit_together(
     tables: Sequence[int],
 ) -> Committed:
     lost: Conflict | None = None
-    ids = known_ids.commit_info(job, outcome) if ROWS in tables else {}
-    new = _NewEvents(bases[ROWS], job, outcome)
+    ids = {table: known_ids.commit_info(job, table, outcome) for table in tables}
+    new = {table: _NewEvents(bases[table], job, table, outcome) for table in tables}
     for _ in range(TRIES_MAX):
         try:
             staged = StagedTables(lake, [bases[table].name for table in tables])
@@ -94,16 +96,12 @@ def _commit_together(
             handle = staged.handle(bases[table].name)
             newest = handle.newest()
             _check_still_fitting(bases[table], newest)
-            if is_done(newest, job_id):
-                if table == ROWS:
-                    return Committed(newest.version, already_applied=True)
-                continue
-            if table == ROWS:
-                new.check(handle.inner)
-                handle.checks.append(partial(new.check, handle.inner))
+            if table == ROWS and is_done(newest, job_id):
+                return Committed(newest.version, already_applied=True)
+            new[table].check(handle.inner)
+            handle.checks.append(partial(new[table].check, handle.inner))
             txn = Txn(*_txn(job_id), lake.clock.now_ms())
-            info = ids if table == ROWS else {}
-            changes = Changes("WRITE", {"mode": "Append"}, adds=outcome.files(table), txns=[txn], info=info)
+            changes = Changes("WRITE", {"mode": "Append"}, adds=outcome.files(table), txns=[txn], info=ids[table])
             handle.transaction(newest).commit(changes)
         # Whatever vacuum deletes since this try has looked, it loses a race: vacuum commits before it deletes.
         if lake.clock.now_ms() - began_ms > FILE_AGE_MS_MAX:
@@ -121,12 +119,13 @@ def _commit_together(
 
 
 class _NewEvents:
-    """The events of a job, which must be new to its table when they are committed."""
+    """The events or rejects of a job, which must be new to their table when they are committed."""
 
-    def __init__(self, base: Snapshot, job: Job, outcome: JobOutcome) -> None:
+    def __init__(self, base: Snapshot, job: Job, table: int, outcome: JobOutcome) -> None:
         self._base = base
         self._job = job
-        self._ids = outcome.ids
+        self._table = table
+        self._ids = outcome.ids.get(table)
         self._seen = base.version
 
     def check(self, handle: TableHandle) -> None:
@@ -135,7 +134,7 @@ class _NewEvents:
             return
         window = follow_window(handle)
         for prints in self._later(handle, window):
-            if known_ids.holds_any(self._job, self._ids, prints):
+            if known_ids.holds_any(self._job, self._table, self._ids, prints):
                 name = self._base.name
                 raise ConcurrentAppend(f"events of the job came into {name} during the job: run the job again")
         self._seen = window.version

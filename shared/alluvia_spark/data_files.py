@@ -55,11 +55,11 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """Where rows go: each table's layout, each group's tasks, and the reading tasks of which some rows are dropped."""
+    """Where rows go: each table's layout, each group's tasks, and, by table, the tasks with rows that are dropped."""
 
     layouts: Mapping[int, Layout]
     shares: Mapping[Group, Share]
-    dropping: bytes
+    dropping: Mapping[int, bytes]
 
     def to_json(self) -> bytes:
         """Return it as an object for the tasks."""
@@ -68,7 +68,8 @@ class Routes:
             for table, layout in self.layouts.items()
         ]
         shares = [[*group, share.first, share.count] for group, share in self.shares.items()]
-        return orjson.dumps({"layouts": layouts, "shares": shares, "dropping": self.dropping.hex()})
+        dropping = [[table, numbers.hex()] for table, numbers in self.dropping.items()]
+        return orjson.dumps({"layouts": layouts, "shares": shares, "dropping": dropping})
 
     @classmethod
     def from_json(cls, data: bytes) -> Routes:
@@ -80,11 +81,12 @@ class Routes:
             for table, entries in body["layouts"]
         }  # fmt: skip
         shares = {Group(table, folder): Share(*share) for table, folder, *share in body["shares"]}
-        return cls(layouts, shares, bytes.fromhex(body["dropping"]))
+        return cls(layouts, shares, {table: bytes.fromhex(numbers) for table, numbers in body["dropping"]})
 
-    def drops_of(self, task: int) -> bool:
-        """Whether rows of a reading task are dropped."""
-        return task // 8 < len(self.dropping) and bool(self.dropping[task // 8] >> task % 8 & 1)
+    def drops_of(self, table: int, task: int) -> bool:
+        """Whether rows of a task for a table are dropped."""
+        numbers = self.dropping.get(table, b"")
+        return task // 8 < len(numbers) and bool(numbers[task // 8] >> task % 8 & 1)
 
 
 def bitmap(numbers: Iterable[int], count: int) -> bytes:

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import orjson
-import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
-from pyspark.sql.functions import col, lit
+from pyspark.sql.functions import col
 
 from alluvia.errors import Invalid, Unavailable
-from alluvia.table.event_window.id_files import ID_FOLDER, IdFiles, plan_files
 from alluvia.table.partitioning.spans import Key
 from alluvia.table.snapshot import Snapshot
-from alluvia_spark import data_files, known_ids, live, repeats, scratch, tasks
-from alluvia_spark.chunks import CHUNK, PLAIN, ROW, Chunk, decode, encode, read_key
+from alluvia_spark import data_files, live, repeats, scratch, tasks
+from alluvia_spark.chunks import CHUNK, ROW, Chunk, decode, encode, read_key
 from alluvia_spark.data_files import Routes, Rows
-from alluvia_spark.frames import TASK, Row, fit_session, mapped, parallelism, task_key, to_tasks
+from alluvia_spark.dropping import Dropped, Held, drops_of, find_drops
+from alluvia_spark.frames import TASK, Row, fit_session, mapped, numbered_tasks, parallelism, task_key, to_tasks
 from alluvia_spark.frames import tasks as numbered
-from alluvia_spark.job import REJECTS, ROWS, Job, JobOutcome, Written
+from alluvia_spark.job import REJECTS, ROWS, Counts, Job, JobOutcome, Written
 from alluvia_spark.manifest import Manifest, Portion, portion_of
 from alluvia_spark.plan import WAVES, Group, Layout, Weight, bucket_bytes, plan_layout, plan_shares
 from alluvia_spark.stages import stages_reported
@@ -39,136 +39,122 @@ SPLITS = "splits.arrow"
 Place: TypeAlias = tuple[int, tuple[str | None, ...], Key]
 """A table, values of its identity columns, a key of its transforms."""
 _ROUTED = {TASK: "int", "task": "int", "part": "int", "groups": "binary", "payload": "binary"}
-_PAYLOAD = {TASK: "int", "number": "int", "payload": "binary"}
-_LOST = {TASK: "int", "task": "int", "payload": "binary"}
 _READ = {**CHUNK, "place": "string", "rows": "long"}
 """A row is a chunk, or what its rows of one partition value (`place`) amount to: the other columns are null."""
-_COUNTS = {"task": "int", "clashes": "long", "rejects": "long"}
 
 
-def execute(spark: SparkSession, job: Job, files: Manifest, base: Snapshot) -> JobOutcome:
-    """Read the files, and write the data files of the job's tables, of which `base` is the first. Commits nothing.
+def execute(spark: SparkSession, job: Job, files: Manifest, bases: tuple[Snapshot, Snapshot]) -> JobOutcome:
+    """Read the files, and write the data files of the job's tables, which are now `bases`. Commits nothing.
 
     Raises `Invalid` for an input that cannot be read, `Unavailable` if Spark gives up.
     """
+    with fitted(spark) as own:
+        return _Run(own, job, files, bases).outcome()
+
+
+@contextmanager
+def fitted(spark: SparkSession) -> Iterator[SparkSession]:
+    """Give a session that fits a job, whose failures are `Unavailable`, and whose stages are reported."""
     context = getattr(spark, "sparkContext", None)
     try:
         with nullcontext() if context is None else stages_reported(context), fit_session(spark) as own:
-            return _Run(own, job, files, base).outcome()
+            yield own
     except (Py4JError, PySparkException) as error:
         raise Unavailable(f"the Spark job failed: {_reason(error)}") from error
 
 
-class _Run:
-    """One run of a job: its frames, and what the driver learns of them."""
+def put_splits(job: Job, files: Manifest, cores: int) -> int:
+    """Divide a job's files among tasks that read them. Returns how many tasks there are."""
+    fair_bytes = -(-files.cost_bytes // (cores * WAVES))
+    splits = files.splits(min(SPLIT_BYTES_MAX, max(SPLIT_BYTES_MIN, fair_bytes)))
+    scratch.put(job, SPLITS, encode(splits))
+    return len(splits)
 
-    def __init__(self, spark: SparkSession, job: Job, files: Manifest, base: Snapshot) -> None:
+
+class _Run:
+    """One run of a job: its frames, and what the driver learns of them.
+
+    Clashes are read as rejects of tasks of their own: the reading task's number, and that of all reading tasks.
+    """
+
+    def __init__(self, spark: SparkSession, job: Job, files: Manifest, bases: tuple[Snapshot, Snapshot]) -> None:
         self.spark = spark
         self.job = job
-        self.ids: IdFiles | None = None
-        self.base = base
+        self.bases = bases
         self.cores = parallelism(spark)
-        fair_bytes = -(-files.cost_bytes // (self.cores * WAVES))
-        self.splits = files.splits(min(SPLIT_BYTES_MAX, max(SPLIT_BYTES_MIN, fair_bytes)))
+        self.splits = put_splits(job, files, self.cores)
 
     def outcome(self) -> JobOutcome:
         """Do all steps."""
-        scratch.put(self.job, SPLITS, encode(self.splits))
         with ExitStack() as stack:
-            chunks = self._kept(mapped(numbered(self.spark, len(self.splits)), partial(_read, self.job), _READ), stack)
+            chunks = self._kept(mapped(numbered(self.spark, self.splits), partial(_read, self.job), _READ), stack)
             weights = _weights(chunks)
-            _check(weights)
-            if not weights:
-                return JobOutcome(0, 0, 0, 0, ())
-            dropping, clashes = self._drop_repeats(chunks, weights)
-            if clashes:
-                again = self._kept(mapped(self._each(sorted(clashes)), partial(_read_clashes, self.job), _READ), stack)
-                weights = _together(weights, _weights(again))
-                chunks = chunks.union(again)
-            written = self._write(chunks, weights, dropping)
-        lines = [
-            sum(weight.rows for place, weight in weights.items() if place[0] == table) for table in (ROWS, REJECTS)
-        ]
-        rows = sum(part.rows for part in written if part.table == ROWS)
-        conflicting = sum(count for count, _ in clashes.values())
-        again_rejected = conflicting - sum(kept for _, kept in clashes.values())
-        return JobOutcome(
-            rows,
-            lines[ROWS] - rows - conflicting,
-            lines[REJECTS] + again_rejected,
-            conflicting,
-            tuple(written),
-            self.ids,
-        )
-
-    def _each(self, numbers: Sequence[int]) -> DataFrame:
-        """Return a row for each of some numbers, in a task of its own."""
-        rows = [(task_key(task), number) for task, number in enumerate(numbers)]
-        return to_tasks(self.spark.createDataFrame(rows, f"{TASK} int, task int"), len(rows)).select("task")
+            check_read(values[0] or "" for table, values, _ in weights if table == tasks.PROBLEM)
+            counts = Counts(*(_rows_of(weights, table) for table in (tasks.LINES, ROWS, REJECTS)))
+            dropped: dict[int, Dropped] = {}
+            if counts.rows:
+                dropped[ROWS] = self._drops(ROWS, chunks, weights)
+                counts = replace(counts, duplicates=dropped[ROWS].duplicates)
+            if clashes := dropped[ROWS].clashes if ROWS in dropped else {}:
+                read = partial(_read_clashes, self.job, self.splits)
+                again = self._kept(mapped(numbered_tasks(self.spark, sorted(clashes)), read, _READ), stack)
+                found = _weights(again)
+                counts = replace(counts, conflicting=sum(clashes.values()), clashes=_rows_of(found, REJECTS))
+                weights, chunks = _together(weights, found), chunks.union(again)
+            if _rows_of(weights, REJECTS):
+                dropped[REJECTS] = self._drops(REJECTS, chunks, weights)
+                counts = replace(counts, repeated=dropped[REJECTS].duplicates)
+            written = self._write(chunks, weights, dropped)
+        return JobOutcome(counts, tuple(written), {table: each.ids for table, each in dropped.items()})
 
     def _kept(self, frame: DataFrame, stack: ExitStack) -> DataFrame:
         kept = frame.persist(StorageLevel.DISK_ONLY)  # in memory, arrays of such size soon leave no room for the next
         stack.callback(kept.unpersist)
         return kept
 
-    def _drop_repeats(
-        self, chunks: DataFrame, weights: dict[Place, Weight]
-    ) -> tuple[bytes, dict[int, tuple[int, int]]]:
-        """Have the rows that come again written down, by reading task, and return of which tasks there are some.
-
-        Of the tasks with clashes also how many there are, and how many of them are kept as rejects.
-        """
-        layout = plan_files(f"{ID_FOLDER}{self.job.run_id}/", sum(weight.rows for weight in weights.values()))
-        count, self.ids = layout.ranges, layout
-        ids = chunks.where(col("ids").isNotNull()).select("ids")
-        if count == 1:
-            ids = ids.select(lit(task_key(0)).alias(TASK), lit(0).alias("number"), col("ids").alias("payload"))
+    def _drops(self, table: int, chunks: DataFrame, weights: dict[Place, Weight]) -> Dropped:
+        base = self.bases[table]
+        if table == ROWS:
+            held = live.files_touched(base, ((values, key) for number, values, key in weights if number == ROWS))
         else:
-            ids = mapped(ids, partial(_ids, count), _PAYLOAD)
-        files = live.files_touched(self.base, ((values, key) for table, values, key in weights if table == ROWS))
-        if held := live.plan_tasks(files):
-            for number, some in enumerate(held):
-                scratch.put(self.job, f"live/{number}.json", live.encode_files(some))
-            there = mapped(
-                numbered(self.spark, len(held)), partial(_live, self.job, self.base.version, count), _PAYLOAD
-            )
-            ids = ids.union(there)
-        spread = min(len(self.splits), self.cores * DROPS_A_CORE)
-        find, ids = partial(_find, self.job, layout, spread), to_tasks(ids, count)
-        if count == 1:
-            counted = mapped(ids, partial(_find_and_put, find, self.job), _COUNTS).collect()
-        else:
-            counted = mapped(
-                to_tasks(mapped(ids, find, _LOST), spread), partial(_put_drops, self.job), _COUNTS
-            ).collect()
-        clashes = {row.task: (row.clashes, row.rejects) for row in counted if row.clashes}
-        return data_files.bitmap((row.task for row in counted), len(self.splits)), clashes
+            held = live.recent_rejects(base, min(base.timestamp_ms, self.job.arrival_us // 1000))
+        ours = chunks.where((col("table") == table) & col("ids").isNotNull())
+        spread = min(self.splits, self.cores * DROPS_A_CORE)
+        there = Held(table, base.version, held)
+        return find_drops(self.job, ours, there, rows=_rows_of(weights, table), spread=spread)
 
-    def _write(self, chunks: DataFrame, weights: dict[Place, Weight], dropping: bytes) -> list[Written]:
+    def _write(self, chunks: DataFrame, weights: dict[Place, Weight], dropped: Mapping[int, Dropped]) -> list[Written]:
+        weights = {place: weight for place, weight in weights.items() if place[0] >= 0}
+        if not weights:
+            return []
+        dropping = {table: each.tasks(2 * self.splits) for table, each in dropped.items()}
         layouts, sizes, file_bytes = _layouts(self.job, weights)
         plan = plan_shares(sizes, bucket_bytes(sum(sizes.values()), self.cores), file_bytes)
         scratch.put(self.job, data_files.PLAN, Routes(layouts, plan.shares, dropping).to_json())
-        given = chunks.where(col("payload").isNotNull()).select([name for name in CHUNK if name != "ids"])
+        given = chunks.where((col("table") >= 0) & col("payload").isNotNull()).select(
+            [name for name in CHUNK if name != "ids"]
+        )
         routed = mapped(given, partial(_route, self.job), _ROUTED)
         written = mapped(to_tasks(routed, plan.tasks), partial(_write, self.job), {"written": "string"}).collect()
         return [Written.from_json(body) for row in written for body in orjson.loads(row.written)]
 
 
-def _portion(job: Job, task: int) -> Portion:
+def portion_at(job: Job, task: int) -> Portion:
+    """Return what a task of a job reads."""
     return portion_of(decode(scratch.get(job, SPLITS)), task)
 
 
 def _read(job: Job, rows: Iterator[Row]) -> Iterator[Row]:
     for (task,) in rows:
-        for chunk in tasks.read_task(job, task, _portion(job, task)):
+        for chunk in tasks.read_task(job, task, portion_at(job, task)):
             yield from _rows(chunk)
 
 
-def _read_clashes(job: Job, rows: Iterator[Row]) -> Iterator[Row]:
+def _read_clashes(job: Job, count: int, rows: Iterator[Row]) -> Iterator[Row]:
     for (task,) in rows:
-        drops = _drops(job, task)
+        drops = drops_of(job, ROWS, task)
         places = drops.filter(pc.equal(drops[repeats.KIND], repeats.CLASH))[ROW]
-        for chunk in tasks.read_clashes(job, -1 - task, _portion(job, task), places.sort().to_pylist()):
+        for chunk in tasks.read_clashes(job, count + task, portion_at(job, task), places.sort().to_pylist()):
             yield from _rows(chunk)
 
 
@@ -190,6 +176,10 @@ def _weights(chunks: DataFrame) -> dict[Place, Weight]:
     return found
 
 
+def _rows_of(weights: Mapping[Place, Weight], table: int) -> int:
+    return sum(weight.rows for place, weight in weights.items() if place[0] == table)
+
+
 def _together(one: dict[Place, Weight], other: dict[Place, Weight]) -> dict[Place, Weight]:
     nothing = Weight(0, 0, 0)
     return {place: one.get(place, nothing).plus(other.get(place, nothing)) for place in {**one, **other}}
@@ -208,72 +198,12 @@ def _layouts(job: Job, weights: dict[Place, Weight]) -> tuple[dict[int, Layout],
     return layouts, sizes, file_bytes
 
 
-def _check(weights: dict[Place, Weight]) -> None:
-    problems = sorted(values[0] or "" for table, values, _ in weights if table == tasks.PROBLEM)
-    if problems:
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise Invalid(problems[0] + more)
-
-
-def _ids(count: int, rows: Iterator[Row]) -> Iterator[Row]:
-    for (payload,) in rows:
-        yield from _by_range(decode(payload), count)
-
-
-def _live(job: Job, version: int, count: int, rows: Iterator[Row]) -> Iterator[Row]:
-    for (task,) in rows:
-        files = live.decode_files(scratch.get(job, f"live/{task}.json"))
-        for ids in live.live_ids(job, version, files):
-            yield from _by_range(ids, count)
-
-
-def _by_range(ids: pa.Table, count: int) -> Iterator[Row]:
-    for number, part in repeats.divided(ids, count):
-        yield task_key(number), number, encode(part, PLAIN)
-
-
-def _find(job: Job, layout: IdFiles, spread: int, rows: Iterator[Row]) -> Iterator[Row]:
-    by_range: dict[int, list[pa.Table]] = {}
-    for _, number, payload in rows:
-        by_range.setdefault(number, []).append(decode(payload))
-    for number, ids in by_range.items():  # one, but where Spark has put small tasks together
-        lost, stored = repeats.find_repeats(pa.concat_tables(ids))
-        known_ids.put_ids(job, layout, number, stored)
-        for task, drops in _by_task(lost):
-            yield task_key(task % spread), task, encode(drops)
-
-
-def _find_and_put(find: Callable[[Iterator[Row]], Iterator[Row]], job: Job, rows: Iterator[Row]) -> Iterator[Row]:
-    """Do both steps, in the one task that has all identities."""
-    return _put_drops(job, find(rows))
-
-
-def _by_task(lost: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    lost = lost.sort_by(repeats.TASK)
-    counts, start = pc.value_counts(lost[repeats.TASK].combine_chunks()), 0
-    for task, count in zip(*(counts.field(at).to_pylist() for at in (0, 1)), strict=True):
-        yield task, lost.slice(start, count)
-        start += count
-
-
-def _put_drops(job: Job, rows: Iterator[Row]) -> Iterator[Row]:
-    found: dict[int, list[pa.Table]] = {}
-    for _, task, payload in rows:
-        found.setdefault(task, []).append(decode(payload))
-    for task in sorted(found):
-        drops = pa.concat_tables(found.pop(task))
-        scratch.put(job, _drops_name(task), encode(drops))
-        kinds = drops[repeats.KIND].to_pylist()
-        kept = kinds.count(repeats.CLASH)
-        yield task, kept + kinds.count(repeats.CLASH_AGAIN), kept
-
-
-def _drops_name(task: int) -> str:
-    return f"drops/{task}.arrow"
-
-
-def _drops(job: Job, task: int) -> pa.Table:
-    return decode(scratch.get(job, _drops_name(task)))
+def check_read(problems: Iterable[str]) -> None:
+    """Raise `Invalid` for what tasks could not read."""
+    found = sorted(problems)
+    if found:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise Invalid(found[0] + more)
 
 
 def _route(job: Job, rows: Iterator[Row]) -> Iterator[Row]:
@@ -282,8 +212,8 @@ def _route(job: Job, rows: Iterator[Row]) -> Iterator[Row]:
         routes = routes or Routes.from_json(scratch.get(job, data_files.PLAN))
         chunk = Chunk.from_row((*row[:-1], b"", row[-1]))
         dropped = None
-        if chunk.task >= 0 and routes.drops_of(chunk.task):
-            dropped = _drops(job, chunk.task)[ROW].combine_chunks()
+        if routes.drops_of(chunk.table, chunk.task):
+            dropped = drops_of(job, chunk.table, chunk.task)[ROW].combine_chunks()
         for task, part in data_files.route(chunk, routes, dropped):
             yield task_key(task), *part.to_row()
 

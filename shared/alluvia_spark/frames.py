@@ -5,7 +5,7 @@ Only DataFrames, so that it works over Spark Connect as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias
@@ -70,6 +70,12 @@ def parallelism(spark: SparkSession) -> int:
 def tasks(spark: SparkSession, count: int) -> DataFrame:
     """Return a row for each of some tasks, with its number."""
     return spark.range(0, count, 1, count)
+
+
+def numbered_tasks(spark: SparkSession, numbers: Sequence[int]) -> DataFrame:
+    """Return a row `task` for each of some numbers, in a task of its own."""
+    rows = [(task_key(task), number) for task, number in enumerate(numbers)]
+    return to_tasks(spark.createDataFrame(rows, f"{TASK} int, task int"), len(rows)).select("task")
 
 
 def mapped(frame: DataFrame, function: Callable[[Iterator[Row]], Iterable[Row]], columns: Columns) -> DataFrame:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from alluvia.errors import AlluviaError
 from alluvia.ingest.values import Limits
 from alluvia.log.actions import AddFile
 from alluvia.log.fields import Json
@@ -93,23 +94,64 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
+class Counts:
+    """What a job's steps have done with its lines, each counted by the step that did it.
+
+    `lines` are those of the input that are not blank; `rows` and `rejects` what the reading tasks made of them.
+    `duplicates` and `conflicting` are rows that are not to be written; `clashes` are the rejects that were made of the
+    latter, and `repeated` the rejects of both kinds that are not to be written, since `_rejects` has their like.
+    """
+
+    lines: int = 0
+    rows: int = 0
+    rejects: int = 0
+    duplicates: int = 0
+    conflicting: int = 0
+    clashes: int = 0
+    repeated: int = 0
+
+    def check(self, written: Mapping[int, int]) -> None:
+        """Raise `AlluviaError` unless each line has become one thing. `written` are the rows in each table's files."""
+        stored, kept = written.get(ROWS, 0), written.get(REJECTS, 0)
+        pairs = {
+            "lines read, and the rows and rejects made of them": (self.lines, self.rows + self.rejects),
+            "rows made, and those written, duplicates and conflicting": (
+                self.rows,
+                stored + self.duplicates + self.conflicting,
+            ),
+            "conflicting rows, and the rejects made of them": (self.conflicting, self.clashes),
+            "rejects made, and those written or kept already": (self.rejects + self.clashes, kept + self.repeated),
+        }
+        wrong = [f"{what}: {one} and {other}" for what, (one, other) in pairs.items() if one != other]
+        if wrong:
+            raise AlluviaError(
+                f"the job's counts do not agree ({'; '.join(wrong)}), so nothing was committed: run it again, and "
+                "report it as an error of Alluvia if it comes again"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class JobOutcome:
     """What a job's tasks have written, before it is committed.
 
-    `rejects` counts lines of the input; `conflicting` those of them whose id stands earlier with other content.
-    `ids` is where the rows' identities are kept, None if there are none.
+    `ids` is where the identities of each table's rows are kept, for tables that get some.
     """
 
-    rows: int
-    duplicates: int
-    rejects: int
-    conflicting: int
-    written: tuple[Written, ...]
-    ids: IdFiles | None = None
+    counts: Counts
+    written: tuple[Written, ...] = ()
+    ids: Mapping[int, IdFiles] = field(default_factory=dict)
+
+    def rows_of(self, table: int) -> int:
+        """Return how many rows were written for one of the job's tables."""
+        return sum(part.rows for part in self.written if part.table == table)
 
     def files(self, table: int) -> tuple[AddFile, ...]:
         """Return the files of one of the job's tables."""
         return tuple(file for part in self.written if part.table == table for file in part.files)
+
+    def check(self) -> None:
+        """Raise `AlluviaError` unless each line of the input is accounted for by what was written."""
+        self.counts.check({table: self.rows_of(table) for table in (ROWS, REJECTS)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +160,21 @@ class Report:
 
     `version` is one of the table that holds the job's rows, the very one that added them unless `already_applied`: then
     an earlier or a simultaneous run of the job has committed. Counts are None where that run left nothing to do here.
-    `duplicates` are events that stand earlier in the input; `rejects` are lines that could not become rows, and
-    `conflicting` those of them whose id stands earlier with other content.
+    `lines` are those of the input that are not blank, each of which is counted in `rows`, `duplicates` or `rejects`.
+    `duplicates` are events that stand earlier in the input, or in the table; `rejects` are lines that could not become
+    rows, `conflicting` those of them whose id is another event's, and `stored_rejects` those that the job has added to
+    `_rejects`: it has each of them once.
     """
 
     job_id: str
     table: str
     version: int
     already_applied: bool
+    lines: int | None = None
     rows: int | None = None
     duplicates: int | None = None
     rejects: int | None = None
     conflicting: int | None = None
+    stored_rejects: int | None = None
     files: int | None = None
     bytes: int | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import IO, TypeAlias, cast
 
@@ -14,13 +14,17 @@ from alluvia.clock import SystemClock
 from alluvia.errors import Corrupt, ObjectNotFound
 from alluvia.log.actions import AddFile
 from alluvia.log.files.parquet import UNREADABLE
+from alluvia.operations.event_window import follow_window
+from alluvia.operations.known_events import held_events
 from alluvia.store import Store
 from alluvia.table.deletion_vectors.storage import read_deletions
 from alluvia.table.handle import TableHandle
+from alluvia.table.lineage import undone_versions
 from alluvia.table.partitioning.spans import Key
 from alluvia.table.reader import check_positions, live_rows, open_parquet, unreadable
 from alluvia.table.skipping.file_spans import span_of
 from alluvia.table.snapshot import Snapshot
+from alluvia.table.transaction import FILE_AGE_MS_MAX
 from alluvia_spark import scratch
 from alluvia_spark.chunks import EVENT_ID, SOURCE, with_prints
 from alluvia_spark.job import ROWS, Job
@@ -52,6 +56,12 @@ def files_touched(snapshot: Snapshot, places: Iterable[tuple[Values, Key]]) -> l
     return [file for file in snapshot.files if touched(file)]
 
 
+def recent_rejects(snapshot: Snapshot, since_ms: int) -> list[AddFile]:
+    """Return the files of a rejects' table with the rejects that it knows: those within its window before a moment."""
+    oldest_ms = since_ms - snapshot.settings.dedup_window_ms - FILE_AGE_MS_MAX
+    return [file for file in snapshot.files if file.modification_time >= oldest_ms]
+
+
 def plan_tasks(files: Sequence[AddFile]) -> list[list[AddFile]]:
     """Divide files among tasks by their size."""
     found: list[list[AddFile]] = []
@@ -75,13 +85,21 @@ def decode_files(data: bytes) -> list[AddFile]:
     return [AddFile.from_json(body) for body in orjson.loads(data)]
 
 
-def live_ids(job: Job, version: int, files: Iterable[AddFile]) -> Iterator[pa.Table]:
-    """Yield the identities of the rows of files of a version."""
+def live_ids(job: Job, table: int, version: int, files: Iterable[AddFile]) -> Iterator[pa.Table]:
+    """Yield the identities of the rows of files of a version of one of the job's tables."""
     store = scratch.store_of(job, job.lake_uri)
-    snapshot = _snapshot(store, job.targets[ROWS].root, version)
+    snapshot = _handle(store, job.targets[table].root).snapshot(version)
     for file in files:
         for _, rows in live_events(snapshot, store, file):
-            yield ids_of(ROWS, LIVE, with_prints(rows))
+            yield ids_of(LIVE, with_prints(rows))
+
+
+def known_contents(job: Job, prints: Sequence[bytes]) -> Mapping[bytes, Collection[bytes]]:
+    """Return the contents under which the job's table knows some fingerprints, by its window, as ingestion does it."""
+    handle = _handle(scratch.store_of(job, job.lake_uri), job.targets[ROWS].root)
+    with handle.lock:
+        undone = undone_versions(handle.newest().properties)
+        return held_events(handle, follow_window(handle), prints, undone)
 
 
 def live_events(snapshot: Snapshot, store: Store, file: AddFile) -> Iterator[tuple[int, pa.Table]]:
@@ -106,8 +124,8 @@ def live_events(snapshot: Snapshot, store: Store, file: AddFile) -> Iterator[tup
 
 
 @lru_cache(maxsize=4)
-def _snapshot(store: Store, root: str, version: int) -> Snapshot:
-    return TableHandle(store, root, root.rstrip("/"), SystemClock()).snapshot(version)
+def _handle(store: Store, root: str) -> TableHandle:
+    return TableHandle(store, root, root.rstrip("/"), SystemClock())
 
 
 def _opened(store: Store, key: str, size: int) -> RangedFile:

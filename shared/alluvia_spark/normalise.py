@@ -37,12 +37,14 @@ _HEAD_BYTES = 128 << 10
 _BLANK_LINES = re.compile(rb"(?:[ \t\r]*+\n)*+")
 _LINE_ENDS = re.compile(rb"\n(?:[ \t\r]*+\n)*+")
 """The ends of lines, each with the blank lines after it."""
+_BLANK_AFTER = re.compile(rb"\n(?:[ \t\r]*+\n)++")
 
 
 class Normalised(NamedTuple):
     """The events of a block as rows, with the short hash of each one's content, and the lines that make no row.
 
-    `taken` has for each row the place of its event among those that were `read`.
+    `taken` has for each row the place of its event among those that were `read`. `lines` is how many lines the block
+    has that are not blank, counted apart from what was made of them.
     """
 
     rows: pa.Table
@@ -50,6 +52,7 @@ class Normalised(NamedTuple):
     read: Sequence[RawEvent]
     taken: Sequence[int]
     rejects: list[Reject]
+    lines: int
 
     def event(self, row: int) -> RawEvent:
         """Return the event that a row was made of."""
@@ -85,14 +88,16 @@ def normalise(
         rows = convert([events[at] for at in taken], refused=reasons)
         rejects += rows.rejects
         taken = [taken[at] for at in rows.taken]
-    return Normalised(rows.table, rows.contents, events, taken, sorted(rejects, key=lambda reject: reject.position))
+    rejects.sort(key=lambda reject: reject.position)
+    lines = len(events) + len(broken) if block.media_type else _count_lines(block)
+    return Normalised(rows.table, rows.contents, events, taken, rejects, lines)
 
 
 def bad_file(error: BadFile, schema: pa.Schema, key: str) -> Normalised:
     """Return the reject that stands for a file, or for what follows in it, with the file's URI."""
     raw = error.name.encode()
     reject = Reject(error.position, f"the file {error.why}", raw, reject_id(key, error.position, raw))
-    return Normalised(schema.empty_table(), (), (), (), [reject])
+    return Normalised(schema.empty_table(), (), (), (), [reject], 1)
 
 
 def read_events(
@@ -104,7 +109,7 @@ def read_events(
         return added_to_events(events, folders), rejects
     if block.cut_bytes:
         return [], [_too_long(block.offset, len(block.data) + block.cut_bytes, block.data, limits)]
-    text = block.data.removeprefix(_BOM) if block.offset == 0 else block.data
+    text = _text_of(block)
     start = block.offset + len(block.data) - len(text)
     text = text.rstrip(_SPACE)
     starts = _LineStarts(text, start)
@@ -128,6 +133,20 @@ def _numbered(block: Block, limits: Limits) -> tuple[Sequence[RawEvent], list[Re
         found = by_name("csv").read(SentBody({"content-type": block.media_type}, block.data, 0), limits)
     rejects = [replace(reject, position=reject.position + block.offset) for reject in found.rejects]
     return moved(found.events, block.offset), rejects
+
+
+def _count_lines(block: Block) -> int:
+    """Return how many lines of a text are not blank."""
+    if block.cut_bytes:
+        return 1
+    text = _text_of(block).strip(_SPACE)
+    blank = sum(found.group().count(b"\n") - 1 for found in _BLANK_AFTER.finditer(text))
+    return text.count(b"\n") + 1 - blank if text else 0
+
+
+def _text_of(block: Block) -> bytes:
+    """Return a block's lines without the mark of their byte order."""
+    return block.data.removeprefix(_BOM) if block.offset == 0 else block.data
 
 
 def _are_many(text: bytes) -> bool:

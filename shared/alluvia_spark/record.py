@@ -95,6 +95,43 @@ def obtain(
             is_ours=lambda found: found == ours,
         )
         record = theirs or ours
+    _check_same(record, job_id, source, reading, table_id)
+    if manifest is None or manifest.key != record.manifest:
+        manifest = open_manifest(store, record.manifest)
+    return record, manifest
+
+
+def take_over(store: Store, clock: Clock, root: str, job_id: str, earlier: Record) -> Record:
+    """Give a job the record of an earlier one. Raises `Invalid` where it has one of its own that differs."""
+    key = f"{root}_alluvia/backfill/{job_id}.json"
+    theirs = put_once(
+        store,
+        clock,
+        key,
+        earlier.to_json(),
+        what=f"the record of job {job_id}",
+        read=lambda: _read(store, key),
+        is_ours=lambda found: found == earlier,
+    )
+    if theirs is not None and theirs != earlier:
+        raise Invalid(f"job_id {job_id!r} has begun as a job of its own: choose another job id for the repair")
+    return earlier
+
+
+def known_job(
+    store: Store, root: str, job_id: str, *, source: str, reading: SourceOptions, table_id: str
+) -> tuple[Record, Manifest]:
+    """Return the record of a job that has begun, and its files. Raises `Invalid` where there is none, or another."""
+    record = _read(store, f"{root}_alluvia/backfill/{check_job_id(job_id)}.json")
+    if record is None:
+        raise Invalid(
+            f"no backfill with job_id {job_id!r} has begun for this table: give the job_id that it was run with"
+        )
+    _check_same(record, job_id, source, reading, table_id)
+    return record, open_manifest(store, record.manifest)
+
+
+def _check_same(record: Record, job_id: str, source: str, reading: SourceOptions, table_id: str) -> None:
     if record.source != source:
         msg = f"job_id {job_id!r} belongs to the source {record.source!r}: give this source a job id of its own"
         raise Invalid(msg)
@@ -102,9 +139,6 @@ def obtain(
         raise Invalid(f"job_id {job_id!r} began with other options ({record.reading}): choose another job id")
     if record.table_id != table_id:
         raise Invalid(f"job_id {job_id!r} belongs to a table of that name that is gone: choose another job id")
-    if manifest is None or manifest.key != record.manifest:
-        manifest = open_manifest(store, record.manifest)
-    return record, manifest
 
 
 def _read(store: Store, key: str) -> Record | None:

@@ -6,38 +6,44 @@ of it, and those with other content are rejects.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.table.event_window.id_files import parts_of
+from alluvia.table.event_window.id_runs import CONTENT_BYTES, FINGERPRINT
+from alluvia.table.event_window.window import UNKNOWN
 from alluvia_spark.chunks import CONTENT, HEAD, ROW, TAIL
-from alluvia_spark.job import ROWS
 
 LIVE = -1
 """The task of events that are in the table already."""
-TABLE = "table"
 TASK = "task"
 KIND = "kind"
-IDS = pa.schema(
-    {TABLE: pa.int8(), TASK: pa.int32(), ROW: pa.int32(), HEAD: pa.uint64(), TAIL: pa.uint32(), CONTENT: pa.uint32()}
-)
-DUPLICATE, CLASH, CLASH_AGAIN = 0, 1, 2
+IDS = pa.schema({TASK: pa.int32(), ROW: pa.int32(), HEAD: pa.uint64(), TAIL: pa.uint32(), CONTENT: pa.uint32()})
+DUPLICATE, CLASH = 0, 1
 DROPS = pa.schema({TASK: pa.int32(), ROW: pa.int32(), KIND: pa.int8()})
-"""Rows that are not to be written, by reading task and place. Of clashes that are alike, one is kept as a reject."""
+"""Rows of one table that are not to be written, by reading task and place among the task's rows of that table."""
+Contents: TypeAlias = Callable[[Sequence[bytes]], Mapping[bytes, Collection[bytes]]]
+"""Returns the contents under which a table knows some fingerprints."""
 _NO_CONTENT = pa.scalar(0, pa.uint32())
 _INSTEAD = pa.scalar(1 << 24, pa.uint32())  # as ingestion has it
 
 
-def ids_of(table: int, task: int, rows: pa.Table) -> pa.Table:
-    """Return the identities of a chunk's rows, or of live ones."""
+def nothing_known(_: Sequence[bytes]) -> Mapping[bytes, Collection[bytes]]:
+    """Return the contents where a table knows ids alone."""
+    return {}
+
+
+def ids_of(task: int, rows: pa.Table) -> pa.Table:
+    """Return the identities of a chunk's rows, or of live ones; rows without the column `CONTENT` are all alike."""
     count = len(rows)
-    content = rows[CONTENT] if table == ROWS and task != LIVE else pa.repeat(_NO_CONTENT, count)
+    content = rows[CONTENT] if CONTENT in rows.column_names else pa.repeat(_NO_CONTENT, count)
     content = pc.if_else(pc.equal(content, _NO_CONTENT), _INSTEAD, content)
     places = pa.repeat(pa.scalar(0, pa.int32()), count) if task == LIVE else rows[ROW]
-    columns = [pa.repeat(pa.scalar(number, kind), count) for number, kind in ((table, pa.int8()), (task, pa.int32()))]
-    return pa.Table.from_arrays([*columns, places, rows[HEAD], rows[TAIL], content], schema=IDS)
+    numbers = pa.repeat(pa.scalar(task, pa.int32()), count)
+    return pa.Table.from_arrays([numbers, places, rows[HEAD], rows[TAIL], content], schema=IDS)
 
 
 def divided(ids: pa.Table, parts: int) -> Iterator[tuple[int, pa.Table]]:
@@ -53,8 +59,12 @@ def divided(ids: pa.Table, parts: int) -> Iterator[tuple[int, pa.Table]]:
         start += count
 
 
-def find_repeats(ids: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return which events of one range are not to be written, and the rows that are: fingerprints, sorted, contents."""
+def find_repeats(ids: pa.Table, known: Contents = nothing_known) -> tuple[pa.Table, pa.Table]:
+    """Return which events of one range are not to be written, and those that are: fingerprints, sorted, contents.
+
+    `ids` are of one table. `known` is asked for the contents of events that are live; without an answer, what comes
+    again is a duplicate.
+    """
     ids = ids.take(pc.sort_indices(ids[HEAD])).combine_chunks()
     heads = ids[HEAD]
     same = (
@@ -64,30 +74,54 @@ def find_repeats(ids: pa.Table) -> tuple[pa.Table, pa.Table]:
         return DROPS.empty_table(), _stored(ids)
     no = pa.chunked_array([pa.array([False])])
     several = pc.or_(_joined(no, same), _joined(same, no))
-    keys = [TABLE, HEAD, TAIL, TASK, ROW]
+    keys = [HEAD, TAIL, TASK, ROW]
     found = ids.filter(several).sort_by([(name, "ascending") for name in keys]).combine_chunks()
-    begins = _begins(found, [TABLE, HEAD, TAIL])
+    begins = _begins(found, [HEAD, TAIL])
     number = pc.subtract(pc.cumulative_sum(begins.cast(pa.int64())), 1)
     firsts = found.filter(begins)
     live = pc.equal(firsts[TASK], LIVE).take(number)
-    differs = pc.and_not(pc.not_equal(found[CONTENT], firsts[CONTENT].take(number)), live)
-    clash = pc.and_(differs, pc.equal(found[TABLE], ROWS))
+    lost = pc.and_not(pc.invert(begins), pc.equal(found[TASK], LIVE))
+    differs = pc.and_not(pc.not_equal(found[CONTENT], firsts[CONTENT].take(number)), live).filter(lost)
+    rows, of_live = found.filter(lost), live.filter(lost)
+    if pc.any(of_live).as_py():
+        clashes = _clashes(rows.filter(of_live), known)
+        differs = pa.chunked_array([pc.replace_with_mask(_array(differs), _array(of_live), clashes)])
+    kinds = pc.if_else(differs, pa.scalar(CLASH, pa.int8()), pa.scalar(DUPLICATE, pa.int8()))
+    return rows.append_column(KIND, kinds).select(DROPS.names), _stored(
+        pa.concat_tables([ids.filter(pc.invert(several)), firsts])
+    )
+
+
+def find_absent(ids: pa.Table) -> pa.Table:
+    """Return which events of one range are not live, or have other content than the first of their id that is.
+
+    The latter are `CLASH`, the former `DUPLICATE`, as all that come again of an event that is not live.
+    """
+    found = ids.sort_by([(name, "ascending") for name in (HEAD, TAIL, TASK, ROW)]).combine_chunks()
+    if not len(found):
+        return DROPS.empty_table()
+    begins = _begins(found, [HEAD, TAIL])
+    number = pc.subtract(pc.cumulative_sum(begins.cast(pa.int64())), 1)
+    live = pc.equal(found.filter(begins)[TASK], LIVE).take(number)
+    ours = pc.invert(pc.equal(found[TASK], LIVE))
+    rows, live = found.filter(ours), live.filter(ours)
+    begins = _begins(rows, [HEAD, TAIL]) if len(rows) else begins.slice(0, 0)
+    number = pc.subtract(pc.cumulative_sum(begins.cast(pa.int64())), 1)
+    clash = pc.and_(live, pc.not_equal(rows[CONTENT], rows.filter(begins)[CONTENT].take(number)))
     kinds = pc.if_else(clash, pa.scalar(CLASH, pa.int8()), pa.scalar(DUPLICATE, pa.int8()))
-    lost = found.append_column(KIND, kinds).filter(pc.and_not(pc.invert(begins), pc.equal(found[TASK], LIVE)))
-    rows = pa.concat_tables([ids.filter(pc.invert(several)), firsts])
-    return _without_repeated_clashes(lost).select(DROPS.names), _stored(rows)
+    return rows.append_column(KIND, kinds).filter(pc.or_(clash, pc.invert(live))).select(DROPS.names)
 
 
-def _without_repeated_clashes(lost: pa.Table) -> pa.Table:
-    clashing = pc.equal(lost[KIND], CLASH)
-    clashes = lost.filter(clashing)
-    if len(clashes) < 2:
-        return lost
-    clashes = clashes.sort_by([(name, "ascending") for name in (HEAD, TAIL, CONTENT, TASK, ROW)]).combine_chunks()
-    again = pc.invert(_begins(clashes, [HEAD, TAIL, CONTENT]))
-    kinds = pc.if_else(again, pa.scalar(CLASH_AGAIN, pa.int8()), pa.scalar(CLASH, pa.int8()))
-    clashes = clashes.set_column(clashes.column_names.index(KIND), KIND, kinds)
-    return pa.concat_tables([lost.filter(pc.invert(clashing)), clashes])
+def _clashes(rows: pa.Table, known: Contents) -> pa.Array:
+    """Return which of some events, all of them live, the table knows with other content alone."""
+    prints = [FINGERPRINT.pack(*each) for each in zip(rows[HEAD].to_pylist(), rows[TAIL].to_pylist(), strict=True)]
+    held = known(prints)
+    found = []
+    for each, content in zip(prints, rows[CONTENT].to_pylist(), strict=True):
+        contents = held.get(each)
+        same = contents is None or UNKNOWN in contents or content.to_bytes(CONTENT_BYTES, "little") in contents
+        found.append(not same)
+    return pa.array(found, pa.bool_())
 
 
 def _begins(rows: pa.Table, names: list[str]) -> pa.ChunkedArray:
@@ -103,6 +137,10 @@ def _joined(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([*one.chunks, *other.chunks], one.type)
 
 
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks)
+
+
 def _stored(ids: pa.Table) -> pa.Table:
-    new = ids.filter(pc.and_(pc.equal(ids[TABLE], ROWS), pc.not_equal(ids[TASK], LIVE)))
+    new = ids.filter(pc.not_equal(ids[TASK], LIVE))
     return new.select([HEAD, TAIL, CONTENT]).sort_by(HEAD)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import gc
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import MappingProxyType
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import Corrupt, Invalid, Unsupported
+from alluvia.ingest.jsontext import encode as encode_json
 from alluvia.ingest.rejects import clash_reason, reject_of
+from alluvia.ingest.rows import as_far_as_possible
 from alluvia.ingest.values import Fields, Origin
 from alluvia.table.partitioning.partition import PartitionRows
 from alluvia.table.writer import sampled_share
@@ -42,6 +45,7 @@ from alluvia_spark.scratch import store_of
 FLUSH_BYTES = 16 << 20
 SAMPLE_ROWS = 1 << 14
 PROBLEM = -1  # the table number of a chunk that holds no rows but, as its one value, what is wrong with the input
+LINES = -2  # that of a chunk that says how many lines a task has read
 
 
 def read_task(job: Job, task: int, portion: Portion) -> Iterator[Chunk]:
@@ -59,7 +63,9 @@ def read_task(job: Job, task: int, portion: Portion) -> Iterator[Chunk]:
 
 def _read_portion(job: Job, task: int, portion: Portion) -> Iterator[Chunk]:
     buffers = [_Buffer(number, target, task) for number, target in enumerate(job.targets)]
+    lines = 0
     for _, found in _blocks(job, portion):
+        lines += found.lines
         contents = b"".join(found.contents)
         hashes = pa.Array.from_buffers(pa.uint32(), len(found.rows), [None, pa.py_buffer(contents)])
         yield from buffers[ROWS].add(found.rows, {CONTENT: hashes})
@@ -67,6 +73,7 @@ def _read_portion(job: Job, task: int, portion: Portion) -> Iterator[Chunk]:
             yield from buffers[REJECTS].add(reject_rows(found.rejects, job.targets[REJECTS].schema, job.arrival_us))
     for buffer in buffers:
         yield from buffer.flush()
+    yield Chunk(LINES, task, 0, (PartitionRows((), (), lines),), 0, 0, b"", b"")
 
 
 def read_clashes(job: Job, task: int, portion: Portion, wanted: Sequence[int]) -> Iterator[Chunk]:
@@ -74,7 +81,7 @@ def read_clashes(job: Job, task: int, portion: Portion, wanted: Sequence[int]) -
     first = 0
     buffer, fields = _Buffer(REJECTS, job.targets[REJECTS], task), Fields.of(job.targets[ROWS].settings)
     with _no_garbage_collection():
-        for key, found in _blocks(job, portion):
+        for name, found in _blocks(job, portion):
             end = first + len(found.rows)
             here = [place - first for place in wanted[bisect_left(wanted, first) : bisect_left(wanted, end)]]
             first = end
@@ -83,7 +90,7 @@ def read_clashes(job: Job, task: int, portion: Portion, wanted: Sequence[int]) -
             names = [name for name in (EVENT_ID, SOURCE) if name in found.rows.column_names]
             rows = found.rows.select(names).take(pa.array(here, pa.int64())).to_pylist()
             rejects = [
-                reject_of(found.event(at), clash_reason(row), Origin(job.arrival_us, key), fields)
+                reject_of(found.event(at), clash_reason(row), Origin(job.arrival_us, file_id(name)), fields)
                 for at, row in zip(here, rows, strict=True)
             ]
             yield from buffer.add(reject_rows(rejects, job.targets[REJECTS].schema, job.arrival_us))
@@ -91,7 +98,7 @@ def read_clashes(job: Job, task: int, portion: Portion, wanted: Sequence[int]) -
 
 
 def _blocks(job: Job, portion: Portion) -> Iterator[tuple[str, Normalised]]:
-    """Yield the events of a portion, block by block, with what identifies their file."""
+    """Yield the events of a portion, block by block, with the URI of their file."""
     target = job.targets[ROWS]
     convert = partial(
         normalise,
@@ -107,13 +114,64 @@ def _blocks(job: Job, portion: Portion) -> Iterator[tuple[str, Normalised]]:
         limit = job.limits.body_bytes
         try:
             for block in read_blocks(store, split, line_limit_bytes=limit, kind=job.reading.format):
-                yield key, convert(block, key=key, folders=folders)
+                yield split.file.name, convert(block, key=key, folders=folders)
         except BadFile as error:
             if job.reading.on_bad_file == "fail":
                 raise Invalid(
                     f"{error}: repair the source and start a job with another job_id, or set on_bad_file to reject"
                 ) from error
-            yield key, bad_file(error, target.schema, key)
+            yield split.file.name, bad_file(error, target.schema, key)
+
+
+class Line(NamedTuple):
+    """A line of the source: `position` is a reject's place in its file. `event_id` is None of what has none."""
+
+    file: str
+    position: int
+    event_id: str | None
+    raw: bytes
+
+
+def lines_at(job: Job, portion: Portion, rows: Collection[int], rejects: Collection[int]) -> Iterator[Line]:
+    """Read a portion again, for the lines that are its rows and its rejects at some places, in the source's order."""
+    row = reject = 0
+    for name, found in _blocks(job, portion):
+        here = []
+        for at in range(row, row + len(found.rows)) if rows else ():
+            if at in rows:
+                event = found.event(at - row)
+                raw = encode_json(event.value) if event.raw is None else event.raw
+                here.append(Line(name, event.position, found.rows[EVENT_ID][at - row].as_py(), raw))
+        for at, each in enumerate(found.rejects, reject):
+            if at in rejects:
+                here.append(Line(name, each.position, each.event_id, each.raw))
+        yield from sorted(here, key=lambda line: line.position)
+        row, reject = row + len(found.rows), reject + len(found.rejects)
+
+
+def reject_events(job: Job, task: int, portion: Portion, places: Collection[int]) -> Iterator[pa.Table]:
+    """Read a portion again, for the identities that its rejects at some places have as events.
+
+    A line that is no event has that of its reject, which no event has.
+    """
+    target, reject = job.targets[ROWS], 0
+    names = [name for name in (EVENT_ID, SOURCE) if name in target.schema.names]
+    schema = pa.schema([target.schema.field(name) for name in names])
+    for _, found in _blocks(job, portion):
+        wanted = {each.position: at for at, each in enumerate(found.rejects, reject) if at in places}
+        broken = [each.event_id for each in found.rejects]
+        reject, first = reject + len(found.rejects), reject
+        events = {event.position: event for event in found.read if event.position in wanted} if wanted else {}
+        if events:
+            rows = as_far_as_possible(list(events.values()), schema, Fields.of(target.settings))
+            yield _identities(task, rows, [wanted[position] for position in events])
+        if others := [at for position, at in wanted.items() if position not in events]:
+            rows = pa.table({EVENT_ID: pa.array([broken[at - first] for at in others], pa.string())})
+            yield _identities(task, rows, others)
+
+
+def _identities(task: int, rows: pa.Table, places: Sequence[int]) -> pa.Table:
+    return ids_of(task, with_prints(rows).append_column(ROW, pa.array(places, pa.int32())))
 
 
 class _Buffer:
@@ -148,7 +206,7 @@ class _Buffer:
             if self._share is None and len(rows):
                 self._share = sampled_share(stored, self._target.settings, SAMPLE_ROWS)
             packed = int(stored.nbytes * (self._share or 0))
-            ids = encode(ids_of(self._number, self._task, rows), PLAIN)
+            ids = encode(ids_of(self._task, rows), PLAIN)
             kept = encode(rows.drop_columns([name for name in PRINT if name in rows.column_names]))
             yield Chunk(self._number, self._task, self._parts, groups, stored.nbytes, packed, ids, kept)
             self._parts += 1

@@ -17,7 +17,7 @@ from alluvia.table.snapshot import Snapshot
 from alluvia_spark import known_ids
 from alluvia_spark.chunks import CONTENT, HEAD, TAIL, with_prints
 from alluvia_spark.committing import Committed, commit
-from alluvia_spark.job import ROWS, Job, JobOutcome, Target, Written
+from alluvia_spark.job import ROWS, Counts, Job, JobOutcome, Target, Written
 from alluvia_spark.repeats import divided
 
 TRIES = 5
@@ -63,17 +63,19 @@ class Backfill:
         self._put_ids(files, with_prints(rows).select([HEAD, TAIL, CONTENT]))
         stored = conform(rows.drop_columns([CONTENT]), self.base.schema)
         adds = lake.handle(table).writer(self.base).write(stored) if len(rows) else []
-        self._outcome = JobOutcome(len(rows), 0, 0, 0, (Written(ROWS, len(rows), tuple(adds)),), files)
+        self.outcome = JobOutcome(
+            Counts(lines=len(rows), rows=len(rows)), (Written(ROWS, len(rows), tuple(adds)),), {ROWS: files}
+        )
 
     def _put_ids(self, files: IdFiles, ids: pa.Table) -> None:
         parts = dict(divided(ids, files.ranges))
         for number in range(files.ranges):
             part = parts.get(number, ids.slice(0, 0))
-            known_ids.put_ids(self._job, files, number, part.sort_by(HEAD), self._lake.clock)
+            known_ids.put_ids(self._job, ROWS, files, number, part.sort_by(HEAD), self._lake.clock)
 
     def commit(self, job_id: str) -> Committed:
         """Commit the job. Raises `ConcurrentAppend` where its events have come meanwhile."""
-        return commit(self._lake, job_id, (self.base, self.base), self._job, self._outcome, self._began_ms)
+        return commit(self._lake, job_id, (self.base, self.base), self._job, self.outcome, self._began_ms)
 
 
 def backfill(lake: Lake, table: str, rows: pa.Table, contents: Sequence[bytes], job_id: str) -> Committed:

@@ -399,7 +399,7 @@ def test_events_that_the_table_holds_are_duplicates(lake: Lake, fill: Callable[.
         _event(51, day=9, event_id="e3"),
     ]
     report = fill(_write(tmp_path / "two.ndjson", lines), "two")
-    assert (report.rows, report.duplicates, report.rejects) == (7, 13, 0)
+    assert (report.rows, report.duplicates, report.rejects, report.conflicting) == (7, 12, 1, 1)
     known = [(f"e{n}", None) for n in (*range(40), *range(40, 45))] + [("e40", "s"), ("typed", None)]
     assert sorted(map(str, known)) == sorted(str((row["event_id"], row["source"])) for row in _rows(events))
     elsewhere = _write(tmp_path / "three.ndjson", [_event(52, day=9, event_id="e3")])
@@ -437,7 +437,7 @@ def test_events_that_are_ingested_during_a_job_are_left_out(
 
     def execute_and_ingest(*args: Any) -> Any:
         outcome = execute.execute(*args)
-        runs.append(outcome.rows)
+        runs.append(outcome.counts.rows - outcome.counts.duplicates)
         live = _event(5, day=3) if len(runs) == 1 else _event(100 + len(runs))
         assert _ingest(alluvia.connect(lake.uri), live) == (1, 0, 0)
         return outcome

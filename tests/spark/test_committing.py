@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -12,13 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alluvia.clock import ManualClock
-from alluvia.errors import ConcurrentAppend, TransactionExpired
+from alluvia.errors import AlluviaError, ConcurrentAppend, TransactionExpired
 from alluvia.lake import Lake, Table
 from alluvia.store import CountingStore, MemoryStore
 from alluvia.table.event_window.content import content_hashes
 from alluvia.table.event_window.id_files import ID_FOLDER, IdFiles
 from alluvia.table.handle import TableHandle
 from alluvia_spark import committing, known_ids
+from alluvia_spark.job import ROWS
 from tests.contract.workers import events
 from tests.faults.store import MODES
 from tests.faults.test_fail_at_call import attempts, check_log, tried
@@ -166,13 +168,23 @@ def test_a_restore_that_takes_a_job_back_lets_its_events_come_again() -> None:
     assert ingest(table, "a", "b", "c") == (0, 3)
 
 
+def test_a_job_whose_counts_do_not_agree_with_what_it_wrote_commits_nothing() -> None:
+    clock = ManualClock()
+    lake = Lake(made(clock), clock)
+    job = Backfill(lake, "t", *rows_of(lake.table("t"), ["a", "b"]))
+    job.outcome = replace(job.outcome, counts=replace(job.outcome.counts, lines=3))
+    with pytest.raises(AlluviaError, match=r"counts do not agree \(lines read, .*: 3 and 2\)"):
+        job.commit("job")
+    assert lake.table("t").version == 0
+
+
 def test_files_of_ids_that_another_attempt_of_a_task_has_put_stay() -> None:
     clock = ManualClock()
     lake = Lake(made(clock), clock)
     job, files = job_of(lake, "t"), IdFiles(f"{ID_FOLDER}run/", 1, 1, 1, 64)
     for number in (1, 2):
         columns = [pa.array([number], kind) for kind in (pa.uint64(), pa.uint32(), pa.uint32())]
-        known_ids.put_ids(job, files, 0, pa.table(columns, ["head", "tail", "content"]), clock)
+        known_ids.put_ids(job, ROWS, files, 0, pa.table(columns, ["head", "tail", "content"]), clock)
     data = lake.store.get(f"t/{files.name(0)}")
     assert len(data) == files.header_bytes + 16
     assert data.endswith(b"".join(number.to_bytes(width, "little") for number, width in ((1, 8), (1, 4), (1, 4))))

@@ -8,12 +8,14 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alluvia.table.event_window.id_runs import FINGERPRINT
 from alluvia_spark.chunks import CONTENT, EVENT_ID, HEAD, ROW, SOURCE, TAIL, with_prints
-from alluvia_spark.job import REJECTS, ROWS
-from alluvia_spark.repeats import CLASH, CLASH_AGAIN, DUPLICATE, IDS, KIND, LIVE, TASK, divided, find_repeats, ids_of
+from alluvia_spark.repeats import CLASH, DUPLICATE, IDS, KIND, LIVE, TASK, divided, find_repeats, ids_of
 
-Event = tuple[int, int, int, int, int, int]
-"""Table, task, place, head, tail and content."""
+Event = tuple[int, int, int, int, int]
+"""Task, place, head, tail and content."""
+Contents = dict[tuple[int, int], set[int]]
+"""What a table knows: by head and tail, the contents; 0 is one that is not known."""
 
 
 def _ids(events: list[Event]) -> pa.Table:
@@ -21,40 +23,39 @@ def _ids(events: list[Event]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=IDS)
 
 
-def _model(events: list[Event]) -> tuple[set[tuple[int, int, int]], list[tuple[int, int, int]]]:
+def _model(events: list[Event], known: Contents) -> tuple[set[tuple[int, int, int]], list[tuple[int, int, int]]]:
     """Return what is lost, by task, place and kind, and what is kept of the job's rows."""
-    lost, kept, clashed = set(), [], set()
-    first: dict[tuple[int, int, int], tuple[int, int, int]] = {}
-    for table, task, place, head, tail, content in sorted(events):
-        known = first.setdefault((table, head, tail), (task, place, content))
-        if known == (task, place, content):
-            if table == ROWS and task != LIVE:
+    lost, kept = set(), []
+    first: dict[tuple[int, int], tuple[int, int, int]] = {}
+    for task, place, head, tail, content in sorted(events):
+        there = first.setdefault((head, tail), (task, place, content))
+        if there == (task, place, content):
+            if task != LIVE:
                 kept.append((head, tail, content))
         elif task != LIVE:
-            clash = table == ROWS and known[0] != LIVE and known[2] != content
-            kind = (CLASH_AGAIN if (head, tail, content) in clashed else CLASH) if clash else DUPLICATE
-            clashed |= {(head, tail, content)} if clash else set()
-            lost.add((task, place, kind))
+            contents = known.get((head, tail), {0}) if there[0] == LIVE else {there[2]}
+            lost.add((task, place, DUPLICATE if 0 in contents or content in contents else CLASH))
     return lost, sorted(kept)
+
+
+IDENTITIES = st.sampled_from([0, 1, 2**63, 2**64 - 1]), st.integers(0, 1)
 
 
 @given(
     st.lists(
-        st.tuples(
-            st.sampled_from([ROWS, REJECTS]),
-            st.integers(LIVE, 2),
-            st.integers(0, 1000),
-            st.sampled_from([0, 1, 2**63, 2**64 - 1]),
-            st.integers(0, 1),
-            st.integers(1, 3),
-        ),
+        st.tuples(st.integers(LIVE, 2), st.integers(0, 1000), *IDENTITIES, st.integers(1, 3)),
         max_size=30,
-        unique_by=lambda event: event[1:3],
-    )
+        unique_by=lambda event: event[:2],
+    ),
+    st.dictionaries(st.tuples(*IDENTITIES), st.sets(st.integers(0, 3), min_size=1)),
 )
-def test_the_first_in_the_table_or_else_in_the_input_is_kept(events: list[Event]) -> None:
-    lost, stored = find_repeats(_ids(events))
-    expected = _model(events)
+def test_the_first_in_the_table_or_else_in_the_input_is_kept(events: list[Event], known: Contents) -> None:
+    held = {
+        FINGERPRINT.pack(*identity): {content.to_bytes(4, "little") for content in contents}
+        for identity, contents in known.items()
+    }
+    lost, stored = find_repeats(_ids(events), lambda _: held)
+    expected = _model(events, known)
     assert {(row[TASK], row[ROW], row[KIND]) for row in lost.to_pylist()} == expected[0]
     assert len(lost) == len(expected[0])
     assert stored[HEAD].to_pylist() == [head for head, _, _ in expected[1]]
@@ -63,7 +64,7 @@ def test_the_first_in_the_table_or_else_in_the_input_is_kept(events: list[Event]
 
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=50), st.integers(1, 7))
 def test_equal_ids_meet_in_ascending_ranges(heads: list[int], parts: int) -> None:
-    found = list(divided(_ids([(ROWS, 0, at, head, 0, 1) for at, head in enumerate(heads)]), parts))
+    found = list(divided(_ids([(0, at, head, 0, 1) for at, head in enumerate(heads)]), parts))
     assert all(0 <= number < parts for number, _ in found)
     assert sorted(head for _, part in found for head in part[HEAD].to_pylist()) == sorted(heads)
     for (one, before), (other, after) in pairwise(found):
@@ -75,6 +76,6 @@ def test_ids_count_within_their_source() -> None:
     sources, ids = ["a", "b", "a", None, "", "1", "", "a"], ["1", "1", "1", "1", "1", "1:x", "11:x", ":1"]
     columns = {EVENT_ID: ids, SOURCE: pa.array(sources), ROW: pa.array(range(8), pa.int32())}
     rows = with_prints(pa.table({**columns, CONTENT: pa.array([0] * 8, pa.uint32())}))
-    lost, stored = find_repeats(ids_of(ROWS, 0, rows))
+    lost, stored = find_repeats(ids_of(0, rows))
     assert lost[ROW].to_pylist() == [2]
     assert set(stored[CONTENT].to_pylist()) == {1 << 24}  # 0 stands for a content that is not known

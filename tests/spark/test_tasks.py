@@ -8,9 +8,10 @@ import alluvia
 from alluvia.clock import SystemClock
 from alluvia.store import open_store
 from alluvia_spark.files import SourceOptions
+from alluvia_spark.job import ROWS
 from alluvia_spark.manifest import portion_of, write_manifest
 from alluvia_spark.source import list_files
-from alluvia_spark.tasks import read_task
+from alluvia_spark.tasks import LINES, read_task
 from tests.spark.jobs import job_of
 
 LINE = b'{"event_id":"%d","event":"view","body":"%b"}\n'
@@ -30,6 +31,6 @@ def test_what_passes_through_java_is_in_small_pieces(tmp_path: Path) -> None:
     assert len(splits) == 1
     job = replace(job_of(lake, "events", stores=open_store), manifest="manifest")
     chunks = list(read_task(job, 0, portion_of(splits, 0)))
-    assert sum(chunk.rows for chunk in chunks) == len(lines)
+    assert [sum(chunk.rows for chunk in chunks if chunk.table == table) for table in (ROWS, LINES)] == [len(lines)] * 2
     assert sum(len(chunk.payload) for chunk in chunks) > 40 << 20
     assert max(len(chunk.payload) for chunk in chunks) < 20 << 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ from alluvia.errors import Invalid
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from alluvia_spark.files import SourceOptions
 
 
 @command
@@ -128,6 +131,9 @@ def ingest(
     help="What becomes of a missing or damaged file: the job fails, or the file is a reject.",
 )
 @click.option("--dry-run", is_flag=True, help="Estimate rows, files, time and price from samples; change nothing.")
+@click.option("--verify", is_flag=True, help="List the lines of a past job that are in no row and in no reject.")
+@click.option("--at-version", type=click.IntRange(0), help="With --verify: the version of the table to look in.")
+@click.option("--repair-of", metavar="JOB-ID", help="Load what this job of the same source has lost, as a new job.")
 def backfill(
     common: Common,
     table: str,
@@ -140,6 +146,9 @@ def backfill(
     manifest: bool,
     on_bad_file: str,
     dry_run: bool,
+    verify: bool,
+    at_version: int | None,
+    repair_of: str | None,
 ) -> None:
     """Load files of events by Spark on this machine, in one commit: NDJSON, JSON, CSV, Parquet; gzip and zstd.
 
@@ -150,6 +159,10 @@ def backfill(
     from alluvia_spark.files import SourceOptions
     from alluvia_spark.source import list_files
 
+    if sum((dry_run, verify, repair_of is not None)) > 1:
+        raise click.UsageError("give one of --dry-run, --verify and --repair-of")
+    if at_version is not None and not verify:
+        raise click.UsageError("--at-version is for --verify")
     reading = SourceOptions(is_list=manifest, format=kind, hive=hive, on_bad_file=on_bad_file)
     options = {"endpoint_url": common.endpoint_url} if common.endpoint_url else {}
     if dry_run:
@@ -163,13 +176,41 @@ def backfill(
                 "hold what one job writes meanwhile"
             )
         return
+    if verify:
+        _verify_backfill(common, table, source, job_id, reading, at_version)
+        return
+    if repair_of is not None:
+        create, job_id = False, job_id or f"{repair_of}.repair"
     lake = common.lake(new=create)
     if create and find_events(lake, table) is None:
         next(list_files(source, lake.clock, reading, **options))  # raises if no file matches, before a table is made
         lake.create_events(table, exist_ok=True)
     with common.progress(f"loading {source}"):
-        report = run(common.uri, table, source, job_id, reading=reading, options=options)
+        report = run(common.uri, table, source, job_id, reading=reading, repair_of=repair_of, options=options)
     show_one(report, as_json=common.as_json)
+
+
+def _verify_backfill(
+    common: Common, table: str, source: str, job_id: str | None, reading: SourceOptions, version: int | None
+) -> None:
+    """Print the lines of a job that are nowhere; exit with 1 if there are some."""
+    from alluvia_spark.checking import verify
+
+    options = {"endpoint_url": common.endpoint_url} if common.endpoint_url else {}
+    with common.progress(f"verifying {source}"):
+        found = verify(common.uri, table, source, job_id, reading=reading, version=version, options=options)
+    lines = [{**line._asdict(), "raw": line.raw.decode(errors="replace")} for line in found.listed]
+    show(lines, as_json=common.as_json)
+    tell(
+        f"{found.missing} of {found.lines} lines of job {found.job_id} are in no row of {table}, version "
+        f"{found.version}, and in no reject" + (f"; the first {len(lines)} are listed" if lines else "")
+    )
+    if found.missing:
+        tell(
+            "rows that were deleted since count as missing (--at-version looks in an earlier version); load the others "
+            f"with `alluvia backfill {table} {shlex.quote(source)} --repair-of {found.job_id}`"
+        )
+        sys.exit(1)
 
 
 def _field(text: str, required: tuple[str, ...]) -> pa.Field:
