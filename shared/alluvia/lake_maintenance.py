@@ -118,21 +118,29 @@ class TableMaintenance:
         return vacuum.vacuum(self._handle, retention, dry_run=dry_run, time_limit=time_limit, names_max=names_max)
 
     def erase(
-        self, where: str, *, prove: bool = False, dry_run: bool = False, release_tags: bool = False
+        self,
+        where: str,
+        *,
+        prove: bool = False,
+        dry_run: bool = False,
+        release_tags: bool = False,
+        anywhere: bool = False,
     ) -> erase_report.EraseReport:
         """Delete the rows that match, everything that still holds them, and what shows their values, rejects included.
 
         Files are rewritten, old ones deleted at once, and earlier versions can no longer be read. With `prove`, every
         object of the table is searched afterwards. A dry run only searches. A rollup is refreshed first, and rollups of
-        the table once the rows are deleted. If it fails or stops, call it again. Tags whose versions hold such rows
-        are deleted with `release_tags`. Raises `Invalid` for an append-only table, and, before anything is changed,
-        for such tags without it, and clones and branches that hold such rows.
+        the table once the rows are deleted. The condition may name columns by any name that they have had, and fields
+        that are in `properties`; with `anywhere` also fields that the table has no place for, which earlier versions
+        may have had. What could not be judged is in `unjudged`, and `ok` is false then. If it fails or stops, call it
+        again. Tags whose versions hold such rows are deleted with `release_tags`. Raises `Invalid` for an append-only
+        table, and, before anything is changed, for such tags without it, and clones and branches that hold such rows.
         """
         from alluvia.ingest import erasing
 
         self.lake.check_whole("erase")
         if dry_run:
-            return erasing.prove_erased(self.lake, self._handle, where)
+            return erasing.prove_erased(self.lake, self._handle, where, anywhere=anywhere)
         if self.is_rollup:
             self.refresh()
         failed: dict[str, str] = {}
@@ -145,7 +153,13 @@ class TableMaintenance:
                     failed[name] = str(error)
 
         report = erasing.erase_rows(
-            self.lake, self._handle, where, proof=prove, before_removal=refresh_rollups, release_tags=release_tags
+            self.lake,
+            self._handle,
+            where,
+            proof=prove,
+            before_removal=refresh_rollups,
+            release_tags=release_tags,
+            anywhere=anywhere,
         )
         return replace(report, rollups_failed=failed)
 

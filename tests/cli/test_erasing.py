@@ -12,6 +12,8 @@ from click.testing import CliRunner, Result
 import alluvia
 from alluvia.cli.commands import cli
 from alluvia.errors import Invalid
+from alluvia.ingest.pipeline import ingest_batch
+from alluvia.ingest.values import RawEvent
 from alluvia.lake import Lake
 from alluvia.store.s3 import S3Store
 from tests.erased import traces
@@ -47,11 +49,47 @@ def test_all_tables_with_the_columns_are_erased_rollups_last(lake: Lake) -> None
     assert [(each["table"], each["rows"], each["ok"]) for each in found] == [
         ("clicks", 1, True),
         ("orders", 1, True),
+        ("places", 0, True),
         ("totals", 0, True),
     ]
     assert traces(lake.store, VICTIM) == []
     assert lake.table("totals").to_arrow().to_pylist() == [{"user_id": "alice", "n": 1}]
     assert lake.table("places").version == 1
+
+
+def test_a_table_that_refuses_does_not_keep_it_from_the_others(lake: Lake) -> None:
+    lake.table("clicks").tag("kept")
+    lake.clone("orders", "zorders")
+    result = run(lake, WHERE, "--prove")
+    assert result.exit_code == 1
+    assert "alluvia: clicks was not erased: erase: versions of clicks that are kept hold such rows" in result.stderr
+    for name in ("orders", "zorders"):
+        assert lake.table(name).to_arrow(["user_id"])["user_id"].to_pylist() == ["alice"]
+    assert traces(lake.store, VICTIM, "orders/") == traces(lake.store, VICTIM, "zorders/") == []
+
+
+def test_rows_of_a_dropped_table_are_named(lake: Lake) -> None:
+    lake.drop_table("orders")
+    result = run(lake, WHERE)
+    assert result.exit_code == 1
+    assert "alluvia: orders was not erased: it was dropped, and its files still have such rows" in result.stderr
+    assert "orders" in run(lake, WHERE, "--dry-run").stdout
+
+
+def test_a_field_in_properties_that_is_a_column_elsewhere_is_erased(lake: Lake) -> None:
+    lake.create_events("events")
+    sent = [
+        RawEvent(0, {"event_id": "a", "user_id": VICTIM}),
+        RawEvent(1, {"event_id": "b", "who": {"user_id": VICTIM}}),
+    ]
+    ingest_batch(lake, "events", sent, arrival_us=lake.clock.now_us())
+    result = run(lake, WHERE)
+    assert result.exit_code == 1
+    assert "events: erased 1 row" in result.stdout
+    assert "who.user_id, which may mean something else" in result.stdout
+    assert "alluvia: something is left in events" in result.stderr
+    assert run(lake, f"who.user_id = '{VICTIM}'", "events", "--prove").exit_code == 0
+    assert traces(lake.store, VICTIM) == []
 
 
 def test_what_was_done_and_searched_is_printed(lake: Lake) -> None:

@@ -500,9 +500,30 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "erase, and forget rejects",
         "ingest/erasing.py",
-        "    gone = erase(rejects, find, release_tags=release_tags)\n",
-        "    gone = EraseReport(rejects.newest().version)\n",
+        "rejects=erase(rejects, finder, release_tags=release_tags))",
+        "rejects=EraseReport(rejects.newest().version))",
         ("tests/contract/test_erase.py",),
+    ),
+    Mutant(
+        "erase, and forget the fields that properties keep",
+        "operations/erase_judging.py",
+        "        if self.places.properties and PROPERTIES in rows.schema.names:\n",
+        "        if False:\n",
+        ("tests/unit/operations/test_erase_fields.py",),
+    ),
+    Mutant(
+        "erase, and say nothing of what could not be judged",
+        "operations/erase_report.py",
+        "        return all(not each.unjudged and ",
+        "        return all(",
+        ("tests/unit/operations/test_erase_fields.py",),
+    ),
+    Mutant(
+        "erase, and take folders of partitions to be hidden",
+        "operations/erase_survey.py",
+        'in self._kept or name.endswith(".parquet"):',
+        'in self._kept or (name.endswith(".parquet") and "/" not in name):',
+        ("tests/unit/operations/test_erase_fields.py",),
     ),
     Mutant(
         "erase a file that a transaction may be about to commit",

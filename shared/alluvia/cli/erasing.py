@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +11,7 @@ import click
 from alluvia.cli.options import TABLE, Common, command
 from alluvia.cli.output import show, size
 from alluvia.cli.terminal import say, tell
-from alluvia.errors import Invalid
+from alluvia.errors import AlluviaError, Invalid
 
 if TYPE_CHECKING:
     from alluvia.lake import Lake, Table
@@ -36,15 +35,16 @@ def erase(
 ) -> None:
     """Erase rows for good, such as "user_id = '42'": from all versions, the log, change files and rejects.
 
-    From all tables with such columns by default. Versions of before can no longer be read. Run it again if it stops.
+    From all tables by default, in columns and in properties. Versions of before can no longer be read. It exits with 1
+    if something is left, or could not be judged. Run it again if it stops.
     """
     lake = common.lake()
     with common.progress("erasing"):
-        chosen = _tables(lake, where, tables)
-        reports = [
-            (table.name, table.erase(where, prove=prove, dry_run=dry_run, release_tags=release_tags))
-            for table in chosen
-        ]
+        run = _Run(lake, where, prove=prove, dry_run=dry_run, release_tags=release_tags, named=bool(tables))
+        run.erase(list(map(lake.table, tables)) if tables else _tables(lake, where))
+        if not tables:
+            run.look_at_dropped()
+    reports = run.reports
     if common.as_json:
         show((_row(name, report) for name, report in reports), as_json=True)
     else:
@@ -52,33 +52,78 @@ def erase(
             _print(name, report, dry_run=dry_run)
         if any(each.proof is not None and each.proof.old_versions for _, report in reports for each in _with(report)):
             say(_VERSIONED)
+    for name, reason in run.failed.items():
+        tell(f"alluvia: {name} was not erased: {reason}")
     left = [name for name, report in reports if not report.ok or _refused(report) or report.rollups_failed]
     if left and not dry_run:
         tell(f"alluvia: something is left in {', '.join(left)}")
+    if run.failed or (left and not dry_run):
         sys.exit(1)
 
 
-def _tables(lake: Lake, where: str, given: tuple[str, ...]) -> Iterator[Table]:
-    """Yield the tables to erase from, rollups last. Raises `Invalid` where no table has the condition's columns."""
-    from alluvia.expressions.condition import condition
+class _Run:
+    """Erases from tables one after another: one that refuses does not keep it from the others."""
 
-    if given:
-        yield from map(lake.table, given)
-        return
-    refused: Invalid | None = None
-    known: list[Table] = []
-    rollups: list[Table] = []
-    for name in lake.tables():
-        table = lake.table(name)
+    def __init__(self, lake: Lake, where: str, *, prove: bool, dry_run: bool, release_tags: bool, named: bool) -> None:
+        self.reports: list[tuple[str, EraseReport]] = []
+        self.failed: dict[str, str] = {}
+        self._lake = lake
+        self._where = where
+        self._dry_run = dry_run
+        self._named = named
+        self._how = {"prove": prove, "dry_run": dry_run, "release_tags": release_tags, "anywhere": not named}
+
+    def erase(self, tables: list[Table]) -> None:
+        """Erase from tables. Those that refuse come again once: what their clones kept may be gone then."""
+        refused = [table for table in tables if not self._erased(table, last=self._named)]
+        for table in refused if len(refused) < len(tables) else ():
+            self._erased(table, last=False)
+
+    def _erased(self, table: Table, *, last: bool) -> bool:
+        self.failed.pop(table.name, None)
         try:
-            condition(where, table.schema)
+            self.reports.append((table.name, table.erase(self._where, **self._how)))
+        except AlluviaError as error:
+            if last:
+                raise
+            self.failed[table.name] = str(error)
+            return False
+        return True
+
+    def look_at_dropped(self) -> None:
+        """Search tables that were dropped, whose files are there until vacuum deletes them."""
+        from alluvia.ingest.erasing import prove_erased
+
+        for name in sorted(set(self._lake.tables(dropped=True)) - set(self._lake.tables())):
+            try:
+                found = prove_erased(self._lake, self._lake.handle(name), self._where, anywhere=True, dropped=True)
+            except AlluviaError as error:
+                self.failed[name] = str(error)
+                continue
+            if self._dry_run:
+                self.reports.append((name, found))
+            elif not found.ok:
+                self.failed[name] = (
+                    "it was dropped, and its files still have such rows: undrop it and erase again, or have "
+                    "vacuum delete them"
+                )
+
+
+def _tables(lake: Lake, where: str) -> list[Table]:
+    """Return all tables, rollups last. Raises `Invalid` where none can have the fields of the condition."""
+    from alluvia.operations.erase_matching import matching_rows
+
+    find = matching_rows(where)
+    tables = [lake.table(name) for name in lake.tables()]
+    refused: list[Invalid] = []
+    for table in tables:
+        try:
+            find(table.snapshot())
         except Invalid as error:
-            refused = error
-        else:
-            (rollups if table.is_rollup else known).append(table)
-    if not known and not rollups and refused is not None:
-        raise refused
-    yield from (*known, *rollups)
+            refused.append(error)
+    if refused and len(refused) == len(tables):
+        raise refused[-1]
+    return sorted(tables, key=lambda table: table.is_rollup)
 
 
 def _row(name: str, report: EraseReport) -> dict[str, Any]:
@@ -107,6 +152,8 @@ def _print(name: str, report: EraseReport, *, dry_run: bool) -> None:
             say(f"  removed: {', '.join(gone)}")
         for key in report.not_deleted:
             say(f"  not deleted, because the store refused it: {key}")
+        for trace in report.unjudged:
+            say(f"  {trace.key}: {trace.why}")
         for rollup, reason in report.rollups_failed.items():
             say(f"  rollup {rollup} was not refreshed: {reason}")
     if report.proof is not None:

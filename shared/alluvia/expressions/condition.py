@@ -66,13 +66,6 @@ class Condition:
         used = {fold(names[0]) for names in named}
         return tuple(name for name in schema.names if fold(name) in used)
 
-    @property
-    def words(self) -> frozenset[str]:
-        """Return the texts and numbers in the condition, as text."""
-        values = (node["value"] for node in walk(self._expression) if is_constant(node))
-        known = (value["value"] for value in values if not value["is_null"])
-        return frozenset(str(value) for value in known if isinstance(value, (str, int, float)) and str(value))
-
     def never_fails(self, schema: pa.Schema) -> bool:
         """Whether it is sure to fail on no row: it compares texts with texts alone, or whole numbers with such."""
         nodes = [node for node in walk(self._expression) if "class" in node]
@@ -123,6 +116,24 @@ def condition(text: str, schema: pa.Schema) -> Condition:
     if expression is None or computed is None:
         return _condition_of_sql(text, schema)
     return _condition(text, expression, schema, Constants(0), computed, _evaluation)
+
+
+def words_in(expression: Node) -> frozenset[str]:
+    """Return the texts and numbers in an expression, as text."""
+    values = (node["value"] for node in walk(expression) if is_constant(node))
+    known = (value["value"] for value in values if not value["is_null"])
+    return frozenset(str(value) for value in known if isinstance(value, (str, int, float)) and str(value))
+
+
+def expression_of(text: str) -> Node:
+    """Return the tree of a condition, whatever its columns are. Raises `Invalid` unless it is one expression."""
+    check_text("where", text, "id = 1")
+    expression = plain_condition(text)
+    if expression is None:
+        from alluvia.expressions.sql_condition import read_expression  # loads DuckDB
+
+        expression = read_expression(text)
+    return expression
 
 
 def pruning_predicate(text: str, schema: pa.Schema, now_us: int, analyse: Analyse, run: Run) -> Predicate:

@@ -7,21 +7,24 @@ the texts and numbers of the condition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
-from alluvia.ingest.jsontext import decode_all
+from alluvia.ingest.jsontext import decode_all, encode
 from alluvia.ingest.rejects import RAW
 from alluvia.ingest.rows import as_far_as_possible
 from alluvia.ingest.tables import find_rejects
 from alluvia.ingest.values import Fields, RawEvent
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.erase import erase, prove
+from alluvia.operations.erase_judging import Judge, Judged
 from alluvia.operations.erase_keepers import without_rows
+from alluvia.operations.erase_lake import search_lake
 from alluvia.operations.erase_log import word_pattern
 from alluvia.operations.erase_matching import Find, Matching, matching_rows, matching_texts
+from alluvia.operations.erase_places import places, sources_of, words_of
 from alluvia.operations.erase_report import EraseReport
 from alluvia.operations.jobs import delete_jobs
 from alluvia.operations.results import delete_results
@@ -38,13 +41,14 @@ def erase_rows(
     proof: bool = False,
     before_removal: Callable[[], None] = lambda: None,
     release_tags: bool = False,
+    anywhere: bool = False,
 ) -> EraseReport:
     """Erase the rows of a table, and those of its rejects, for which an SQL condition holds; then search for them.
 
-    Without `proof` nothing is searched. For `before_removal` see `erase`. Raises `Invalid` as that does, before it
-    writes anything.
+    Without `proof` nothing is searched. For `before_removal` see `erase`, for `anywhere` see `matching_rows`. Raises
+    `Invalid` as they do, before it writes anything.
     """
-    find = matching_rows(where)
+    find = matching_rows(where, anywhere=anywhere)
     matching = find(handle.newest())
     rejects = find_rejects(catalog, handle)
     without_rows(handle, matching, release_tags=release_tags)  # nothing is changed where a clone holds a rejected event
@@ -53,24 +57,30 @@ def erase_rows(
     delete_uploads(handle.store, handle.name)  # before, so that one that is being completed commits nothing after
     skips = rejects is not None
     done = erase(handle, find, skips_rejects=skips, before_removal=before_removal, release_tags=release_tags)
-    delete_results(handle.store)  # of any query, since views and rollups show rows too
-    delete_uploads(handle.store, handle.name)
-    delete_jobs(handle.store)  # whose queries and errors may have values
-    if proof:
-        done = replace(done, proof=prove(handle, find, skips_rejects=rejects is not None))
-    if rejects is None:
+    _delete_kept(handle)
+    if rejects is not None:
+        finder = _rejects_finder(handle, where)
+        done = replace(done, rejects=erase(rejects, finder, release_tags=release_tags))
+        _delete_kept(handle)  # with rejects, which were there until now
+    if not proof:
         return done
-    find = _rejects_finder(handle, where)
-    gone = erase(rejects, find, release_tags=release_tags)
-    delete_results(handle.store)  # those with rejects, which were there until now
-    delete_jobs(handle.store)
-    return replace(done, rejects=replace(gone, proof=prove(rejects, find)) if proof else gone)
+    found = prove_erased(catalog, handle, where, anywhere=anywhere)
+    return _with_proof(done, found)
 
 
-def prove_erased(catalog: Catalog, handle: TableHandle, where: str) -> EraseReport:
-    """Search a table and its rejects for rows for which an SQL condition holds. Writes nothing."""
-    rejects = find_rejects(catalog, handle)
-    found = prove(handle, matching_rows(where), skips_rejects=rejects is not None)
+def prove_erased(
+    catalog: Catalog, handle: TableHandle, where: str, *, anywhere: bool = False, dropped: bool = False
+) -> EraseReport:
+    """Search a table, its rejects and what its lake keeps for rows for which an SQL condition holds. Writes nothing.
+
+    With `dropped`, also a table that was dropped.
+    """
+    rejects = None if dropped else find_rejects(catalog, handle)
+    find = matching_rows(where, anywhere=anywhere)
+    found = prove(handle, find, skips_rejects=rejects is not None, dropped=dropped)
+    if handle.root == f"{handle.name}/":  # opened in its lake
+        searched, traces = search_lake(handle.store, handle.name, words_of(where))
+        found = replace(found, searched=[*found.searched, *searched], found=[*found.found, *traces])
     report = EraseReport(found.version, proof=found)
     if rejects is None:
         return report
@@ -78,12 +88,30 @@ def prove_erased(catalog: Catalog, handle: TableHandle, where: str) -> EraseRepo
     return replace(report, rejects=EraseReport(found.version, proof=found))
 
 
+def _with_proof(done: EraseReport, found: EraseReport) -> EraseReport:
+    rejects = found.rejects
+    if done.rejects is not None and rejects is not None:
+        rejects = replace(done.rejects, proof=rejects.proof)
+    return replace(done, proof=found.proof, rejects=rejects or done.rejects)
+
+
+def _delete_kept(handle: TableHandle) -> None:
+    """Delete what the lake keeps of queries and uploads, which may have values of rows.
+
+    Results of any query, since views and rollups show rows too.
+    """
+    delete_results(handle.store)
+    delete_uploads(handle.store, handle.name)
+    delete_jobs(handle.store)
+
+
 def _rejects_finder(handle: TableHandle, where: str) -> Find:
-    texts = _Texts(matching_rows(where)(handle.newest()))
+    snapshot = handle.newest()
+    texts = _Texts(snapshot, Judge(where, snapshot, places(where, snapshot)), words_of(where))
 
     def find(rejects: Snapshot) -> Matching:
         columns = tuple(name for name in (RAW, "reason", "event_id", "given") if name in rejects.schema.names)
-        return matching_texts(rejects, columns, texts.mask, texts.words)
+        return matching_texts(rejects, columns, texts.judge, texts.words)
 
     return find
 
@@ -91,14 +119,14 @@ def _rejects_finder(handle: TableHandle, where: str) -> Find:
 class _Texts:
     """Which rejected events match."""
 
-    def __init__(self, matching: Matching) -> None:
-        self.words = matching.words
-        self._matching = matching
-        self._fields = Fields.of(matching.snapshot.settings)
-        self._schema = matching.snapshot.schema
-        self._word = word_pattern(matching.words)
+    def __init__(self, snapshot: Snapshot, judge: Judge, words: frozenset[str]) -> None:
+        self.words = words
+        self._judge = judge
+        self._fields = Fields.of(snapshot.settings)
+        self._schema = snapshot.schema
+        self._word = word_pattern(words)
 
-    def mask(self, rejects: pa.RecordBatch) -> pa.BooleanArray:
+    def judge(self, rejects: pa.RecordBatch, strict: bool) -> Judged:  # noqa: ARG002 - as any `Judging`
         """Return for each reject whether it is to be erased."""
         raws = [raw or b"" for raw in rejects[RAW].to_pylist()]
         values = decode_all(raws)
@@ -112,17 +140,42 @@ class _Texts:
             self._contains(raw, *texts) if holds is None else holds
             for holds, raw, texts in zip(held, raws, told, strict=True)
         ]
-        return pa.array(found, pa.bool_())
+        return Judged(pa.array(found, pa.bool_()))
 
     def _hold(self, events: Sequence[RawEvent]) -> list[bool | None]:
+        """Return of events whether they match, as rows or as they were sent; None for one that lacks a field."""
         if not events:
             return []
         rows = as_far_as_possible(events, self._schema, self._fields).combine_chunks()
         held: list[bool | None] = []
         for batch in rows.to_batches():
-            held += self._matching.lenient(batch).to_pylist()
+            some = events[len(held) : len(held) + len(batch)]
+            sent = [_as_sent(event.value) for event in some]
+            texts = [pa.array(column, pa.string()) for column in zip(*sent, strict=True)]
+            judged = self._judge.judged(batch, texts).mask.to_pylist()
+            tells = [self._tells(batch, at, sent[at]) for at in range(len(batch))]
+            held += [True if holds else False if told else None for holds, told in zip(judged, tells, strict=True)]
         return held
+
+    def _tells(self, rows: pa.RecordBatch, at: int, sent: Sequence[str]) -> bool:
+        """Whether an event has a value of each field of the condition."""
+        fields = self._judge.places.fields
+        known = {field.name for field in fields if field.column is not None and rows[field.column][at].is_valid}
+        for text in sent:
+            found = sources_of(text, fields)
+            known.update(() if found is None else found.values)
+        return known >= {field.name for field in fields}
 
     def _contains(self, raw: bytes, *texts: str | None) -> bool:
         every = (raw.decode(errors="replace"), *(text for text in texts if text is not None))
         return self._word is not None and any(self._word.search(text) for text in every)
+
+
+def _as_sent(event: Mapping[str, object]) -> tuple[str, str]:
+    """Return an event's own fields and those of the object that it sends as `properties`, as JSON texts."""
+    sent = event.get("properties")
+    if not isinstance(sent, dict):
+        return encode(event).decode(), "{}"
+    return encode({name: value for name, value in event.items() if name != "properties"}).decode(), encode(
+        sent
+    ).decode()

@@ -117,6 +117,12 @@ class DataFile:
             self._live = pc.invert(mask_of(self.deleted, self.rows))
         return self._live
 
+    @property
+    def names(self) -> list[str]:
+        """Return the file's own names of its columns. Raises `Corrupt`."""
+        names: list[str] = self._opened().schema_arrow.names
+        return names
+
     def batches(
         self, columns: Sequence[str], extra: Sequence[str] = (), *, rows: int = BATCH_ROWS
     ) -> Iterator[pa.RecordBatch]:

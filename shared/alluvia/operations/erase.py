@@ -25,10 +25,11 @@ from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER, CheckpointFile, parse
 from alluvia.operations.checkpoint import checkpoint
 from alluvia.operations.datafile import DataFile, opened
 from alluvia.operations.edits import Edit, Hits, RowChanges
+from alluvia.operations.erase_files import judged_batches
 from alluvia.operations.erase_keepers import REWRITE_TRIES, rewrite, without_rows
 from alluvia.operations.erase_matching import Find, Matching
-from alluvia.operations.erase_report import CHECKPOINT, COMMIT, SIDECAR, EraseReport, Proof, Trace
-from alluvia.operations.erase_survey import Survey, Traces, read_if_there, read_present
+from alluvia.operations.erase_report import CHECKPOINT, COMMIT, DATA, SIDECAR, EraseReport, Proof, Trace
+from alluvia.operations.erase_survey import Survey, Traces, read_if_there, read_present, unclear
 from alluvia.operations.kept_files import KeptFiles
 from alluvia.operations.oldest_version import record_oldest, settled
 from alluvia.operations.row_changes import change_rows
@@ -39,6 +40,7 @@ from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.masks import count
 from alluvia.table.properties import ROLLUP
 from alluvia.table.scan import Scan
+from alluvia.table.skipping.predicate import Unknown
 from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import REJECTS
 
@@ -71,9 +73,12 @@ def erase(
     return work.report
 
 
-def prove(handle: TableHandle, find: Find, *, skips_rejects: bool = False) -> Proof:
-    """Search every object below the table's root for rows that `find` says, and for what shows their values."""
-    snapshot = handle.newest()
+def prove(handle: TableHandle, find: Find, *, skips_rejects: bool = False, dropped: bool = False) -> Proof:
+    """Search every object below the table's root for rows that `find` says, and for what shows their values.
+
+    With `dropped` also below that of a table that was dropped.
+    """
+    snapshot = handle.newest(dropped=dropped)
     spared = KeptFiles(handle)
     spared.look(snapshot.version, oldest_readable(snapshot.state))
     survey = Survey(handle, skips_rejects=skips_rejects)
@@ -96,12 +101,15 @@ class EraseEdit(Edit):
 
     def __init__(self, matching: Matching) -> None:
         self.parameters = {}
-        self.predicate = matching.predicate
+        self.predicate = Unknown() if matching.hides else matching.predicate
+        self.unclear: dict[str, frozenset[str]] = {}
         self._matching = matching
         self._staying = Scan(matching.snapshot, matching.complement)
 
     def candidates(self, snapshot: Snapshot) -> Sequence[AddFile]:
         """Return files that can match; bounds say nothing of the rows that a deletion vector deletes."""
+        if self._matching.hides:
+            return [file for file in snapshot.files if file.deletion_vector or self._matching.can_match_now(file)]
         found = Scan(snapshot, self.predicate).files
         if not snapshot.protocol.reader_features:
             return found
@@ -112,8 +120,11 @@ class EraseEdit(Edit):
         return file.deletion_vector is None and not self._staying.can_match(file)
 
     def find(self, data: DataFile) -> Hits | None:
-        batches = data.batches(self._matching.columns, rows=ROWS_AT_ONCE_BY_DUCKDB)
-        masks = [self._matching.mask(batch) for batch in batches]
+        """Return the rows that match, and note what of the file could not be judged."""
+        judged = list(judged_batches(data, self._matching, strict=True, rows=ROWS_AT_ONCE_BY_DUCKDB))
+        if reasons := frozenset().union(*(each.unclear for each in judged)):
+            self.unclear[data.file.path] = reasons
+        masks = [each.mask for each in judged]
         mask = pa.concat_arrays(masks) if masks else pa.array([], pa.bool_())
         return Hits(pc.and_(mask, data.live)) if count(mask) else None
 
@@ -175,7 +186,22 @@ class _Erasure:
         if ROLLUP in snapshot.properties:
             self._check_refreshed(snapshot)
             return RowChanges(snapshot.version, snapshot.timestamp_ms)
-        return change_rows(self._handle, "erase", lambda snapshot: EraseEdit(self._find(snapshot)))
+        edits: list[EraseEdit] = []
+
+        def edit(snapshot: Snapshot) -> EraseEdit:
+            edits.append(EraseEdit(self._find(snapshot)))
+            return edits[-1]
+
+        done = change_rows(self._handle, "erase", edit)
+        unclear_here = edits[-1].unclear if edits else {}
+        self.report = replace(
+            self.report,
+            unjudged=[
+                Trace(DATA, snapshot.locate(path), unclear(reasons), removable=False)
+                for path, reasons in unclear_here.items()
+            ],
+        )
+        return done
 
     def _check_refreshed(self, rollup: Snapshot) -> None:
         """Raise `Invalid` for a rollup that has matching rows: only a refresh may write it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
-from alluvia.arrow_compute import pc
 from alluvia.errors import Corrupt, Invalid, ObjectNotFound, Unavailable
 from alluvia.log.actions import AddFile
 from alluvia.log.commit import CommitActions
@@ -13,12 +12,14 @@ from alluvia.log.paths import commit_name
 from alluvia.operations.branch_store import NOT_THERE, BranchStore, delete_left
 from alluvia.operations.clone_keepers import keep_only, still_used
 from alluvia.operations.datafile import opened
+from alluvia.operations.erase_files import judged_batches
 from alluvia.operations.erase_matching import Matching
 from alluvia.operations.kept_files import KeptFiles
 from alluvia.store import Store
 from alluvia.table.claims import pending, placed_in
 from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.keepers import BRANCH, CLONE, TAG, Keeper, list_keepers, release
+from alluvia.table.masks import count
 from alluvia.table.reads import READS_INFO, without_reads
 from alluvia.table.snapshot import Snapshot
 
@@ -138,7 +139,7 @@ def _file_holds(handle: TableHandle, matching: Matching, file: AddFile) -> bool:
     try:
         for data in opened(handle, matching.snapshot, [file], {}):
             with data:
-                return any(pc.any(matching.lenient(batch)).as_py() for batch in data.batches(matching.columns))
+                return any(count(judged.mask) > 0 for judged in judged_batches(data, matching))
     except Corrupt:
         return True
     return False

@@ -20,12 +20,15 @@ from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, DomainMetadata, RemoveFile
+from alluvia.log.commit import EVENT_CONTENTS, EVENT_FILES, EVENT_IDS
 from alluvia.log.fields import Json
 from alluvia.log.files.parquet import ActionFile, bodies
 from alluvia.log.files.rows import FileRows
 from alluvia.log.paths import decode_path
+from alluvia.operations.erase_bounds import TextBounds
 from alluvia.operations.erase_matching import Matching
-from alluvia.table.claims import CLAIM, Claim, parse_claim
+from alluvia.table.claims import CLAIM, TRANSACTION, Claim, parse_claim
+from alluvia.table.offers import NEXT_INFO, TAKEN_INFO
 from alluvia.table.partitioning.hive import partition_texts
 from alluvia.table.partitioning.spans import PARTITION_TAG
 from alluvia.table.partitioning.values import partition_value
@@ -38,6 +41,11 @@ _COMBINED_MAX = 4
 """Least and greatest values of so many columns are put together to rows in every way."""
 _BOUNDS = ("minValues", "maxValues")
 _FILES = ("add", "remove", "cdc")
+_STRUCTURE = frozenset(
+    {"timestamp", "inCommitTimestamp", "txnId", "operation", "engineInfo", "isolationLevel", "readVersion",
+     "isBlindAppend", "operationMetrics", EVENT_IDS, EVENT_CONTENTS, EVENT_FILES, TRANSACTION, TAKEN_INFO, NEXT_INFO}
+)  # fmt: skip
+"""What commitInfo says that readers and writers of the log need, and that has hashes, ids and numbers alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,7 @@ class LogView:
         self._schema = pa.schema([matching.snapshot.schema.field(name) for name in matching.columns])
         partitioned = matching.snapshot.partition_columns
         self.partitioned = [name for name in matching.columns if name in partitioned]
+        self.needs_values = bool(self.partitioned) or matching.hides
         self._stored = {name: matching.snapshot.physical_name(name) for name in matching.columns}
         self._bounded: dict[ColumnPath, pa.DataType] = {
             (self._stored[field.name],): field.type
@@ -70,6 +79,8 @@ class LogView:
         }
         self._words = matching.words | {word[:TEXT_LENGTH_MAX] for word in matching.words}
         self._word = word_pattern(matching.words)
+        hides = matching.places is not None and matching.hides
+        self._elsewhere = TextBounds(matching.places, matching.words) if hides and matching.places else None
 
     def shown(self, files: Sequence[FileEntry]) -> list[str | None]:
         """Return for each file what of it shows a value: its bounds, its path, or nothing."""
@@ -79,6 +90,12 @@ class LogView:
             found[at] = PATH if shown else None
         for at, shown in zip(gone, self._bounds_shown([files[at].stats for at in gone]), strict=True):
             found[at] = BOUNDS if shown else found[at]
+        if self._elsewhere is not None:
+            for at in gone:
+                if self._elsewhere.in_bounds(files[at].stats):
+                    found[at] = BOUNDS
+                elif found[at] is None and self._elsewhere.in_values(values_of(files[at])):
+                    found[at] = PATH
         return found
 
     def may_show(self, files: Iterable[FileEntry]) -> bool:
@@ -125,13 +142,18 @@ class LogView:
 
     def _without_words(self, info: Mapping[str, Any]) -> Mapping[str, Any]:
         """Numbers alone are versions and sizes: they say nothing of rows."""
-        parameters = info.get("operationParameters")
-        if self._word is None or not isinstance(parameters, dict):
+        if self._word is None:
             return info
-        shown = {name for name, value in parameters.items() if self._names_word(value)}
-        return {**info, "operationParameters": {k: "?" if k in shown else v for k, v in parameters.items()}}
+        return {name: value if name in _STRUCTURE else self._without_word(value) for name, value in info.items()}
+
+    def _without_word(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: "?" if self._names_word(inner) else inner for name, inner in value.items()}
+        return "?" if self._names_word(value) else value
 
     def _names_word(self, value: Any) -> bool:
+        if isinstance(value, (int, float)) or value is None:
+            return False
         text = value if isinstance(value, str) else orjson.dumps(value).decode()
         return self._word is not None and not text.isdecimal() and self._word.search(text) is not None
 
@@ -195,7 +217,7 @@ class LogView:
         """Return whether the condition holds for rows of which some columns are known; None where that is unclear."""
         arrays = [known.get(field.name, pa.nulls(rows, field.type)) for field in self._schema]
         nullable = pa.schema([field.with_nullable(True) for field in self._schema])
-        held = self._matching.lenient(pa.RecordBatch.from_arrays(arrays, schema=nullable))
+        held = self._matching.bounded(pa.RecordBatch.from_arrays(arrays, schema=nullable))
         found: list[bool | None] = held.to_pylist()
         return found
 

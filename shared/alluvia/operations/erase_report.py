@@ -11,6 +11,8 @@ from alluvia.store import OldVersion
 
 DATA, CHANGES, COMMIT, CHECKPOINT, SIDECAR = "data files", "change files", "commits", "checkpoints", "sidecars"
 VECTORS, WINDOWS, OTHER = "deletion vectors", "windows of event ids", "other"
+RESULT_FILES, JOB_FILES, UPLOAD_FILES = "results of queries", "files of jobs", "parts of uploads"
+BRANCH_FILES, TEXTS = "files of branches", "files of the lake"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,8 @@ class EraseReport:
     and conditions were taken out. `oldest_version` is the oldest version that can be read after it. `rounds` counts
     how often it looked. `not_deleted` are objects that the store refused to delete. `rollups_failed` are rollups of
     the table, with the reason, that could not take over the deletion while its changes could be read. `rejects` is the
-    report of the table's rejected events, `proof` that of the search afterwards.
+    report of the table's rejected events, `proof` that of the search afterwards. `unjudged` are objects with values of
+    which the erasure could not tell whether they are meant, with the reason.
     """
 
     version: int
@@ -78,10 +81,12 @@ class EraseReport:
     rounds: int = 0
     not_deleted: Sequence[str] = ()
     rollups_failed: Mapping[str, str] = field(default_factory=dict)
+    unjudged: Sequence[Trace] = ()
     rejects: EraseReport | None = None
     proof: Proof | None = None
 
     @property
     def ok(self) -> bool:
-        """Whether no search has found anything, the one of the rejects included."""
-        return all(each.proof is None or each.proof.ok for each in (self, self.rejects) if each is not None)
+        """Whether all could be judged and no search has found anything, that of the rejects included."""
+        every = [each for each in (self, self.rejects) if each is not None]
+        return all(not each.unjudged and (each.proof is None or each.proof.ok) for each in every)

@@ -10,7 +10,6 @@ from dataclasses import field
 from datetime import UTC, datetime
 from itertools import chain
 
-from alluvia.arrow_compute import pc
 from alluvia.errors import Corrupt, ObjectNotFound, Unsupported
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
@@ -18,6 +17,8 @@ from alluvia.log.commit import parse_commit
 from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER, SIDECAR_FOLDER, CheckpointFile, CommitFile, parse_name
 from alluvia.operations.change_files import CHANGE_FOLDER
 from alluvia.operations.datafile import DataFile
+from alluvia.operations.erase_files import judged_batches, mentions
+from alluvia.operations.erase_judging import Judged
 from alluvia.operations.erase_log import (
     BOUNDS,
     CONDITION,
@@ -54,8 +55,8 @@ from alluvia.table.claims import pending, placed_in
 from alluvia.table.decisions import DECISIONS
 from alluvia.table.event_window.index import WINDOW_FOLDER
 from alluvia.table.handle import TableHandle
+from alluvia.table.masks import count
 from alluvia.table.offers import OFFERS, decode_offer
-from alluvia.table.partitioning.hive import is_hidden
 from alluvia.table_names import REJECTS
 
 COMMITS_AT_ONCE = 256
@@ -86,6 +87,14 @@ class Traces:
         return [Searched(kind, objects, size) for kind, (objects, size) in self.searched.items()]
 
 
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Whether a file has matching rows, deleted ones included, and what of it could not be judged."""
+
+    holds: bool
+    unclear: frozenset[str] = frozenset()
+
+
 @dataclass(slots=True)
 class _Known:
     """What holds for good: which files hold matching rows, which commits show none, what commits have named.
@@ -93,7 +102,7 @@ class _Known:
     `named` are hashes of keys; `values` are the partition values of paths, where the condition asks for them.
     """
 
-    holds: dict[str, bool] = field(default_factory=dict)
+    holds: dict[str, Judgement] = field(default_factory=dict)
     clean: set[ObjectInfo] = field(default_factory=set)
     named: set[int] = field(default_factory=set)
     values: dict[str, Mapping[str, str | None]] = field(default_factory=dict)
@@ -178,11 +187,13 @@ class _Search:
         """Take an object, with its name below the table's root."""
         if name.startswith(LOG_FOLDER):
             self._log.append((name, info))
+        elif name.startswith(f"{REJECTS}/"):  # of a table that was dropped
+            self._other(OTHER, info)
         elif name.startswith(CHANGE_FOLDER):
             self._rows.append((CHANGES, name, info))
         elif _VECTOR.search(name):
             self._rows.append((VECTORS, name, info))
-        elif key_hash(info.key) in self._kept or (name.endswith(".parquet") and not is_hidden(name)):
+        elif key_hash(info.key) in self._kept or name.endswith(".parquet"):
             self._rows.append((DATA, name, info))
         elif name.startswith(OFFERS):
             self._offer(info)
@@ -242,10 +253,7 @@ class _Search:
         """Search a checkpoint, one of its sidecars, or a file that other writers put into the log."""
         kind = SIDECAR if name.startswith(SIDECAR_FOLDER) else CHECKPOINT if ".checkpoint." in name else OTHER
         if kind == OTHER and not name.endswith(".compacted.json"):
-            if name == LAST_CHECKPOINT:  # versions and sizes
-                self.found.count(OTHER, info.size)
-            else:
-                self._other(OTHER, info, older=name.endswith(".crc"))
+            self._other(OTHER, info, older=name.endswith(".crc"))
             return
         data = read_if_there(self._handle.store, info.key)
         if data is None:
@@ -282,17 +290,24 @@ class _Search:
         for file in files:
             with suppress(Unsupported):  # of a file outside the lake nothing is asked
                 self._known.named.add(key_hash(self._snapshot.locate(file.path)))
-        if self._logs.partitioned:
+        if self._logs.needs_values:
             self._known.values.update((file.path, values_of(file)) for file in files)
 
     def _other(self, kind: str, info: ObjectInfo, *, older: bool = False) -> None:
         self.found.count(kind, info.size)
-        decision = info.key.startswith(self._handle.root + DECISIONS)  # which holds names of tables and versions
-        if kind == WINDOWS or decision or self._word is None:
+        name = info.key[len(self._handle.root) :]
+        known = name.startswith((DECISIONS, _DROPPED)) or name == LAST_CHECKPOINT  # names of tables, versions and sizes
+        if not info.size or known or kind in (WINDOWS, VECTORS):  # hashes, and positions of rows
             return
         data = read_if_there(self._handle.store, info.key)
-        if data is not None and self._word.search(data.decode(errors="replace")):
+        if data is None:
+            return
+        found = mentions(info.key, data, self._word or _NOTHING)
+        if found and self._word is not None:
             self.found.traces.append(Trace(kind, info.key, "it contains a value of the condition", removable=older))
+        elif found is None or self._word is None:
+            why = "it could not be judged: it is no file that a table has" if found is None else NO_WORDS
+            self.found.traces.append(Trace(kind, info.key, why, removable=False))
 
     def _offer(self, info: ObjectInfo) -> None:
         """Search rows on offer. It may go at any time, since its owner has them too."""
@@ -310,7 +325,7 @@ class _Search:
         if not set(self._matching.columns) <= set(rows.column_names):
             return True
         batches = rows.select(self._matching.columns).to_batches()
-        return any(pc.any(self._matching.lenient(batch)).as_py() for batch in batches)
+        return any(count(self._matching.judge(batch, False).mask) > 0 for batch in batches)
 
     def _data(self) -> None:
         wanted = []
@@ -318,8 +333,11 @@ class _Search:
             live = key_hash(info.key) in self._kept
             if live and not self._live:
                 continue
-            self.found.count(kind, info.size)
             if kind != VECTORS:
+                self.found.count(kind, info.size)
+            if kind == VECTORS:  # positions of rows
+                self._other(kind, info)
+            else:
                 wanted.append((kind, name, info, live))
         unread = [(name, info) for _, name, info, _ in wanted if info.key not in self._known.holds]
         paths = self._handle.store.prefetch((info.key, info.size) for _, info in unread)
@@ -329,10 +347,13 @@ class _Search:
             if path is not None:
                 add = AddFile(name, self._values_of(name), info.size, 0, data_change=False)
                 with DataFile(self._handle, self._snapshot, add, path=path) as data:
-                    self._known.holds[info.key] = self._matches(data)
+                    self._known.holds[info.key] = self._judgement(data, name)
         for kind, _, info, live in wanted:
-            if self._known.holds.get(info.key):
+            judged = self._known.holds.get(info.key)
+            if judged is not None and judged.holds:
                 self.found.traces.append(self._row_trace(kind, info, live=live))
+            elif judged is not None and judged.unclear:
+                self.found.traces.append(Trace(kind, info.key, unclear(judged.unclear), removable=False))
 
     def _values_of(self, name: str) -> Mapping[str, str | None]:
         """Return a file's partition values: from the log, else from its path."""
@@ -342,13 +363,15 @@ class _Search:
         pairs = zip(spec.identity_columns, spec.stored_columns, strict=True)
         return {stored: known.get(stored, known.get(column)) for column, stored in pairs}
 
-    def _matches(self, data: DataFile) -> bool:
-        """Whether any row of a file matches, deleted ones included. One that cannot be read counts as matching."""
+    def _judgement(self, data: DataFile, name: str) -> Judgement:
+        """Judge all rows of a file, deleted ones included. One that cannot be read counts as matching."""
         try:
-            masks = map(self._matching.lenient, data.batches(self._matching.columns))
-            return any(pc.any(mask).as_py() for mask in masks)
+            constants = self._known.values.get(name) or values_of(FileEntry(name.removeprefix(CHANGE_FOLDER)))
+            every: list[Judged] = list(judged_batches(data, self._matching, constants=constants))
         except Corrupt:
-            return True
+            return Judgement(holds=True)
+        reasons = frozenset().union(*(each.unclear for each in every))
+        return Judgement(any(count(each.mask) for each in every), reasons)
 
     def _row_trace(self, kind: str, info: ObjectInfo, *, live: bool) -> Trace:
         if live:
@@ -363,11 +386,19 @@ class _Search:
         return Trace(kind, info.key, why, until, removable=False)
 
 
+NO_WORDS = "it could not be judged: the condition has no text or number to look for"
+_NOTHING = re.compile(r"(?!)")
+_DROPPED = f"{LOG_FOLDER}.alluvia_dropped."
 _WHY = {
     BOUNDS: "bounds of a file that was removed show a value",
     PATH: "the path of a file that was removed shows a value",
     CONDITION: "it repeats a condition",
 }
+
+
+def unclear(reasons: Collection[str]) -> str:
+    """Return what is said of an object of which something could not be judged."""
+    return f"it could not be judged: {'; '.join(sorted(reasons))}"
 
 
 def _why(reasons: Collection[str | None]) -> str:

@@ -68,7 +68,14 @@ def find_result(store: Store, key: str) -> KeptResult | None:
         data = store.get(RESULTS + key)
     except ObjectNotFound:
         return None
-    return _decoded(key, data)
+    found = _decoded(data)
+    return None if found is None or found[0] != key else found[1]
+
+
+def read_result(data: bytes) -> KeptResult | None:
+    """Return the result that an object is; None if it is none, or is damaged."""
+    found = _decoded(data)
+    return None if found is None else found[1]
 
 
 def keep_result(store: Store, key: str, result: KeptResult) -> None:
@@ -129,14 +136,13 @@ def _encoded(key: str, result: KeptResult) -> bytes:
     return _MAGIC + blake2b(content, digest_size=_DIGEST_BYTES).digest() + content
 
 
-def _decoded(key: str, data: bytes) -> KeptResult | None:
+def _decoded(data: bytes) -> tuple[str, KeptResult] | None:
+    """Return a result with its key."""
     start = len(_MAGIC) + _DIGEST_BYTES
     content = data[start:]
     if not data.startswith(_MAGIC) or blake2b(content, digest_size=_DIGEST_BYTES).digest() != data[len(_MAGIC) : start]:
         return None
     first, _, body = content.partition(b"\n")
     head = orjson.loads(first)
-    if head["key"] != key:
-        return None
     body = pa.decompress(body, head["bytes"], codec="zstd", asbytes=True)
-    return KeptResult(body, head["told"], head.get("links", {}))
+    return head["key"], KeptResult(body, head["told"], head.get("links", {}))

@@ -20,7 +20,7 @@ from alluvia.store.base import restarted
 from alluvia.table.event_window.id_files import ID_FOLDER
 from alluvia.table.event_window.index import index_version
 from alluvia.table.masks import whole
-from alluvia.table.partitioning.hive import HIDDEN
+from alluvia.table.partitioning.hive import HOLDS_NO_DATA
 
 LIVE, CLAIMED, REMOVED, YOUNG = "live", "claimed", "removed", "young"
 CHANGES, LOG, OTHER = "changes", "log", "other"
@@ -156,7 +156,9 @@ def plan_vacuum(needed: Needed, found: Listed, cutoffs: Cutoffs) -> VacuumPlan:
     keys, hashes, modified_ms = (_column(objects, name) for name in ("key", "hash", "modified_ms"))
     change = pc.starts_with(keys, CHANGE_FOLDER)
     tables = pc.or_(pc.starts_with(keys, LOG_FOLDER), change)
-    hidden = pc.and_not(pc.match_substring_regex(keys, HIDDEN), pc.or_(tables, pc.starts_with(keys, SCRATCH_FOLDER)))
+    hidden = pc.and_not(
+        pc.match_substring_regex(keys, HOLDS_NO_DATA), pc.or_(tables, pc.starts_with(keys, SCRATCH_FOLDER))
+    )
     dead_ms = needed.removed_ms(hashes)
     unneeded = pc.invert(pc.or_(tables, hidden))
     dead = pc.and_(unneeded, pc.is_valid(dead_ms))

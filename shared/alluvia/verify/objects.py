@@ -9,7 +9,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.paths import LOG_FOLDER, SIDECAR_FOLDER, CheckpointFile, CommitFile, parse_name
 from alluvia.operations.change_files import CHANGE_FOLDER
 from alluvia.store import ObjectInfo
-from alluvia.table.partitioning.hive import is_hidden
+from alluvia.table.partitioning.hive import holds_no_data
 
 WINDOW_FOLDER = "_alluvia/window/"
 Checkpoint = tuple[CheckpointFile, ...]
@@ -77,7 +77,7 @@ def _place(found: Objects, key: str) -> dict[str, ObjectInfo]:
     ):
         if key.startswith(folder):
             return place
-    return found.hidden if is_hidden(key) else found.other
+    return found.hidden if holds_no_data(key) else found.other
 
 
 def _find_checkpoints(found: Objects) -> None:

@@ -22,7 +22,7 @@ from alluvia.operations.log_cleanup import expired_log
 from alluvia.operations.vacuum_keys import Needed, Run, needed
 from alluvia.operations.vacuum_plan import Cutoffs, Kept, listed, plan_vacuum
 from alluvia.store import ListedPage, ObjectInfo
-from alluvia.table.partitioning.hive import HIDDEN, is_hidden
+from alluvia.table.partitioning.hive import HOLDS_NO_DATA, holds_no_data
 from alluvia.table.snapshot import Snapshot
 from tests.unit.log.build import PROTOCOL, metadata
 
@@ -67,7 +67,9 @@ def page(objects: list[ObjectInfo]) -> ListedPage:
 
 @given(st.lists(st.text("a._=/\n", min_size=1), min_size=1))
 def test_hidden_means_the_same_in_columns(paths: list[str]) -> None:
-    assert pc.match_substring_regex(pa.array(paths), HIDDEN).to_pylist() == [is_hidden(path) for path in paths]
+    assert pc.match_substring_regex(pa.array(paths), HOLDS_NO_DATA).to_pylist() == [
+        holds_no_data(path) for path in paths
+    ]
 
 
 def test_a_plan_is_not_made_where_a_live_file_could_be_mistaken_for_an_orphan() -> None:

@@ -21,13 +21,22 @@ _FORMS = (
     (pa.date32(), re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)),
     (_TIME, re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?Z?", re.ASCII)),
 )
-HIDDEN = r"(^|/)(\.|_[^=/]*(/|$))"
-"""What `is_hidden` finds, as a regular expression of Arrow's."""
+HOLDS_NO_DATA = r"(^|/)[._][^=/]*(/|$)"
+"""What is found in the path of an object of a table that is no data file of its: a regular expression of Arrow's too.
+
+Unlike `is_hidden`, it takes `.x=…` to be the folder of a partition column, as a table's log names it.
+"""
+_HOLDS_NO_DATA = re.compile(HOLDS_NO_DATA)
 
 
 def is_hidden(path: str) -> bool:
     """Whether a part of a path has a name that readers of tables skip: `.x`, or `_x` unless it is `_x=…`."""
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
+
+
+def holds_no_data(path: str) -> bool:
+    """Whether a part of a path in a table's folder has a name that no data file and no partition folder has."""
+    return _HOLDS_NO_DATA.search(path) is not None
 
 
 def partition_texts(path: str) -> dict[str, str | None]:
