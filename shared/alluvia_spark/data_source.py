@@ -125,7 +125,7 @@ class TableReader(DataSourceReader):
         spare_later_tasks()
         files = partition.files if isinstance(partition, FilesOfTask) else ()
         handle = self._options.handle()
-        snapshot = Snapshot(self._state, handle.root, handle.name, handle.store.locate)
+        snapshot = Snapshot(self._state, handle.root, handle.name, handle.store)
         batches = (batch for file in files for batch in read_file(snapshot, handle.store, file, snapshot.schema))
         where = self._options.given.get("where")
         parsed = None if where is None else condition(where, snapshot.schema)

@@ -171,7 +171,7 @@ class Upserting:
     def opened(self) -> tuple[TableHandle, Snapshot]:
         """Return the table, and its version."""
         handle = self.place.handle()
-        return handle, Snapshot(self.state, handle.root, handle.name, handle.store.locate)
+        return handle, Snapshot(self.state, handle.root, handle.name, handle.store)
 
 
 class JoinRewriter(Rewriter):

@@ -122,7 +122,7 @@ def _work(task: Work, files: Sequence[AddFile]) -> bytes:
     """Work on some files, and return the parts that came of it, or what went wrong for good."""
     try:
         handle = task.place.handle()
-        snapshot = Snapshot(task.state, handle.root, handle.name, handle.store.locate)
+        snapshot = Snapshot(task.state, handle.root, handle.name, handle.store)
         if task.number not in _edits:
             _edits.clear()
             _edits[task.number] = task.edit(snapshot)

@@ -155,6 +155,6 @@ def test_absolute_paths_are_looked_up_one_by_one(tmp_path: Path) -> None:
     assert cost == {"list": 1, "get": 1, "head": len(adds)}
     assert clone.verify(full=True).findings == ()
     in_lake = alluvia.connect(str(tmp_path / "clone")).table("events").verify()
-    assert (in_lake.ok, in_lake.found) == (True, {"file-outside-lake": len(adds)})
+    assert (in_lake.ok, in_lake.found) == (False, {"file-outside-lake": len(adds)})
     Path(adds[0]["path"].removeprefix("file://").replace("%3D", "=")).unlink()
     assert clone.verify().found == {"data-file-missing": 1}

@@ -90,7 +90,7 @@ def opened(folder: Path) -> SparksTable:
     """Return the table of a folder."""
     rows = [_read(folder / "rows" / f"{version}.arrow") for version in range(len(list((folder / "rows").iterdir())))]
     feed = _read(folder / "feed.arrow") if (folder / "feed.arrow").exists() else None
-    return SparksTable(alluvia.connect(str(folder / "lake")).table("made"), rows, feed)
+    return SparksTable(alluvia.open_table(folder / "lake" / "made"), rows, feed)
 
 
 def _write(rows: pa.Table, path: Path) -> None:

@@ -644,6 +644,27 @@ MUTANTS: tuple[Mutant, ...] = (
         ("tests/unit/operations/test_upsert.py",),
     ),
     Mutant(
+        "resolve a path of a log without asking where it leads",
+        "table/places.py",
+        """        return None if plain.startswith("../") else self._own(f"{scheme}{mark}{plain}")\n""",
+        """        return f"{scheme}{mark}{plain}"\n""",
+        ("tests/contract/test_paths_of_logs.py",),
+    ),
+    Mutant(
+        "believe a log in the lake that says whose files it shares",
+        "table/places.py",
+        'keeper is not None and keeper.details.get(OWNER) == self._root.rstrip("/")',
+        "True",
+        ("tests/contract/test_paths_of_logs.py",),
+    ),
+    Mutant(
+        "follow links out of a table's folder",
+        "store/directory.py",
+        """        if not real.startswith(f"{self._home(key).rstrip('/')}/"):\n""",
+        "        if False:\n",
+        ("tests/contract/test_paths_of_logs.py",),
+    ),
+    Mutant(
         "know a live file by the text of its path",
         "operations/vacuum_keys.py",
         "        return snapshot.locate(path)\n",

@@ -132,7 +132,7 @@ class BranchedTable:
             found = decode_reads(commit.info)
             if found is None:
                 return every
-            snapshot = Snapshot(replace(self.base, metadata=metadata), f"{self.name}/", self.name, lambda _: None)
+            snapshot = Snapshot(replace(self.base, metadata=metadata), f"{self.name}/", self.name)
             scans += [Scan(snapshot, predicate) for predicate in found.predicates]
             files |= found.files
         known = frozenset(key for key in files if self.base.files.get(key) is not None)

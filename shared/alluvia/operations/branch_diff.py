@@ -112,8 +112,8 @@ def files_read(table: BranchedTable) -> list[AddFile]:
 def _snapshots(table: BranchedTable, store: Store) -> tuple[Snapshot | None, Snapshot | None]:
     """Return the table as it was, None if it was not there, and as it is on the branch, None if it is not."""
     root = f"{table.name}/"
-    before = None if table.base is None else Snapshot(table.base, root, table.name, store.locate)
-    after = None if table.kind == DROPPED else Snapshot(table.tip, root, table.name, store.locate)
+    before = None if table.base is None else Snapshot(table.base, root, table.name, store)
+    after = None if table.kind == DROPPED else Snapshot(table.tip, root, table.name, store)
     return before, after
 
 

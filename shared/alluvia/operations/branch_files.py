@@ -26,7 +26,7 @@ def held(handle: TableHandle, source: Snapshot, adds: Sequence[AddFile]) -> list
     if (version := store.base(handle.name)) != NOT_THERE:
         with handle.lock:
             state = handle.log.at(version)
-        base = Snapshot(state, handle.root, handle.name, store.locate)
+        base = Snapshot(state, handle.root, handle.name, store)
         kept = {key for file in base.files for key in _keys(base, file)}
     lent = [file for file in adds if not all(key in kept or store.owns(key) for key in _keys(source, file))]
     try:

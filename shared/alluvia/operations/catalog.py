@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from alluvia.access.rights import Rights
 from alluvia.clock import Clock
-from alluvia.errors import Corrupt, Invalid, TableNotFound
+from alluvia.errors import Corrupt, Invalid, TableNotFound, Unsupported
 from alluvia.log.actions import Metadata
 from alluvia.operations.cut import take_cut
 from alluvia.operations.grouping import RequestGroups
@@ -187,7 +187,10 @@ class Catalog:
     def _holds(self, name: str, *, dropped: bool) -> bool:
         from alluvia.operations.drop import find_log
 
-        there, may_be_gone = find_log(self.store, f"{name}/")
+        try:
+            there, may_be_gone = find_log(self.store, f"{name}/")
+        except Unsupported:  # a link leads out of it: it exists, and opening it raises the error
+            return True
         if not there or dropped or not may_be_gone:
             return there
         try:

@@ -13,7 +13,7 @@ from datetime import datetime
 
 import orjson
 
-from alluvia.errors import Corrupt, Invalid, TableExists, VersionExpired
+from alluvia.errors import Invalid, TableExists, VersionExpired
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION
@@ -29,6 +29,7 @@ from alluvia.table.claims import CLAIM
 from alluvia.table.handle import TableHandle
 from alluvia.table.keepers import CLONE, FILES, OWNER, OWNER_ID, Keeper, find_keeper, put_keeper, release
 from alluvia.table.lineage import without_marks
+from alluvia.table.places import bases_of
 from alluvia.table.properties import CLONE_OF, EXTERNAL, OLDEST_READABLE, ROLLUP
 from alluvia.table.protocols import check_writable
 from alluvia.table.schema.former_names import with_names
@@ -156,14 +157,6 @@ def _keep_bases(origin: TableHandle, snapshot: Snapshot, keepers: list[Keeper]) 
         keepers.append(keeper)
         if find_keeper(store, table, CLONE, name) is None:
             raise VersionExpired(f"version {snapshot.version} of {snapshot.name} has just expired: try again")
-
-
-def bases_of(properties: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the keepers that a shallow clone was given, as tables and names. Raises `Corrupt`."""
-    try:
-        return [(str(each["table"]), str(each["keeper"])) for each in orjson.loads(properties.get(CLONE_OF, "[]"))]
-    except (ValueError, KeyError, TypeError) as error:
-        raise Corrupt(f"property {CLONE_OF} cannot be read: only this library may set it") from error
 
 
 def _committed(

@@ -31,9 +31,9 @@ def shared_files(snapshot: Snapshot, store: Store) -> list[AddFile]:
 
 def _uri(store: Store, snapshot: Snapshot, path: str) -> str:
     """Return a path of a log, decoded, as an absolute URI."""
+    key = snapshot.locate(path)
     if is_absolute(path) and "://" in path:
         return path
-    key = snapshot.locate(path)
     root = unquote(store.uri) if store.uri.startswith("file:") else store.uri
     return f"{root.rstrip('/')}/{key}"
 

@@ -78,7 +78,7 @@ def _oldest(handle: TableHandle, keeper: Keeper) -> Snapshot | None:
     ended = newest.state.metadata.id == oldest.metadata.id and own not in {t.table_id for t in in_reach(newest.state)}
     if oldest.metadata.id != own and not ended:
         return None
-    return Snapshot(oldest, clone.root, name, clone.store.locate)
+    return Snapshot(oldest, clone.root, name, clone.store)
 
 
 def _uses(snapshot: Snapshot, file: AddFile, root: str) -> bool:

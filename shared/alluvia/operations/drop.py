@@ -191,7 +191,7 @@ def _undrop(handle: TableHandle, table: DroppedTable) -> Commit:
         if base.version < oldest:
             raise VersionExpired(expired_message(handle.name, base.version, oldest))
         changes = plan_undrop(state, base, table, handle.clock.now_ms())
-        source = Snapshot(base, handle.root, handle.name, handle.store.locate)
+        source = Snapshot(base, handle.root, handle.name, handle.store)
         check_present(handle, source, changes.adds)
         changes.adds = held(handle, source, changes.adds)
         return changes

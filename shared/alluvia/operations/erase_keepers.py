@@ -67,7 +67,7 @@ def _holding(handle: TableHandle, matching: Matching, kept: KeptFiles) -> tuple[
         claimed = [add for claim in pending(state.domains) for add in claim.intended(version).adds]
         if not any(_holds(handle, matching, chain(state.files, claimed), known)):
             continue
-        snapshot = Snapshot(state, handle.root, handle.name, handle.store.locate)
+        snapshot = Snapshot(state, handle.root, handle.name, handle.store)
         for keeper in keepers:
             if keeper.kind == CLONE and not keeper.pending:
                 used = still_used(handle, keeper, snapshot, [*state.files, *claimed])

@@ -130,7 +130,7 @@ class KeptFiles:
                 continue
             with handle.lock:
                 state = handle.log.at(version)
-            snapshot = Snapshot(state, handle.root, handle.name, handle.store.locate)
+            snapshot = Snapshot(state, handle.root, handle.name, handle.store)
             shown = checkpointed(state) if handle.store.is_branch else state
             data, _ = write_checkpoint(shown, handle.clock.now_ms(), form_of(snapshot))
             handle.store.put(handle.root + checkpoint_name(version), data)
@@ -172,6 +172,6 @@ class KeptFiles:
             return False
         with handle.lock:
             state = handle.log.at(version)
-        snapshot = Snapshot(state, handle.root, handle.name, handle.store.locate)
+        snapshot = Snapshot(state, handle.root, handle.name, handle.store)
         self.live = pc.unique(pa.concat_arrays([self.live, needed(snapshot).live]))
         return True

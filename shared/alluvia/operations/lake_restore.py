@@ -135,7 +135,7 @@ def _planned(name: str, then: Then) -> _Planned | None:
     gone = is_dropped(now.metadata.configuration)
     if then.state is None or is_dropped(then.state.metadata.configuration):
         return None if gone else _Planned(RestoreStep(name, DROP), lambda tables: tables.drop(name))
-    target = Snapshot(then.state, handle.root, name, handle.store.locate)
+    target = Snapshot(then.state, handle.root, name, handle.store)
     if gone:
         table = _dropped_since(name, then)
         last = handle.log.at(table.version - 1)
@@ -153,7 +153,7 @@ def _planned(name: str, then: Then) -> _Planned | None:
         )
     if ROLLUP in target.properties or ROLLUP in now.metadata.configuration:
         return _Planned(RestoreStep(name, REFRESH), lambda _: None)
-    current = Snapshot(now, handle.root, name, handle.store.locate)
+    current = Snapshot(now, handle.root, name, handle.store)
     if plan_restore(current, target).empty:
         return None
     return _Planned(RestoreStep(name, RESTORE, target.version), lambda tables: restore_to(tables.handle(name), target))

@@ -108,7 +108,7 @@ class StagedTables:
             raise TableExists(f"table {name!r} is there again: start the transaction again")
         staged = self._staged[name] = StagedHandle(handle, newest, frozenset())
         changes = plan_undrop(newest.state, base, table, self._catalog.clock.now_ms())
-        source = Snapshot(base, handle.root, name, handle.store.locate)
+        source = Snapshot(base, handle.root, name, handle.store)
         staged.stage(replace(changes, adds=held(handle, source, changes.adds)))
         return staged
 
@@ -177,7 +177,7 @@ class StagedTables:
             properties = read_properties(metadata.configuration)
             protocol = new_protocol(properties.writers, metadata.schema_string, metadata.configuration)
             before = never_created(metadata, protocol)
-            return StagedHandle(handle, Snapshot(before, handle.root, name, handle.store.locate), frozenset())
+            return StagedHandle(handle, Snapshot(before, handle.root, name, handle.store), frozenset())
         newest = handle.newest(dropped=True) if may_be_dropped else None
         if newest is not None and is_dropped(newest.properties):
             drop_rejects_left(newest.state, self._catalog.rejects_handle(name))

@@ -143,7 +143,7 @@ class StagedHandle(TableHandle):
         prints, contents = parts(events.prints, FINGERPRINT_BYTES), parts(events.contents, CONTENT_BYTES)
         for fingerprint, content in zip(prints, contents, strict=True):
             self._events.setdefault(fingerprint, set()).add(content)
-        self._now = Snapshot(replay(state, [next_one]), self.root, self.name, self.store.locate)
+        self._now = Snapshot(replay(state, [next_one]), self.root, self.name, self.store)
         rows = sum(file.num_records or 0 for file in changes.adds)
         return Commit(state.version + 1, info["timestamp"], rows, len(changes.adds))
 
@@ -160,7 +160,7 @@ class StagedHandle(TableHandle):
         own = event_ids_of(CommitActions(0, dict(changes.info)))
         known = {*self._events, *parts(own.prints, FINGERPRINT_BYTES)}
         state = replace(self._now.state, metadata=changes.metadata or self._now.state.metadata)
-        now = Snapshot(state, self.root, self.name, self.store.locate)
+        now = Snapshot(state, self.root, self.name, self.store)
         taken = self._taken_over.info(now, changes.adds, known)
         return replace(changes, info={**changes.info, **joined_event_ids([changes.info, taken])}) if taken else changes
 

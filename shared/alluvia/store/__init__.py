@@ -12,6 +12,7 @@ from alluvia.extras import needing
 from alluvia.store.base import ByteRange, ListedPage, ObjectInfo, OldVersion, PutResult, Store
 from alluvia.store.counting import CountingStore
 from alluvia.store.directory import DirectoryStore
+from alluvia.store.links import Links
 from alluvia.store.memory import MemoryStore
 from alluvia.store.outside import OutsideStore
 from alluvia.store.uris import plain_uri
@@ -79,6 +80,8 @@ def open_reaching_store(uri: str, clock: Clock, outside: Sequence[str] | None, *
     """
 
     def open_place(place: str) -> Store:
+        if "://" not in place:
+            return DirectoryStore(Path(place), Links.INSIDE)
         return open_store(place, clock, **(options if place.startswith("s3://") else {}))
 
     return OutsideStore(open_store(uri, clock, **options), open_place, outside)
@@ -88,7 +91,7 @@ def open_wide_store(uri: str, clock: Clock, **options: str) -> Store:
     """Open the store that a URI names, for a table that may name files elsewhere in its bucket or file system."""
     store = open_store(uri, clock, **options)
     if isinstance(store, DirectoryStore):
-        return WideStore(store, DirectoryStore(Path("/")))
+        return WideStore(store, DirectoryStore(Path("/"), Links.ANYWHERE))
     if uri.startswith("s3://"):
         return WideStore(store, open_store(f"s3://{urlsplit(uri).netloc}", clock, **options))
     return store

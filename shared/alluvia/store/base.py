@@ -43,6 +43,8 @@ from alluvia.store.uris import key_below
 
 T = TypeVar("T")
 R = TypeVar("R")
+LINK = "link"
+"""The etag, in a listing, of a symbolic link that is not followed: it cannot be read."""
 PAGE_KEYS = 1000
 """Objects of a page of a listing, and of a bulk delete: as many as S3 takes."""
 
@@ -134,6 +136,8 @@ class Store(ABC):
     uri: str
     is_branch: bool = False
     """Whether it shows a lake as it was. Its commits say what they rest on, since a publish judges them once more."""
+    is_wide: bool = False
+    """Whether a log's paths may lead anywhere: somebody has opened one table, who may read all that is around it."""
     parallel: bool = False
     """Whether several requests at once are faster than one after another (a network lies between)."""
 

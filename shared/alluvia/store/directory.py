@@ -19,8 +19,18 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-from alluvia.errors import AlluviaError, AnswerLost, Invalid, NotDeleted, ObjectNotFound, StoreRefused, Unavailable
-from alluvia.store.base import ObjectInfo, PutResult, Store, check_key, check_prefix, check_range
+from alluvia.errors import (
+    AlluviaError,
+    AnswerLost,
+    Invalid,
+    NotDeleted,
+    ObjectNotFound,
+    StoreRefused,
+    Unavailable,
+    Unsupported,
+)
+from alluvia.store.base import LINK, ObjectInfo, PutResult, Store, check_key, check_prefix, check_range
+from alluvia.store.links import Links, is_loop, real_path, refuse
 from alluvia.store.uris import canonical_path, key_below
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.tmp$")
@@ -30,25 +40,72 @@ _REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTSUP)
 
 
 class DirectoryStore(Store):
-    """Objects as files below one directory, shared by any number of processes on one file system."""
+    """Objects as files below one directory, shared by any number of processes on one file system.
 
-    def __init__(self, root: Path) -> None:
+    `links` says how far symbolic links may lead. Reading or writing an object behind one that leads farther raises
+    `Unsupported`; in a listing, such a link is an object itself.
+    """
+
+    def __init__(self, root: Path, links: Links = Links.OF_FOLDERS) -> None:
         self.root = root.absolute()
         self.uri = self.root.as_uri()
+        self._links = links
 
     def _path(self, key: str) -> Path:
         return self.root / self._checked(key)
+
+    def _home(self, key: str) -> str:
+        """Return the real path of the folder that no link may lead out of, for a key or a prefix of keys."""
+        folder, slash, _ = key.partition("/")
+        real = os.path.realpath(self.root)
+        if not slash or self._links is Links.ANYWHERE:
+            return real
+        return os.path.realpath(f"{real}/{folder}") if self._links is Links.OF_FOLDERS else f"{real}/{folder}"
+
+    def _judge(self, key: str, real: str | None) -> None:
+        """Raise `Unsupported` unless the real path of a key's file is below the folder that the key is of."""
+        if real is None or real == f"{self.root}/{key}" or self._links is Links.ANYWHERE:
+            return
+        if not real.startswith(f"{self._home(key).rstrip('/')}/"):
+            refuse(key)
+
+    def _judged(self, key: str) -> Path:
+        """Return a key's path, for reading by others; the real one where there are links. Raises `Unsupported`."""
+        path = self._path(key)
+        real = real_path(path)
+        self._judge(key, real)
+        return path if real is None or self._links is Links.ANYWHERE else Path(real)
+
+    def _writable(self, key: str) -> Path:
+        path = self._path(key)
+        self._judge(key, f"{os.path.realpath(path.parent)}/{path.name}")
+        return path
 
     def _checked(self, key: str) -> str:
         if _TEMPORARY.search(check_key(key)):
             raise Invalid(f"the object key {key!r} is reserved for temporary files")
         return key
 
+    def _open(self, key: str) -> FileIO:
+        """Open a file, and judge what was opened: a link may have changed since anybody looked."""
+        # A log without a checkpoint is thousands of small files: for each, a Path takes longer than the reading.
+        path = f"{self.root}/{self._checked(key)}"
+        try:
+            file = FileIO(path)
+        except OSError as error:
+            self._judge(key, real_path(path))
+            raise _unread(key, error) from error
+        try:
+            self._judge(key, real_path(path, file.fileno()))
+        except BaseException:
+            file.close()
+            raise
+        return file
+
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         check_range(start, end)
         try:
-            # A log without a checkpoint is thousands of small files: for each, a Path takes longer than the reading.
-            with FileIO(f"{self.root}/{self._checked(key)}") as file:
+            with self._open(key) as file:
                 return _read(file, start, end)
         except OSError as error:
             raise _unread(key, error) from error
@@ -57,7 +114,7 @@ class DirectoryStore(Store):
         """Look at the file before and after reading, as it may be written in place."""
         check_range(start, end)
         try:
-            with FileIO(f"{self.root}/{self._checked(key)}") as file:
+            with self._open(key) as file:
                 found = _read(file, start, end) if _info(key, os.fstat(file.fileno())).etag == etag else None
                 return found if _info(key, os.fstat(file.fileno())).etag == etag else None
         except OSError as error:
@@ -69,7 +126,7 @@ class DirectoryStore(Store):
 
     def put_if_absent(self, key: str, data: bytes) -> PutResult:
         """Write an object unless the key is taken: temporary file, flush, hard link, flush of the folder."""
-        path = self._path(key)
+        path = self._writable(key)
         if _stat(path) is not None:
             return PutResult.EXISTS
         with _temporary(path, lambda file: file.write(data)) as temporary:
@@ -102,17 +159,13 @@ class DirectoryStore(Store):
         return next((key for root in roots if (key := key_below(plain, root.as_uri())) is not None), None)
 
     def local_path(self, key: str) -> Path | None:
-        path = self._path(key)
+        path = self._judged(key)
         if not path.is_file():
             raise ObjectNotFound(key)
         return path
 
     def get_file(self, key: str, path: Path) -> None:
-        try:
-            source = self._path(key).open("rb")
-        except OSError as error:
-            raise _unread(key, error) from error
-        with source, path.open("wb") as file:
+        with self._open(key) as source, path.open("wb") as file:
             shutil.copyfileobj(source, file, 1 << 20)
 
     def put_file(self, key: str, path: Path) -> None:
@@ -121,41 +174,57 @@ class DirectoryStore(Store):
             self._replace(key, lambda file: shutil.copyfileobj(source, file, 1 << 20), path)
 
     def copy(self, source: str, key: str) -> None:
-        try:
-            file = self._path(source).open("rb")
-        except OSError as error:
-            raise _unread(source, error) from error
-        with file:  # a link would have the time of the other
+        with self._open(source) as file:  # a link would have the time of the other
             self._replace(key, lambda copy: shutil.copyfileobj(file, copy, 1 << 20))
 
     def put_parts(self, key: str, parts: Iterable[bytes], headers: Mapping[str, str]) -> None:  # noqa: ARG002
         self._replace(key, lambda file: file.writelines(parts))
 
     def _replace(self, key: str, fill: Callable[[BinaryIO], object], like: Path | None = None) -> None:
-        path = self._path(key)
+        path = self._writable(key)
         with _temporary(path, fill, like) as temporary:
             temporary.replace(path)
             _sync_folder(path.parent)
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
         folder, _, _ = check_prefix(prefix).rpartition("/")
-        for key, entry in self._walk(self.root / folder, f"{folder}/" if folder else ""):
+        for key, entry, follow in self._walk(folder):
             if key.startswith(prefix) and (start_after is None or key > start_after):
                 with suppress(FileNotFoundError):  # deleted since the folder was read: as if listed later
-                    yield _info(key, entry.stat())
+                    yield _info(key, entry.stat(follow_symlinks=follow))
 
-    def _walk(self, folder: Path, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    def _walk(self, folder: str) -> Iterator[tuple[str, os.DirEntry[str], bool]]:
+        """Yield the files below a folder by key, in order; False with a link that must not be followed.
+
+        Raises `Unsupported` for a folder behind such a link.
+        """
         try:
-            entries = list(os.scandir(folder))
+            entries = list(os.scandir(self.root / folder))
         except (FileNotFoundError, NotADirectoryError):
             return
+        prefix = f"{folder}/" if folder else ""
+        self._judge(f"{prefix}x", f"{os.path.realpath(self.root / folder)}/x")
+        known = {entry.name: self._kind(prefix + entry.name, entry) for entry in entries}
         # A folder sorts as its name with a slash, as it does among the keys of an object store.
-        entries.sort(key=lambda entry: entry.name + ("/" if entry.is_dir() else ""))
+        entries.sort(key=lambda entry: entry.name + ("/" if known[entry.name][0] else ""))
         for entry in entries:
-            if entry.is_dir():
-                yield from self._walk(Path(entry.path), f"{prefix}{entry.name}/")
-            elif not _TEMPORARY.search(entry.name):
-                yield prefix + entry.name, entry
+            is_folder, follow = known[entry.name]
+            if is_folder:
+                yield from self._walk(prefix + entry.name)
+            elif follow is not None and not _TEMPORARY.search(entry.name):
+                yield prefix + entry.name, entry, follow
+
+    def _kind(self, key: str, entry: os.DirEntry[str]) -> tuple[bool, bool | None]:
+        """Return whether an entry is a folder, and whether its link may be followed: None for a link to nothing."""
+        if not entry.is_symlink():
+            return entry.is_dir(), True
+        if is_loop(entry.path):
+            return False, None
+        try:
+            self._judge(f"{key}/x" if entry.is_dir() else key, f"{os.path.realpath(entry.path)}{'/x' * entry.is_dir()}")
+        except Unsupported:
+            return False, False
+        return entry.is_dir(), True
 
     def list_folders(self, prefix: str) -> Iterator[str]:
         """Names of the folders directly below a prefix that hold an object somewhere."""
@@ -163,7 +232,8 @@ class DirectoryStore(Store):
         if not folder.is_dir():
             return
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name + "/"):
-            if entry.is_dir() and next(self._walk(Path(entry.path), ""), None) is not None:
+            key = prefix + entry.name
+            if self._kind(key, entry)[0] and next(self._walk(key), None) is not None:
                 yield entry.name
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -171,7 +241,7 @@ class DirectoryStore(Store):
         failed: dict[str, OSError] = {}
         for key in keys:
             try:
-                self._path(key).unlink()
+                self._writable(key).unlink()
             except OSError as error:
                 if error.errno not in _ABSENT:
                     failed[key] = error
@@ -181,7 +251,8 @@ class DirectoryStore(Store):
 
     def sweep(self, prefix: str, before_ms: int) -> None:
         """Delete the temporary files of writers that died before a moment."""
-        for folder, _, names in os.walk(self.root / check_prefix(prefix)):
+        self._writable(f"{check_prefix(prefix)}x")
+        for folder, _, names in os.walk(self.root / prefix):
             for name in filter(_TEMPORARY.search, names):
                 path = Path(folder, name)
                 with suppress(FileNotFoundError):
@@ -189,11 +260,14 @@ class DirectoryStore(Store):
                         path.unlink()
 
     def head(self, key: str) -> ObjectInfo | None:
-        found = _stat(self._path(key))
+        path = self._path(key)
+        found = _stat(path)
+        if found is not None:
+            self._judge(key, real_path(path))
         return None if found is None else _info(key, found)
 
     def url(self, key: str) -> str | None:
-        return str(self._path(key))
+        return str(self._judged(key))
 
 
 def _read(file: FileIO, start: int, end: int | None) -> bytes:
@@ -209,7 +283,7 @@ def _read(file: FileIO, start: int, end: int | None) -> bytes:
 
 
 def _info(key: str, found: os.stat_result) -> ObjectInfo:
-    etag = f"{found.st_size:x}-{found.st_mtime_ns:x}-{found.st_ino:x}"
+    etag = LINK if stat.S_ISLNK(found.st_mode) else f"{found.st_size:x}-{found.st_mtime_ns:x}-{found.st_ino:x}"
     return ObjectInfo(key, found.st_size, found.st_mtime_ns // 1_000_000, etag)
 
 

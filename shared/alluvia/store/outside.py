@@ -5,6 +5,7 @@ Only what was asked for with `reach` is read, and nothing outside is ever writte
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ from alluvia.store.uris import canonical_path, canonical_place, table_place
 from alluvia.store.wrapper import Wrapper
 
 PIN = "#etag="
+_LAST = chr(0x10FFFF)
 _DECISION = re.compile(r"[^/]+/_alluvia/transactions/[^/]+\.json")
 """What a table that takes part in a transaction of its lake needs of that lake's other tables."""
 
@@ -29,7 +31,8 @@ class OutsideStore(Wrapper):
     With `PIN` and an ETag after it, a key is that object as long as it has this ETag; else reading it is `Corrupt`.
 
     An object outside has its absolute path or URI as its key, which no object inside can have. `open_place` opens the
-    store at a URI. `allowed` are the URIs below which places may be; None for any.
+    store at a URI; one in a directory follows no link out of the folders below it. `allowed` are the URIs below which
+    places may be; None for any. Which place a table may read is said by the table (`alluvia.table.places`).
     """
 
     def __init__(self, inner: Store, open_place: Callable[[str], Store], allowed: Sequence[str] | None = None) -> None:
@@ -37,7 +40,8 @@ class OutsideStore(Wrapper):
         self._open = open_place
         self._allowed = None if allowed is None else tuple(f"{canonical_place(each).rstrip('/')}/" for each in allowed)
         self._parents: dict[str, Store] = {}
-        self._roots: set[str] = set()
+        self._roots: dict[str, tuple[Store, str]] = {}
+        """Of what was asked for, the store that it is in, and the start of its keys there."""
         self._lock = Lock()
 
     def reach(self, uri: str) -> str:
@@ -47,21 +51,30 @@ class OutsideStore(Wrapper):
         here, there = (each.partition("://")[0] if "://" in each else "" for each in (self._place, place))
         if there not in ("s3", here):
             raise Invalid(f"a lake at {self.uri} cannot refer to {uri!r}")
-        root = f"{place}/"
-        if f"{self._place}/".startswith(root):
+        root, real = f"{place}/", f"{_real(place)}/"
+        lake = f"{self._place}/", f"{_real(self._place)}/"
+        if lake[1].startswith(real) or lake[0].startswith(root):
             raise Invalid(f"{uri!r} contains the lake {self.uri}: give the folder of one table")
-        if self._allowed is not None and not root.startswith(self._allowed):
+        if real.startswith(lake[1]):
+            raise Invalid(f"{uri!r} leads into the lake {self.uri}: name the table itself")
+        if self._allowed is not None and not (
+            root.startswith(self._allowed) and real.startswith(tuple(f"{_real(each)}/" for each in self._allowed))
+        ):
             raise Forbidden(
                 f"{uri} is outside the lake, and not below a place that this server may read: start it with "
                 f"`--outside {uri}`, or set ALLUVIA_OUTSIDE"
             )
-        parent, _ = table_place(place)
+        parent, name = table_place(real)
         with self._lock:
-            key = f"{canonical_place(parent).rstrip('/')}/"
-            if key not in self._parents:
-                self._parents[key] = self._open(parent)
-            self._roots.add(root)
+            self._roots[root] = self._opened(parent), f"{name}/" if name else ""
+            self._opened(_real(table_place(place)[0]))
         return place
+
+    def _opened(self, parent: str) -> Store:
+        key = f"{canonical_place(parent).rstrip('/')}/"
+        if key not in self._parents:
+            self._parents[key] = self._open(parent)
+        return self._parents[key]
 
     @property
     def _place(self) -> str:
@@ -72,11 +85,13 @@ class OutsideStore(Wrapper):
         if not is_outside(key):
             return self.inner, key
         with self._lock:
-            reached = key.startswith(tuple(self._roots))
+            root = max((each for each in self._roots if key.startswith(each)), key=len, default=None)
+            if root is not None:
+                store, there = self._roots[root]
+                return store, there + key[len(root) :]
             for parent, store in self._parents.items():
-                rest = key[len(parent) :]
-                if key.startswith(parent) and (reached or _DECISION.fullmatch(rest)):
-                    return store, rest
+                if key.startswith(parent) and _DECISION.fullmatch(key[len(parent) :]):
+                    return store, key[len(parent) :]
         raise Unsupported(f"{key} is outside the lake, where this library does not read")
 
     def locate(self, path: str) -> str | None:
@@ -118,19 +133,21 @@ class OutsideStore(Wrapper):
         return key.partition(PIN)[0]
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
-        store, below, parent, after = self._listed(prefix, start_after)
+        store, below, after = self._listed(prefix, start_after)
         for info in store.list(below, after):
-            yield ObjectInfo(parent + info.key, info.size, info.modified_ms, info.etag)
+            yield ObjectInfo(prefix + info.key[len(below) :], info.size, info.modified_ms, info.etag)
 
     def list_pages(self, prefix: str, start_after: str | None = None) -> Iterator[ListedPage]:
-        store, below, parent, after = self._listed(prefix, start_after)
+        store, below, after = self._listed(prefix, start_after)
         for page in store.list_pages(below, after):
-            yield page.moved("", parent)
+            yield page.moved(below, prefix)
 
-    def _listed(self, prefix: str, start_after: str | None) -> tuple[Store, str, str, str | None]:
+    def _listed(self, prefix: str, start_after: str | None) -> tuple[Store, str, str | None]:
+        """Return the store that has a prefix, the prefix there, and what to start after."""
         store, below = self._at(prefix)
-        parent = prefix[: len(prefix) - len(below)]
-        return store, below, parent, None if start_after is None else start_after[len(parent) :]
+        if start_after is None or (start_after < prefix and not start_after.startswith(prefix)):
+            return store, below, None
+        return store, below, below + (start_after[len(prefix) :] if start_after.startswith(prefix) else _LAST)
 
     def url(self, key: str) -> str | None:
         store, key = self._at(self._unpinned(key))
@@ -161,6 +178,11 @@ class OutsideStore(Wrapper):
     def get_file(self, key: str, path: Path) -> None:
         store, key = self._at(self._unpinned(key))
         store.get_file(key, path)
+
+
+def _real(place: str) -> str:
+    """Return a place without links and a slash at the end."""
+    return (place if "://" in place else os.path.realpath(place or "/")).rstrip("/")
 
 
 def _changed(key: str) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TypeVar
 
-from alluvia.errors import ReadOnly
-from alluvia.store.base import Store
+from alluvia.errors import ReadOnly, Unsupported
+from alluvia.store.base import ListedPage, Store
 from alluvia.store.uris import canonical_path
 from alluvia.store.wrapper import Wrapper
 
 T = TypeVar("T")
 _READS = frozenset({"get", "get_same", "get_tagged", "list", "list_folders", "head", "get_file"})
+_DECISIONS = "/_alluvia/transactions/"
+_OF_LAKE = "_alluvia/"
 
 
 class ReadOnlyStore(Wrapper):
@@ -28,7 +31,25 @@ class ReadOnlyStore(Wrapper):
     def request(self, kind: str, key: str, send: Callable[[], T]) -> T:
         if kind not in _READS:
             raise ReadOnly(self._why)
+        self._check(key)
         return super().request(kind, key, send)
+
+    def _check(self, key: str) -> None:
+        """Raise `Unsupported` for a key that is neither of the table nor of a lake's own records, here or beside it."""
+        if not key.startswith((self._root, _OF_LAKE)) and _DECISIONS not in key:
+            raise Unsupported(f"{key} is not below {self._root}: an attached table has no other files")
+
+    def list_pages(self, prefix: str, start_after: str | None = None) -> Iterator[ListedPage]:
+        self._check(prefix)
+        return super().list_pages(prefix, start_after)
+
+    def url(self, key: str) -> str | None:
+        self._check(key)
+        return super().url(key)
+
+    def local_path(self, key: str) -> Path | None:
+        self._check(key)
+        return super().local_path(key)
 
     def sweep(self, prefix: str, before_ms: int) -> None:  # noqa: ARG002
         raise ReadOnly(self._why)

@@ -19,6 +19,7 @@ class WideStore(Wrapper):
     def __init__(self, inner: Store, outer: Store) -> None:
         super().__init__(inner)
         self.outer = outer
+        self.is_wide = True
 
     def locate(self, path: str) -> str | None:
         """Return the key of an object inside or outside; None if it is in another file system or bucket."""

@@ -19,6 +19,7 @@ class Wrapper(Store):
         self.uri = inner.uri
         self.parallel = inner.parallel
         self.is_branch = inner.is_branch
+        self.is_wide = inner.is_wide
 
     def request(self, kind: str, key: str, send: Callable[[], T]) -> T:  # noqa: ARG002
         """Have the inner store do what `send` does; `kind` is the method's name, `key` its first key or its prefix.

@@ -335,7 +335,7 @@ class TableHandle:
     def _snapshot(self, state: State) -> Snapshot:
         known = self._last
         if known is None or known.state is not state:
-            known = self._last = Snapshot(state, self.root, self.name, self.store.locate, known)
+            known = self._last = Snapshot(state, self.root, self.name, self.store, known)
             known.origin = self.origin
         return known
 

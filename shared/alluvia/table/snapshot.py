@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import posixpath
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -12,15 +10,16 @@ from functools import cached_property
 import pyarrow as pa
 
 from alluvia import notebook
-from alluvia.errors import Corrupt, Unsupported
+from alluvia.errors import Corrupt
 from alluvia.log.actions import AddFile, Protocol
 from alluvia.log.files.file_set import ActionSet
-from alluvia.log.paths import is_absolute
 from alluvia.log.replay import State, totals
+from alluvia.store import Store
 from alluvia.store.outside import PIN, is_outside
 from alluvia.table.file_form import FileForm
 from alluvia.table.fitting import ReadPlan
 from alluvia.table.partitioning.spec import PartitionField, PartitionSpec, parse_spec
+from alluvia.table.places import Places
 from alluvia.table.properties import Properties
 from alluvia.table.protocols import check_readable, settings_of
 from alluvia.table.schema.column_mapping import ColumnMapping, mapping_of, physical_schema
@@ -31,18 +30,24 @@ from alluvia.table.schema.variants import VARIANT
 
 ETAG = "alluvia.etag"
 """The tag of an external table's file with its ETag."""
-_WINDING = re.compile(r"(^|/)(\.{0,2})/|/\.{1,2}$")
-"""A path with empty parts, or with `.` or `..`."""
-
-_OF_METADATA = ("schema", "settings", "partition_spec", "mapping", "physical_schema", "has_variants", "file_form")
+_OF_METADATA = (
+    "schema",
+    "settings",
+    "partition_spec",
+    "mapping",
+    "physical_schema",
+    "has_variants",
+    "file_form",
+    "places",
+)
 
 
 class Snapshot:
     """One version of the table at `root`, a key prefix of its store.
 
-    `locate` is the store's own: it gives an absolute path's key. `earlier` is another version of the table: what
-    follows from its metadata need not be worked out again if that is the same. Raises `Unsupported` on creation for a
-    table with a feature that this library cannot read.
+    Without the store, the keys of files whose paths are absolute are not known. `earlier` is another version of the
+    table: what follows from its metadata need not be worked out again if that is the same. Raises `Unsupported` on
+    creation for a table with a feature that this library cannot read.
     """
 
     def __init__(
@@ -50,13 +55,13 @@ class Snapshot:
         state: State,
         root: str,
         name: str,
-        locate: Callable[[str], str | None] = lambda _: None,
+        store: Store | None = None,
         earlier: Snapshot | None = None,
     ) -> None:
         self.state = state
         self.root = root
         self.name = name
-        self._locate = locate
+        self._store = store
         self.origin = ""
         """What tells its versions from those of the same table elsewhere: the id of a branch."""
         known = None if earlier is None else earlier.state
@@ -206,17 +211,11 @@ class Snapshot:
     def locate(self, path: str) -> str:
         """Return the key of a path as the log has it (decoded): below the table's root, or absolute.
 
-        Raises `Unsupported` for a file outside the lake.
+        Raises `Unsupported` for a file that is not the table's (`Places`).
         """
-        if not is_absolute(path):
-            key = self.root + path
-            if not _WINDING.search(path):
-                return key
-            key = posixpath.normpath(key)
-            if not key.startswith("../"):
-                return key
-        else:
-            found = self._locate(path)
-            if found is not None:
-                return found
-        raise Unsupported(f"file {path} of the table is outside the lake, where this library does not read")
+        return self.places.key(path)
+
+    @cached_property
+    def places(self) -> Places:
+        """Return the judge of where files may lie."""
+        return Places(self._store, self.root, self.state.metadata)

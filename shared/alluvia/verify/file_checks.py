@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 
-from alluvia.errors import AlluviaError, Corrupt, Invalid
+from alluvia.errors import AlluviaError, Corrupt, Invalid, Unsupported
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.store import ObjectInfo, Store
+from alluvia.store.base import LINK
 from alluvia.table.deletion_vectors.descriptors import cardinality_of, decode_inline
 from alluvia.table.deletion_vectors.storage import NO_POSITIONS
 from alluvia.table.partitioning.values import partition_value
@@ -52,6 +53,8 @@ class Place:
             return self.store.head(key)
         except Invalid:  # a path that no object can have
             return None
+        except Unsupported:  # a link, or behind one
+            return ObjectInfo(key, 0, 0, LINK)
 
 
 @dataclass(slots=True)
@@ -78,7 +81,11 @@ def check_live_files(place: Place, files: Sequence[AddFile], findings: Findings)
     heads = place.head_all(sorted({each.key for each in absent}))
     for each in absent:
         info = heads[each.key]
-        if info is not None:
+        if info is not None and info.etag == LINK:
+            msg = f"data file {each.file.path}: {each.path} is a symbolic link out of the table's folder, or behind one"
+            findings.add("file-outside-lake", msg, file=each.file.path)
+            there.broken_vectors.add(each.file.path)
+        elif info is not None:
             _check_size(each, info, there, findings)
         elif not place.whole:
             msg = f"{each.path} is gone; a commit that cannot be read may have removed it"

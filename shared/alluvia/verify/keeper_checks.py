@@ -26,7 +26,7 @@ def check_kept(handle: TableHandle, objects: Objects, oldest: int, findings: Fin
         try:
             with handle.lock:
                 state = handle.log.at(version)
-            snapshot = Snapshot(state, handle.root, handle.name, handle.store.locate)
+            snapshot = Snapshot(state, handle.root, handle.name, handle.store)
             needed = list(state.files)
         except (Corrupt, VersionExpired, VersionNotFound) as error:
             msg = f"version {version}, which a tag, a clone or a branch keeps, cannot be read: {error}"

@@ -12,6 +12,7 @@ from alluvia.errors import AlluviaError, Corrupt, Unsupported
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.store import ObjectInfo
+from alluvia.store.base import LINK
 from alluvia.table.deletion_vectors.descriptors import StoredVector, stored_vector
 from alluvia.verify.objects import Objects
 
@@ -61,6 +62,7 @@ def wanted_objects(
 
 def _wanted(key: str, path: str, file: AddFile, size: int, objects: Objects, root: str, *, exact: bool) -> Wanted:
     info = objects.get(key[len(root) :]) if key.startswith(root) else None
+    info = None if info is not None and info.etag == LINK else info
     return Wanted(key, path, file, size, exact, info)
 
 

@@ -36,12 +36,12 @@ _DAMAGE = """
     deletion-vector-missing deletion-vector-cut-off deletion-vector-unreadable deletion-vector-out-of-range
     statistics-unreadable statistics-impossible row-count-wrong bounds-wrong null-count-wrong footer-wrong
     column-misfit value-out-of-range partition-value-unreadable null-in-required-column constraint-broken
-    change-file-missing change-file-size-wrong event-repeated kept-file-damaged
+    change-file-missing change-file-size-wrong event-repeated kept-file-damaged file-outside-lake
 """
 _WARNING = """
     last-checkpoint-unreadable last-checkpoint-missing checkpoint-incomplete window-index-missing
     tombstone-file-missing tombstone-time-wrong change-file-gone data-file-gone timestamp-in-future
-    bounds-loose bounds-rounded file-outside-lake data-file-unsupported constraint-unchecked event-repeated-later
+    bounds-loose bounds-rounded data-file-unsupported constraint-unchecked event-repeated-later
     claim-unchecked
 """
 _NOTE = """

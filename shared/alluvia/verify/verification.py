@@ -176,7 +176,7 @@ class _Verification:
             return None
         except Unsupported as error:
             raise _refused(error) from error
-        return Snapshot(state, self._handle.root, self._handle.name, self._store.locate)
+        return Snapshot(state, self._handle.root, self._handle.name, self._store)
 
     def _check_contents(
         self, objects: Objects, walk: Walk, replay: Replay, snapshot: Snapshot, claimed: Claimed

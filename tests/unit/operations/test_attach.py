@@ -189,9 +189,9 @@ def test_a_log_elsewhere_leads_to_no_file_outside_its_folder(two: Two) -> None:
         (log / f"{1:020d}.json").write_text(text.replace(f'"{name}"', f'"{path}"'))
         lake = two.again()
         assert lake["hidden"].count() == 3
-        with pytest.raises(Unsupported, match="outside the lake"):
+        with pytest.raises(Unsupported, match="outside the table's folder"):
             lake["orders"].to_arrow()
-        with pytest.raises(Unsupported, match="outside the lake"):
+        with pytest.raises(Unsupported, match="outside the table's folder"):
             lake.sql("SELECT * FROM orders")
 
 

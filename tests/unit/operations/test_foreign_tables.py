@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import alluvia
 from alluvia.clock import ManualClock
-from alluvia.errors import Corrupt, Invalid, VersionExpired
+from alluvia.errors import Corrupt, Invalid, Unsupported, VersionExpired
 from alluvia.lake import Lake, Table
 from alluvia.store import CountingStore, DirectoryStore
 from tests.judges import deltalake_rows, duckdb_rows, judges_agree, on_disk, ours
@@ -124,17 +125,17 @@ def test_vacuum_knows_a_live_file_by_whatever_path(lake: Lake, clock: ManualCloc
 
 
 def clone(lake: Lake, prefix: str) -> Table:
-    """Make `t` a shallow clone of `src`: its log names the files of that table by absolute paths."""
+    """Make `t` a shallow clone of `src`, as others do: its log names the files of that table by absolute paths."""
     source = lake.create_table("src", pa.schema([("k", pa.int64())]))
     for key in (1, 2):
         source.append(rows(key, key + 10))
-    table = foreign(lake, OLD, {}, timestamp=1)
+    foreign(lake, OLD, {}, timestamp=1)
     adds: list[Json] = []
     for file in source.snapshot().files:
         body = {"path": f"{prefix}/src/{file.path}", "partitionValues": {}, "size": file.size, "stats": file.stats}
         adds.append({"add": {**body, "modificationTime": 1, "dataChange": True}})
     commit(lake, 1, {"operation": "CLONE", "timestamp": 2}, *adds)
-    return table
+    return alluvia.open_table(f"{lake.uri}/t", clock=lake.clock)
 
 
 @pytest.mark.parametrize("scheme", ["", "file:", "file://"])
@@ -143,6 +144,8 @@ def test_a_clones_new_files_are_its_own(tmp_path: Path, scheme: str, change: str
     lake = Lake(CountingStore(DirectoryStore(tmp_path)), ManualClock())
     table = clone(lake, f"{scheme}{tmp_path}")
     assert keys(table) == [1, 2, 11, 12]
+    with pytest.raises(Unsupported, match=r"outside the table's folder.*alluvia\.open_table"):
+        lake["t"].to_arrow()
     if change == "merge":
         table.optimize()
     else:
