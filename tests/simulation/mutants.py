@@ -154,8 +154,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "attach what a server may not read",
         "store/outside.py",
-        "if self._allowed is not None and not root",
-        "if False and not root",
+        "if self._allowed is not None and not (",
+        "if False and not (",
         ("tests/unit/operations/test_attach.py",),
     ),
     Mutant(
