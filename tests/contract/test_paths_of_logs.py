@@ -34,7 +34,7 @@ class World:
 
     lake_uri: str
     place: str
-    options: dict[str, str]
+    options: dict[str, Any]
     outside: Store
 
     def __post_init__(self) -> None:
@@ -92,7 +92,7 @@ class World:
 
 @pytest.fixture(params=["directory", "memory", "s3"])
 def world(request: pytest.FixtureRequest, tmp_path: Path, s3_server: S3Server) -> World:
-    options: dict[str, str] = {}
+    options: dict[str, Any] = {}
     if request.param == "directory":
         lake, place = str(tmp_path / "lake"), str(tmp_path / "share")
     elif request.param == "memory":
@@ -101,6 +101,11 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, s3_server: S3Server) -
         options = s3_server.options
         lake, place = (f"s3://{s3_server.new_bucket()}/{name}" for name in ("lake", "share"))
     return World(lake, place, options, open_store(place, SystemClock(), **options))
+
+
+def to(path: str) -> Callable[[Json], None]:
+    """Return what has an action name a file by a path."""
+    return lambda action: action.update(path=path)
 
 
 def said(tell: Callable[[], object]) -> str:
@@ -135,7 +140,7 @@ def leads_nowhere(lake: alluvia.Lake, name: str = "shared") -> None:
 
 def test_no_data_file_of_others_is_read(world: World) -> None:
     for path in world.targets():
-        world.forge(1, lambda add, path=path: add.update(path=path))
+        world.forge(1, to(path))
         world.outside.delete([f"shared/_delta_log/{2:020d}.json"])
         leads_nowhere(world.lake)
 
@@ -144,14 +149,14 @@ def test_a_path_that_winds_back_into_the_table_is_read(world: World) -> None:
     (file,) = world.lake["shared"].snapshot().files
     for path in (f"./{file.path}", f"x/../{file.path}", f"../shared/{file.path}", f"{world.place}/shared/{file.path}"):
         for version in (1, 2):
-            world.forge(version, lambda add, path=path: add.update(path=path))
-            world.forge(version, lambda remove, path=path: remove.update(path=path), "remove")
+            world.forge(version, to(path))
+            world.forge(version, to(path), "remove")
         assert world.lake["shared"].to_arrow().to_pylist() == [{"id": 1, "name": "a"}]
         assert world.lake.sql("SELECT * FROM shared").to_pylist() == [{"id": 1, "name": "a"}]
 
 
 def test_no_deletion_vector_of_others_is_read(world: World) -> None:
-    def to(path: str, kind: str) -> Callable[[Json], None]:
+    def vector_at(path: str, kind: str) -> Callable[[Json], None]:
         def change(add: Json) -> None:
             add["deletionVector"] = {
                 "storageType": kind,
@@ -167,12 +172,12 @@ def test_no_deletion_vector_of_others_is_read(world: World) -> None:
     assert vector is not None
     for path in world.targets():
         if "://" in path or path.startswith(("/", "file:", "FILE:")):
-            world.forge(2, to(path, "p"))
+            world.forge(2, vector_at(path, "p"))
             with pytest.raises(Unsupported, match="outside the table's folder"):
                 world.lake["shared"].to_arrow()
             leads_nowhere(world.lake)
     for prefix in ("..", "../other", "../../../..", "a/../..", "../../../../secret"):
-        world.forge(2, to(f"{prefix}{vector['pathOrInlineDv'][-20:]}", "u"))
+        world.forge(2, vector_at(f"{prefix}{vector['pathOrInlineDv'][-20:]}", "u"))
         with pytest.raises(Unsupported, match="outside the table's folder"):
             world.lake["shared"].to_arrow()
 
@@ -199,9 +204,13 @@ def test_what_a_log_claims_for_itself_opens_nothing(world: World) -> None:
         "alluvia.external": json.dumps({"locations": folders, "format": "parquet", "folders": folders}),
     }
     for name, text in claims.items():
-        world.forge(0, lambda body, name=name, text=text: body["configuration"].update({name: text}), "metaData")
+
+        def claim(body: Json, name: str = name, text: str = text) -> None:
+            body["configuration"].update({name: text})
+
+        world.forge(0, claim, "metaData")
         for path in world.targets():
-            world.forge(1, lambda add, path=path: add.update(path=path))
+            world.forge(1, to(path))
             world.outside.delete([f"shared/_delta_log/{2:020d}.json"])
             leads_nowhere(world.lake)
 
@@ -256,7 +265,7 @@ def test_a_token_for_one_table_gets_no_others(world: World, tmp_path: Path) -> N
     with environment({**names, "XDG_CONFIG_HOME": str(tmp_path / "config")}):
         bearer = token(world.lake, grant("read:shared"))
         for path in world.targets():
-            world.forge(1, lambda add, path=path: add.update(path=path))
+            world.forge(1, to(path))
             world.outside.delete([f"shared/_delta_log/{2:020d}.json"])
             for text in ("SELECT * FROM shared", "SELECT max(id) FROM shared", "SELECT * FROM files('shared')"):
                 sent = event(json.dumps({"query": text})) | {"headers": {"Authorization": f"Bearer {bearer}"}}
@@ -268,7 +277,10 @@ def test_a_token_for_one_table_gets_no_others(world: World, tmp_path: Path) -> N
 def as_link(link: Path, target: Path) -> None:
     if link.is_dir() and not link.is_symlink():
         for each in sorted(link.rglob("*"), reverse=True):
-            each.rmdir() if each.is_dir() else each.unlink()
+            if each.is_dir():
+                each.rmdir()
+            else:
+                each.unlink()
         link.rmdir()
     else:
         link.unlink(missing_ok=True)
@@ -287,7 +299,7 @@ def test_no_link_leads_out_of_a_table(tmp_path: Path, what: str, whose: str) -> 
         as_link(next(shared.glob("part-*.parquet")), root / file.path)
     elif what == "folder":
         (shared / "in").symlink_to(root)
-        world.forge(1, lambda add: add.update(path=f"in/{file.path}"))
+        world.forge(1, to(f"in/{file.path}"))
         (shared / "_delta_log" / f"{2:020d}.json").unlink()
     elif what == "log":
         as_link(shared / "_delta_log", root / "_delta_log")
@@ -297,7 +309,11 @@ def test_no_link_leads_out_of_a_table(tmp_path: Path, what: str, whose: str) -> 
         as_link(next(shared.glob("deletion_vector_*")), root / file.path)
     if what not in ("log", "commit"):
         leads_nowhere(world.lake)
-    for read in (lambda: world.lake["shared"].to_arrow(), lambda: world.lake.sql("SELECT * FROM shared")):
+    reads: list[Callable[[], object]] = [
+        lambda: world.lake["shared"].to_arrow(),
+        lambda: world.lake.sql("SELECT * FROM shared"),
+    ]
+    for read in reads:
         with pytest.raises(Unsupported, match="symbolic link out of its table's folder"):
             read()
 
@@ -334,12 +350,13 @@ def test_links_in_an_external_table_and_a_converted_folder(tmp_path: Path) -> No
     (tmp_path / "share" / "files" / "link.parquet").symlink_to(secret)
     (tmp_path / "lake" / "converted" / "link.parquet").symlink_to(secret)
     (tmp_path / "lake" / "nested" / "sub").symlink_to(tmp_path / "lake" / "secret")
-    for make in (
+    makes: list[Callable[[], object]] = [
         lambda: world.lake.create_external("e", f"{place}/files/*.parquet"),
         lambda: world.lake.create_external("e", f"{place}/files/link.parquet"),
         lambda: world.lake.convert("converted", "converted"),
         lambda: world.lake.convert("nested", "nested"),
-    ):
+    ]
+    for make in makes:
         with pytest.raises(Unsupported, match="symbolic link out of its table's folder"):
             make()
     world.lake.create_external("e", f"{place}/files/own.parquet")
