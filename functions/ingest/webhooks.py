@@ -32,7 +32,15 @@ from alluvia.sources.delivery import Delivery
 from alluvia.sources.kinds.registry import KINDS
 from alluvia.sources.kinds.segment import basic
 from alluvia.sources.lake_sources import LOOK_MS, STALE_MS, LakeSources, SourceCache
-from alluvia.sources.receiving import challenge_of, events_of, format_of, options_of, reading_of_source
+from alluvia.sources.receiving import (
+    challenge_of,
+    events_of,
+    format_of,
+    heard,
+    key_of_signed,
+    options_of,
+    reading_of_source,
+)
 from alluvia.sources.signatures import same
 
 from .bodies import answered, key_of, read_body, settle_body
@@ -203,7 +211,8 @@ def _refusal(source: Source, delivery: Delivery, lake: Lake, secret_ms: int) -> 
 
 
 def _taken(request: Request, source: Source, body: bytes, settings: IngestSettings, lake: Lake) -> Response:
-    name = format_of(source, request.headers)
+    name = format_of(source, request.headers, body)
+    request = replace(request, headers=heard(source, request.headers, name, body))
     form = by_name(name)
     sent, found = read_body(request, form, settings, lake.clock.now_us(), options_of(source))
     challenge = challenge_of(source, found)
@@ -211,7 +220,8 @@ def _taken(request: Request, source: Source, body: bytes, settings: IngestSettin
         return answer(200, {"challenge": challenge})
     delivery = _delivery(request, source, body)
     reading = reading_of_source(source, delivery, reading_of(name, sent, found))
-    origin = Origin(sent.arrival_us, key_of(request, form, sent, found), reading)
+    key = key_of_signed(source, delivery) or key_of(request, form, sent, found)
+    origin = Origin(sent.arrival_us, key, reading)
     found = events_of(source, delivery, found, origin)
     done = settle_body(source.table, sent, found, origin, form, settings, lake)
     return _thanked(source, answered(form, sent, done) if form.reply is not None else _kept(done))

@@ -308,17 +308,20 @@ def test_a_form_with_json_in_it_and_one_without(tmp_path: Path, monkeypatch: pyt
         rows(tmp_path, "add", kind, "--kind", kind, "--secret", "env:SECRET")
     form = {"content-type": "application/x-www-form-urlencoded"}
     bodies = {
-        "github": b"payload=%7B%22action%22%3A%22opened%22%2C%22number%22%3A7%7D",
+        "github": b"payload=%7B%22action%22%3A%22opened%22%2C%22number%22%3A7%2C%22pull_request%22%3A%7B%7D%7D",
         "slack": b"command=%2Fweather&text=94070&trigger_id=13345224609.738474920.8088930838d88f008e0",
     }
     with in_background(lake) as port:
         for kind, body in bodies.items():
             delivery = signed(source(kind), body, lake.clock.now_us(), **form)
-            headers = {**delivery.headers, **form, "x-github-event": "pull_request"}
+            headers = {**delivery.headers, **form}
             status, text = post(port, f"/v1/webhooks/{kind}", body, headers)
             assert (status, text == "") == (200, kind == "slack")
     [pull] = lake.table("github").to_arrow().to_pylist()
-    assert (pull["event"], json.loads(pull["properties"])) == ("pull_request", {"action": "opened", "number": 7})
+    assert (pull["event"], json.loads(pull["properties"])) == (
+        "pull_request",
+        {"action": "opened", "number": 7, "pull_request": {}},
+    )
     [command] = lake.table("slack").to_arrow().to_pylist()
     assert (command["event"], command["event_id"]) == ("/weather", "13345224609.738474920.8088930838d88f008e0")
 
@@ -332,3 +335,20 @@ def test_a_time_beside_a_signature_is_taken_and_what_is_defined_stays(tmp_path: 
         ("a", "header:X-Signature"),
         ("b", None),
     ]
+
+
+def test_a_header_that_is_not_signed_is_named_when_it_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET", "s")
+    topic = ("--event", "header:X-Shopify-Topic")
+    assert (
+        "X-Shopify-Topic is not signed"
+        in run(tmp_path, "add", "a", "--kind", "shopify", "--secret", "env:SECRET", *topic).stderr
+    )
+    signed_time = ("--header", "X-S", "--timestamp-header", "X-T", "--ts", "header:X-T")
+    for name, words in {
+        "b": ("--kind", "bearer", "--event", "header:X-Name"),
+        "c": ("--kind", "hmac", *signed_time),
+    }.items():
+        assert run(tmp_path, "add", name, *words, "--secret", "env:SECRET").stderr == ""

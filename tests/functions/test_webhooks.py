@@ -25,7 +25,7 @@ from alluvia.sources.kinds.registry import KINDS
 from alluvia.sources.lake_sources import change_sources
 from alluvia.store.counting import CountingStore
 from functions.ingest.handler import handler
-from tests.webhooks import NOW_US, SECRETS, SETTINGS, URL, Answer, send, signed
+from tests.webhooks import NOW_US, SECRETS, SETTINGS, URL, Answer, identity, send, signed
 
 REFUSED = {"error": "the signature is missing, wrong or too old, or there is no such source"}
 
@@ -70,11 +70,108 @@ def test_each_kind_is_stored_once_however_often_it_comes(
         assert answer.status == 200, answer.text
         clock.advance(60)  # a later attempt, with a timestamp of its own
     [row] = rows(lake)
-    expected = {"twilio": "delivered", "github": "ping", "gitlab": "Alluvia Test Hook", "shopify": "alluvia/test"}
+    expected = {"twilio": "delivered", "github": "ping", "gitlab": "Alluvia Test Hook", "shopify": None}
     assert row["event"] == expected.get(kind, "alluvia_test" if kind == "slack" else "alluvia.test")
-    assert (row["event_id"], row["source"]) == ("evt_test-1" if kind == "stripe" else "test-1", "s")
+    assert (row["event_id"], row["source"]) == (identity(kind, signed(of).body), "s")
     assert row["received_at"].timestamp() * 1_000_000 == NOW_US
     assert row["ts"].timestamp() * 1_000_000 == NOW_US
+
+
+SIGNED = ("standard-webhooks", "github", "stripe", "shopify", "slack", "twilio", "hmac")
+OTHER_CREDENTIALS = ("gitlab", "basic", "bearer", "token", "segment", "open")
+CLOUD = {
+    "ce-specversion": "1.0", "ce-id": "forged", "ce-source": "/evil", "ce-type": "forged", "ce-event": "forged",
+    "ce-time": "2001-01-01T00:00:00Z", "ce-ts": "2001-01-01T00:00:00Z", "ce-event_id": "forged",
+}  # fmt: skip
+SAID = {
+    **dict.fromkeys(("x-github-delivery", "x-github-event", "x-shopify-webhook-id", "x-shopify-topic"), "forged"),
+    **dict.fromkeys(("x-shopify-event-id", "i-twilio-idempotency-token", "idempotency-key"), "forged"),
+    **dict.fromkeys(("x-gitlab-event", "x-gitlab-event-uuid", "x-request-id", "x-slack-retry-num"), "forged"),
+    "x-amz-firehose-request-id": "forged",
+    "x-shopify-triggered-at": "2001-01-01T00:00:00Z", "date": "Mon, 01 Jan 2001 00:00:00 GMT",
+    "x-amz-firehose-common-attributes": '{"commonAttributes":{"event":"forged"}}',
+}  # fmt: skip
+TYPES = (
+    "text/csv", "text/csv; header=absent", "text/tab-separated-values", "application/x-www-form-urlencoded", "",
+    "application/cloudevents+json", "application/cloudevents-batch+json", "application/x-ndjson", "text/plain",
+    "application/msgpack", "multipart/form-data; boundary=x",
+)  # fmt: skip
+
+
+def test_each_kind_either_signs_or_has_a_credential() -> None:
+    assert {*SIGNED, *OTHER_CREDENTIALS} == {*KINDS}
+    assert {kind for kind in KINDS if KINDS[kind].proves_headers} == {*OTHER_CREDENTIALS}
+
+
+@pytest.mark.parametrize("kind", SIGNED)
+def test_what_is_not_signed_says_nothing_about_an_event(
+    kind: str, lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody who has captured a request sends it again, with other headers: first of all, or after it has come."""
+    of = define(lake, kind, monkeypatch, **({"event_id": "event_id"} if kind == "hmac" else {}))
+    genuine = signed(of, now_us=clock.now_us())
+    sent = dict(genuine.headers)
+    forgeries = [sent | CLOUD, sent | SAID, sent | CLOUD | SAID]
+    forgeries += [sent | SAID | {"content-type": each} for each in TYPES]
+    forgeries += [sent | {"content-encoding": each} for each in ("gzip", "deflate", "br")]
+    for forged in forgeries:
+        answer = send(genuine.body, forged)
+        assert (answer.status, answer.json["rejected"] if answer.text.startswith("{") else 0) == (200, 0), answer.text
+    [row] = rows(lake)
+    assert send(genuine.body, genuine.headers).status == 200
+    assert rows(lake) == [row]
+    assert lake.tables() == ["t"]
+    expected = {"twilio": "delivered", "github": "ping", "slack": "alluvia_test", "shopify": None}
+    assert (row["event_id"], row["event"]) == (identity(kind, genuine.body), expected.get(kind, "alluvia.test"))
+    assert (row["source"], row["ts"].timestamp() * 1_000_000) == ("s", NOW_US)
+    assert "forged" not in json.dumps(row, default=str)
+
+
+@pytest.mark.parametrize("kind", ["bearer", "open"])
+def test_who_has_the_credential_may_say_it_in_headers(
+    kind: str, lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = define(lake, kind, monkeypatch)
+    assert post(of, clock, b'{"n":1}', **{name.replace("-", "_"): value for name, value in CLOUD.items()}).status == 200
+    assert [(row["event_id"], row["event"]) for row in rows(lake)] == [("forged", "forged")]
+    for _ in range(2):
+        assert post(of, clock, b'{"n":2}', idempotency_key="k").status == 200
+    assert sorted(row["event_id"] for row in rows(lake)) == ["forged", "k/0"]
+
+
+def test_parameters_of_twilio_in_another_order_are_the_same_event(
+    lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = define(lake, "twilio", monkeypatch)
+    genuine = signed(of, b"MessageSid=SM1&MessageStatus=sent&Body=a%2bb")
+    for body in (genuine.body, b"Body=a%2Bb&MessageStatus=sent&MessageSid=SM1"):
+        assert send(body, genuine.headers).status == 200
+    assert [row["event"] for row in rows(lake)] == ["sent"]
+    assert post(of, clock, b"MessageSid=SM1&MessageStatus=delivered").status == 200
+    assert sorted(row["event"] for row in rows(lake)) == ["delivered", "sent"]
+
+
+def test_a_definition_may_trust_headers_that_are_not_signed(
+    lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shopify sends one body for several topics: with the header's word they are several events."""
+    of = define(lake, "shopify", monkeypatch, event="header:X-Shopify-Topic", ts="header:X-Shopify-Triggered-At")
+    for topic in ("orders/create", "orders/paid", "orders/create"):
+        for attempt in ("1", "2"):
+            at = "2023-11-14T00:00:00Z"
+            answer = post(
+                of, clock, b'{"id":7}', x_shopify_topic=topic, x_shopify_triggered_at=at, x_shopify_webhook_id=attempt
+            )
+            assert answer.status == 200
+    assert sorted(row["event"] for row in rows(lake)) == ["orders/create", "orders/paid"]
+    assert {row["ts"].isoformat() for row in rows(lake)} == {"2023-11-14T00:00:00+00:00"}
+    of = define(
+        lake, "github", monkeypatch, event_id="header:X-GitHub-Delivery", event="header:X-GitHub-Event", table="g"
+    )
+    clock.advance(31)
+    for delivery in ("a", "b", "a"):
+        assert post(of, clock, b'{"inputs":{}}', x_github_delivery=delivery, x_github_event="dispatch").status == 200
+    assert [(row["event_id"], row["event"]) for row in rows(lake, "g")] == [("a", "dispatch"), ("b", "dispatch")]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "open"])
@@ -524,7 +621,7 @@ def test_through_the_queue(lake: alluvia.Lake, clock: ManualClock, monkeypatch: 
             "batchItemFailures": []
         }
     [row] = rows(lake)
-    assert (row["event_id"], row["event"], row["source"]) == ("test-1", "ping", "s")
+    assert (row["event_id"], row["event"], row["source"]) == (identity("github", signed(of).body), "ping", "s")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,6 +8,7 @@ import click
 
 from alluvia.cli.options import Common, command
 from alluvia.cli.output import show, show_one
+from alluvia.cli.terminal import tell
 from alluvia.errors import Invalid, TableNotFound
 
 if TYPE_CHECKING:
@@ -58,8 +59,9 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--replace", is_flag=True, help="In place of the source of that name.")
 def add(common: Common, name: str, table: str | None, origins: tuple[str, ...], *, replace: bool, **given: Any) -> None:
     """Add the source NAME. Comments in sources.toml are lost."""
-    from alluvia.sources.definition import Source, check_no_proof
+    from alluvia.sources.definition import HEADER, Source, check_no_proof
     from alluvia.sources.lake_sources import change_sources
+    from alluvia.sources.receiving import unsigned_places
 
     settings = {key: value for key, value in given.items() if value is not None}
     settings["table"] = name.replace("-", "_") if table is None else table
@@ -76,6 +78,9 @@ def add(common: Common, name: str, table: str | None, origins: tuple[str, ...], 
     _create_table(lake, made.table)
     change_sources(lake.store, put, heals=name if replace else "")
     show_one(_facts(made), as_json=common.as_json)
+    for setting in unsigned_places(made):
+        tell(f"Note: {getattr(made, setting).removeprefix(HEADER)} is not signed. Whoever has captured a request can "
+             f"send it again with another, as a new {'event' if setting == 'event_id' else setting}.")  # fmt: skip
 
 
 @command

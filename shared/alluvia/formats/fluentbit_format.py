@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from alluvia.formats import json_format
 from alluvia.formats.events import body_key
+from alluvia.formats.registry import MESSAGE_PACK
 from alluvia.formats.values import BodyFormat, SentBody
 from alluvia.ingest.envelope import refused, split_stream_json
 from alluvia.ingest.timestamps import instant
@@ -23,7 +24,7 @@ _DATE = "date"
 
 def read(sent: SentBody, limits: Limits) -> Split:
     """Take the records of a request."""
-    if sent.media_type in json_format.MESSAGE_PACK:
+    if sent.media_type in MESSAGE_PACK:
         reason = "MessagePack is not supported: set `Format json_lines` in the output"
         return refused(sent.body, reason, unsupported=True)
     found = json_format.read(sent, limits)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from alluvia.formats.registry import MESSAGE_PACK, never_read
 from alluvia.formats.values import BodyFormat, SentBody
 from alluvia.ingest.envelope import refused, split_json
 
 if TYPE_CHECKING:
     from alluvia.ingest.values import Limits, Split
-
-
-MESSAGE_PACK = ("application/msgpack", "application/x-msgpack", "application/vnd.msgpack")
 
 
 def read(sent: SentBody, limits: Limits) -> Split:
@@ -24,11 +22,11 @@ def read(sent: SentBody, limits: Limits) -> Split:
 
 def _fault(media_type: str) -> str:
     """Return why a body that says to be of a type is never read; "" for other types."""
+    if not never_read(media_type):
+        return ""
     if media_type in MESSAGE_PACK:
         return "MessagePack is not supported: send JSON"
-    if media_type.startswith("multipart/"):
-        return f"{media_type:.100} is not supported here: send events as JSON, and files to POST /v1/upload/{{table}}"
-    return ""
+    return f"{media_type:.100} is not supported here: send events as JSON, and files to POST /v1/upload/{{table}}"
 
 
 FORMAT = BodyFormat(read)

@@ -14,11 +14,31 @@ if TYPE_CHECKING:
     from alluvia.formats.values import BodyFormat
 
 NAMES = ("json", "cloudevents", "csv", "firehose", "fluentbit", "form", "otlp", "segment", "vector")
+MESSAGE_PACK = ("application/msgpack", "application/x-msgpack", "application/vnd.msgpack")
 _TYPES = {
     "text/csv": "csv",
     "text/tab-separated-values": "csv",
     "application/x-www-form-urlencoded": "form",
 }
+
+
+_TYPE_OF = {
+    "csv": "text/csv",
+    "form": "application/x-www-form-urlencoded",
+    "cloudevents": "application/cloudevents+json",
+}
+
+
+def type_of(name: str, body: bytes) -> str:
+    """Return the media type of a body in a format, where nothing that counts declares it."""
+    if name == "otlp" and body.lstrip()[:1] not in (b"", b"{"):
+        return "application/x-protobuf"
+    return _TYPE_OF.get(name, "application/json")
+
+
+def never_read(media_type: str) -> bool:
+    """Whether a body of a type, unless it is JSON all the same, is never read."""
+    return media_type in MESSAGE_PACK or media_type.startswith("multipart/")
 
 
 def by_name(name: str) -> BodyFormat:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from alluvia.errors import Invalid
-from alluvia.formats.registry import of_source
+from alluvia.formats.registry import never_read, of_source, type_of
 from alluvia.ingest.envelope import media_type
 from alluvia.ingest.identity import at_path, own_id
 from alluvia.ingest.rejects import EVENT, reject_of
@@ -33,9 +34,48 @@ def challenge_of(source: Source, found: Split) -> str | None:
     return kind.challenge(kind.event(found.events[0].value))
 
 
-def format_of(source: Source, headers: Mapping[str, str]) -> str:
-    """Return the name of the format of a request: what its headers declare, or the source's."""
-    return of_source(source.format, KINDS[source.kind].format, media_type(headers.get("content-type")), headers)
+def format_of(source: Source, headers: Mapping[str, str], body: bytes) -> str:
+    """Return the name of the format of a request: what its headers declare, if it counts, or the source's."""
+    kind = KINDS[source.kind]
+    if not kind.proves_headers:
+        return source.format or kind.format or kind.body_format(body)
+    return of_source(source.format, kind.format, media_type(headers.get("content-type")), headers)
+
+
+def heard(source: Source, headers: Mapping[str, str], name: str, body: bytes) -> Mapping[str, str]:
+    """Return the headers of a request that say something about its events, whose body is in the format of a name.
+
+    A signature covers the body, and few headers or none: whoever has seen a signed request could send it again with
+    others. Those count that the kind's proof covers, or that the definition names. The type of the body is that of its
+    format; one that says that the body is never read is left, as it only explains a refusal.
+    """
+    if KINDS[source.kind].proves_headers:
+        return headers
+    known = {each: headers[each] for each in places_read(source) if each in headers}
+    if headers.get("content-encoding", "").strip().lower() == "deflate":  # bodies tell the other codings themselves
+        known["content-encoding"] = "deflate"
+    said = headers.get("content-type")
+    unread = name == "json" and never_read(media_type(said))
+    return known | {"content-type": str(said) if unread else type_of(name, body)}
+
+
+def key_of_signed(source: Source, delivery: Delivery) -> str | None:
+    """Return the identity that what is signed gives a request, with the name that the definition takes from a header.
+
+    Two topics of one sender may have the same body: where the definition trusts the header, they are two events.
+    """
+    key = KINDS[source.kind].key(delivery)
+    name = delivery.header(source.event.removeprefix(HEADER)) if source.event.startswith(HEADER) else None
+    return key if key is None or name is None else sha256(f"{key} {name}".encode()).hexdigest()
+
+
+def unsigned_places(source: Source) -> list[str]:
+    """Return the settings that name headers which the sender's signature does not cover."""
+    kind = KINDS[source.kind]
+    signed = {*kind.headers, source.timestamp_header.lower()}
+    places = {"event_id": source.event_id, "ts": source.ts, "event": source.event}
+    headers = {name: place.removeprefix(HEADER).lower() for name, place in places.items() if place.startswith(HEADER)}
+    return [] if kind.proves_headers else [name for name, header in headers.items() if header not in signed]
 
 
 def options_of(source: Source) -> dict[str, str]:

@@ -11,7 +11,7 @@ from alluvia.ingest.replay import as_first_sent, read_json
 from alluvia.ingest.values import Origin, Split
 from alluvia.sources.delivery import Delivery
 from alluvia.sources.lake_sources import read_sources
-from alluvia.sources.receiving import events_of, format_of, options_of, places_read
+from alluvia.sources.receiving import events_of, format_of, heard, options_of, places_read, reading_of_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,9 +57,15 @@ def _read(row: Mapping[str, Any], said: Said, reading: BodyReading, source: Sour
     raw, arrival_us = row["raw"] or b"", row["received_at"]
     headers = {name: value for name, value in reading.headers.items() if value is not None}
     key = None
+    if source is not None:
+        name = format_of(source, headers, raw)
+        headers = {**heard(source, headers, name, raw)}
+        reading = reading_of_source(source, Delivery(headers, raw), replace(reading, headers=headers))
     if said.raw in (BODY, PART):
-        name = reading.format if source is None else format_of(source, headers)
+        name = reading.format if source is None else name
         found, key = read_again(reading, name, raw, arrival_us, {} if source is None else options_of(source))
+        if key is None and said.fallback_id is not None and said.raw == BODY:
+            key = said.fallback_id.rpartition("/")[0]  # which stood for the request
     else:
         found = read_json(row)
         given = said.given if said.raw != JUDGED or said.given is None else said.given.of_format

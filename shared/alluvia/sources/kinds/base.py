@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -39,7 +40,13 @@ class Kind(ABC):
     identifies_requests: ClassVar[bool] = True
     """Whether the identity that requests of this kind give is that of the request; else it is the event's own."""
     headers: ClassVar[frozenset[str]] = frozenset()
-    """The headers, in lower case, that say something about the events of its requests: what `given` reads."""
+    """The headers, in lower case, that say something about the events of its requests: what `given` reads.
+
+    The proof covers them, as it covers the body. Nothing else of a request says anything about its events, unless the
+    definition names a header, or `proves_headers`.
+    """
+    proves_headers: ClassVar[bool] = False
+    """Whether the proof is a credential, whose holder may say all that the request says: also in headers."""
     settings: ClassVar[frozenset[str]] = frozenset()
     """The settings that sources of this kind may have besides those of all."""
     thanks: ClassVar[Thanks | None] = None
@@ -52,6 +59,17 @@ class Kind(ABC):
 
     def secret_fault(self, secret: str) -> str | None:
         """Return why no request can be proved by a secret, without showing it; None if one can."""
+        return None
+
+    def body_format(self, body: bytes) -> str:
+        """Return the format of a body, of a source whose definition names none and whose headers prove nothing."""
+        return "json"
+
+    def key(self, delivery: Delivery) -> str | None:
+        """Return what stands for the identity of a request whose sender signs none; None where events have their own.
+
+        It is made of what is signed alone, so that no second request with the same signature brings other events.
+        """
         return None
 
     @abstractmethod
@@ -99,6 +117,9 @@ class SignedBody(Kind):
 
     def sign(self, source: Source, delivery: Delivery, secret: str, now_us: int) -> dict[str, str]:
         return {self.header: self.signature(secret, delivery.body)}
+
+    def key(self, delivery: Delivery) -> str | None:
+        return hashlib.sha256(delivery.body).hexdigest()
 
 
 def text_of(value: object) -> str | None:

@@ -17,6 +17,8 @@ _AUTHORIZATION = "authorization"
 
 
 class _Plain(Kind):
+    proves_headers = True
+
     def sample(self, event_id: str, now_us: int) -> Sample:
         return plain_sample(event_id)
 

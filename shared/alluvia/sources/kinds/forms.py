@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from alluvia.errors import Invalid
 from alluvia.ingest.jsontext import decode
+
+_FORM = re.compile(rb"[A-Za-z0-9_.*+%\[\]-]{1,200}=")
+
+
+def json_or_form(body: bytes) -> str:
+    """Return the format of a body that is one of the two. No JSON begins with a name and `=`."""
+    return "form" if _FORM.match(body) else "json"
 
 
 def unwrapped(value: dict[str, object]) -> dict[str, object]:

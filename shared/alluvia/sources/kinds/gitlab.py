@@ -26,6 +26,7 @@ _TOKEN = "x-gitlab-token"  # noqa: S105 - a header's name
 class GitLab(Kind):
     """`X-Gitlab-Token`, which is the secret itself."""
 
+    proves_headers = True
     headers = frozenset({"idempotency-key", "x-gitlab-event-uuid", "x-gitlab-event"})
 
     def refusal(self, source: Source, delivery: Delivery, secret: str, now_us: int) -> str | None:

@@ -25,6 +25,7 @@ class WriteKey(Kind):
     """A write key, as the user of Basic authentication or in the body. The secret is the key."""
 
     format = "segment"
+    proves_headers = True
 
     def refusal(self, source: Source, delivery: Delivery, secret: str, now_us: int) -> str | None:
         key = write_key(delivery.headers, delivery.body)

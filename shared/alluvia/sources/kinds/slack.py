@@ -11,7 +11,7 @@ import orjson
 
 from alluvia.ingest.values import Given
 from alluvia.sources.kinds.base import Kind, Sample, Thanks, moment_of, text_of
-from alluvia.sources.kinds.forms import unwrapped
+from alluvia.sources.kinds.forms import json_or_form, unwrapped
 from alluvia.sources.signatures import MISSING, STALE, WRONG, is_fresh, mac, same, to_bytes
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ class Slack(Kind):
             "event": {"type": "alluvia_test"},
         }
         return Sample(orjson.dumps(event), {"content-type": "application/json"})
+
+    def body_format(self, body: bytes) -> str:
+        return json_or_form(body)
 
     def event(self, value: dict[str, object]) -> dict[str, object]:
         return unwrapped(value)

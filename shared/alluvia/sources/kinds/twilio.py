@@ -2,7 +2,8 @@
 
 Source: "Webhooks security" of Twilio's documentation, and its library's RequestValidator. What is signed is the address
 that Twilio was told, which proxies hide, and the parameters of a form, in the order of their names; of other bodies, a
-hash in the address. Twilio signs no time.
+hash in the address. Twilio signs no time, nor the idempotency token in a header: the parameters are the identity, which
+attempts repeat.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 from alluvia.ingest.values import Given
 from alluvia.sources.kinds.base import Kind, Sample, Thanks, moment_of, text_of
+from alluvia.sources.kinds.forms import json_or_form
 from alluvia.sources.signatures import MISSING, WRONG, any_same, mac, same, to_bytes
 
 if TYPE_CHECKING:
@@ -32,7 +34,6 @@ _PORTS = {"https": 443, "http": 80}
 class Twilio(Kind):
     """`X-Twilio-Signature` over the address and the parameters. The answer is TwiML that says nothing."""
 
-    headers = frozenset({"i-twilio-idempotency-token"})
     settings = frozenset({"url"})
     thanks = Thanks("text/xml", "<Response/>")
 
@@ -55,11 +56,16 @@ class Twilio(Kind):
 
     def given(self, delivery: Delivery, value: Mapping[str, object]) -> Given:
         name = next((name for name in _NAMES if text_of(value.get(name))), None)
-        return Given(
-            delivery.header("i-twilio-idempotency-token"),
-            moment_of(value.get("Timestamp")),
-            None if name is None else str(value[name]),
-        )
+        return Given(None, moment_of(value.get("Timestamp")), None if name is None else str(value[name]))
+
+    def body_format(self, body: bytes) -> str:
+        return json_or_form(body)
+
+    def key(self, delivery: Delivery) -> str | None:
+        """Return a hash of the parameters in the order in which they are signed, whichever they came in."""
+        pairs = _pairs(delivery.body) if json_or_form(delivery.body) == "form" else None
+        signed = delivery.body if pairs is None else _signed(pairs)
+        return hashlib.sha256(signed).hexdigest()
 
 
 def _algorithm(delivery: Delivery) -> str | None:
@@ -77,11 +83,21 @@ def _parameters(delivery: Delivery) -> bytes | None:
         query = parse_qs(urlsplit(delivery.url).query, max_num_fields=_PARAMETERS_MAX)
         if "bodySHA256" in query:
             return b"" if same(hashlib.sha256(delivery.body).hexdigest(), query["bodySHA256"][0]) else None
-        pairs = parse_qsl(
-            delivery.body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_PARAMETERS_MAX
-        )
-    except ValueError:  # of UTF-8, addresses, and too many fields
+    except ValueError:  # of addresses, and too many fields
         return None
+    pairs = _pairs(delivery.body)
+    return None if pairs is None else _signed(pairs)
+
+
+def _pairs(body: bytes) -> list[tuple[str, str]] | None:
+    """Return the names and values of a form; None for what is none."""
+    try:
+        return parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_PARAMETERS_MAX)
+    except ValueError:  # of UTF-8, and too many fields
+        return None
+
+
+def _signed(pairs: list[tuple[str, str]]) -> bytes:
     return b"".join(to_bytes(name + value) for name, value in sorted(set(pairs)))
 
 
