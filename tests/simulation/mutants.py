@@ -1268,8 +1268,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "delete decisions that a moment needs",
         "operations/old_decisions.py",
-        "if ms > max(moments, default=-1)]",
-        "]",
+        "key for key, ms in about.items() if ms <= keeper.moment and",
+        "key for key, ms in about.items() if ms > keeper.moment and",
         ("tests/unit/operations/test_keepers.py",),
     ),
     Mutant(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from threading import RLock
 from typing import TYPE_CHECKING
@@ -52,6 +52,8 @@ class Log(LogReader):
         self._id_chars = 0
         self._released = -1
         self.turns = Turns()
+        self.committed: Callable[[State], None] = lambda _: None
+        """Told of each commit of ours, whatever made it: also of what a transaction over several tables claims."""
         self._seen_ms = 0
         self._based_ms = 0
 

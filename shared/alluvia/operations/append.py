@@ -10,6 +10,7 @@ from alluvia.errors import ConcurrentTransaction, Invalid, MetadataChanged, Tran
 from alluvia.log.actions import AddFile, Txn
 from alluvia.log.commit import CommitActions
 from alluvia.operations.constraints import row_check
+from alluvia.operations.discarding import discarding
 from alluvia.operations.replanning import check_not_rollup
 from alluvia.table.changes import Changes
 from alluvia.table.conflicts import harmless_change
@@ -53,7 +54,8 @@ def append(
     writer = handle.writer(snapshot, row_check(snapshot.settings.constraints, snapshot.schema))
     adds = [add for chunk in conformed(rows, snapshot.schema, CHUNK_BYTES) for add in writer.write(chunk)]
     before_commit()
-    return _commit(handle, transaction, snapshot, adds, txn, info or {})
+    with discarding(handle, snapshot, adds):
+        return _commit(handle, transaction, snapshot, adds, txn, info or {})
 
 
 def commit_files(

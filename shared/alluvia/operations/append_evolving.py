@@ -12,6 +12,7 @@ from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile, Metadata, Txn
 from alluvia.operations.append import CHUNK_BYTES, append, applied, check_txn
 from alluvia.operations.constraints import row_check
+from alluvia.operations.discarding import discard
 from alluvia.operations.evolve import plan_evolve, protocol_for
 from alluvia.operations.replanning import commit_planned
 from alluvia.table.changes import Changes
@@ -74,6 +75,8 @@ class _Evolving:
         if self._written is not None:
             old = too_old(self._written[1], self._handle.clock.now_ms())
             if old or not fits(self._written[0], metadata):
+                if not old:
+                    discard(self._handle, snapshot, self._written[1])
                 if isinstance(self._rows, pa.RecordBatchReader):
                     why = "files grew too old" if old else "table's columns or properties changed"
                     raise Invalid(f"{self._handle.name}: the {why} in the meantime: append again")

@@ -24,6 +24,8 @@ from alluvia.table.reads import READS_INFO, without_reads
 from alluvia.table.snapshot import Snapshot
 
 REWRITE_TRIES = 5
+NAMES_MAX = 10
+"""Names of keepers in an error."""
 
 
 def without_rows(handle: TableHandle, matching: Matching, below: int | None = None, *, release_tags: bool) -> KeptFiles:
@@ -146,7 +148,9 @@ def _file_holds(handle: TableHandle, matching: Matching, file: AddFile) -> bool:
 
 
 def _refusal(handle: TableHandle, keepers: list[Keeper], *, release_tags: bool) -> str:
-    names = ", ".join(sorted(map(str, keepers)))
+    every = sorted(map(str, keepers))
+    more = f" and {len(every) - NAMES_MAX:,} more" if len(every) > NAMES_MAX else ""
+    names = ", ".join(every[:NAMES_MAX]) + more
     tags = [keeper for keeper in keepers if keeper.kind == TAG]
     fixes = []
     if tags and not release_tags:

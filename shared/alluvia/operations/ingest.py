@@ -9,8 +9,10 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid, MetadataChanged, TableDropped
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.log.actions import AddFile
 from alluvia.log.commit import CommitActions
 from alluvia.operations.constraints import row_check
+from alluvia.operations.discarding import discarding
 from alluvia.operations.event_window import follow_window
 from alluvia.operations.known_events import held_events
 from alluvia.operations.offering import commit_together, is_crowded, look, may_offer
@@ -89,7 +91,9 @@ def ingest(
             if version is None:
                 continue
             return batch.ingested(version)
-        commit = handle.transaction(snapshot).commit(batch.changes(), batch.after_loss)
+        changes = batch.changes()
+        with discarding(handle, snapshot, batch.written):
+            commit = handle.transaction(snapshot).commit(changes, batch.after_loss)
         if batch.again:
             continue
         if commit is None:
@@ -157,6 +161,7 @@ class _NewRows:
         as_made: bool,
     ) -> None:
         self.again = False
+        self.written: list[AddFile] = []
         self._as_made = as_made
         self._losses = 0
         self._handle = handle
@@ -176,7 +181,9 @@ class _NewRows:
     def changes(self) -> Changes:
         """Write the rows that are new and return what to commit."""
         ids = encode_event_ids(*self._new_ids())
-        self._changes = Changes("WRITE", {"mode": "Append"}, adds=self._writer.write(self._new_rows()), info=ids)
+        adds = self._writer.write(self._new_rows())
+        self.written += adds
+        self._changes = Changes("WRITE", {"mode": "Append"}, adds=adds, info=ids)
         return self._changes
 
     def may_offer(self) -> bool:
@@ -199,7 +206,8 @@ class _NewRows:
         return [self._prints[at] for at in self.new], [self._contents[at] for at in self.new]
 
     def after_loss(self, winners: Sequence[CommitActions]) -> Changes | None:
-        """Drop what the window holds by now. Files written before stay behind for vacuum: ingestion may not delete.
+        """Drop what the window holds by now. Files written before stay behind for vacuum, since ingestion need not be
+        allowed to delete; where the table itself has changed, it tries to.
 
         Where a restore won, `again` is set: what was known before it may not be known any more. So it is where there
         are so many others that the rows are better offered to them. Raises `MetadataChanged` where a winner changed

@@ -129,6 +129,16 @@ class Rewriter:
                 self._changes.clear()
         return self._outcomes()
 
+    def new_files(self) -> list[AddFile]:
+        """Return the data files that the parts have written."""
+        replaced = [
+            outcome.add
+            for part in self.parts
+            for outcome in part.outcomes.values()
+            if outcome.add is not None and outcome.add.path != outcome.file.path
+        ]
+        return [*replaced, *(add for part in self.parts for add in part.adds)]
+
     def _pending(self, candidates: Sequence[AddFile]) -> list[AddFile]:
         """Return the files that no part is about that still holds; other parts are dropped."""
         live = {file.key for file in candidates}

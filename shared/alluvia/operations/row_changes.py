@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from alluvia.operations.discarding import discard
 from alluvia.operations.edits import Edit, RowChanges
 from alluvia.operations.replanning import check_not_append_only, check_not_rollup, commit_planned
 from alluvia.operations.rewriting import Outcome, Rewriter
@@ -73,7 +74,10 @@ class Plans:
 
     def _rewriter(self, snapshot: Snapshot) -> Rewriter:
         if self._planned is None or self._planned[0].state.metadata != snapshot.state.metadata:
+            lost = self._planned
             self._planned = snapshot, self._rewrite(self._handle, snapshot, self._read_edit(snapshot))
+            if lost is not None:
+                discard(self._handle, snapshot, lost[1].new_files())
         return self._planned[1]
 
     def _changes(self, snapshot: Snapshot, rewriter: Rewriter, outcomes: Sequence[Outcome]) -> Changes:

@@ -56,6 +56,7 @@ class TableHandle:
         self.name = name
         self.clock = clock
         self.log = Log(store, root, clock)
+        self.log.committed = self._committed
         self.lock = self.log.lock
         self.window: DedupWindow | None = None
         self.origin = ""
@@ -233,7 +234,7 @@ class TableHandle:
         self._check_own(self._place)
         if not upkeep:
             self.check_own()
-        return Transaction(self.log, base.state, age_ms_max, self._committed, held)
+        return Transaction(self.log, base.state, age_ms_max, held)
 
     def writer(self, snapshot: Snapshot, check: RowCheck | None = None) -> FileWriter:
         """Return a writer of data files for a snapshot's table; `check` raises for rows that may not be written."""
@@ -244,6 +245,8 @@ class TableHandle:
         return FileWriter(self.store, snapshot.root, snapshot.partition_spec, snapshot.file_form, self.clock, check)
 
     def _committed(self, state: State) -> None:
+        if is_dropped(state.metadata.configuration):
+            return
         interval = self._snapshot(state).settings.checkpoint_interval
         behind = state.version - (self.log.checkpoint_version or 0)
         # One writer a multiple of the interval, however many write.

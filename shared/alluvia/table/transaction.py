@@ -54,11 +54,9 @@ class Transaction:
         log: Log,
         base: State,
         age_ms_max: int = TRANSACTION_AGE_MS_MAX,
-        committed: Callable[[State], None] = lambda _: None,
         held: frozenset[str] = frozenset(),
     ) -> None:
         check_writable(base.protocol, base.metadata)
-        self._committed = committed
         self._held = held
         self._log = log
         self._base = base
@@ -189,7 +187,7 @@ class Transaction:
                     self._log.confirm(commit.version, data)
                 newest = self._log.advance([commit], began_ms)
                 turns.committed(others, began_ms, clock.now_ms())
-                self._committed(newest)
+                self._log.committed(newest)
                 rows = sum(file.num_records or 0 for file in changes.adds)
                 return Commit(commit.version, commit.timestamp_ms, rows, len(changes.adds))
             losses += 1

@@ -47,9 +47,25 @@ class Subject:
     structs: bool = True
 
 
-def compare(subject: Subject, truth: Replay, findings: Findings) -> None:
-    """Report each way in which a checkpoint differs from the truth, once, with an example. Raises `Corrupt`."""
-    _Comparison(subject, truth, findings).run()
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """A checkpoint that lacks tombstones: its `version`, the finding's `message`, and one of the files.
+
+    That matters only where a version that can be read may be based on it: an erasure gives versions that are kept
+    checkpoints of their own, without tombstones.
+    """
+
+    version: int
+    message: str
+    file: str
+
+
+def compare(subject: Subject, truth: Replay, findings: Findings) -> Lacking | None:
+    """Report each way in which a checkpoint differs from the truth, once, with an example. Raises `Corrupt`.
+
+    Returns what tombstones it lacks, which is not reported.
+    """
+    return _Comparison(subject, truth, findings).run()
 
 
 class _Comparison:
@@ -59,11 +75,12 @@ class _Comparison:
         self._truth = truth
         self._findings = findings
 
-    def run(self) -> None:
+    def run(self) -> Lacking | None:
         self._compare_table()
         self._compare_files()
-        self._compare_tombstones()
+        lacking = self._compare_tombstones()
         self._compare_rest()
+        return lacking
 
     def _report(self, kind: str, what: str, file: str | None = None) -> None:
         subject = self._subject
@@ -125,7 +142,7 @@ class _Comparison:
                 return wrong
         return None
 
-    def _compare_tombstones(self) -> None:
+    def _compare_tombstones(self) -> Lacking | None:
         seen: set[str] = set()
         extra: list[str] = []
         for file in self._state.tombstones:
@@ -143,9 +160,10 @@ class _Comparison:
         if extra:
             what = f"holds {_counted(extra)} as removed that no commit removed, such as {extra[0]}"
             self._report("checkpoint-extra-tombstone", what, extra[0])
-        if lacking:
-            what = f"lacks the tombstones of {_counted(lacking)} within the retention, such as {lacking[0]}"
-            self._report("checkpoint-lacks-tombstone", what, lacking[0])
+        if not lacking:
+            return None
+        what = f"lacks the tombstones of {_counted(lacking)} within the retention, such as {lacking[0]}"
+        return Lacking(self._subject.version, f"checkpoint {self._subject.name} {what}", lacking[0])
 
     def _compare_rest(self) -> None:
         state, truth = self._state, self._truth

@@ -121,10 +121,13 @@ def _check_followed(log: Log, table: str, versions: Mapping[str, int], findings:
         findings.add("claim-unchecked", f"whether table {table} has what was decided cannot be told: {error}")
         return
     done = carried_out(list(commits.values()))
+    edge = max(commits, default=-1)  # clean-up takes commits from the oldest on, but those of versions that are kept
+    while edge - 1 in commits:
+        edge -= 1
     for transaction_id, version in versions.items():
         if transaction_id in done or CLAIM + transaction_id in standing:
             continue
-        if version not in commits and version < min(commits, default=version):
+        if version < edge:
             continue  # clean-up has taken what would tell
         placed = placed_in(commits[version]) if version in commits else []
         claim = next((each for each in placed if each.transaction_id == transaction_id), None)

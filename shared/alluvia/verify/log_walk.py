@@ -20,7 +20,7 @@ from alluvia.log.replay import State
 from alluvia.store import ByteRange, Store
 from alluvia.table.properties import read_properties
 from alluvia.table.schema.column_mapping import MODE
-from alluvia.verify.checkpoint_checks import Subject, compare, wrong_facts
+from alluvia.verify.checkpoint_checks import Lacking, Subject, compare, wrong_facts
 from alluvia.verify.commit_checks import CommitChecks
 from alluvia.verify.leaves import Leaf, stored_leaves
 from alluvia.verify.objects import Checkpoint, Objects
@@ -66,6 +66,8 @@ class Walk:
     """What checkpoints that could be read have of it, by version."""
     sidecars: set[str] = field(default_factory=set)
     """Those that checkpoints name."""
+    lacking: list[Lacking] = field(default_factory=list)
+    """Checkpoints that lack tombstones."""
 
 
 def note_absent(removes: Sequence[RemoveFile], version: int, where: str, findings: Findings) -> None:
@@ -217,7 +219,9 @@ class LogWalk:
             else:
                 after_ms = self._objects.log[name].modified_ms - self._retention_ms(replay) + _SLACK_MS
                 structs = version >= self._structs_from
-                compare(Subject(name, version, state, after_ms, self._leaves, structs), replay, self._findings)
+                subject = Subject(name, version, state, after_ms, self._leaves, structs)
+                lacking = compare(subject, replay, self._findings)
+                self._result.lacking += [] if lacking is None else [lacking]
         except _UNREADABLE as error:
             msg = str(error) if isinstance(error, Corrupt) else f"checkpoint {name} cannot be read: {error}"
             self._findings.add("checkpoint-unreadable", msg, version=version, file=name)

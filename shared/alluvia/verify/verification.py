@@ -105,6 +105,9 @@ class _Verification:
         check_decisions(self._handle, objects, findings)
         replay = walk.replay
         check_commits(objects, self._recorded(replay), findings)
+        for lacking in walk.lacking:
+            if lacking.version >= self._recorded(replay):
+                findings.add("checkpoint-lacks-tombstone", lacking.message, version=lacking.version, file=lacking.file)
         claimed = Claimed() if replay is None or walk.newest != objects.newest else self._take_claims(replay)
         snapshot = None if replay is None else self._snapshot(replay)
         if replay is None or snapshot is None:
