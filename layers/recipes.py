@@ -55,8 +55,8 @@ SPARK = Recipe("spark", ("arro3-core", "boto3", "obstore", "orjson", "pandas", "
 LAYERS = (CORE, QUERY)
 
 # Patterns over paths relative to the layer's package folder; `*` crosses slashes.
-KEPT_SERVICES = ("emr-serverless", "sqs", "sso", "sso-oidc", "sts")
-"""The services of AWS that our code calls, or that finding credentials may."""
+KEPT_SERVICES = ("emr-serverless", "lambda", "s3", "secretsmanager", "sqs", "ssm", "sso", "sso-oidc", "sts")
+"""The services of AWS that our code calls, or that finding credentials may: of others, boto3 says that it knows none."""
 DROPPED = (
     ".lock",
     "bin/*",

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+import alluvia
 from infra.sources import FUNCTIONS, LIBRARY, Sources
 from infra.specs import STACK_NAME
 from layers.recipes import LAYERS
+from tests.infra.lambda_runtime import Deployed, Machinery
+from tests.s3server import CREDENTIALS, REGION, S3Server
 from tests.samples import lake as lake  # noqa: PLC0414 - a fixture
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,3 +68,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "placeholders" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("synthesis"))
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def machinery(tmp_path_factory: pytest.TempPathFactory) -> Machinery:
+    return Machinery(tmp_path_factory.mktemp("lambda"))
+
+
+@pytest.fixture
+def deployed(machinery: Machinery, s3_server: S3Server, tmp_path: Path) -> Deployed:
+    """The functions on an empty lake, with the services of AWS that moto stands for."""
+    s3_server.inject()
+    uri = f"s3://{s3_server.new_bucket()}/lake"
+    environment = {
+        "AWS_ACCESS_KEY_ID": CREDENTIALS["aws_access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": CREDENTIALS["aws_secret_access_key"],
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_ENDPOINT_URL": s3_server.endpoint_url,
+        "ALLUVIA_LAKE": uri,
+        "ALLUVIA_ENDPOINT_URL": s3_server.endpoint_url,
+        "ALLUVIA_MODE": "direct",
+        "POWERTOOLS_SERVICE_NAME": "test",
+    }
+    return Deployed(alluvia.connect(uri, **s3_server.options), environment, machinery, tmp_path)

@@ -1,20 +1,11 @@
-"""Every function as it runs on Lambda: a process that finds its own code and its own layers, and no other package.
-
-The layers are those of the recipes, from the lock file, built for this machine's processor and Python. The runtime's
-own boto3 is not there: the core layer brings it, in the locked version.
-"""
+"""Every function in its own layers, on every kind of table: see `lambda_runtime.py`."""
 
 from __future__ import annotations
 
 import json
-import platform
-import subprocess
 import sys
-import venv
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import boto3
@@ -24,115 +15,20 @@ import pytest
 import alluvia
 from alluvia.operations.jobs import ask_job
 from infra import specs
-from infra.sources import LIBRARY, stage_functions
 from infra.specs import BACKFILL, COMMIT, INGEST, JOBS, MERGE, QUERY, SQL, UPLOAD, VACUUM, Spec
-from layers.build import PACKAGE_FOLDER, build_layer, build_library
-from layers.recipes import LAYERS, Machine
 from tests.infra.conftest import ROOT
-from tests.s3server import CREDENTIALS, REGION, S3Server
+from tests.infra.lambda_runtime import Deployed, Json
+from tests.s3server import CREDENTIALS, REGION
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("layers")]
 
-MACHINE = Machine(platform.machine(), ".".join(map(str, sys.version_info[:2])))
-DRIVER = """
-import json, sys
-from importlib import import_module
-given = json.load(sys.stdin)
-sys.path[:0] = given["path"]
-handler = import_module(given["module"]).handler
-cold = sorted(sys.modules)
-answers = [handler(event, None) for event in given["events"]]
-with open(given["answers"], "w") as file:
-    json.dump({"answers": answers, "cold": cold, "warm": sorted(sys.modules)}, file)
-"""
-Json = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """What a process answered; the modules that it had loaded before the first event, and after the last."""
-
-    answers: list[Any]
-    cold: list[str]
-    warm: list[str]
-
-
-class Machinery:
-    """Starts functions, each in a new process, on a lake."""
-
-    def __init__(self, folder: Path) -> None:
-        lock = ROOT / "requirements.lock"
-        built = {recipe.name: build_layer(recipe, lock=lock, build=folder, machine=MACHINE) for recipe in LAYERS}
-        built[LIBRARY] = build_library(
-            [ROOT / "shared" / "alluvia"], build=folder, python_version=MACHINE.python_version
-        )
-        self._layers = {name: layer / PACKAGE_FOLDER for name, layer in built.items()}
-        self._functions = stage_functions(ROOT, folder, MACHINE.python_version)
-        # An interpreter without packages, for the processes that a function starts as well.
-        venv.create(folder / "bare", with_pip=False)
-        self._python = folder / "bare" / "bin" / "python"
-
-    def run(self, spec: Spec, events: Sequence[Any], environment: Mapping[str, str], folder: Path) -> Ran:
-        """Hand events to a function, one after another."""
-        answers = folder / "answers.json"
-        given = {
-            "path": [str(self._functions[spec.folder]), *(str(self._layers[name]) for name in spec.layers)],
-            "module": f"functions.{spec.folder}.handler",
-            "events": list(events),
-            "answers": str(answers),
-        }
-        done = subprocess.run(
-            [str(self._python), "-I", "-c", DRIVER],
-            input=json.dumps(given),
-            env={"PATH": "/usr/bin:/bin", "HOME": str(folder / "none"), "TMPDIR": str(folder), **environment},
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == 0, done.stderr
-        return Ran(**json.loads(answers.read_text()))
-
-
-@pytest.fixture(scope="session")
-def machinery(tmp_path_factory: pytest.TempPathFactory) -> Machinery:
-    return Machinery(tmp_path_factory.mktemp("lambda"))
-
-
-@dataclass(frozen=True, slots=True)
-class Deployed:
-    """The functions on a lake of their own."""
-
-    lake: alluvia.Lake
-    environment: Mapping[str, str]
-    machinery: Machinery
-    folder: Path
-
-    def run(self, spec: Spec, *events: Any, **settings: str) -> Ran:
-        return self.machinery.run(spec, events, {**self.environment, **settings}, self.folder)
-
-    def ids(self, table: str) -> list[str]:
-        return sorted(self.lake.table(table).scan(["event_id"]).read_all()["event_id"].to_pylist())
-
 
 @pytest.fixture
-def deployed(machinery: Machinery, s3_server: S3Server, tmp_path: Path) -> Deployed:
-    s3_server.inject()
-    uri = f"s3://{s3_server.new_bucket()}/lake"
-    lake = alluvia.connect(uri, **s3_server.options)
+def deployed(deployed: Deployed) -> Deployed:
+    """The functions on a lake with a table of every kind."""
     for name in TABLES:
-        make(lake, name)
-    environment = {
-        "AWS_ACCESS_KEY_ID": CREDENTIALS["aws_access_key_id"],
-        "AWS_SECRET_ACCESS_KEY": CREDENTIALS["aws_secret_access_key"],
-        "AWS_DEFAULT_REGION": REGION,
-        "AWS_ENDPOINT_URL": s3_server.endpoint_url,
-        "ALLUVIA_LAKE": uri,
-        "ALLUVIA_ENDPOINT_URL": s3_server.endpoint_url,
-        "POWERTOOLS_SERVICE_NAME": "test",
-    }
-    return Deployed(lake, environment, machinery, tmp_path)
+        make(deployed.lake, name)
+    return deployed
 
 
 TABLES: Mapping[str, Mapping[str, str]] = {
@@ -193,16 +89,15 @@ def test_no_function_is_left_out() -> None:
 
 
 def test_ingest_stores_events_in_every_kind_of_table(deployed: Deployed) -> None:
-    ran = deployed.run(INGEST, *(post(name, new(1), new(2)) for name in TABLES), ALLUVIA_MODE="direct")
-    answers = dict(zip(TABLES, ran.answers, strict=True))
+    answers = dict(zip(TABLES, deployed.run(INGEST, *(post(name, new(1), new(2)) for name in TABLES)), strict=True))
     assert {name: answer["statusCode"] for name, answer in answers.items()} == dict.fromkeys(TABLES, 200)
     assert {name: body_of(answer)["accepted"] for name, answer in answers.items()} == dict.fromkeys(TABLES, 2)
     assert {name: deployed.ids(name) for name in TABLES} == {name: ["new-1", "new-2", *KEPT] for name in TABLES}
 
 
 def test_ingest_refuses_what_breaks_a_constraint_and_keeps_it(deployed: Deployed) -> None:
-    ran = deployed.run(INGEST, post("constrained", new(1), new(2, amount=-1)), ALLUVIA_MODE="direct")
-    assert [answer["statusCode"] for answer in ran.answers] == [200]
+    (answer,) = deployed.run(INGEST, post("constrained", new(1), new(2, amount=-1)))
+    assert answer["statusCode"] == 200
     assert deployed.ids("constrained") == ["new-1", *KEPT]
     (reason,) = deployed.lake.table("constrained/_rejects").scan(["reason"]).read_all()["reason"].to_pylist()
     assert "positive" in reason
@@ -218,12 +113,12 @@ INGEST_LOADS = {
 
 def test_ingest_without_a_constraint_loads_no_duckdb(deployed: Deployed) -> None:
     others = [name for name in TABLES if name != "constrained"]
-    ran = deployed.run(INGEST, *(post(name, new(1)) for name in others), ALLUVIA_MODE="direct")
+    ran = deployed.loaded(INGEST, *(post(name, new(1)) for name in others))
     for modules in (ran.cold, ran.warm):
         loaded = {name.partition(".")[0] for name in modules if not name.startswith("_")}
         assert loaded - set(sys.stdlib_module_names) - {"alluvia", "functions"} <= INGEST_LOADS
         assert not [name for name in modules if name.startswith("alluvia.query")]
-    constrained = deployed.run(INGEST, post("constrained", new(1)), ALLUVIA_MODE="direct")
+    constrained = deployed.loaded(INGEST, post("constrained", new(1)))
     assert "duckdb" in constrained.warm
     assert "duckdb" not in constrained.cold
 
@@ -234,19 +129,19 @@ def test_events_go_through_the_queue_into_every_kind_of_table(deployed: Deployed
     url = client.create_queue(QueueName=deployed.environment["ALLUVIA_LAKE"].split("/")[2])["QueueUrl"]
     requests = [post(name, new(1), new(2)) for name in TABLES]
     queued = deployed.run(INGEST, *requests, ALLUVIA_MODE="queued", ALLUVIA_QUEUE_URL=url)
-    assert [answer["statusCode"] for answer in queued.answers] == [202] * len(TABLES)
+    assert [answer["statusCode"] for answer in queued] == [202] * len(TABLES)
     records = []
     while messages := client.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
         records += [
             sample("ingest_sqs")["Records"][0] | {"messageId": m["MessageId"], "body": m["Body"]} for m in messages
         ]
     assert len(records) == len(TABLES)
-    assert deployed.run(COMMIT, {"Records": records}).answers == [{"batchItemFailures": []}]
+    assert deployed.run(COMMIT, {"Records": records}) == [{"batchItemFailures": []}]
     assert {name: deployed.ids(name) for name in TABLES} == {name: ["new-1", "new-2", *KEPT] for name in TABLES}
 
 
 def test_merge_makes_one_file_of_every_kind_of_table(deployed: Deployed) -> None:
-    (answer,) = deployed.run(MERGE, {"tables": list(TABLES)}).answers
+    (answer,) = deployed.run(MERGE, {"tables": list(TABLES)})
     assert {report["table"]: report["files_after"] for report in answer["tables"]} == dict.fromkeys(TABLES, 1)
     assert {name: deployed.ids(name) for name in TABLES} == dict.fromkeys(TABLES, KEPT)
 
@@ -254,7 +149,7 @@ def test_merge_makes_one_file_of_every_kind_of_table(deployed: Deployed) -> None
 def test_query_reads_every_kind_of_table(deployed: Deployed) -> None:
     texts = [f"SELECT event_id, amount FROM {name} WHERE kind = 'a' ORDER BY ALL" for name in TABLES]
     ran = deployed.run(QUERY, *({"query": text, "accept": "application/json"} for text in texts))
-    answers = dict(zip(TABLES, ran.answers, strict=True))
+    answers = dict(zip(TABLES, ran, strict=True))
     assert {name: answer["statusCode"] for name, answer in answers.items()} == dict.fromkeys(TABLES, 200), answers
     rows = {name: json.loads(answer["body"]) for name, answer in answers.items()}
     kept = [{"event_id": "old-0", "amount": 1}, {"event_id": "old-2", "amount": 3}]
@@ -265,7 +160,7 @@ def test_jobs_runs_a_query_to_its_end(deployed: Deployed) -> None:
     text = "SELECT event_id FROM plain WHERE kind = 'a' ORDER BY ALL"
     request = {"text": text, "parameters": None, "format": "csv", "coding": None}
     job = ask_job(deployed.lake.store, deployed.lake.clock, {"request": request, "owner": "", "rights": None})
-    first, again = deployed.run(JOBS, {"job": job.id}, {"job": job.id}).answers
+    first, again = deployed.run(JOBS, {"job": job.id}, {"job": job.id})
     assert (first, again) == ({"job": job.id, "state": "done"}, {"job": job.id, "state": None})
     (result,) = deployed.lake.store.list("_alluvia/results/large/")
     assert deployed.lake.store.get(result.key).split() == [b"event_id", b"old-0", b"old-2"]
@@ -275,14 +170,14 @@ def test_sql_writes_to_tables_of_several_kinds_at_once(deployed: Deployed) -> No
     changed = ("plain", "partitioned", "v2")
     text = "; ".join(f"UPDATE {name} SET amount = amount + $n WHERE kind = 'a'" for name in changed)
     request = {"query": f"{text}; SELECT sum(amount) AS s FROM plain", "parameters": {"n": 10}}
-    (answer,) = deployed.run(SQL, request, ALLUVIA_ALLOW_WRITES="true").answers
+    (answer,) = deployed.run(SQL, request, ALLUVIA_ALLOW_WRITES="true")
     assert (answer["statusCode"], answer["body"].strip()) == (200, '{"s":24}')
     amounts = {name: deployed.lake.table(name).to_arrow()["amount"].to_pylist() for name in changed}
     assert {name: sorted(found) for name, found in amounts.items()} == {name: [11, 13] for name in changed}
 
 
 def test_vacuum_goes_through_every_kind_of_table(deployed: Deployed) -> None:
-    answers = deployed.run(VACUUM, {"dry_run": True}, {}).answers
+    answers = deployed.run(VACUUM, {"dry_run": True}, {})
     for answer in answers:
         assert sorted(report["table"] for report in answer["tables"]) == sorted(TABLES)
         assert not [report for report in answer["tables"] if "error" in report]
@@ -298,7 +193,7 @@ def test_backfill_starts_a_job_and_tells_how_it_does(deployed: Deployed) -> None
         "ALLUVIA_EMR_ROLE_ARN": "arn:aws:iam::123456789012:role/backfill",
         "ALLUVIA_CODE_URI": "s3://code/backfill/1",
     }
-    (started,) = deployed.run(BACKFILL, sample("backfill_start"), **settings).answers
+    (started,) = deployed.run(BACKFILL, sample("backfill_start"), **settings)
     asked = {"action": "status", "job_run_id": started["job_run_id"]}
-    (status,) = deployed.run(BACKFILL, asked, **settings).answers
+    (status,) = deployed.run(BACKFILL, asked, **settings)
     assert status["job_run_id"] == started["job_run_id"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 from infra.sources import FUNCTIONS, stage_functions
 from layers import compiling
 from layers.build import build_archive, build_layer, build_library, digest, size_bytes
-from layers.recipes import CORE, LAYERS, SPARK, Recipe, dropped
+from layers.recipes import CORE, KEPT_SERVICES, LAYERS, SPARK, Recipe, dropped
 from tests.infra.conftest import ROOT
 
 PYARROW_USES = """
@@ -229,6 +230,30 @@ def test_another_compiler_than_the_pinned_one_is_refused(tmp_path: Path, monkeyp
         compiling.compile_modules(tmp_path / "layer", "3.12", tmp_path / "build")
     with pytest.raises(RuntimeError, match=r"Python 3\.9 can be compiled by that Python only"):
         compiling.compile_modules(tmp_path / "layer", "3.9", tmp_path / "build")
+
+
+def services_called(folder: Path) -> set[str]:
+    """Return the services of AWS that code opens clients of."""
+    found = set()
+    for path in folder.rglob("*.py"):
+        if "cli" in path.relative_to(folder).parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(ast.Attribute(ast.Name("boto3"), "client" | "resource"), [name, *_]):
+                    assert isinstance(name, ast.Constant), f"{path}:{node.lineno} must name its service"
+                    found.add(str(name.value))
+                case ast.Attribute(attr="create_client"):
+                    raise AssertionError(f"{path}:{node.lineno} must open its client by boto3.client")
+    return found
+
+
+def test_every_service_that_the_code_calls_is_in_the_layers() -> None:
+    """Where its data is missing, boto3 raises UnknownServiceError, which looks like a service that does not answer."""
+    called = services_called(ROOT / "shared") | services_called(ROOT / "functions")
+    assert {"emr-serverless", "lambda", "secretsmanager", "sqs", "ssm"} <= called
+    of_credentials = {"sso", "sso-oidc", "sts"}
+    assert called | of_credentials == set(KEPT_SERVICES)
 
 
 def test_services_that_are_never_called_are_left_out() -> None:
