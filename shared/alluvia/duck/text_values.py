@@ -14,6 +14,7 @@ from alluvia.duck.evaluators import current_evaluator
 from alluvia.duck.failures import Context, EngineError, translate
 from alluvia.duck.relation import duckdb_type
 from alluvia.errors import Invalid
+from alluvia.table.schema.conversion import converted
 from alluvia.table.schema.moments import is_zoned
 from alluvia.table.schema.type_names import type_name
 
@@ -38,6 +39,8 @@ def text_values(texts: pa.Array, field: pa.Field) -> pa.Array:
     """Return texts as values of a column. Raises `Invalid`, naming it, for one that is none, or loses something."""
     if pa.types.is_string(field.type):
         return texts
+    if pa.types.is_nested(field.type):
+        return literal_values(cast_values(texts, field.with_type(_of_texts(field.type))), field)
     found = cast_values(texts, field)
     suspect, loses = _losses(field.type)
     if suspect is None:
@@ -49,6 +52,48 @@ def text_values(texts: pa.Array, field: pa.Field) -> pa.Array:
                 f"rounded or cut: write CAST(… AS {duckdb_type(field.type)}) if that is meant"
             )
     return found
+
+
+def literal_values(values: pa.Array, field: pa.Field) -> pa.Array:
+    """Return literals as values of a column: texts in them become what their part of the column is.
+
+    Raises `Invalid`, naming the part, for what would lose something.
+    """
+    return converted(values, field.type, field.name, _of_literal)
+
+
+def _of_literal(values: pa.Array, kind: pa.DataType, path: str) -> pa.Array | None:
+    if pa.types.is_string(values.type) and not pa.types.is_string(kind):
+        return text_values(values, pa.field(path, kind))
+    if isinstance(values, pa.StructArray) and isinstance(kind, pa.MapType):
+        return _entries(values, kind, path)
+    return None
+
+
+def _entries(structs: pa.StructArray, kind: pa.MapType, path: str) -> pa.Array:
+    """Return structs as maps, as DuckDB casts them. Raises `Invalid` for a null in one, which may be an absent key."""
+    names = pa.array([field.name for field in structs.type], pa.string())
+    keys = converted(names, kind.key_type, f"{path}.key", _of_literal).to_pylist()
+    items = [
+        converted(structs.field(at), kind.item_type, f"{path}.value", _of_literal).to_pylist()
+        for at in range(len(keys))
+    ]
+    rows = [
+        [(key, values[row]) for key, values in zip(keys, items, strict=True)] if is_valid else None
+        for row, is_valid in enumerate(structs.is_valid().to_pylist())
+    ]
+    if any(value is None for row in rows if row for _, value in row):
+        raise Invalid(f"column {path}: a struct with nulls may lack keys, as a map: write MAP {{'key': value}}")
+    return pa.array(rows, kind)
+
+
+def _of_texts(kind: pa.DataType) -> pa.DataType:
+    """Return a nested type with text in place of all other parts."""
+    if isinstance(kind, pa.StructType):
+        return pa.struct([(field.name, _of_texts(field.type)) for field in kind])
+    if isinstance(kind, pa.MapType):
+        return pa.map_(_of_texts(kind.key_type), _of_texts(kind.item_type))
+    return pa.list_(_of_texts(kind.value_type)) if isinstance(kind, pa.ListType) else pa.string()
 
 
 def _losses(kind: pa.DataType) -> tuple[str | None, _Loses]:

@@ -100,15 +100,10 @@ def _typed(text: str, expression: Node, field: pa.Field) -> str:
 
 
 def _checked(evaluator: Evaluator, schema: pa.Schema, field: pa.Field, text: str) -> str:
-    """Find out what can be found out without the table's rows: names, types, and one value a row.
-
-    A decimal for a floating-point column, such as 1.5, is made one.
-    """
+    """Find out what can be found out without the table's rows: names, types, and one value a row."""
     name = field.name
     rows = pa.table([pa.nulls(2, other.type) for other in schema], schema.names)
     kind = _values(evaluator, name, text, rows).type
-    if pa.types.is_decimal(kind) and pa.types.is_floating(field.type):
-        return f"CAST((\n{text}\n) AS {duckdb_type(field.type)})"
     try:
         conform(pa.Table.from_arrays([pa.array([], kind)], names=[name]), pa.schema([field]))
     except (Invalid, pa.ArrowException) as error:
@@ -125,6 +120,8 @@ def _values(evaluator: Evaluator, name: str, text: str, rows: pa.Table) -> pa.Ch
         found = translate(error.details, Context(text, lambda position: position - len(_START)))
         raise type(found)(f"column {name}: {found}") from None
     except Invalid as error:
+        if type(error) is not Invalid:  # a limit, which is no fault of the expression's
+            raise
         raise Invalid(f"column {name}: {error}") from None
     if len(values) != len(rows):
         raise Invalid(f"column {name}: an expression cannot use aggregates or unnest")

@@ -1,7 +1,6 @@
-"""The rows of a query as rows of a table: by position, in the table's types, where no value changes its meaning.
+"""The rows of a query as rows of a table: by position, in the table's types, as an append converts them.
 
-Beyond what an append takes, an INSERT takes a decimal for a floating-point column, a whole decimal (such as a `sum`)
-for an integer column, and a date for a time, as SQL does; a text in VALUES becomes what its column is.
+Beyond what an append takes, a text in VALUES becomes what its column, or its part of a column, is.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from alluvia.duck.text_values import cast_values, text_values
+from alluvia.duck.text_values import literal_values, text_values
 from alluvia.errors import Invalid
 from alluvia.query.engine import Result
 from alluvia.sql.lone_texts import Texts
@@ -40,23 +39,11 @@ def fit_rows(rows: pa.Table, schema: pa.Schema, *, literals: bool = False) -> pa
 
 
 def _fit(column: pa.Array, field: pa.Field, *, literals: bool) -> pa.Array:
-    source, target, types = column.type, field.type, pa.types
-    if source.equals(target):
-        return column
-    if column.null_count == len(column):  # a NULL alone has some type or other
-        return pa.nulls(len(column), target)
-    try:
-        if types.is_decimal(source) and types.is_floating(target):
-            return column.cast(pa.float64()).cast(target)
-        if types.is_decimal(source) and source.scale == 0 and types.is_integer(target):
-            return column.cast(target)
-        if types.is_date(source) and types.is_timestamp(target):
-            return column.cast(pa.timestamp("us")).cast(target)
-    except pa.ArrowInvalid as error:
-        raise Invalid(f"column {field.name}: a value does not fit {type_name(target)}: {error}") from error
-    if literals and types.is_string(source):
-        return text_values(column, field)
-    return cast_values(column, field) if literals and types.is_nested(source) else column
+    if literals:
+        return literal_values(column, field)
+    if column.null_count == len(column) and not column.type.equals(field.type):  # a NULL alone has some type or other
+        return pa.nulls(len(column), field.type)
+    return column
 
 
 def with_texts(rows: pa.Table, schema: pa.Schema, texts: Texts) -> pa.Table:

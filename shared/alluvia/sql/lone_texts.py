@@ -1,7 +1,8 @@
 """The texts that stand alone as values in the rows of VALUES. Pure.
 
 DuckDB gives all rows of VALUES one type a column before anybody can tell it the table's: of 1 and '2.75' it makes 1 and
-3. So the texts are taken out, and each becomes a value of its column by itself.
+3. So the texts are taken out, and each becomes a value of its column by itself. Those in lists and structs are marked
+as texts, so that DuckDB does not make numbers of them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ Texts = Mapping[int, Mapping[int, str]]
 
 
 def without_texts(source: Sql, values: Values) -> tuple[Sql, Texts]:
-    """Return VALUES with NULL for texts that are values alone, and these; parameters with a text are such, too."""
+    """Return VALUES with NULL for texts that are values alone, and these; parameters with a text are such, too.
+
+    Texts that are values in a list or a struct are cast to VARCHAR.
+    """
     tokens = tokens_of(source.text)
     named = {start: name for start, _, name in parameters(source, tokens)}
     found: dict[int, dict[int, str]] = {}
@@ -30,6 +34,8 @@ def without_texts(source: Sql, values: Values) -> tuple[Sql, Texts]:
             found.setdefault(column, {})[row] = text
             # A parameter stays where it is, since others are counted after it.
             edits.append((token, f"CASE WHEN {shown} IS NULL THEN NULL END" if token.start in named else "NULL"))
+    edits += [(token, f"{source.text[token.start : token.end]}::VARCHAR") for token in _within(tokens)]
+    edits.sort(key=lambda edit: edit[0].start)
     text = source.text
     for token, new in reversed(edits):
         text = f"{text[: token.start]}{new}{text[token.end :]}"
@@ -54,6 +60,20 @@ def _alone(tokens: Sequence[Token]) -> Iterator[tuple[int, int, Token]]:
         elif depth == 1 and token.kind in ("text", "parameter") and _is_alone(tokens, at):
             found.append((row, column, token))
     yield from found
+
+
+def _within(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Yield the texts that are all of a value in a list or a struct."""
+    around: list[str] = []
+    for at, token in enumerate(tokens):
+        if token.word in _OPENING:
+            around.append(token.word)
+        elif token.word in _CLOSING and around:
+            around.pop()
+        elif token.kind == "text" and around and at + 1 < len(tokens):
+            starts, ends = {"[": ("[", ","), "{": (":",)}.get(around[-1], ()), ("]", ",", "}")
+            if tokens[at - 1].word in starts and tokens[at + 1].word in ends:
+                yield token
 
 
 def _is_alone(tokens: Sequence[Token], at: int) -> bool:

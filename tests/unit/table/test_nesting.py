@@ -18,7 +18,7 @@ from alluvia.cli.commands import cli
 from alluvia.errors import Invalid, Unsupported
 from alluvia.table.schema.nesting import NESTING_MAX, READ_MAX
 from alluvia.table.schema.serialization import schema_string
-from alluvia.table.schema.values import check_value
+from alluvia.table.schema.values import fitted_value
 
 TOO_DEEP = "is nested more than 16 levels deep: flatten it, or make it JSON text"
 KINDS = {"lists": "l", "structs": "s", "maps": "m", "mixed": "lsm"}
@@ -225,4 +225,4 @@ def test_a_column_that_is_too_deep_to_read_is_dropped(tmp_path: Path, kinds: str
 def test_a_value_that_is_too_deep_to_show() -> None:
     value = nested("l", 5000)[1]
     with pytest.raises(Invalid, match=r"^column id: a list that is nested too deeply to show is not a valid long$"):
-        check_value(value, pa.int64(), "id")
+        fitted_value(value, pa.int64(), "id")

@@ -7,13 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
+from alluvia.table.schema.conversion import converted
 from alluvia.table.schema.digits import has_decimals, too_long
-from alluvia.table.schema.moments import is_zoned
 from alluvia.table.schema.required import check_required, has_required
 from alluvia.table.schema.type_names import type_name
-from alluvia.table.schema.values import check_value
+from alluvia.table.schema.values import fitted_value
 
 Rows = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Sequence[Mapping[str, Any]]
 
@@ -74,10 +73,9 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Tabl
     columns = []
     for field in schema:
         values = [row.get(field.name) for row in rows]
-        for value in values:
-            check_value(value, field.type, field.name)
+        fitted = [None if value is None else fitted_value(value, field.type, field.name) for value in values]
         try:
-            columns.append(pa.array(values, field.type))
+            columns.append(pa.array(fitted, field.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise Invalid(f"column {field.name}: a value does not fit {type_name(field.type)}: {error}") from error
     return pa.Table.from_arrays(columns, names=schema.names)
@@ -129,58 +127,5 @@ def _check_known(names: Iterable[str], schema: pa.Schema) -> None:
 def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if column.type.equals(field.type):
         return column
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if not _castable(column.type, field.type):
-        raise Invalid(
-            f"column {field.name} is {type_name(field.type)} in the table, but the rows have "
-            f"{type_name(column.type)}: cast them, or use another name; a column cannot change its type"
-        )
-    try:
-        if pa.types.is_timestamp(column.type) and is_zoned(field.type) and not is_zoned(column.type):
-            return pc.assume_timezone(column.cast(pa.timestamp("us")), "UTC")
-        if pa.types.is_decimal(field.type) and pa.types.is_integer(column.type):
-            column = column.cast(pa.decimal256(76, field.type.scale))
-        cast = column.cast(field.type)
-        if pa.types.is_float32(field.type) and not pc.is_finite(cast).equals(pc.is_finite(column)):
-            raise Invalid(f"column {field.name}: a value does not fit {type_name(field.type)}")
-        return cast
-    except pa.ArrowException as error:
-        raise Invalid(f"column {field.name}: a value does not fit {type_name(field.type)}: {error}") from error
-
-
-def _castable(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether every value of a type that fits keeps its meaning in the other: never text to number or back."""
-    types = pa.types
-    if source.equals(target) or types.is_null(source):
-        return True
-    if types.is_nested(target):
-        return _nested_castable(source, target)
-    families = (
-        types.is_integer,
-        types.is_decimal,
-        types.is_timestamp,
-        types.is_date,
-        lambda t: types.is_string(t) or types.is_large_string(t) or types.is_string_view(t),
-        lambda t: types.is_binary(t) or types.is_large_binary(t) or types.is_fixed_size_binary(t),
-    )
-    if types.is_timestamp(source) and types.is_timestamp(target):
-        return is_zoned(target) or not is_zoned(source)
-    if types.is_floating(target):
-        return types.is_floating(source) or types.is_integer(source)
-    if types.is_decimal(target) and types.is_integer(source):
-        return True
-    return any(bool(family(source) and family(target)) for family in families)
-
-
-def _nested_castable(source: pa.DataType, target: pa.DataType) -> bool:
-    types = pa.types
-    if types.is_struct(source) and types.is_struct(target):
-        fields = {target.field(at).name: target.field(at).type for at in range(target.num_fields)}
-        given = {source.field(at).name: source.field(at).type for at in range(source.num_fields)}
-        return set(given) <= set(fields) and all(_castable(kind, fields[name]) for name, kind in given.items())
-    if types.is_map(source) and types.is_map(target):
-        return _castable(source.key_type, target.key_type) and _castable(source.item_type, target.item_type)
-    if isinstance(source, (pa.ListType, pa.LargeListType, pa.FixedSizeListType)) and types.is_list(target):
-        return _castable(source.value_type, target.value_type)
-    return False
+    chunks = column.chunks or [pa.array([], column.type)]  # so that a type is refused without values, too
+    return pa.chunked_array([converted(chunk, field.type, field.name) for chunk in chunks], field.type)
