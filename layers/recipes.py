@@ -56,7 +56,7 @@ LAYERS = (CORE, QUERY)
 
 # Patterns over paths relative to the layer's package folder; `*` crosses slashes.
 KEPT_SERVICES = ("emr-serverless", "lambda", "s3", "secretsmanager", "sqs", "ssm", "sso", "sso-oidc", "sts")
-"""The services of AWS that our code calls, or that finding credentials may: of others, boto3 says that it knows none."""
+"""The services of AWS that our code calls, or that finding credentials may. boto3 knows no others."""
 DROPPED = (
     ".lock",
     "bin/*",
