@@ -1,12 +1,17 @@
 """What a million events cost on AWS, by the requests that the code makes and the bytes that it logs.
 
-Prices are those of us-east-1 on arm64, without the free tier. Requests to S3 and log lines of the function are counted;
-what AWS itself adds (the lines of Lambda and of the API, and the time of a PUT) is assumed as below.
+That includes what follows from each commit: S3 notifies merge of every tenth, merge rewrites what has come and writes
+the checkpoints, and vacuum lists, once a day, what is kept for a week. Storage is not included.
+
+Prices are those of us-east-1 on arm64, without the free tier. Requests to S3 and log lines of the functions are
+counted; what AWS itself adds (the lines of Lambda and of the API, and the time of a PUT) is assumed as below.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +22,14 @@ from alluvia.ingest.envelope import split
 from alluvia.ingest.messages import pack
 from alluvia.ingest.values import Limits, Origin
 from alluvia.lake import Lake
-from alluvia.prices import GET_DOLLARS, LAMBDA_GB_SECOND_DOLLARS, PUT_DOLLARS
+from alluvia.prices import GET_DOLLARS, LAMBDA_GB_SECOND_DOLLARS, PUT_DOLLARS, REQUEST_DOLLARS
 from alluvia.serverless.warm_lake import using
 from alluvia.store import CountingStore, MemoryStore
+from alluvia.store.base import PAGE_KEYS
 from benchmarks.report import Figure
 from functions.ingest import handler as ingest_module
+from functions.merge.handler import handler as merge_handler
+from infra.specs import MERGE, VACUUM
 from tests.log_lines import Context, log_lines
 from tests.s3server import S3Server
 from tests.samples import post
@@ -37,6 +45,11 @@ LOGS_GB = 0.5
 DIRECT_SECONDS, QUEUED_SECONDS, EVENT_SECONDS = 0.115, 0.030, 0.00002
 """Two PUTs, one after the other; one call of SQS; and what an event adds on the share of a processor that 1 GB has."""
 MEMORY_GB = 1.0
+COMMITS = 500
+MERGE_SECONDS, LIST_SECONDS, SQS_CALLS = 0.5, 0.1, 3
+"""Of a merge; of a page of a listing; and messages in, out and deleted, of a table whose notifications come alone."""
+RETENTION_DAYS = 7
+"""Vacuum runs once a day, and lists what has come in so many: `alluvia:retention_hours`."""
 PLATFORM_LOG_BYTES, ACCESS_LOG_BYTES = 700, 450
 """The lines START, END and REPORT, and the line of the API."""
 WINDOW_SECONDS = 20
@@ -56,16 +69,38 @@ class Counted:
     get: float
 
 
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What follows from a million commits: US dollars for merges and for vacuum, and what a merge asks of S3.
+
+    `objects` is the number of objects that a commit leaves until vacuum deletes them.
+    """
+
+    merge: float
+    vacuum: float
+    requests: str
+    objects: float
+
+    @property
+    def dollars(self) -> float:
+        """US dollars for all of it."""
+        return self.merge + self.vacuum
+
+
 def figures(server: S3Server, folder: Path) -> list[Figure]:  # noqa: ARG001 - all parts are called alike
     """Count posts of one, 100 and 1,000 events, and say what a million events cost."""
-    found = []
+    upkeep = upkept()
+    found = [
+        Figure("A million commits: merges", dollars(upkeep.merge), upkeep.requests),
+        Figure("A million commits: vacuum", dollars(upkeep.vacuum), f"{upkeep.objects:.2f} objects a commit"),
+    ]
     for events in EVENTS_A_POST:
         one = counted(events)
         name = f"A million events, {events:,} a post"
         requests = f"{one.put:g} PUT, {one.get:g} GET, {one.list:g} LIST, {one.log_bytes} bytes logged a post"
         found += [
-            Figure(f"{name}, direct", dollars(direct(one, events)), requests),
-            Figure(f"{name}, 64 functions at once on one table", dollars(grouped(one, events)), "offers"),
+            Figure(f"{name}, direct", dollars(kept_up(direct(one, events), events, upkeep)), requests),
+            Figure(f"{name}, 64 functions at once on one table", dollars(crowded(one, events, upkeep)), "offers"),
             Figure(f"{name}, queued", dollars(queued(one, events)), f"and US$ {commits_a_day():.2f} a day for a table"),
         ]
     return found
@@ -86,16 +121,74 @@ def counted(events: int) -> Counted:
     return Counted(len(_body(events, "0")), logged // POSTS, **per)
 
 
+@cache
+def upkept() -> Upkeep:
+    """Commit one event after another, and have merge take each notification as it comes, in a warm function."""
+    store = CountingStore(MemoryStore("costs-upkeep"))
+    store.parallel = True
+    writer, merger = Lake(store, SystemClock()), Lake(store, SystemClock())
+    total: Counter[str] = Counter()
+    logged = merges = 0
+    for number in range(COMMITS):
+        with using(writer), log_lines():
+            _post(1, f"{number}")
+        key = f"lake/clicks/_delta_log/{writer['clicks'].version:020}.json"
+        if key.endswith("0.json"):
+            store.reset()
+            with using(merger), log_lines() as lines:
+                answer = merge_handler({"Records": [notification(key)]}, Context("r"))
+            if answer["batchItemFailures"]:
+                msg = f"merge failed: {answer}"
+                raise AssertionError(msg)
+            total += Counter(store.requests)
+            logged += len(lines.text)
+            merges += 1
+    per = {kind: total[kind] / merges for kind in sorted(total)}
+    s3 = sum(count * REQUEST_DOLLARS.get(kind, 0) for kind, count in per.items())
+    gigabytes = MERGE.memory_mb / 1024
+    compute = LAMBDA / 1e6 + MERGE_SECONDS * gigabytes * LAMBDA_GB_SECOND_DOLLARS
+    logs = (logged / merges + PLATFORM_LOG_BYTES) / 1e9 * LOGS_GB
+    objects = sum(1 for _ in store.list("clicks/")) / COMMITS
+    lists = RETENTION_DAYS * objects / PAGE_KEYS
+    vacuum = lists * (PUT_DOLLARS + LIST_SECONDS * VACUUM.memory_mb / 1024 * LAMBDA_GB_SECOND_DOLLARS)
+    requests = ", ".join(f"{count:.2f} {kind.upper()}" for kind, count in per.items())
+    return Upkeep(
+        (s3 + compute + logs + SQS_CALLS * SQS / 1e6) * 1e6 * merges / COMMITS,
+        vacuum * 1e6,
+        f"one for {COMMITS / merges:g} commits, with {requests}",
+        objects,
+    )
+
+
+def notification(key: str) -> dict[str, str]:
+    """Return the message by which S3 tells of an object."""
+    place = {"bucket": {"name": "any"}, "object": {"key": key}}
+    return {
+        "messageId": "1",
+        "body": orjson.dumps({"Records": [{"eventName": "ObjectCreated:Put", "s3": place}]}).decode(),
+    }
+
+
 def direct(one: Counted, events: int) -> float:
-    """Return US dollars for a million events, each post a commit."""
+    """Return US dollars for a million events, each post a commit, without what follows from that."""
     s3 = one.put * PUT + one.list * LIST + one.get * GET
     return _posts(one, events, DIRECT_SECONDS, s3)
+
+
+def kept_up(dollars_of_events: float, events: int, upkeep: Upkeep, commits: float = 1) -> float:
+    """Return US dollars for a million events with what follows from their commits, of which a post makes so many."""
+    return dollars_of_events + commits * upkeep.dollars / events
 
 
 def grouped(one: Counted, events: int) -> float:
     """Return US dollars for a million events of functions that meet, and offer their rows to each other."""
     s3 = CROWD["put"] * PUT + CROWD["list"] * LIST + CROWD["get"] * GET
     return _posts(one, events, CROWD["seconds"], s3)
+
+
+def crowded(one: Counted, events: int, upkeep: Upkeep) -> float:
+    """Return the same with what follows from their commits, which each make the rows of many posts theirs."""
+    return kept_up(grouped(one, events), events, upkeep, CROWD["put"] - 1)
 
 
 def queued(one: Counted, events: int) -> float:
@@ -108,8 +201,8 @@ def queued(one: Counted, events: int) -> float:
 
 
 def commits_a_day() -> float:
-    """Return US dollars a day for the commits of one table from the queue."""
-    return BATCHES_A_DAY * 2 * PUT / 1e6
+    """Return US dollars a day for the commits of one table from the queue, and what follows from them."""
+    return BATCHES_A_DAY * (2 * PUT + upkept().dollars) / 1e6
 
 
 def _posts(one: Counted, events: int, seconds: float, s3: float) -> float:
