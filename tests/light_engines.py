@@ -146,7 +146,7 @@ class _NoProcess(processes.QueryWorker):
 
     alive = True
 
-    def send(self, name: str, rows: pa.Buffer | None = None, **request: Any) -> None:
+    def send(self, name: str, rows: pa.Buffer | None = None, /, **request: Any) -> None:
         given = {} if rows is None else {"rows": bytes(rows)}
         reply = worker._answer(self._database, name, orjson.loads(orjson.dumps(request)) | given)
         self._give(reply, reply.pop("body", None))

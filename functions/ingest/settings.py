@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from alluvia.access.rights import Rights
+from alluvia.files.limits import FileLimits
 from alluvia.ingest.values import Limits
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.authorization import Authorization
@@ -18,8 +19,9 @@ EVENTS_MAX = 100_000
 """Events of one request: more would not fit the memory of the function, however small they are."""
 TABLES_MAX = 1000
 """Tables of a lake beyond which posts create none: whoever may post may invent names."""
-UPLOAD_BYTES = 1 << 30
-"""A file of an upload inflates to no more."""
+UPLOAD_SECONDS, UPLOAD_MEMORY_BYTES = 300, 1 << 30
+UPLOADS = FileLimits(bytes_max=1 << 30, seconds=UPLOAD_SECONDS, memory_bytes=UPLOAD_MEMORY_BYTES)
+"""What reading the file of an upload may take."""
 LOGS_TABLE = "logs"
 """Where the log records of POST /v1/logs go."""
 _DEFAULT = Limits()
@@ -34,7 +36,7 @@ class IngestSettings:
     limits: Limits
     tables_max: int = TABLES_MAX
     logs_table: str = LOGS_TABLE
-    upload_bytes: int = UPLOAD_BYTES
+    files: FileLimits = UPLOADS
     authorization: Authorization = field(default_factory=Authorization)
     rights: Rights | None = None
     """What the sender of a request may do; None: all."""
@@ -55,6 +57,11 @@ class IngestSettings:
             ),
             number(environment, "ALLUVIA_CREATE_TABLES_MAX", "tables", TABLES_MAX),
             environment.get("ALLUVIA_LOGS_TABLE") or LOGS_TABLE,
-            number(environment, "ALLUVIA_UPLOAD_LIMIT_BYTES", "bytes", UPLOAD_BYTES),
+            FileLimits(
+                number(environment, "ALLUVIA_UPLOAD_LIMIT_BYTES", "bytes", UPLOADS.bytes_max),
+                number(environment, "ALLUVIA_UPLOAD_NAMES_MAX", "names", UPLOADS.names_max),
+                number(environment, "ALLUVIA_UPLOAD_SECONDS", "seconds", UPLOAD_SECONDS),
+                number(environment, "ALLUVIA_UPLOAD_MEMORY_BYTES", "bytes", UPLOAD_MEMORY_BYTES),
+            ),
             Authorization.read(environment),
         )

@@ -14,8 +14,10 @@ import orjson
 from alluvia import Lake
 from alluvia.access.rights import APPEND
 from alluvia.errors import AlluviaError, Forbidden, Invalid, TableNotFound, Unavailable, Unsupported
+from alluvia.files.limits import FileLimits
 from alluvia.files.misfit import Misfit
 from alluvia.files.rows import format_of
+from alluvia.files.sent import SentFile
 from alluvia.ingest.inflate import TooLarge
 from alluvia.operations.upload_parts import UPLOAD_MS_MAX
 from alluvia.serverless.http import BRANCH_HEADER, Request, Response, answer, refusal
@@ -26,7 +28,7 @@ from alluvia.uploads.storing import store
 
 from .bodies import REFUSED
 from .settings import SERVICE, IngestSettings
-from .uploads import REPLAYED, STATUSES, check_may_send, key_of, nothing, stored_answer, upload_of
+from .uploads import REPLAYED, STATUSES, check_may_send, key_of, limits_of, stored_answer, upload_of
 
 PART_BYTES = 64 << 20
 LOCAL_PART_BYTES = 8 << 20
@@ -48,14 +50,14 @@ def begin_parts(
         raise Invalid("format: say what the parts are together: csv, tsv, ndjson or parquet")
     key = key_of(request, asked)
     size, part_bytes = _number("bytes", asked), PART_BYTES if _signs(lake) else LOCAL_PART_BYTES
-    if size is not None and size > settings.upload_bytes:
+    if size is not None and size > settings.files.bytes_max:
         raise TooLarge(_too_large(size, settings))
     count = _number("parts", asked) or -(-(size or 1) // part_bytes)
     if count > parts.PARTS_MAX:
         raise Invalid(f"parts: at most {parts.PARTS_MAX}, got {count}")
     kept = {name: value for name, value in asked.items() if name not in ("parts", "bytes", "key")}
     kept |= {} if key is None else {"key": key}
-    checked = upload_of(table, nothing, format_of(asked["format"], "", "", b""), kept, settings, None)
+    checked = upload_of(table, SentFile(b"", format_of(asked["format"], "", "", b"")), kept, settings, None)
     if checked.create is not None and table not in lake:
         raise TableNotFound(f"there is no table {table!r}, and {checked.create}")
     upload = parts.begin(lake.store, lake.clock, table, count, size, kept, lake.origin)
@@ -106,7 +108,7 @@ def complete(request: Request, settings: IngestSettings, lake: Lake) -> Response
         return answer(202, {"state": "running", "error": text}, **{"Retry-After": "5"})
     done: Response | None = None
     try:
-        done = _stored(upload, told, settings, lake)
+        done = _stored(upload, told, settings, lake, limits_of(settings, request))
     except REFUSED as error:
         done = refusal(error, logger, _STATUSES)
     finally:
@@ -119,10 +121,12 @@ def complete(request: Request, settings: IngestSettings, lake: Lake) -> Response
     return done
 
 
-def _stored(upload: parts.PartedUpload, told: Mapping[str, Any], settings: IngestSettings, lake: Lake) -> Response:
+def _stored(
+    upload: parts.PartedUpload, told: Mapping[str, Any], settings: IngestSettings, lake: Lake, limits: FileLimits
+) -> Response:
     infos = parts.complete_parts(lake.store, upload)
     size = sum(info.size for info in infos)
-    if size > settings.upload_bytes:
+    if size > settings.files.bytes_max:
         raise TooLarge(_too_large(size, settings))
     if told.get("bytes", size) != size:
         raise Misfit(f"bytes: the parts have {size} together, not {told['bytes']}")
@@ -132,7 +136,8 @@ def _stored(upload: parts.PartedUpload, told: Mapping[str, Any], settings: Inges
             raise Misfit(f"sha256: that of the parts is {digest}: send those again that were damaged on the way")
         kind = format_of(asked["format"], "", "", b"")
         key, content = (asked["key"], None) if "key" in asked else (f"parts/{upload.id}", digest)
-        file = upload_of(upload.table, lambda: path.open("rb"), kind, asked, settings, key, content)
+        sent = SentFile(path, kind, limits).begun()
+        file = upload_of(upload.table, sent, asked, settings, key, content)
         there = partial(parts.check_there, lake.store, upload)
         file = replace(file, before_commit=there, events_key=asked.get("key"))
         return stored_answer(upload.table, store(lake, file))
@@ -208,6 +213,6 @@ def _number(name: str, asked: Mapping[str, str]) -> int | None:
 
 def _too_large(size: int, settings: IngestSettings) -> str:
     return (
-        f"the file has {size} bytes, more than the limit of {settings.upload_bytes}: cut it into several files, or "
+        f"the file has {size} bytes, more than the limit of {settings.files.bytes_max}: cut it into several files, or "
         "start a backfill, which reads files of any size from a bucket"
     )

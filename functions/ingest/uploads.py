@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
-from functools import partial
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl
 
 from alluvia import Lake
 from alluvia.access.rights import ADMIN, APPEND, READ
 from alluvia.errors import AlluviaError, Invalid, Unsupported
+from alluvia.files.limits import FileLimits
 from alluvia.files.misfit import Misfit
-from alluvia.files.rows import OpenFile, content_digest, format_of
+from alluvia.files.rows import format_of
+from alluvia.files.sent import SentFile
 from alluvia.ingest.envelope import media_type
 from alluvia.ingest.inflate import TooLarge, UnknownEncoding, inflate, known_encoding
 from alluvia.serverless.http import TABLE_HEADER, Request, Response, answer, refusal
@@ -54,10 +55,10 @@ def take_file(request: Request, table: str, settings: IngestSettings, lake: Lake
             raise Invalid("the body is empty: send a file, such as curl --data-binary @rows.csv")
         if len(data) > settings.limits.body_bytes:
             raise TooLarge(f"the body has {len(data)} bytes, more than the limit of {settings.limits.body_bytes}")
-        data = _inflated(data, request.headers.get("content-encoding", ""), settings.upload_bytes)
-        file = partial(io.BytesIO, data)
+        data = _inflated(data, request.headers.get("content-encoding", ""), settings.files.bytes_max)
         kind = format_of(asked.get("format"), kind_said, name, data[:64])
-        upload = upload_of(table, file, kind, asked, settings, key_of(request, asked))
+        file = SentFile(data, kind, limits_of(settings, request)).begun()
+        upload = upload_of(table, file, asked, settings, key_of(request, asked))
         return stored_answer(table, store(lake, upload))
     except REFUSED as error:
         return refusal(error, logger, STATUSES)
@@ -65,8 +66,7 @@ def take_file(request: Request, table: str, settings: IngestSettings, lake: Lake
 
 def upload_of(
     table: str,
-    file: OpenFile,
-    kind: str,
+    file: SentFile,
     asked: Mapping[str, str],
     settings: IngestSettings,
     key: str | None,
@@ -79,19 +79,17 @@ def upload_of(
         rights.check(ADMIN, table)
     admin = rights is None or rights.may(ADMIN, table)
     if key is not None and content is None:
-        content = content_digest(file, kind, settings.upload_bytes)
+        content = file.digest()
     why = None if admin or settings.create_tables else f"this caller lacks the scope admin:{table}, to create it"
     hidden = rights.restriction(table).hide if rights is not None and rights.may(READ, table) else frozenset()
     return Upload(
         table,
         file,
-        kind,
         declared_schema(asked["schema"]) if asked.get("schema") else None,
         key,
         content or "",
         why if _switch("create", asked, default=True) else "create=false forbids to create it",
         evolve,
-        settings.upload_bytes,
         None if admin else settings.tables_max,
         hidden,
         events_key=key,
@@ -128,9 +126,9 @@ def stored_answer(table: str, done: Stored | StoredEvents) -> Response:
     return answer(200, body, **headers)
 
 
-def nothing() -> io.BytesIO:
-    """Open an empty file."""
-    return io.BytesIO()
+def limits_of(settings: IngestSettings, request: Request) -> FileLimits:
+    """Return what reading a request's file may take."""
+    return replace(settings.files, cancelled=request.gone)
 
 
 def check_may_send(settings: IngestSettings, table: str, operation: str) -> None:

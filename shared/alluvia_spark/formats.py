@@ -25,6 +25,7 @@ from alluvia.files.event_files import (
     value_parts,
 )
 from alluvia.files.file_text import MARK, PIECE_BYTES, Damaged, buffered, is_parquet, is_plain, text_pieces
+from alluvia.files.misfit import Misfit
 from alluvia.store import Store
 from alluvia_spark.files import FETCH_BYTES, BadFile, FileSplit, SourceFile, fetch, read_range
 from alluvia_spark.lines import Block, part_blocks, whole_lines
@@ -83,14 +84,14 @@ def _whole_file(store: Store, file: SourceFile, line_limit_bytes: int, kind: str
     try:
         first = next(pieces, b"")
         if kind == "parquet" or (kind is None and is_parquet(first)):
-            blocks = _numbered(parquet_parts(_opened(store, file, first)), NDJSON)
+            blocks = _numbered(parquet_parts(partial(_opened, store, file, first)), NDJSON)
         else:
             _check_name(file, first)
             blocks = _text_blocks(file, text_pieces(chain([first], pieces)), line_limit_bytes, kind)
         for block in blocks:
             yield block
             end = block.end
-    except (Damaged, OSError, pa.ArrowException) as error:
+    except (Damaged, Misfit, OSError, pa.ArrowException) as error:
         raise BadFile(file.name, f"cannot be read further: {error}", end) from error
 
 

@@ -169,7 +169,7 @@ def test_csv_and_parquet_that_cannot_be_read_say_why(shell: Shell, tmp_path: Pat
     (tmp_path / "twice.csv").write_text("a,a\n1,2\n")
     assert "'a' twice" in shell.run("ingest", "t", str(tmp_path / "twice.csv")).stderr
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 and no more")
-    assert "the file is damaged" in shell.run("ingest", "t", str(tmp_path / "bad.parquet")).stderr
+    assert "the Parquet file is damaged" in shell.run("ingest", "t", str(tmp_path / "bad.parquet")).stderr
     assert not shell.lake.exists()  # a file without events makes no table
     (tmp_path / "empty.csv").write_text("a,b\n")
     assert "contains no events" in shell.run("ingest", "t", str(tmp_path / "empty.csv")).stderr
@@ -188,7 +188,12 @@ def test_a_file_that_cannot_be_read_stops_no_other(shell: Shell, tmp_path: Path,
     reports = {Path(row["file"]).name: row["stored"] for row in map(json.loads, result.stdout.splitlines())}
     assert reports == {"1.ndjson": 3, "2-empty.ndjson": 0, "3-cut.json": 37, "5-none.parquet": 0, "6.ndjson": 1}
     assert result.exit_code == 1
-    for said in ("3-cut.json: expected one", "4-bad.parquet: the file is damaged", "missing.csv'", "3 of 7 files"):
+    for said in (
+        "3-cut.json: expected one",
+        "4-bad.parquet: the Parquet file is damaged",
+        "missing.csv'",
+        "3 of 7 files",
+    ):
         assert said in result.stderr
     assert "empty" not in result.stderr
     assert "none.parquet" not in result.stderr

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import re
 import socket
 import subprocess
 import sys
 import threading
+import time
 from http.client import HTTPException
 from pathlib import Path
 from queue import Queue
@@ -248,3 +250,27 @@ def test_names_of_loopback(name: str, loopback: bool) -> None:
 
 def test_memory_for_queries_is_shared() -> None:
     assert memory_mb(1) > 3 * memory_mb(4) > 0
+
+
+def test_work_for_a_file_ends_when_its_sender_goes(tmp_path: Path) -> None:
+    file = gzip.compress(b"a,b\n" + b"12345,67890\n" * 40_000_000, 1)
+    with serving(tmp_path / "lake") as (process, port):
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+            connection.sendall(post("/v1/upload/t?format=csv", file))
+            reader = _reading_process(process.pid)
+        until = time.monotonic() + 60
+        while Path(f"/proc/{reader}").exists():  # a process that has read a file waits for the next
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert process.poll() is None
+    assert alluvia.connect(str(tmp_path / "lake")).tables() == []
+
+
+def _reading_process(parent: int) -> int:
+    while True:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                stat = (path.parent / "stat").read_text().rpartition(")")[2].split()
+                if int(stat[1]) == parent and b"alluvia.processes.reader" in path.read_bytes():
+                    return int(path.parent.name)
+        time.sleep(0.01)

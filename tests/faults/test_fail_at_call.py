@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from io import BytesIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +16,7 @@ import pytest
 
 from alluvia.clock import ManualClock
 from alluvia.errors import CommitUnknown, Unavailable
+from alluvia.files.sent import SentFile
 from alluvia.ingest.pipeline import ingest_batch
 from alluvia.ingest.values import RawEvent
 from alluvia.lake import Lake
@@ -96,7 +96,7 @@ KINDS: dict[str, dict[str, str]] = {
 
 
 def upload(lake: Lake, table: str) -> object:
-    return storing.store(lake, storing.Upload(table, lambda: BytesIO(b"id,amount\nx,9\n"), "csv", key="k", content="c"))
+    return storing.store(lake, storing.Upload(table, SentFile(b"id,amount\nx,9\n", "csv"), key="k", content="c"))
 
 
 def _second(lake: Lake) -> datetime:

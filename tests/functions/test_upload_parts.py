@@ -23,6 +23,7 @@ import pytest
 import alluvia
 from alluvia.access.rights import Grant, Rights
 from alluvia.clock import ManualClock, SystemClock
+from alluvia.files.limits import FileLimits
 from alluvia.ingest.values import Limits
 from alluvia.lake import Lake
 from alluvia.operations.erase import erase
@@ -270,7 +271,7 @@ def test_rights_are_asked_at_each_step(memory: tuple[Lake, ManualClock]) -> None
     assert finish(lake, begun, other)[0] == told(lake, begun, other)[0] == 403
     moved = begun | {"complete": begun["complete"].replace("/t/", "/other/")}
     assert finish(lake, moved, other)[0] == told(lake, moved, other)[0] == 404
-    small = replace(SETTINGS, upload_bytes=1000)
+    small = replace(SETTINGS, files=FileLimits(bytes_max=1000))
     assert finish(lake, begun, small)[0] == 413
     assert finish(lake, begun, sum=1)[0] == 400
 

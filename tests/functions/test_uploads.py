@@ -22,6 +22,7 @@ import alluvia
 from alluvia.access.rights import Grant, Rights
 from alluvia.cli.commands import cli
 from alluvia.clock import ManualClock
+from alluvia.files.limits import FileLimits
 from alluvia.ingest.values import Limits
 from alluvia.serverless.http import Request
 from alluvia.store import MemoryStore
@@ -32,6 +33,7 @@ from functions.ingest.uploads import REPLAYED, take_file
 from tests.samples import payload
 
 SETTINGS = IngestSettings(None, False, Limits())
+SMALL = replace(SETTINGS, files=FileLimits(bytes_max=1 << 20))
 CSV = b"sku,price,stock\n007,9.90,12\n008,,\n"
 ARROW = (
     b'{"fields": [{"name": "sku", "type": {"name": "utf8"}}, '
@@ -433,14 +435,13 @@ def test_requests_that_make_no_sense(
 
 
 def test_bombs_end_at_the_limit(lake: alluvia.Lake) -> None:
-    small = replace(SETTINGS, upload_bytes=1 << 20)
     bomb = gzip.compress(b"a\n" + b"1\n" * (1 << 20))
-    assert refused(send(lake, "t", bomb, "format=csv", small))[0] == 413
+    assert refused(send(lake, "t", bomb, "format=csv", SMALL))[0] == 413
     words = pa.array(["x" * 10_000] * 5000).dictionary_encode()
     for column in (words, pa.array([["y" * 10_000] * 100] * 50), pa.nulls(2 << 20)):
         body = parquet(pa.table({"a": column}))
         assert len(body) < 200_000
-        assert refused(send(lake, "t", body, "", small))[0] == 413
+        assert refused(send(lake, "t", body, "", SMALL))[0] == 413
     assert refused(send(lake, "t", CSV, "format=csv", replace(SETTINGS, limits=Limits(body_bytes=9))))[0] == 413
     assert lake.tables() == []
 
@@ -476,10 +477,10 @@ def test_parquet_that_takes_too_much_is_refused_by_its_footer(
     sink = io.BytesIO()
     pq.write_table(table, sink, **options)
     assert sink.tell() < 20_000
-    status, found = refused(send(lake, "t", sink.getvalue(), "", replace(SETTINGS, upload_bytes=1 << 20)))
+    status, found = refused(send(lake, "t", sink.getvalue(), "", SMALL))
     assert (status, found[: len(error)]) == (413, error)
     lake.create_events("events", pa.schema([]))
-    assert refused(send(lake, "events", sink.getvalue(), "", replace(SETTINGS, upload_bytes=1 << 20)))[0] == 413
+    assert refused(send(lake, "events", sink.getvalue(), "", SMALL))[0] == 413
 
 
 def test_a_function_that_queues_events_takes_no_files(lake: alluvia.Lake) -> None:

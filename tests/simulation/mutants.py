@@ -1141,6 +1141,13 @@ MUTANTS: tuple[Mutant, ...] = (
         ("tests/unit/ingest/test_together.py",),
     ),
     Mutant(
+        "take a process that a sent file has ended for a fault of ours",
+        "processes/reading.py",
+        "            if error.status < 0:",
+        "            if error.status < -99:",
+        ("tests/functions/test_hostile_uploads.py",),
+    ),
+    Mutant(
         "remember the keyed uploads that a restore takes back",
         "operations/restore.py",
         "app_id.startswith((BACKFILL, UPLOAD))",

@@ -19,6 +19,9 @@ from typing import IO, Any
 
 from alluvia.errors import Invalid
 from alluvia.files.event_files import PART_BYTES, FilePart, NoEvents, parts
+from alluvia.files.file_text import is_parquet
+from alluvia.files.limits import UNLIMITED
+from alluvia.files.sent import SentFile
 from alluvia.ingest.tables import find_events
 from alluvia.lake import Lake, connect
 from alluvia.progress import report
@@ -99,7 +102,7 @@ def ingest_files(
                     continue
                 files.append(_File(name, 0 if name == "-" else _size(stream)))
                 try:
-                    for part in parts(stream, name, kind):
+                    for part in _parts(stream, name, kind):
                         files[-1].read = stream.tell() if files[-1].size else 0
                         yield files[-1], part
                 except Invalid as error:
@@ -122,6 +125,16 @@ def ingest_files(
             file.add(counts)
     passes = len(names) > 1
     return [file.totals for file in files if file.has_counts() or (passes and file.is_empty)], failures
+
+
+def _parts(stream: IO[bytes], name: str, kind: str | None) -> Iterator[FilePart]:
+    """Yield the events of a file. Parquet is read in a process of its own, which damage may end."""
+    if stream.seekable() and kind in (None, "parquet"):
+        at, start = stream.tell(), stream.read(4)
+        stream.seek(at)
+        if kind == "parquet" or is_parquet(start):
+            return SentFile(stream.read() if name == "-" else Path(name), "parquet", UNLIMITED).parts(name)
+    return parts(stream, name, kind)
 
 
 class _File:

@@ -20,7 +20,7 @@ from alluvia.cli.metrics import OTHER, Metrics
 from alluvia.cli.metrics import PATH as METRICS_PATH
 from alluvia.clock import Clock
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.serverless.http import TABLE_HEADER, Response, failure
+from alluvia.serverless.http import GONE, TABLE_HEADER, Response, failure
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 Downloads = Callable[[dict[str, Any], FileWrapper | None], Download | Response]
@@ -221,6 +221,7 @@ def to_event(environ: dict[str, Any], clock: Clock) -> dict[str, Any]:
             "stage": "$default",
             "time": "",
             "timeEpoch": clock.now_ms(),
+            GONE: environ.get("waitress.client_disconnected"),
         },
         "isBase64Encoded": bool(body),
     }

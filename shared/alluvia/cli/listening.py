@@ -78,6 +78,15 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
         self.moved_bytes += sent
         return sent
 
+    def check_client_disconnected(self) -> bool:
+        """Whether the client has closed its side; waitress does not look while it answers."""
+        try:
+            return not self.connected or not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def service(self) -> None:
         super().service()
         self._begin()

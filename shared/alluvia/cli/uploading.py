@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from io import BytesIO
 from pathlib import Path
-from typing import IO
 
 import click
 
@@ -37,7 +36,9 @@ def upload(
     Each file is one commit, or nothing of it is stored: what does not fit the table's columns is named by row and
     column. As POST /v1/upload does, without limits of size.
     """
-    from alluvia.files.rows import content_digest, format_of
+    from alluvia.files.limits import UNLIMITED
+    from alluvia.files.rows import format_of
+    from alluvia.files.sent import SentFile
     from alluvia.uploads.event_rows import StoredEvents
     from alluvia.uploads.schemas import declared_schema
     from alluvia.uploads.storing import Upload, store
@@ -50,16 +51,13 @@ def upload(
     for name in files:
         data = sys.stdin.buffer.read() if name == "-" else None
         path = Path(name)
-
-        def open_file(data: bytes | None = data, path: Path = path) -> IO[bytes]:
-            return path.open("rb") if data is None else BytesIO(data)
-
-        with open_file() as file:
-            kind = format_of(asked, "", path.name, file.read(64))
-        content = "" if key is None else content_digest(open_file, kind, sys.maxsize)
+        with path.open("rb") if data is None else BytesIO(data) as start:
+            kind = format_of(asked, "", path.name, start.read(64))
+        file = SentFile(path if data is None else data, kind, UNLIMITED)
+        content = "" if key is None else file.digest()
         why = None if create else "--no-create forbids to create it"
         with common.progress(f"storing {name}"):
-            done = store(lake, Upload(table, open_file, kind, declared, key, content, why, evolve, sys.maxsize))
+            done = store(lake, Upload(table, file, declared, key, content, why, evolve))
         if isinstance(done, StoredEvents):
             reports.append({"file": name, **done.counts()})
             continue

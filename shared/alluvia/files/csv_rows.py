@@ -15,11 +15,10 @@ from pyarrow import csv as arrow_csv
 
 from alluvia.files.file_text import MARK, PIECE_BYTES, buffered
 from alluvia.files.misfit import Misfit, misfit
+from alluvia.files.names import Names
 from alluvia.files.text_values import TextType, typed
 from alluvia.formats.csv_format import delimiter_of, ends_in_returns
-from alluvia.table.schema.names import fold
 
-COLUMNS_MAX = 2000
 HEADER_BYTES_MAX = 1 << 20
 BLOCK_BYTES = 4 << 20
 """The longest row."""
@@ -34,11 +33,12 @@ _COLUMN = re.compile(r"In CSV column #(\d+): ")
 class CsvRows:
     """The rows of a file, which `open_text` opens anew for each pass. Raises `Misfit`."""
 
-    def __init__(self, open_text: Callable[[], IO[bytes]], media_type: str) -> None:
+    def __init__(self, open_text: Callable[[], IO[bytes]], media_type: str, names_max: int) -> None:
         self._open_text = open_text
         header = _header(open_text())
         self._delimiter = delimiter_of(header, media_type)
         self.names = _names(header, self._delimiter)
+        Names(names_max).take_columns(self.names)
 
     def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
         """Return the file's columns: of the types that are known, else of the types that lose nothing.
@@ -131,7 +131,7 @@ def _names(header: str, delimiter: str) -> list[str]:
         raise Misfit(f"the header row cannot be read: {error}") from None
     if not names:
         raise Misfit("the file is empty: its first row must name the columns")
-    return checked_names(names)
+    return names
 
 
 class _Quotes:
@@ -146,20 +146,6 @@ class _Quotes:
         while piece := self._stream.read(PIECE_BYTES):
             self.count += piece.count(b'"')
             yield piece
-
-
-def checked_names(names: list[str]) -> list[str]:
-    """Return the names of a file's columns. Raises `Misfit` for an empty one, one that comes twice, or too many."""
-    if len(names) > COLUMNS_MAX:
-        raise Misfit(f"the file has {len(names)} columns, more than the limit of {COLUMNS_MAX}")
-    seen: set[str] = set()
-    for at, name in enumerate(names, 1):
-        if not name.strip():
-            raise Misfit(f"column {at} of the file has no name")
-        if fold(name) in seen:
-            raise Misfit(f"the file has the column {name!r:.100} twice")
-        seen.add(fold(name))
-    return names
 
 
 def _shown(text: str | None) -> str:

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid
 from alluvia.files.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
-from alluvia.files.parquet_views import plain_metadata
+from alluvia.files.misfit import Misfit
 from alluvia.formats.csv_format import TABS, delimiter_of, ends_in_returns, header_fault, name_of_two
 from alluvia.formats.values import SentBody
 from alluvia.lazy_dataclasses import dataclass
@@ -59,22 +59,24 @@ class FilePart:
     key: str
 
 
-def parts(stream: IO[bytes], name: str, kind: str | None = None) -> Iterator[FilePart]:
-    """Yield a file's events. `kind` is one of `KINDS`; None if the file tells.
+def parts(stream: IO[bytes], name: str, kind: str | None = None, bytes_max: int | None = None) -> Iterator[FilePart]:
+    """Yield a file's events. `kind` is one of `KINDS`; None if the file tells. `bytes_max` is of Parquet alone.
 
-    Raises `NoEvents`, or `Invalid` for a damaged file after what came before the damage; both name the file.
+    Raises `NoEvents`, `Invalid` for a damaged file after what came before the damage, and `TooLarge`; all but the last
+    name the file.
     """
     source: io.BufferedReader[Any] = io.BufferedReader(_Kept(stream), _CHUNK_BYTES)
     digest, position = blake2b(digest_size=16), 0
     try:
-        media_type, pieces = _pieces(source, name, kind)
+        media_type, pieces = _pieces(source, name, kind, bytes_max)
         for data, events in pieces:
             digest.update(data)
             yield FilePart(data, media_type, position, digest.hexdigest())
             position += events
-    except (Damaged, OSError, pa.ArrowException) as error:
-        what = str(error) if isinstance(error, Damaged) else f"the file is damaged ({error})"
-        raise Invalid(f"{name}: {what}{'; what came before is ingested' if position else ''}") from error
+    except (Damaged, Misfit, OSError, pa.ArrowException) as error:
+        what = str(error) if isinstance(error, Invalid) else f"the file is damaged ({error})"
+        kind_of = Misfit if isinstance(error, Misfit) else Invalid
+        raise kind_of(f"{name}: {what}{'; what came before is ingested' if position else ''}") from error
     if not position:
         raise NoEvents(f"{name} contains no events")
 
@@ -109,11 +111,11 @@ Pieces = Iterator[tuple[bytes, int]]
 """The bytes of some events, and how many there are."""
 
 
-def _pieces(source: io.BufferedReader[Any], name: str, kind: str | None) -> tuple[str, Pieces]:
+def _pieces(source: io.BufferedReader[Any], name: str, kind: str | None, bytes_max: int | None) -> tuple[str, Pieces]:
     if kind == "parquet" or (kind is None and is_parquet(source.peek(4))):
         if not source.seekable():
             raise Invalid(f"{name}: Parquet cannot be read from a pipe: give the file's name")
-        return NDJSON, parquet_parts(source)
+        return NDJSON, parquet_parts(lambda: io.BufferedReader(_Kept(source)), bytes_max)
     text = buffered(text_pieces(iter(partial(source.read1, _CHUNK_BYTES), b"")))
     media_type = csv_type(name, kind)
     return (NDJSON, json_pieces(text)) if media_type is None else (media_type, csv_parts(text, media_type))
@@ -302,17 +304,18 @@ def _ends_quoted(line: bytes, delimiter: bytes, quoted: bool) -> bool:
             return False  # the reader refuses such a row at the end of its line
 
 
-def parquet_parts(source: io.BufferedReader[Any]) -> Pieces:
-    """Yield rows as JSON objects, one a line. Raises `Damaged` for a name that stands for two columns or fields."""
-    import pyarrow.parquet as pq
+def parquet_parts(open_file: Callable[[], IO[bytes]], bytes_max: int | None = None) -> Pieces:
+    """Yield rows as JSON objects, one a line. Raises `Damaged` for a name that stands for two columns or fields.
 
-    file = pq.ParquetFile(source)
-    metadata = plain_metadata(file, source)
-    file = file if metadata is None else pq.ParquetFile(source, metadata=metadata)
-    twice = _name_of_two(list(file.schema_arrow))
+    `open_file` and `bytes_max` are those of `ParquetRows`.
+    """
+    from alluvia.files.parquet_rows import ParquetRows
+
+    rows = ParquetRows(open_file, bytes_max)
+    twice = _name_of_two(list(rows.as_written))
     if twice is not None:
         raise Damaged(f"it has the column or field {twice!r:.100} twice")
-    return row_pieces(file.iter_batches(PARQUET_ROWS))
+    return row_pieces(rows.batches())
 
 
 def _name_of_two(fields: Sequence[pa.Field]) -> str | None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from alluvia.files.csv_rows import checked_names
 from alluvia.files.event_files import NDJSON, json_pieces
-from alluvia.files.json_types import JsonType
+from alluvia.files.json_types import JsonType, by_name
 from alluvia.files.misfit import Misfit, misfit
+from alluvia.files.names import Names
 from alluvia.ingest.convert import column
 from alluvia.ingest.envelope import split, split_ndjson
 from alluvia.ingest.values import UNLIMITED
@@ -29,8 +29,9 @@ class JsonRows:
     names: list[str] | None = None
     """Each line names its columns."""
 
-    def __init__(self, open_text: Callable[[], io.BufferedReader[Any]]) -> None:
+    def __init__(self, open_text: Callable[[], io.BufferedReader[Any]], names_max: int) -> None:
         self._open_text = open_text
+        self._names_max = names_max
 
     def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
         """Return the columns that any object has, in their order: of types that are known, else ones that lose nothing.
@@ -38,14 +39,15 @@ class JsonRows:
         Raises `Misfit` for a column that no type can hold exactly.
         """
         found: dict[str, JsonType] = {}
+        names = Names(self._names_max)
         for start, rows in self._rows():
-            for name in dict.fromkeys(name for row in rows for name in row):
+            for name, (places, values) in by_name(rows).items():
                 kind = found.get(name)
                 if kind is None:
-                    kind = found[name] = JsonType(name)
-                    checked_names(list(found))
+                    names.take_column(name)
+                    kind = found[name] = JsonType(name, names)
                 if name not in known:
-                    kind.see([row.get(name) for row in rows], partial(_number, start))
+                    kind.see(values, partial(_number, start, places))
         if not found:
             raise Misfit("the file has no rows, so its columns are not known: declare a schema")
         return pa.schema([(name, known[name] if name in known else kind.kind()) for name, kind in found.items()])
@@ -79,9 +81,9 @@ class JsonRows:
             start += len(rows)
 
 
-def _number(start: int, at: int) -> int:
-    """Return the number of a row, from 1, of those after the first `start`."""
-    return start + at + 1
+def _number(start: int, places: Sequence[int], at: int) -> int:
+    """Return the number of a value's row, from 1: the rows' `places` follow the first `start`."""
+    return start + places[at] + 1
 
 
 def _objects(piece: bytes, start: int) -> Values:

@@ -7,12 +7,14 @@ says what to do with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
+from functools import partial
 
 import pyarrow as pa
 
 from alluvia.files.misfit import Misfit, misfit
+from alluvia.files.names import Names
 from alluvia.files.text_values import TextType
 from alluvia.ingest.jsontext import ExactNumber, describe, survives_double
 from alluvia.ingest.timestamps import TIMESTAMP
@@ -34,11 +36,12 @@ _SAID = {
 class JsonType:
     """What the values of one column, or of a part of one, have in common.
 
-    `path` names it; `depth` is how many levels of the column it is in.
+    `path` names it; `depth` is how many levels of the column it is in. `names` takes the names of all of the file.
     """
 
-    def __init__(self, path: str, column: str | None = None, depth: int = 0) -> None:
+    def __init__(self, path: str, names: Names, column: str | None = None, depth: int = 0) -> None:
         self._path = path
+        self._names = names
         self._column = path if column is None else column
         self._depth = depth
         self._kind: str | None = None
@@ -89,15 +92,17 @@ class JsonType:
             raise misfit(row(at), self._path, reason)
 
     def _see_objects(self, values: Sequence[object], row: Row) -> None:
-        objects = [value for value in values if isinstance(value, dict)]
-        for name in dict.fromkeys(name for each in objects for name in each):
-            field = self._fields.setdefault(name, self._part(f"{self._path}.{name}"))
-            field.see([value.get(name) if isinstance(value, dict) else None for value in values], row)
+        for name, (places, found) in by_name(values).items():
+            field = self._fields.get(name)
+            if field is None:
+                self._names.take_field(path := f"{self._path}.{name}")
+                field = self._fields[name] = self._part(path)
+            field.see(found, partial(_row_of, row, places))
 
     def _part(self, path: str) -> JsonType:
         if self._depth == NESTING_MAX:
             raise Misfit(too_deep(self._column))
-        return JsonType(path, self._column, self._depth + 1)
+        return JsonType(path, self._names, self._column, self._depth + 1)
 
     def _see_arrays(self, values: Sequence[object], row: Row) -> None:
         flat = [(at, each) for at, value in enumerate(values) if isinstance(value, list) for each in value]
@@ -105,6 +110,27 @@ class JsonType:
             if self._elements is None:
                 self._elements = self._part(f"{self._path}[]")
             self._elements.see([each for _, each in flat], lambda at: row(flat[at][0]))
+
+
+def by_name(values: Iterable[object]) -> dict[str, tuple[list[int], list[object]]]:
+    """Return the values of the fields of objects by their names, each with the place of its object among all.
+
+    It takes a time that grows with the fields that there are, not with the names times the objects.
+    """
+    found: dict[str, tuple[list[int], list[object]]] = {}
+    for at, value in enumerate(values):
+        if isinstance(value, dict):
+            for name, field in value.items():
+                there = found.get(name)
+                if there is None:
+                    there = found[name] = ([], [])
+                there[0].append(at)
+                there[1].append(field)
+    return found
+
+
+def _row_of(row: Row, places: Sequence[int], at: int) -> int:
+    return row(places[at])
 
 
 class _Numbers:

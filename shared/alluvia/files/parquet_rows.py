@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
-from alluvia.files.csv_rows import checked_names
 from alluvia.files.misfit import Misfit, misfit
+from alluvia.files.names import Names
 from alluvia.files.parquet_sizes import check_sizes
 from alluvia.files.parquet_views import plain_metadata
 from alluvia.ingest.inflate import TooLarge
@@ -32,10 +32,13 @@ _UNSIGNED = {
 class ParquetRows:
     """The rows of a file, which `open_file` opens anew for each pass; at most `bytes_max` of them, as Arrow counts.
 
-    Raises `Misfit` and `TooLarge`.
+    `bytes_max` and `names` are None for a file of any size, with any names. Looking at the sizes that a damaged footer
+    tells can end the process: only a reading process may. Raises `Misfit` and `TooLarge`.
     """
 
-    def __init__(self, open_file: Callable[[], IO[bytes]], bytes_max: int) -> None:
+    def __init__(
+        self, open_file: Callable[[], IO[bytes]], bytes_max: int | None = None, names: Names | None = None
+    ) -> None:
         self._open_file = open_file
         self._bytes_max = bytes_max
         self._metadata: pq.FileMetaData | None = None
@@ -43,34 +46,46 @@ class ParquetRows:
         try:
             self._metadata = plain_metadata(file, open_file())
             fields = list(file.schema_arrow)
-            self.names = checked_names([field.name for field in fields])
+            self.names = [field.name for field in fields]
         except (pa.ArrowException, UnicodeDecodeError) as error:
             raise _damage(error) from None
-        self._fields = {field.name: _plain_type(field.type) for field in fields}
-        self.as_written = pa.schema(self._fields)
+        if names is not None:
+            names.take_columns(self.names)
+            for field in fields:
+                names.take_fields(_paths(field.type, field.name))
+        self._types = [_plain_type(field.type) for field in fields]
+        self.as_written = pa.schema(list(zip(self.names, self._types, strict=True)))
         leaves = [file.schema.column(at) for at in range(len(file.schema))]
         self._texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
         wide = next((leaf for leaf in leaves if leaf.length > FIXED_BYTES_MAX), None)
         if wide is not None:
             raise Misfit(f"column {wide.path}: its values have {wide.length} bytes each: at most {FIXED_BYTES_MAX}")
-        check_sizes(file.metadata, bytes_max)
+        if bytes_max is not None:
+            check_sizes(file.metadata, bytes_max)
 
     def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
         """Return the file's columns: of the types that are known, else of those that hold all of the file's values."""
-        return pa.schema([(name, known.get(name) or _delta_type(self._fields[name], name)) for name in self.names])
+        columns = zip(self.names, self._types, strict=True)
+        return pa.schema([(name, known.get(name) or _delta_type(kind, name)) for name, kind in columns])
 
     def tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
         """Yield the rows in columns of a schema, which has all of the file's."""
         wanted = pa.schema([schema.field(name) for name in self.names])
-        start = size = 0
+        start = 0
+        for rows in self.batches():
+            yield self._fitted(pa.Table.from_batches([rows]), wanted, start)
+            start += len(rows)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in columns of the file's own types, without dictionaries and views."""
+        size = 0
         try:
             for batch in self._opened(self._texts).iter_batches(BATCH_ROWS):
                 for piece in _pieces(batch):
                     size += _plain_bytes(piece) + len(piece)
-                    if size > self._bytes_max:
+                    if self._bytes_max is not None and size > self._bytes_max:
                         raise TooLarge(f"the file's rows take more than the limit of {self._bytes_max} bytes")
-                    yield self._fitted(piece, wanted, start)
-                    start += len(piece)
+                    yield self._plain(piece)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise _damage(error) from None
 
@@ -80,14 +95,16 @@ class ParquetRows:
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise _damage(error) from None
 
-    def _fitted(self, piece: pa.RecordBatch, wanted: pa.Schema, start: int) -> pa.Table:
-        columns = [array.cast(self._fields[field.name]) for field, array in zip(wanted, piece.columns, strict=True)]
-        for field, column in zip(wanted, columns, strict=True):
+    def _plain(self, piece: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [array.cast(kind) for kind, array in zip(self._types, piece.columns, strict=True)]
+        for name, column in zip(self.names, columns, strict=True):
             try:
                 column.validate(full=True)
             except pa.ArrowException as error:
-                raise Misfit(f"column {field.name}: {error}") from None
-        plain = pa.Table.from_arrays(columns, names=self.names)
+                raise Misfit(f"column {name}: {error}") from None
+        return pa.RecordBatch.from_arrays(columns, names=self.names)
+
+    def _fitted(self, plain: pa.Table, wanted: pa.Schema, start: int) -> pa.Table:
         try:
             return conform(plain, wanted)
         except Invalid as error:
@@ -162,6 +179,16 @@ def _array_bytes(array: pa.Array) -> int:
     if isinstance(array, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)):
         return 4 * len(array) + _array_bytes(array.flatten())
     return array.nbytes
+
+
+def _paths(kind: pa.DataType, path: str) -> Iterator[str]:
+    """Yield the fields of structs in a type, as names that begin with a path."""
+    for at in range(kind.num_fields):
+        inner = kind.field(at)
+        below = f"{path}.{inner.name}"
+        if pa.types.is_struct(kind):
+            yield below
+        yield from _paths(inner.type, below)
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:

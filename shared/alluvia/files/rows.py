@@ -13,6 +13,7 @@ import pyarrow as pa
 from alluvia.errors import Invalid
 from alluvia.files.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
 from alluvia.files.misfit import Misfit
+from alluvia.files.names import Names
 from alluvia.ingest.inflate import TooLarge
 
 FORMATS = ("csv", "tsv", "ndjson", "parquet")
@@ -53,20 +54,20 @@ class UploadedRows(Protocol):
         ...
 
 
-def rows_of(open_file: OpenFile, kind: str, bytes_max: int) -> UploadedRows:
-    """Return the rows of a file of one of `FORMATS`, which inflates to at most so many bytes."""
+def rows_of(open_file: OpenFile, kind: str, bytes_max: int, names_max: int) -> UploadedRows:
+    """Return the rows of a file of one of `FORMATS`, which inflates to at most so many bytes and has so many names."""
     if kind == "parquet":
         from alluvia.files.parquet_rows import ParquetRows
 
-        return ParquetRows(open_file, bytes_max)
+        return ParquetRows(open_file, bytes_max, Names(names_max))
     text = partial(open_text, open_file, bytes_max)
     if kind == "ndjson":
         from alluvia.files.json_rows import JsonRows
 
-        return JsonRows(text)
+        return JsonRows(text, names_max)
     from alluvia.files.csv_rows import CsvRows
 
-    return CsvRows(text, "text/tab-separated-values" if kind == "tsv" else "text/csv")
+    return CsvRows(text, "text/tab-separated-values" if kind == "tsv" else "text/csv", names_max)
 
 
 def open_text(open_file: OpenFile, bytes_max: int) -> io.BufferedReader[Any]:

@@ -79,7 +79,7 @@ class Worker:
         """Whether it still runs."""
         return self._process.poll() is None
 
-    def send(self, name: str, rows: pa.Buffer | None = None, **request: Any) -> None:
+    def send(self, name: str, rows: pa.Buffer | None = None, /, **request: Any) -> None:
         """Send a request; its replies must be taken before the next. Raises `ProcessDied`."""
         try:
             self._pipe.send_bytes(orjson.dumps({"do": name, "bytes": rows is not None, **request}))

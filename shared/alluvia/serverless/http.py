@@ -7,7 +7,7 @@ current request on a class, where a server with threads would mix requests up.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -38,6 +38,8 @@ EVENTS_HEADER = "Alluvia-Events"
 """What became of a request's events, whatever form its answer has: accepted=2, stored=1, …"""
 BRANCH_HEADER = "X-Alluvia-Branch"
 """Names the branch of the lake that a request is about."""
+GONE = "alluvia.gone"
+"""Where a server's events have what says whether the client has gone: a function, in the `requestContext`."""
 CHALLENGE = 'Bearer realm="alluvia"'
 TO_BE_MENDED = "the storage refuses it, until whoever runs this server has mended that, as its log says"
 
@@ -82,6 +84,8 @@ class Request:
     path: str
     headers: Mapping[str, str]
     event: Mapping[str, Any]
+    gone: Callable[[], bool] | None = None
+    """Says whether whoever waits for the answer has gone; None where nobody can tell."""
 
     @classmethod
     def read(cls, event: object, otherwise: str) -> Request:
@@ -99,7 +103,7 @@ class Request:
         if not isinstance(sent, dict) or not all(isinstance(value, str) for value in sent.values()):
             raise Invalid("headers: expected an object of texts, as API Gateway sends it")
         headers = {_storable(name).lower(): _storable(value) for name, value in sent.items()}
-        return cls(str(context["http"].get("method")), path, headers, event)
+        return cls(str(context["http"].get("method")), path, headers, event, context.get(GONE))
 
     def body(self) -> bytes:
         """Return the body's bytes. Raises `Invalid` unless it is a text, one of base64 if it is marked so."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from hashlib import blake2b
 
 import pyarrow as pa
 
-from alluvia.files.event_files import NDJSON, FilePart, parts, row_pieces
-from alluvia.files.parquet_rows import ParquetRows
-from alluvia.files.rows import OpenFile, open_text
+from alluvia.files.event_files import NDJSON, FilePart
+from alluvia.files.sent import SentFile
 from alluvia.formats.registry import by_name
 from alluvia.formats.values import SentBody
 from alluvia.ingest.alike import moved
@@ -67,38 +65,20 @@ def takes_events(schema: pa.Schema) -> bool:
 def store_events(
     catalog: Catalog,
     table: str,
-    open_file: OpenFile,
-    kind: str,
+    file: SentFile,
     key: str | None,
-    bytes_max: int,
     before_commit: Callable[[], None] = lambda: None,
 ) -> StoredEvents:
-    """Ingest a file of one of `rows.FORMATS` part by part, in one commit each.
+    """Ingest a file part by part, in one commit each.
 
     `before_commit` is called before each, and may stop it by an exception. Without a `key`, an event without an id gets
     one from the file's content up to its part's end and its position.
     """
     stored = StoredEvents()
-    for part in _parts(open_file, kind, bytes_max):
+    for part in file.parts(f"the file.{file.kind}"):
         before_commit()
         stored.add(store_part(catalog, table, part if key is None else replace(part, key=key)))
     return stored
-
-
-def _parts(open_file: OpenFile, kind: str, bytes_max: int) -> Iterator[FilePart]:
-    if kind != "parquet":
-        name = f"the file.{kind}"
-        return parts(open_text(open_file, bytes_max), name, "json" if kind == "ndjson" else "csv")
-    return _parquet_parts(ParquetRows(open_file, bytes_max))
-
-
-def _parquet_parts(rows: ParquetRows) -> Iterator[FilePart]:
-    digest, position = blake2b(digest_size=16), 0
-    batches = (batch for table in rows.tables(rows.as_written) for batch in table.to_batches())
-    for lines, events in row_pieces(batches):
-        digest.update(lines)
-        yield FilePart(lines, NDJSON, position, digest.hexdigest())
-        position += events
 
 
 def store_part(catalog: Catalog, table: str, part: FilePart) -> Answer:

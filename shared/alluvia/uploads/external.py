@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO
 
 import pyarrow as pa
 
 from alluvia.errors import Invalid, TableExists
+from alluvia.files.limits import FileLimits
 from alluvia.files.misfit import Misfit
-from alluvia.files.rows import UploadedRows, format_of, rows_of
+from alluvia.files.rows import format_of
+from alluvia.files.sent import SentFile, SentRows
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, Metadata
 from alluvia.log.replay import State
@@ -39,8 +39,8 @@ from alluvia.table.snapshot import ETAG, Snapshot
 from alluvia.table.transaction import FILE_AGE_MS_MAX
 from alluvia.uploads.storing import fitted
 
-BYTES_MAX = 1 << 40
-"""What a file of rows may inflate to."""
+LIMITS = FileLimits(bytes_max=1 << 40)
+"""What reading a file of rows may take."""
 PIECE_ROWS = 1_000_000
 """Rows of text files that are put into a data file together."""
 
@@ -163,14 +163,14 @@ class _Texts:
         self._store, self._kind = store, kind
         self.files = files
 
-    def opened(self) -> Iterator[tuple[ObjectInfo, UploadedRows]]:
+    def opened(self) -> Iterator[tuple[ObjectInfo, SentRows]]:
         """Yield each file with its rows."""
         for info in self.files:
             with TemporaryDirectory(dir=scratch_root()) as folder, _naming(info):
                 path = Path(folder) / "file"
                 self._store.get_file(info.key, path)
-                rows = rows_of(partial(_open, path), self._kind, BYTES_MAX)
-                yield info, rows
+                with SentFile(path, self._kind, LIMITS).rows() as rows:
+                    yield info, rows
 
     def schema(self) -> pa.Schema:
         """Return the columns that all files have. Raises `Invalid` where two contradict each other."""
@@ -188,10 +188,6 @@ def _naming(info: ObjectInfo) -> Iterator[None]:
         yield
     except Misfit as error:
         raise Invalid(f"{info.key}: {error}") from error
-
-
-def _open(path: Path) -> IO[bytes]:
-    return path.open("rb")
 
 
 def _stored(handle: TableHandle, texts: _Texts, columns: pa.Schema) -> Iterator[AddFile]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from alluvia.errors import ConcurrentTransaction, Invalid, TableNotFound
 from alluvia.files.misfit import Misfit
-from alluvia.files.rows import OpenFile, UploadedRows, rows_of
+from alluvia.files.sent import SentFile, SentRows
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.append import Once, append
 from alluvia.operations.append_evolving import append_evolving
@@ -24,7 +24,6 @@ from alluvia.table.snapshot import Snapshot
 from alluvia.uploads.event_rows import StoredEvents, store_events, takes_events
 from alluvia.uploads.keys import info_of, recorded, txn_of
 
-BYTES_MAX = 16 << 20
 _COUNTING = threading.Lock()
 
 
@@ -32,22 +31,19 @@ _COUNTING = threading.Lock()
 class Upload:
     """A file for a table, and what may be done with it.
 
-    kind: one of `rows.FORMATS`. declared: the columns, where the sender says them. key: what identifies it, so that it
-    is stored once; `content` is a hash of what the key stands for. create: why the table may not be created; None where
-    it may. evolve: the table gets the file's new columns. bytes_max: of the file, inflated. hidden: columns, folded,
-    that messages must not name. before_commit: called before each commit, which its exception stops. events_key: what
-    events without ids get theirs from; None: from the file's content.
+    declared: the columns, where the sender says them. key: what identifies it, so that it is stored once; `content` is
+    a hash of what the key stands for. create: why the table may not be created; None where it may. evolve: the table
+    gets the file's new columns. hidden: columns, folded, that messages must not name. before_commit: called before each
+    commit, which its exception stops. events_key: what events without ids get theirs from; None: from the content.
     """
 
     table: str
-    open_file: OpenFile
-    kind: str
+    file: SentFile
     declared: pa.Schema | None = None
     key: str | None = None
     content: str = ""
     create: str | None = None
     evolve: bool = False
-    bytes_max: int = BYTES_MAX
     tables_max: int | None = None
     hidden: frozenset[str] = field(default_factory=frozenset)
     before_commit: Callable[[], None] = lambda: None
@@ -88,20 +84,19 @@ def store(catalog: Catalog, upload: Upload) -> Stored | StoredEvents:
             return done
     elif upload.create is not None:
         raise TableNotFound(f"there is no table {upload.table!r}, and {upload.create}")
-    rows = rows_of(upload.open_file, upload.kind, upload.bytes_max)
-    schema = _schema(catalog, upload, rows, snapshot)
-    created: Mapping[str, str] = {}
-    if snapshot is None:
-        created = _typed(schema)
-        if upload.declared is not None or upload.kind == "parquet":  # else inference has read every row
-            for _ in rows.tables(schema):
-                pass
-        snapshot = _create(catalog, handle, upload, schema)
-        if (done := _repeated(handle, snapshot, upload)) is not None:
-            return done
-    else:
-        created = _typed(pa.schema([each for each in schema if each.name not in snapshot.schema.names]))
-    return _append(handle, upload, rows, schema, created)
+    with upload.file.rows() as rows:
+        schema = _schema(catalog, upload, rows, snapshot)
+        created: Mapping[str, str] = {}
+        if snapshot is None:
+            created = _typed(schema)
+            if upload.declared is not None or upload.file.kind == "parquet":  # else inference has read every row
+                rows.check(schema)
+            snapshot = _create(catalog, handle, upload, schema)
+            if (done := _repeated(handle, snapshot, upload)) is not None:
+                return done
+        else:
+            created = _typed(pa.schema([each for each in schema if each.name not in snapshot.schema.names]))
+        return _append(handle, upload, rows, schema, created)
 
 
 def _events(catalog: Catalog, upload: Upload, snapshot: Snapshot) -> StoredEvents:
@@ -110,9 +105,7 @@ def _events(catalog: Catalog, upload: Upload, snapshot: Snapshot) -> StoredEvent
             f"schema, evolve: {snapshot.name} is a table of events, which takes any fields: leave them out; columns "
             "are added with evolve"
         )
-    return store_events(
-        catalog, upload.table, upload.open_file, upload.kind, upload.events_key, upload.bytes_max, upload.before_commit
-    )
+    return store_events(catalog, upload.table, upload.file, upload.events_key, upload.before_commit)
 
 
 def _newest(handle: TableHandle) -> Snapshot | None:
@@ -127,7 +120,7 @@ def _repeated(handle: TableHandle, snapshot: Snapshot, upload: Upload) -> Stored
     return None if found is None else Stored(found.version, found.rows, found.columns, repeated=True)
 
 
-def _schema(catalog: Catalog, upload: Upload, rows: UploadedRows, snapshot: Snapshot | None) -> pa.Schema:
+def _schema(catalog: Catalog, upload: Upload, rows: SentRows, snapshot: Snapshot | None) -> pa.Schema:
     """Return the columns that the rows are read into. Raises `Misfit` for those that are missing or too many."""
     declared = upload.declared
     if declared is not None:
@@ -153,7 +146,7 @@ def _schema(catalog: Catalog, upload: Upload, rows: UploadedRows, snapshot: Snap
     return table
 
 
-def _check_names(rows: UploadedRows, declared: pa.Schema) -> None:
+def _check_names(rows: SentRows, declared: pa.Schema) -> None:
     if rows.names is None:
         return
     extra = [name for name in rows.names if name not in declared.names]
@@ -183,7 +176,7 @@ def _create(catalog: Catalog, handle: TableHandle, upload: Upload, schema: pa.Sc
 
 
 def _append(
-    handle: TableHandle, upload: Upload, rows: UploadedRows, schema: pa.Schema, created: Mapping[str, str]
+    handle: TableHandle, upload: Upload, rows: SentRows, schema: pa.Schema, created: Mapping[str, str]
 ) -> Stored:
     def batches() -> Iterator[pa.RecordBatch]:
         for table in rows.tables(schema):

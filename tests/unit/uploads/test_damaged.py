@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
+from alluvia.files.limits import FileLimits
+from alluvia.files.sent import SentFile
 from alluvia.lake import Lake
 from alluvia.store import MemoryStore
 from alluvia.uploads.storing import Stored, Upload, store
@@ -47,7 +49,7 @@ def test_a_damaged_file(file: tuple[str, bytes], damage: list[tuple[float, int, 
     clock = ManualClock()
     lake = Lake(MemoryStore("damaged", clock), clock)
     try:
-        done = store(lake, Upload("t", lambda: io.BytesIO(data), kind, bytes_max=1 << 20))
+        done = store(lake, Upload("t", SentFile(data, kind, FileLimits(bytes_max=1 << 20))))
     except Invalid:
         assert lake.tables() == []
     else:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from alluvia.errors import Invalid
 from alluvia.files.file_text import buffered
 from alluvia.files.json_rows import JsonRows
+from alluvia.files.limits import NAMES_MAX
 from alluvia.files.misfit import Misfit
 from alluvia.files.text_values import TextType, typed
 from alluvia.ingest.jsontext import ExactNumber, exact_number
@@ -100,7 +101,7 @@ def _says(kind: pa.DataType) -> Callable[[Any, str], bool]:
 
 
 def _rows(data: bytes) -> JsonRows:
-    return JsonRows(lambda: buffered(iter([data])))
+    return JsonRows(lambda: buffered(iter([data])), NAMES_MAX)
 
 
 @pytest.mark.parametrize(
@@ -281,6 +282,6 @@ def test_a_stream_is_read_anew_for_each_pass() -> None:
         opened.append(1)
         return buffered(iter([b'{"a": 1}\n', b'{"a": 2}\n']))
 
-    rows = JsonRows(open_text)
+    rows = JsonRows(open_text, NAMES_MAX)
     assert sum(map(len, rows.tables(rows.schema({})))) == 2
     assert len(opened) == 2

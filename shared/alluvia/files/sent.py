@@ -1,0 +1,101 @@
+"""Files that others send, or that foreign tables name: read in a reading process, under limits, never in this one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from alluvia.files.event_files import FilePart
+from alluvia.files.limits import FileLimits
+from alluvia.files.misfit import Misfit
+from alluvia.files.session import FileSession
+from alluvia.ingest.inflate import TooLarge
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.processes.pool import Cancelled, OutOfMemory, OutOfTime
+from alluvia.processes.reading import Crashed, Session
+
+
+class Gone(Misfit):
+    """Whoever sent the file has gone: nobody waits for the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentFile:
+    """A file, or its bytes, of one of `rows.FORMATS`, and what reading it may take.
+
+    All methods raise `Misfit`, `TooLarge`, and `Gone`.
+    """
+
+    source: bytes | Path
+    kind: str
+    limits: FileLimits = FileLimits()
+
+    def begun(self) -> SentFile:
+        """Return the file with the time running that reading it may take."""
+        return replace(self, limits=self.limits.begun())
+
+    def digest(self) -> str:
+        """Return a hash of the content, whichever way it is compressed."""
+        with self._session() as session:
+            return str(session.ask("digest")[0]["digest"])
+
+    @contextmanager
+    def rows(self) -> Iterator[SentRows]:
+        """Open the file's rows."""
+        with self._session() as session:
+            yield SentRows(session, session.ask("rows")[0]["names"])
+
+    def parts(self, name: str) -> Iterator[FilePart]:
+        """Yield the events of the file, whose name is for errors and tells TSV from CSV."""
+        with self._session() as session:
+            for reply, data in session.stream("parts", name=name):
+                yield FilePart(data, reply["media_type"], reply["position"], reply["key"])
+
+    @contextmanager
+    def _session(self) -> Iterator[Session]:
+        limits = self.limits.begun()
+        given = {"kind": self.kind, "bytes_max": limits.bytes_max, "names_max": limits.names_max}
+        data = self.source if isinstance(self.source, bytes) else None
+        path = {} if isinstance(self.source, bytes) else {"path": str(self.source.absolute())}
+        try:
+            with Session(FileSession, limits.watch(), data, **given, **path) as session:
+                yield session
+        except Crashed as error:
+            raise Misfit(f"the file is damaged: reading it ended the process that did ({error})") from None
+        except OutOfTime:
+            raise TooLarge(
+                f"the file takes more than the limit of {limits.seconds:g} seconds to read: cut it into several files"
+            ) from None
+        except OutOfMemory:
+            raise TooLarge(
+                f"reading the file takes more memory than the limit of {limits.memory_bytes} bytes: cut it into "
+                "several files, or write it with smaller row groups"
+            ) from None
+        except Cancelled:
+            raise Gone("the sender has gone, so the file was not stored") from None
+
+
+class SentRows:
+    """The rows of a file in a reading process."""
+
+    def __init__(self, session: Session, names: list[str] | None) -> None:
+        self._session = session
+        self.names = names
+
+    def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
+        """Return the file's columns, as `UploadedRows` has them."""
+        given = pa.schema(list(known.items())).serialize().to_pybytes()
+        return pa.ipc.read_schema(pa.py_buffer(self._session.ask("schema", given)[1]))
+
+    def check(self, schema: pa.Schema) -> None:
+        """Read all rows into columns of a schema, for the errors."""
+        self._session.ask("check", schema.serialize().to_pybytes())
+
+    def tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        """Yield the rows in columns of a schema."""
+        for _, data in self._session.stream("tables", schema.serialize().to_pybytes()):
+            yield pa.ipc.open_stream(data).read_all()
