@@ -13,7 +13,8 @@ from alluvia.inspection.statistics import statistics_type, typed_statistics
 from alluvia.log.actions import AddFile
 from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.statistics.footer import TAIL_GUESS_BYTES, footer_statistics, read_footer, stored_columns
+from alluvia.table.statistics.footer import TAIL_GUESS_BYTES, footer_bytes, footer_statistics, stored_columns
+from alluvia.table.statistics.vetting import vetted_footers
 
 FILES_MAX = 1000
 """Footers of more files are not read: each takes a request."""
@@ -46,8 +47,10 @@ def row_groups(asked: Asked) -> Iterator[pa.RecordBatch]:
     for start in range(0, len(files), AT_ONCE):
         asked.check_time()
         part = files[start : start + AT_ONCE]
-        footers = asked.catalog.store.map(lambda file: _footer(asked, file), part)
-        for file, footer in zip(part, footers, strict=True):
+        footers = list(asked.catalog.store.map(lambda file: _footer(asked, file), part))
+        for file, footer in zip(part, vetted_footers(footers), strict=True):
+            if isinstance(footer, Invalid):
+                raise _corrupt(file, footer)
             yield _rows(snapshot, file, footer, schema)
 
 
@@ -67,14 +70,18 @@ def _files(asked: Asked) -> list[AddFile]:
     return files
 
 
-def _footer(asked: Asked, file: AddFile) -> pq.FileMetaData:
+def _footer(asked: Asked, file: AddFile) -> bytes:
     store, key = asked.catalog.store, asked.snapshot.key(file)
     try:
-        return read_footer(lambda start, end: store.get(key, start, end), file.size)
+        return footer_bytes(lambda start, end: store.get(key, start, end), file.size)
     except ObjectNotFound as error:
         raise Corrupt(f"data file {file.path} of version {asked.snapshot.version} is missing") from error
     except Invalid as error:
-        raise Corrupt(f"data file {file.path}: {error}") from error
+        raise _corrupt(file, error) from error
+
+
+def _corrupt(file: AddFile, why: Invalid) -> Corrupt:
+    return Corrupt(f"data file {file.path}: {why}")
 
 
 def _rows(snapshot: Snapshot, file: AddFile, footer: pq.FileMetaData, schema: pa.Schema) -> pa.RecordBatch:

@@ -30,7 +30,8 @@ from alluvia.table.properties import CONSTRAINT, check_properties, read_properti
 from alluvia.table.schema.serialization import primitive_type
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.schema.unified import UnifiedSchema
-from alluvia.table.statistics.footer import StoredColumns, footer_statistics, read_footer, stored_columns
+from alluvia.table.statistics.footer import StoredColumns, footer_bytes, footer_statistics, stored_columns
+from alluvia.table.statistics.vetting import vetted_footers
 
 BATCH_FILES = 256
 _FOLDER_MARKERS = ("/", "_$folder$")
@@ -163,7 +164,10 @@ def _read(
     found = _ReadFiles()
     waiting = iter(files)
     while batch := list(islice(waiting, BATCH_FILES)):
-        for info, metadata in zip(batch, store.map(lambda info: _footer(store, root, info), batch), strict=True):
+        footers = list(store.map(lambda info: _footer(store, root, info), batch))
+        for info, metadata in zip(batch, vetted_footers(footers), strict=True):
+            if isinstance(metadata, Invalid):
+                raise _refusal(info, metadata)
             columns = _columns(found, info.key, metadata, partitions)
             stats = footer_statistics(metadata, columns, indexed, partitions)
             add = AddFile(info.key, {}, info.size, info.modified_ms, True, stats)
@@ -171,17 +175,21 @@ def _read(
     return found
 
 
-def _footer(store: Store, root: str, info: ObjectInfo) -> pq.FileMetaData:
+def _footer(store: Store, root: str, info: ObjectInfo) -> bytes:
     key = root + info.key
     try:
-        return read_footer(lambda start, end: store.get(key, start, end), info.size)
+        return footer_bytes(lambda start, end: store.get(key, start, end), info.size)
     except ObjectNotFound as error:
         msg = f"{info.key} was listed, but is gone: convert again when nothing else is changing the directory"
         raise Unavailable(msg) from error
     except Invalid as error:
-        raise Invalid(
-            f"{info.key} cannot be part of a table: {error}; to exclude it, give it a name that starts with '_' or '.'"
-        ) from error
+        raise _refusal(info, error) from error
+
+
+def _refusal(info: ObjectInfo, why: Invalid) -> Invalid:
+    return Invalid(
+        f"{info.key} cannot be part of a table: {why}; to exclude it, give it a name that starts with '_' or '.'"
+    )
 
 
 def _columns(found: _ReadFiles, file: str, metadata: pq.FileMetaData, partitions: Collection[str]) -> StoredColumns:

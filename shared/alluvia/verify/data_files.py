@@ -24,6 +24,7 @@ from alluvia.table.schema.required import check_required
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.statistics.footer import footer_statistics, stored_columns
+from alluvia.table.statistics.vetting import vetted_footer
 from alluvia.table.writer import RowCheck
 from alluvia.verify.event_ids import EventIds
 from alluvia.verify.leaves import Leaf
@@ -70,7 +71,7 @@ class FileVerification:
         """
         try:
             with open_parquet(path) as parquet:
-                return self._read(parquet, vector_known, ids, committed_ms)
+                return self._read(path, parquet, vector_known, ids, committed_ms)
         except _BROKEN as error:
             self._unreadable(error)
         return None
@@ -81,7 +82,7 @@ class FileVerification:
         self._findings.add(kind, str(found), file=self._file.path)
 
     def _read(
-        self, parquet: pq.ParquetFile, vector_known: bool, ids: EventIds | None, committed_ms: int | None
+        self, path: Path, parquet: pq.ParquetFile, vector_known: bool, ids: EventIds | None, committed_ms: int | None
     ) -> int | None:
         rows = parquet.metadata.num_rows
         said = self._file.num_records
@@ -105,7 +106,7 @@ class FileVerification:
             if ids is not None and EVENT_ID in live.schema.names:
                 ids.add(live, committed_ms)
         self._check_statistics(tally)
-        self._check_footer(parquet.metadata, tally)
+        self._check_footer(path, tally)
         return tally.rows - tally.deleted
 
     def _columns(self, stored: pa.Schema) -> Iterator[_Column]:
@@ -182,8 +183,13 @@ class FileVerification:
         for kind, column, what in untrue(statistics or {}, tally):
             self._report(kind, f"column {column}: {what}", column)
 
-    def _check_footer(self, metadata: pq.FileMetaData, tally: Tally) -> None:
+    def _check_footer(self, path: Path, tally: Tally) -> None:
         """Compare a file's own statistics, by which readers skip row groups, with its rows."""
+        try:
+            metadata = vetted_footer(path)
+        except Invalid as error:
+            self._unreadable(error)
+            return
         try:
             text = footer_statistics(metadata, stored_columns(metadata), _ALL_COLUMNS)
         except Invalid:  # a type that our tables never have: its rows were still read

@@ -42,7 +42,7 @@ class StoredColumns:
     leaves: tuple[FooterLeaf, ...]
 
 
-def read_footer(read: Callable[[int, int], bytes], size: int) -> pq.FileMetaData:
+def footer_bytes(read: Callable[[int, int], bytes], size: int) -> bytes:
     """Return the footer of a file of some bytes, in one or two reads of its last ones: `read` takes start and end.
 
     Raises `Invalid`, and what `read` raises.
@@ -53,7 +53,7 @@ def read_footer(read: Callable[[int, int], bytes], size: int) -> pq.FileMetaData
         raise Invalid("it is truncated or damaged: its footer would be longer than the file")
     if wanted > len(tail):
         tail = read(size - wanted, size)
-    return parse_footer(tail[-wanted:])
+    return tail[-wanted:]
 
 
 def footer_size(tail: bytes) -> int:
