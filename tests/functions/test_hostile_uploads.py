@@ -21,7 +21,7 @@ from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
 from alluvia.files import json_types
 from alluvia.files.limits import FileLimits
-from alluvia.files.names import Names
+from alluvia.files.names import FileNames
 from alluvia.files.sent import Gone, SentFile
 from alluvia.ingest.inflate import TooLarge
 from alluvia.lake import Lake
@@ -120,7 +120,7 @@ def test_the_work_for_names_grows_with_the_fields_alone(monkeypatch: pytest.Monk
         see(self, values, row)
 
     monkeypatch.setattr(json_types.JsonType, "see", counted)
-    kind = json_types.JsonType("a", Names(5000))
+    kind = json_types.JsonType("a", FileNames(5000))
     kind.see([{f"n{at}": {"deep": at}} for at in range(2000)], lambda at: at + 1)
     assert kind.kind().num_fields == 2000
     assert seen == 3 * 2000

@@ -15,7 +15,7 @@ from pyarrow import csv as arrow_csv
 
 from alluvia.files.file_text import MARK, PIECE_BYTES, buffered
 from alluvia.files.misfit import Misfit, misfit
-from alluvia.files.names import Names
+from alluvia.files.names import FileNames
 from alluvia.files.text_values import TextType, typed
 from alluvia.formats.csv_format import delimiter_of, ends_in_returns
 
@@ -38,7 +38,7 @@ class CsvRows:
         header = _header(open_text())
         self._delimiter = delimiter_of(header, media_type)
         self.names = _names(header, self._delimiter)
-        Names(names_max).take_columns(self.names)
+        FileNames(names_max).take_columns(self.names)
 
     def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
         """Return the file's columns: of the types that are known, else of the types that lose nothing.

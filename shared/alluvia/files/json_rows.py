@@ -12,7 +12,7 @@ import pyarrow as pa
 from alluvia.files.event_files import NDJSON, json_pieces
 from alluvia.files.json_types import JsonType, by_name
 from alluvia.files.misfit import Misfit, misfit
-from alluvia.files.names import Names
+from alluvia.files.names import FileNames
 from alluvia.ingest.convert import column
 from alluvia.ingest.envelope import split, split_ndjson
 from alluvia.ingest.values import UNLIMITED
@@ -39,7 +39,7 @@ class JsonRows:
         Raises `Misfit` for a column that no type can hold exactly.
         """
         found: dict[str, JsonType] = {}
-        names = Names(self._names_max)
+        names = FileNames(self._names_max)
         for start, rows in self._rows():
             for name, (places, values) in by_name(rows).items():
                 kind = found.get(name)

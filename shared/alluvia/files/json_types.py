@@ -14,7 +14,7 @@ from functools import partial
 import pyarrow as pa
 
 from alluvia.files.misfit import Misfit, misfit
-from alluvia.files.names import Names
+from alluvia.files.names import FileNames
 from alluvia.files.text_values import TextType
 from alluvia.ingest.jsontext import ExactNumber, describe, survives_double
 from alluvia.ingest.timestamps import TIMESTAMP
@@ -39,7 +39,7 @@ class JsonType:
     `path` names it; `depth` is how many levels of the column it is in. `names` takes the names of all of the file.
     """
 
-    def __init__(self, path: str, names: Names, column: str | None = None, depth: int = 0) -> None:
+    def __init__(self, path: str, names: FileNames, column: str | None = None, depth: int = 0) -> None:
         self._path = path
         self._names = names
         self._column = path if column is None else column

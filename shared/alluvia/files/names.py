@@ -8,7 +8,7 @@ from alluvia.files.misfit import Misfit
 from alluvia.table.schema.names import fold
 
 
-class Names:
+class FileNames:
     """The names that a file was found to have so far, of which there may be so many."""
 
     def __init__(self, names_max: int) -> None:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
 from alluvia.files.misfit import Misfit, misfit
-from alluvia.files.names import Names
+from alluvia.files.names import FileNames
 from alluvia.files.parquet_sizes import check_sizes
 from alluvia.files.parquet_views import plain_metadata
 from alluvia.ingest.inflate import TooLarge
@@ -37,7 +37,7 @@ class ParquetRows:
     """
 
     def __init__(
-        self, open_file: Callable[[], IO[bytes]], bytes_max: int | None = None, names: Names | None = None
+        self, open_file: Callable[[], IO[bytes]], bytes_max: int | None = None, names: FileNames | None = None
     ) -> None:
         self._open_file = open_file
         self._bytes_max = bytes_max

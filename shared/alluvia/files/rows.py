@@ -13,7 +13,7 @@ import pyarrow as pa
 from alluvia.errors import Invalid
 from alluvia.files.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
 from alluvia.files.misfit import Misfit
-from alluvia.files.names import Names
+from alluvia.files.names import FileNames
 from alluvia.ingest.inflate import TooLarge
 
 FORMATS = ("csv", "tsv", "ndjson", "parquet")
@@ -59,7 +59,7 @@ def rows_of(open_file: OpenFile, kind: str, bytes_max: int, names_max: int) -> U
     if kind == "parquet":
         from alluvia.files.parquet_rows import ParquetRows
 
-        return ParquetRows(open_file, bytes_max, Names(names_max))
+        return ParquetRows(open_file, bytes_max, FileNames(names_max))
     text = partial(open_text, open_file, bytes_max)
     if kind == "ndjson":
         from alluvia.files.json_rows import JsonRows

@@ -16,7 +16,7 @@ from alluvia.files.session import FileSession
 from alluvia.ingest.inflate import TooLarge
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.processes.pool import Cancelled, OutOfMemory, OutOfTime
-from alluvia.processes.reading import Crashed, Session
+from alluvia.processes.reading import Crashed, ReadingSession
 
 
 class Gone(Misfit):
@@ -56,16 +56,18 @@ class SentFile:
                 yield FilePart(data, reply["media_type"], reply["position"], reply["key"])
 
     @contextmanager
-    def _session(self) -> Iterator[Session]:
+    def _session(self) -> Iterator[ReadingSession]:
         limits = self.limits.begun()
         given = {"kind": self.kind, "bytes_max": limits.bytes_max, "names_max": limits.names_max}
         data = self.source if isinstance(self.source, bytes) else None
         path = {} if isinstance(self.source, bytes) else {"path": str(self.source.absolute())}
         try:
-            with Session(FileSession, limits.watch(), data, **given, **path) as session:
+            with ReadingSession(FileSession, limits.watch(), data, **given, **path) as session:
                 yield session
         except Crashed as error:
-            raise Misfit(f"the file is damaged: reading it ended the process that did ({error})") from None
+            raise Misfit(
+                f"the file is damaged, or too large: reading it ended the process that did ({error})"
+            ) from None
         except OutOfTime:
             raise TooLarge(
                 f"the file takes more than the limit of {limits.seconds:g} seconds to read: cut it into several files"
@@ -82,7 +84,7 @@ class SentFile:
 class SentRows:
     """The rows of a file in a reading process."""
 
-    def __init__(self, session: Session, names: list[str] | None) -> None:
+    def __init__(self, session: ReadingSession, names: list[str] | None) -> None:
         self._session = session
         self.names = names
 

@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from alluvia.errors import AlluviaError
 from alluvia.processes.child import Reply, Send, refusal, serve
-from alluvia.processes.pool import OVERHEAD_BYTES
 
 _KIB = 1024
+_RESERVED_BYTES = 4 << 30
+"""What libraries reserve ahead, which counts although most of it is never touched."""
 
 
 class _Sessions:
@@ -56,11 +57,11 @@ class _Sessions:
 
 
 def _limit_memory(limit_bytes: int | None) -> None:
-    """Have the system refuse more memory than what is held now and some bytes: the parent looks only now and then."""
+    """Have the system refuse much more memory than the parent allows, who ends this process first if it can."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     soft = hard
     if limit_bytes is not None:
-        wanted = _held_bytes() + limit_bytes + OVERHEAD_BYTES
+        wanted = _held_bytes() + limit_bytes + _RESERVED_BYTES
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 

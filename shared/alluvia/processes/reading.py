@@ -1,6 +1,6 @@
 """Reading processes: what others wrote is opened there by libraries that a damaged file can crash, never here.
 
-A `Session` is an object of a class of ours in such a process. Its methods yield replies, each with bytes or without.
+A `ReadingSession` is an object of a class of ours in such a process. Its methods yield replies, each with bytes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ READERS = Pool(_Reader, _IDLE_MAX)
 atexit.register(READERS.close)
 
 
-class Session:
+class ReadingSession:
     """An object of a class in a reading process: made with `given` and `data`, closed when it is done with.
 
     Its methods raise the `AlluviaError` that it raised; `Crashed`, `OutOfTime`, `OutOfMemory` and `Cancelled`, after

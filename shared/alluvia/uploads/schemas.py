@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from alluvia.errors import Corrupt, Invalid, Unsupported
 from alluvia.files.limits import NAMES_MAX
-from alluvia.files.names import Names
+from alluvia.files.names import FileNames
 from alluvia.table.arguments import schema_of
 from alluvia.table.schema.nesting import NESTING_MAX, is_deeper, too_deep
 from alluvia.table.schema.serialization import arrow_schema, parse_type
@@ -46,7 +46,7 @@ def declared_schema(text: str) -> pa.Schema:
         raise Invalid(f"schema: expected columns, {_EXAMPLE} ({error!s:.200})") from None
     if not len(found):
         raise Invalid(f"schema: name at least one column, {_EXAMPLE}")
-    Names(NAMES_MAX).take_columns(found.names)
+    FileNames(NAMES_MAX).take_columns(found.names)
     return found
 
 

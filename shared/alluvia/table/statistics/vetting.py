@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from alluvia.errors import Invalid
 from alluvia.log.files.parquet import UNREADABLE
 from alluvia.processes.pool import OutOfMemory, OutOfTime, Watch
-from alluvia.processes.reading import Crashed, Session
+from alluvia.processes.reading import Crashed, ReadingSession
 from alluvia.table.statistics.footer import footer_bytes, parse_footer
 
 SECONDS_MAX = 60.0
@@ -58,7 +58,7 @@ def _harmless(footers: Sequence[bytes]) -> Iterator[int]:
         try:
             lengths = [len(footer) for footer in footers[start:]]
             watch = Watch(time.monotonic() + SECONDS_MAX, MEMORY_BYTES_MAX)
-            with Session(FooterSession, watch, b"".join(footers[start:]), lengths=lengths) as session:
+            with ReadingSession(FooterSession, watch, b"".join(footers[start:]), lengths=lengths) as session:
                 for _ in session.stream("walk"):
                     yield start
                     start += 1
