@@ -126,8 +126,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "let a source be erased that its clones show",
         "operations/erase_keepers.py",
-        "if not any(_holds(handle, matching, used, known)):",
-        "if True:",
+        "if any(_holds(handle, matching, used, facts.files)):",
+        "if False:",
         ("tests/unit/operations/test_clone.py",),
     ),
     Mutant(
@@ -1325,12 +1325,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/erase.py",
         "        kept.pin(snapshot.version, oldest_readable(snapshot.state))\n"
         "        record_oldest(handle, snapshot.version, fence=True, operation=ERASE)\n"
-        "        kept = without_rows(handle, matching, snapshot.version, release_tags=release_tags)"
-        "  # who came meanwhile\n"
+        "        # Keepers may have come meanwhile.\n"
+        "        kept = without_rows(handle, matching, snapshot.version, release_tags=release_tags, facts=facts)\n"
         "        kept.pin(snapshot.version, oldest_readable(snapshot.state))\n",
         "        record_oldest(handle, snapshot.version, fence=True, operation=ERASE)\n"
-        "        kept = without_rows(handle, matching, snapshot.version, release_tags=release_tags)"
-        "  # who came meanwhile\n",
+        "        # Keepers may have come meanwhile.\n"
+        "        kept = without_rows(handle, matching, snapshot.version, release_tags=release_tags, facts=facts)\n",
         ("tests/unit/operations/test_erase_keepers.py",),
     ),
     Mutant(
@@ -1458,8 +1458,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "erase rows that a branch keeps in a transaction's claim",
         "operations/erase_keepers.py",
-        "chain(state.files, claimed), known",
-        "state.files, known",
+        "added = chain(version.state.files, _claimed(version))",
+        "added = version.state.files",
         ("tests/unit/operations/test_erase_claims.py",),
     ),
     Mutant(

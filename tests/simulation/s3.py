@@ -259,6 +259,7 @@ class SimulatedStore(S3Store):
         self.uri = f"s3://{BUCKET}"
         self.bucket = BUCKET
         self._prefix = ""
+        self.endpoint_url = ""  # AWS
         self._clock = clock
         self._there = bucket
         self._client = Client(bucket, actor, process)  # type: ignore[assignment]

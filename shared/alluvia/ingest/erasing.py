@@ -20,7 +20,7 @@ from alluvia.ingest.values import Fields, RawEvent
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.erase import erase, prove
 from alluvia.operations.erase_judging import Judge, Judged
-from alluvia.operations.erase_keepers import without_rows
+from alluvia.operations.erase_keepers import KeptFacts, without_rows
 from alluvia.operations.erase_lake import search_lake
 from alluvia.operations.erase_log import word_pattern
 from alluvia.operations.erase_matching import Find, Matching, matching_rows, matching_texts
@@ -51,12 +51,16 @@ def erase_rows(
     find = matching_rows(where, anywhere=anywhere)
     matching = find(handle.newest())
     rejects = find_rejects(catalog, handle)
-    without_rows(handle, matching, release_tags=release_tags)  # nothing is changed where a clone holds a rejected event
+    facts = KeptFacts()
+    # Nothing is changed where a clone holds a rejected event.
+    without_rows(handle, matching, release_tags=release_tags, facts=facts)
     if rejects is not None:
         without_rows(rejects, _rejects_finder(handle, where)(rejects.newest()), release_tags=release_tags)
     delete_uploads(handle.store, handle.name)  # before, so that one that is being completed commits nothing after
     skips = rejects is not None
-    done = erase(handle, find, skips_rejects=skips, before_removal=before_removal, release_tags=release_tags)
+    done = erase(
+        handle, find, skips_rejects=skips, before_removal=before_removal, release_tags=release_tags, facts=facts
+    )
     _delete_kept(handle)
     if rejects is not None:
         finder = _rejects_finder(handle, where)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from threading import RLock
 from typing import TYPE_CHECKING
 
 from alluvia.clock import Clock
 from alluvia.errors import (
+    Corrupt,
     ObjectNotFound,
     TransactionExpired,
     Unavailable,
+    VersionExpired,
+    VersionNotFound,
 )
 from alluvia.log.commit import EVENT_TEXTS, CommitActions
 from alluvia.log.committer import put_once, unknown
@@ -186,6 +189,32 @@ class Log(LogReader):
                     raise
         raise AssertionError("the last try returns or raises")
 
+    def states(self, versions: Iterable[int]) -> Iterator[State]:
+        """Yield the states of those of some versions that the log still makes, from the oldest on.
+
+        One LIST, and each checkpoint and commit is read once where one version follows from another.
+        """
+        wanted = sorted(set(versions))
+        if not wanted:
+            return
+        listing = self.listing()
+        state: State | None = None
+        for version in wanted:
+            try:
+                segment = find_segment(listing, version)
+                base = segment.checkpoint[0].version if segment.checkpoint else -1
+                if state is not None and base <= state.version:
+                    state = replay(state, self.read_commits(range(state.version + 1, version + 1)))
+                else:
+                    state = self._load(segment)[0]
+            except (Corrupt, Unavailable, VersionExpired, VersionNotFound):  # clean-up may have taken what was listed
+                try:
+                    find_segment(self.listing(), version)
+                except (Corrupt, VersionExpired, VersionNotFound):
+                    continue
+                state = self.at(version)
+            yield state
+
     def write(self, version: int, data: bytes, txn_id: str) -> CommitActions | None:
         """Write a commit. Returns None if it is ours, or the winner's commit if that version is taken.
 
@@ -209,7 +238,7 @@ class Log(LogReader):
         commits that follow it are older. Raises `TransactionExpired` in that case, which changes nothing, and
         `CommitUnknown` where the log no longer tells: an erasure writes commits again, later than those that follow.
         """
-        times = self.stored_ms(version)
+        times = self.written_ms(version)
         if version not in times:
             raise unknown(f"version {version}")
         if any(stored_ms < times[version] for stored_ms in times.values()):

@@ -25,7 +25,7 @@ from alluvia.log.paths import (
     version_prefix,
 )
 from alluvia.log.replay import State, replay
-from alluvia.log.segment import Listing, Segment, find_segment, oldest_version, read_listing
+from alluvia.log.segment import Listing, Segment, find_segment, oldest_version, read_listing, taken_ms
 from alluvia.store import ByteRange, Store
 
 LISTINGS_MAX = 3
@@ -67,7 +67,14 @@ class LogReader:
         return self._list(LOG_FOLDER)
 
     def stored_ms(self, version: int = 0) -> dict[int, int]:
-        """Return when the store took the commits from a version on, by its own clock. One LIST."""
+        """Return when the store took the commits from a version on, by its own clock. One LIST.
+
+        Of a commit that an erasure has written again, it is the time of one that follows it.
+        """
+        return taken_ms(self.written_ms(version))
+
+    def written_ms(self, version: int = 0) -> dict[int, int]:
+        """Return when the objects of commits from a version on were written, by the store's clock. One LIST."""
         folder = self.root + LOG_FOLDER
         infos = self.store.list(folder, self.root + version_prefix(version) if version else None)
         times = {info.key[len(folder) :]: info.modified_ms for info in infos}

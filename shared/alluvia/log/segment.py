@@ -65,6 +65,19 @@ class CommitMissing(Corrupt):
     """The log has no commit of some version, though it has older and newer ones."""
 
 
+def taken_ms(stored_ms: Mapping[int, int]) -> dict[int, int]:
+    """Return when commits were first put, by their versions, at most: given when the store took what is there now.
+
+    An erasure writes commits again. A commit was there before any later version was, so it is no younger than those.
+    """
+    found: dict[int, int] = {}
+    least = None
+    for version in sorted(stored_ms, reverse=True):
+        least = stored_ms[version] if least is None else min(least, stored_ms[version])
+        found[version] = least
+    return found
+
+
 def find_segment(listing: Listing, version: int | None = None) -> Segment:
     """Choose the files that make a version, the newest by default.
 

@@ -8,7 +8,7 @@ from alluvia.errors import VersionExpired, VersionNotFound
 from alluvia.log.in_commit_timestamps import timed_since
 from alluvia.log.log import Log
 from alluvia.log.paths import LOG_FOLDER
-from alluvia.log.segment import oldest_version, read_listing
+from alluvia.log.segment import oldest_version, read_listing, taken_ms
 
 
 def version_at(log: Log, timestamp_ms: int, oldest_readable: int = 0) -> int:
@@ -29,9 +29,8 @@ def version_at(log: Log, timestamp_ms: int, oldest_readable: int = 0) -> int:
     timed = [version for version in versions if since is not None and version >= since]
     found = _by_commit_time(log, timed, timestamp_ms)
     if found is None:
-        untimed = {
-            version: times_ms[listing.commits[version].name] for version in versions[: len(versions) - len(timed)]
-        }
+        every = taken_ms({version: times_ms[file.name] for version, file in listing.commits.items()})
+        untimed = {version: every[version] for version in versions[: len(versions) - len(timed)]}
         found = _by_file_time(untimed, timestamp_ms)
     if found is not None:
         return found

@@ -26,7 +26,7 @@ from alluvia.operations.checkpoint import checkpoint
 from alluvia.operations.datafile import DataFile, opened
 from alluvia.operations.edits import Edit, Hits, RowChanges
 from alluvia.operations.erase_files import judged_batches
-from alluvia.operations.erase_keepers import REWRITE_TRIES, rewrite, without_rows
+from alluvia.operations.erase_keepers import REWRITE_TRIES, KeptFacts, rewrite, without_rows
 from alluvia.operations.erase_matching import Find, Matching
 from alluvia.operations.erase_report import CHECKPOINT, COMMIT, DATA, SIDECAR, EraseReport, Proof, Trace
 from alluvia.operations.erase_survey import Survey, Traces, read_if_there, read_present, unclear
@@ -57,6 +57,7 @@ def erase(
     skips_rejects: bool = False,
     before_removal: Callable[[], None] = lambda: None,
     release_tags: bool = False,
+    facts: KeptFacts | None = None,
 ) -> EraseReport:
     """Delete the rows that `find` says of a snapshot, and remove what holds them or shows their values.
 
@@ -65,9 +66,16 @@ def erase(
     longer be read, and the rounds go on until nothing is left that may be removed now. `before_removal` is called while
     the changes that led to the newest version can still be read. Raises `Invalid` for an append-only table, for a
     rollup that still has such rows, and where a tag, a clone or a branch keeps a version that does; with
-    `release_tags`, such tags are deleted.
+    `release_tags`, such tags are deleted. `facts` has what is known of kept versions.
     """
-    work = _Erasure(handle, find, before_removal, skips_rejects=skips_rejects, release_tags=release_tags)
+    work = _Erasure(
+        handle,
+        find,
+        before_removal,
+        skips_rejects=skips_rejects,
+        release_tags=release_tags,
+        facts=facts or KeptFacts(),
+    )
     while work.report.rounds < ROUNDS_MAX and work.round():
         pass
     return work.report
@@ -147,6 +155,7 @@ class _Erasure:
         *,
         skips_rejects: bool,
         release_tags: bool,
+        facts: KeptFacts,
     ) -> None:
         self.report = EraseReport(0)
         self._release_tags = release_tags
@@ -154,11 +163,13 @@ class _Erasure:
         self._handle = handle
         self._find = find
         self._survey = Survey(handle, skips_rejects=skips_rejects)
+        self._facts = facts
 
     def round(self) -> bool:
         """Delete rows, look, and remove what was found. Returns whether another look is needed."""
         handle, release_tags = self._handle, self._release_tags
-        kept = without_rows(handle, self._find(handle.newest()), release_tags=release_tags)
+        facts = self._facts
+        kept = without_rows(handle, self._find(handle.newest()), release_tags=release_tags, facts=facts)
         done = self._delete_rows()
         snapshot = handle.newest()
         self._count(done, snapshot)
@@ -171,10 +182,11 @@ class _Erasure:
         snapshot = _checkpointed(handle)
         matching = self._find(snapshot)
         # What moments mean is put on record first: the oldest readable version is part of that.
-        kept = without_rows(handle, matching, snapshot.version, release_tags=release_tags)
+        kept = without_rows(handle, matching, snapshot.version, release_tags=release_tags, facts=facts)
         kept.pin(snapshot.version, oldest_readable(snapshot.state))
         record_oldest(handle, snapshot.version, fence=True, operation=ERASE)
-        kept = without_rows(handle, matching, snapshot.version, release_tags=release_tags)  # who came meanwhile
+        # Keepers may have come meanwhile.
+        kept = without_rows(handle, matching, snapshot.version, release_tags=release_tags, facts=facts)
         kept.pin(snapshot.version, oldest_readable(snapshot.state))
         checkpoints = kept.write_checkpoints()
         self._remove(self._survey.look(matching, thorough=True, kept=kept, checkpoints=checkpoints), snapshot)

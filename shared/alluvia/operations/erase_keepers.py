@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import field
 from itertools import chain
 
+import pyarrow as pa
+
 from alluvia.errors import Corrupt, Invalid, ObjectNotFound, Unavailable
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.log.commit import CommitActions
 from alluvia.log.paths import commit_name
@@ -28,21 +32,47 @@ NAMES_MAX = 10
 """Names of keepers in an error."""
 
 
-def without_rows(handle: TableHandle, matching: Matching, below: int | None = None, *, release_tags: bool) -> KeptFiles:
+@dataclass(slots=True)
+class KeptFacts:
+    """What an erasure has found out of kept versions, which never change.
+
+    `live` has hashes of what each needs, `holding` whether it holds a matching row, and `files` whether a file does.
+    """
+
+    live: dict[int, pa.Array] = field(default_factory=dict)
+    holding: dict[int, bool] = field(default_factory=dict)
+    files: dict[str, bool] = field(default_factory=dict)
+
+
+def without_rows(
+    handle: TableHandle,
+    matching: Matching,
+    below: int | None = None,
+    *,
+    release_tags: bool,
+    facts: KeptFacts | None = None,
+) -> KeptFiles:
     """Return what keepers need of a table, of versions `below` one, of all by default: no row there matches.
 
     `matching` is that of the newest version. Keepers of versions that hold a matching row, also one that a deletion
     vector deletes, are named by `Invalid`; with `release_tags`, those that are tags are deleted. That of a clone which
     can read no such row any more, since it was erased there, keeps from now on only the files that the clone can read.
-    Two LISTs without keepers; with them, what it takes to read their versions and the files that can match.
+    Two LISTs without keepers; with them, what it takes to read their versions and the files that can match, in one pass
+    over the log, and only of those that are not among the `facts`.
     """
+    facts = facts or KeptFacts()
     snapshot = matching.snapshot
     limit = snapshot.version + 1 if below is None else below
-    kept = KeptFiles(handle)
+
+    def seen(version: Snapshot) -> None:
+        added = chain(version.state.files, _claimed(version))
+        facts.holding[version.version] = any(_holds(handle, matching, added, facts.files))
+
+    kept = KeptFiles(handle, facts.live, seen)
     kept.look(limit, oldest_readable(snapshot.state))
-    holding, narrowed = _holding(handle, matching, kept)
+    holding, narrowed = _holding(handle, matching, kept, facts)
     if narrowed:
-        return without_rows(handle, matching, below, release_tags=release_tags)
+        return without_rows(handle, matching, below, release_tags=release_tags, facts=facts)
     branches = list(_branches(handle))
     holding += _written(branches, matching)
     if not holding:
@@ -54,29 +84,35 @@ def without_rows(handle: TableHandle, matching: Matching, below: int | None = No
         raise Invalid(_refusal(handle, refused, release_tags=release_tags))
     for keeper in holding:
         release(handle.store, keeper)
-    return without_rows(handle, matching, below, release_tags=release_tags)
+    return without_rows(handle, matching, below, release_tags=release_tags, facts=facts)
 
 
-def _holding(handle: TableHandle, matching: Matching, kept: KeptFiles) -> tuple[list[Keeper], bool]:
+def _claimed(snapshot: Snapshot) -> list[AddFile]:
+    """Return what claims add: a transaction may have happened since, and a keeper of its claim keeps its rows."""
+    claims = pending(snapshot.state.domains)
+    return [add for claim in claims for add in claim.intended(snapshot.version).adds]
+
+
+def _holding(handle: TableHandle, matching: Matching, kept: KeptFiles, facts: KeptFacts) -> tuple[list[Keeper], bool]:
     """Return the keepers of versions that hold a matching row, and whether clones have let go of such versions."""
-    known: dict[str, bool] = {}
     found: dict[str, Keeper] = {}
     narrowed = False
     for version, keepers in kept.versions.items():
+        if not facts.holding[version]:
+            continue
+        clones = [keeper for keeper in keepers if keeper.kind == CLONE and not keeper.pending]
+        found.update((keeper.key, keeper) for keeper in keepers if keeper not in clones)
+        if not clones:
+            continue
         with handle.lock:
             state = handle.log.at(version)
-        # A transaction may have happened since: then who keeps its claim keeps its rows.
-        claimed = [add for claim in pending(state.domains) for add in claim.intended(version).adds]
-        if not any(_holds(handle, matching, chain(state.files, claimed), known)):
-            continue
         snapshot = Snapshot(state, handle.root, handle.name, handle.store)
-        for keeper in keepers:
-            if keeper.kind == CLONE and not keeper.pending:
-                used = still_used(handle, keeper, snapshot, [*state.files, *claimed])
-                if not any(_holds(handle, matching, used, known)):
-                    narrowed = keep_only(handle, keeper, snapshot, used) or narrowed
-                    continue
-            found[keeper.key] = keeper
+        for keeper in clones:
+            used = still_used(handle, keeper, snapshot, [*state.files, *_claimed(snapshot)])
+            if any(_holds(handle, matching, used, facts.files)):
+                found[keeper.key] = keeper
+            else:
+                narrowed = keep_only(handle, keeper, snapshot, used) or narrowed
     return list(found.values()), narrowed
 
 

@@ -5,13 +5,12 @@ A vacuum looks twice: before it records what it gives up, and after that. What e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import orjson
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.errors import Corrupt, VersionExpired, VersionNotFound
 from alluvia.log.paths import LOG_FOLDER, checkpoint_name, commit_name
 from alluvia.log.segment import Listing, find_segment, read_listing
 from alluvia.operations.branch_store import delete_folder
@@ -46,9 +45,17 @@ CLONE_AGE_MS_MIN = 24 * 60 * 60 * 1000
 class KeptFiles:
     """What keepers need, gathered by looks: `versions` below the oldest that stays readable, and hashes of keys."""
 
-    def __init__(self, handle: TableHandle) -> None:
+    def __init__(
+        self,
+        handle: TableHandle,
+        known: dict[int, pa.Array] | None = None,
+        seen: Callable[[Snapshot], None] = lambda _: None,
+    ) -> None:
+        """`known` remembers for several of these what versions need, and `seen` is shown each that is read for it."""
         self._handle = handle
         self._kept = Keepers()
+        self._known = {} if known is None else known
+        self._seen = seen
         self.versions: dict[int, list[Keeper]] = {}
         self.live = NO_HASHES
 
@@ -56,14 +63,14 @@ class KeptFiles:
         """Look for keepers of versions `below` one. `oldest` is the oldest readable one as the log had it before.
 
         Returns whether there are versions that no look has found before. Two LISTs, one GET for each keeper that is
-        new; one LIST more if there are keepers of the lake; and what reading each version costs. Raises `Corrupt` where
-        a version cannot be read that is kept.
+        new; one LIST more if there are keepers of the lake; and what reading the versions costs, in one pass over the
+        log. Raises `Corrupt` where a version cannot be read that is kept.
         """
         handle = self._handle
         self._kept = kept = keepers_of(handle.store, handle.root, handle.name)
         live = kept.live(handle.clock.now_ms())
         stored_ms = handle.log.stored_ms() if any(keeper.table is None for keeper in live) else {}
-        found = False
+        wanted: list[tuple[Keeper, int]] = []
         for keeper in live:
             if FILES in keeper.details:
                 keys = [handle.root + key for key in orjson.loads(keeper.details[FILES])]
@@ -72,13 +79,12 @@ class KeptFiles:
             version = meant(keeper, kept.pins, stored_ms, oldest)
             # What waits for a version that was given up will not be told that it is kept.
             left = keeper.pending and (version is None or version < oldest or self._is_left(keeper))
-            if version is None or version >= below or left:
-                continue
+            if version is not None and version < below and not left:
+                wanted.append((keeper, version))
+        found = self._take({version for _, version in wanted} - self.versions.keys())
+        for keeper, version in wanted:
             if version not in self.versions:
-                if not self._take(version):
-                    continue
-                self.versions[version] = []
-                found = True
+                continue
             for keepers in self.versions.values():
                 keepers[:] = [each for each in keepers if each.id != keeper.id]
             self.versions[version].append(keeper)
@@ -125,15 +131,11 @@ class KeptFiles:
 
         handle = self._handle
         listing = handle.log.listing() if self.versions else Listing()
-        for version in self.versions:
-            if version in listing.checkpoints:
-                continue
-            with handle.lock:
-                state = handle.log.at(version)
+        for state in handle.log.states(version for version in self.versions if version not in listing.checkpoints):
             snapshot = Snapshot(state, handle.root, handle.name, handle.store)
             shown = checkpointed(state) if handle.store.is_branch else state
             data, _ = write_checkpoint(shown, handle.clock.now_ms(), form_of(snapshot))
-            handle.store.put(handle.root + checkpoint_name(version), data)
+            handle.store.put(handle.root + checkpoint_name(state.version), data)
         return self.checkpoints()
 
     def checkpoints(self) -> frozenset[str]:
@@ -163,15 +165,19 @@ class KeptFiles:
         ids = {keeper.id for keeper in self._kept.keepers if keeper not in released}
         handle.store.delete([self._kept.pin_keys[each] for each in self._kept.pins if each not in ids])
 
-    def _take(self, version: int) -> bool:
-        """Add what a version needs. False where its log is gone: then a process that slept has put its keeper."""
+    def _take(self, versions: Collection[int]) -> bool:
+        """Add what versions need. Where the log of one is gone, a process that slept has put its keeper.
+
+        Returns whether there is any.
+        """
         handle = self._handle
-        try:
-            find_segment(handle.log.listing(), version)
-        except (Corrupt, VersionExpired, VersionNotFound):
-            return False
-        with handle.lock:
-            state = handle.log.at(version)
-        snapshot = Snapshot(state, handle.root, handle.name, handle.store)
-        self.live = pc.unique(pa.concat_arrays([self.live, needed(snapshot).live]))
-        return True
+        there = [version for version in versions if version in self._known]
+        for state in handle.log.states(version for version in versions if version not in self._known):
+            snapshot = Snapshot(state, handle.root, handle.name, handle.store)
+            self._known[state.version] = needed(snapshot).live
+            self._seen(snapshot)
+            there.append(state.version)
+        for version in there:
+            self.versions[version] = []
+        self.live = pc.unique(pa.concat_arrays([self.live, *(self._known[version] for version in there)]))
+        return bool(there)

@@ -9,7 +9,7 @@ from alluvia.errors import ObjectNotFound
 from alluvia.log.checkpoints.reader import Checkpoint
 from alluvia.log.log import Log
 from alluvia.log.paths import LOG_FOLDER, SIDECAR_FOLDER, CheckpointFile, parse_name
-from alluvia.log.segment import read_listing
+from alluvia.log.segment import read_listing, taken_ms
 from alluvia.store import ObjectInfo
 
 _CHECKSUM = re.compile(r"^(\d{20})\.crc$")
@@ -24,9 +24,9 @@ def expired_log(files: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]
     """
     known = {info.key.removeprefix(LOG_FOLDER): info for info in files}
     listing = read_listing(known)
-    commits = [(known[file.name].modified_ms, version) for version, file in listing.commits.items()]
-    young = min((version for modified_ms, version in commits if modified_ms >= before_ms), default=None)
-    current = max((version for _, version in commits), default=-1) if young is None else young - 1
+    commits = taken_ms({version: known[file.name].modified_ms for version, file in listing.commits.items()})
+    young = min((version for version, ms in commits.items() if ms >= before_ms), default=None)
+    current = max(commits, default=-1) if young is None else young - 1
     old = {
         version
         for version, parts in listing.checkpoints.items()

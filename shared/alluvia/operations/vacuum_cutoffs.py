@@ -9,7 +9,7 @@ from alluvia.errors import Invalid, VersionExpired, VersionNotFound
 from alluvia.log.actions import RemoveFile
 from alluvia.log.features import GUARD
 from alluvia.log.paths import LOG_FOLDER
-from alluvia.log.segment import read_listing
+from alluvia.log.segment import read_listing, taken_ms
 from alluvia.log.time_travel import version_at
 from alluvia.operations.checkpoint import tombstones_after_ms
 from alluvia.operations.vacuum_plan import Cutoffs, LogPlan, VacuumPlan
@@ -65,7 +65,8 @@ def in_effect(handle: TableHandle, snapshot: Snapshot, log_files: Sequence[Objec
 
 def _put_since(log_files: Sequence[ObjectInfo], since_ms: int) -> list[int]:
     times = {info.key.removeprefix(LOG_FOLDER): info.modified_ms for info in log_files}
-    return [version for version, file in sorted(read_listing(times).commits.items()) if times[file.name] >= since_ms]
+    every = taken_ms({version: times[file.name] for version, file in read_listing(times).commits.items()})
+    return [version for version, ms in sorted(every.items()) if ms >= since_ms]
 
 
 def _is_exact(snapshot: Snapshot) -> bool:
