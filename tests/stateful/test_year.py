@@ -1,0 +1,54 @@
+"""A lake after a month in the suite, after a year in `make deep`: nothing lost, nothing left behind, `verify` green."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alluvia.operations import overdue
+from tests import judges
+from tests.examples import TIMES
+from tests.stateful.year import Year
+
+MONTH = 30
+DAYS = 365 if TIMES > 1 else 30
+READ_BY_DELTALAKE = ("events", "copied", "debits", "credits")
+BOUNDS = {
+    "commits": 3200, "checkpoints": 400, "decisions": 60, "windows": 200, "data files": 1500, "keepers": 120,
+    "branches": 40, "offers": 10, "streams": 180, "other": 60,
+}  # fmt: skip
+"""The most objects of a kind that there ever are, whatever the day: what a week or a month of the work makes."""
+
+
+class Inline:
+    """A pool that does the work at once: the same day is the same each time."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def submit(self, work: Any) -> None:
+        work()
+
+    def shutdown(self, *, wait: bool) -> None:
+        assert not wait
+
+
+@pytest.mark.slow
+def test_a_lake_that_lives_long_stays_right_and_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(overdue, "ThreadPoolExecutor", Inline)
+    year = Year()
+    for day in range(DAYS):
+        year.day(day)
+        for kind, count in year.objects().items():
+            assert count <= BOUNDS[kind], (day, kind, count)
+        if day % MONTH == MONTH - 1 or day == DAYS - 1:
+            year.check_rows()
+            year.check_verified()
+            disk = year.on_disk(tmp_path / str(day))
+            for name in READ_BY_DELTALAKE:
+                table = disk.table(name)
+                expected = judges.ours(table)
+                assert judges.deltalake_rows(table) == expected, name
+                assert judges.duckdb_rows(table) == expected, name
