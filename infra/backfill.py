@@ -117,9 +117,9 @@ class Backfill(Construct):
             ),
         )
         storage.allow_append(role)
-        storage.allow_read(role, INCOMING_PREFIX)
+        storage.allow_read(role, INCOMING_PREFIX, itself=True)
         for source in may_read:
-            allow_read(role, f"arn:{Aws.PARTITION}:s3:::{source.bucket}", source.prefix)
+            allow_read(role, f"arn:{Aws.PARTITION}:s3:::{source.bucket}", source.prefix, itself=True)
         # All versions of the code, so that a deployment takes none away from a job that is running.
         allow_read(role, f"arn:{Aws.PARTITION}:s3:::{self.code.bucket_name}", CODE_PREFIX)
         return role

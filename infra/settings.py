@@ -9,7 +9,7 @@ from dataclasses import dataclass
 PREFIX = "alluvia:"
 QUERY_SECONDS_MAX = 27
 """Less than the time-out of the functions that run queries, so that a long query fails as a query."""
-_S3_URI = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>[A-Za-z0-9!_.'()/-]*)")
+_S3_URI = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>[A-Za-z0-9!_.'()/-]*))?")
 _SECRET = re.compile(
     r"(?P<place>secretsmanager|ssm):(?P<name>arn:aws[a-z-]*:(?P=place):[A-Za-z0-9/_+=.@:-]+|[A-Za-z0-9/_+=.@-]+)"
 )
@@ -22,7 +22,7 @@ _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
 @dataclass(frozen=True, slots=True)
 class BackfillSource:
-    """A prefix of a bucket that backfills may read. `prefix` is empty or ends in a slash."""
+    """A folder of a bucket, or an object, that backfills may read. `prefix` is empty or ends in a slash."""
 
     bucket: str
     prefix: str
@@ -92,7 +92,8 @@ def read_settings(context: Mapping[str, object]) -> Settings:
     `alluvia:jwt_where`, `alluvia:jwt_hide`  a row filter, in which $name is a claim, and hidden columns, with spaces
     `alluvia:retention_hours`   how long vacuum keeps what no version names any more, 1 to 87600
     `alluvia:alarm_email`       who gets the alarms; may be empty
-    `alluvia:backfill_sources`  s3://bucket/prefix, separated by commas: what backfills may read besides `incoming/`
+    `alluvia:backfill_sources`  s3://bucket, s3://bucket/folder or s3://bucket/file, separated by commas: what backfills
+                                may read besides `incoming/`
     `alluvia:emr_release`       the release label of EMR Serverless: one with Spark 4.0 or 4.1 and Python 3.13
 
     `alluvia:ingest_rate`, `alluvia:ingest_burst`  requests a second, and at once, of all routes but those of queries
@@ -217,8 +218,10 @@ def _sources(name: str, value: str) -> tuple[BackfillSource, ...]:
     for text in filter(None, (part.strip() for part in value.split(","))):
         match = _S3_URI.fullmatch(text)
         if match is None:
-            raise ValueError(f"{PREFIX}{name} holds {text!r}: each part must be s3://bucket/prefix, without wildcards")
-        prefix = match["prefix"]
+            raise ValueError(
+                f"{PREFIX}{name} holds {text!r}: each part must be s3://bucket or s3://bucket/prefix, without wildcards"
+            )
+        prefix = match["prefix"] or ""
         sources.append(BackfillSource(match["bucket"], f"{prefix.rstrip('/')}/" if prefix else ""))
     return tuple(sources)
 

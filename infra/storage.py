@@ -49,9 +49,9 @@ class Storage(Construct):
         self.lake_uri = f"s3://{self.bucket.bucket_name}/{LAKE_PREFIX.rstrip('/')}"
         self.incoming_uri = f"s3://{self.bucket.bucket_name}/{INCOMING_PREFIX}"
 
-    def allow_read(self, role: iam.Role, prefix: str = LAKE_PREFIX) -> None:
+    def allow_read(self, role: iam.Role, prefix: str = LAKE_PREFIX, *, itself: bool = False) -> None:
         """Lets `role` get and list the objects under `prefix`."""
-        allow_read(role, self.bucket.bucket_arn, prefix)
+        allow_read(role, self.bucket.bucket_arn, prefix, itself=itself)
 
     def allow_append(self, role: iam.Role, prefix: str = LAKE_PREFIX) -> None:
         """Lets `role` read the lake and put objects under `prefix` of it, not delete any.
@@ -180,14 +180,20 @@ class Storage(Construct):
         )
 
 
-def allow_read(role: iam.Role, bucket_arn: str, prefix: str) -> None:
+def allow_read(role: iam.Role, bucket_arn: str, prefix: str, *, itself: bool = False) -> None:
     """Lets `role` get and list the objects under `prefix` of a bucket. An empty prefix is the whole bucket.
+
+    With `itself`, also an object with the prefix's name without the slash at its end: who is given `s3://bucket/a` as a
+    source has to ask whether that is an object or a folder.
 
     The right to list is also what makes S3 answer 404, not 403, for an object that is absent, which readers of a log
     depend on; S3 then compares the object's key with the condition's prefix.
     """
     objects = f"{bucket_arn}/{prefix}*"
-    under_prefix = {"StringLike": {"s3:prefix": [f"{prefix}*"]}}
-    role.add_to_policy(iam.PolicyStatement(actions=["s3:GetObject"], resources=[objects]))
-    role.add_to_policy(iam.PolicyStatement(actions=["s3:ListBucket"], resources=[bucket_arn], conditions=under_prefix))
+    name = prefix.rstrip("/") if itself else ""
+    under_prefix = {"StringLike": {"s3:prefix": [f"{prefix}*", *([name] if name else [])]}}
+    resources = [objects, *([f"{bucket_arn}/{name}"] if name else [])]
+    role.add_to_policy(iam.PolicyStatement(actions=["s3:GetObject"], resources=resources))
+    conditions = under_prefix if prefix else None  # who lists a whole bucket sends no prefix
+    role.add_to_policy(iam.PolicyStatement(actions=["s3:ListBucket"], resources=[bucket_arn], conditions=conditions))
     accept_wildcard(role, objects, "Objects under one prefix are read whatever their names; nothing else is.")

@@ -54,7 +54,7 @@ class TableCreation(ABC):
     def create_events(
         self,
         name: str,
-        columns: pa.Schema | None = None,
+        columns: pa.Schema | Mapping[str, str] | None = None,
         *,
         partition_by: Sequence[str] = EVENTS_PARTITIONED,
         sort_by: Sequence[str] | None = None,
@@ -64,11 +64,12 @@ class TableCreation(ABC):
     ) -> Table:
         """Create a table for ingestion: `event_id, ts, event, source`, declared columns, `properties, received_at`.
 
-        Fields without a column go into `properties`, as JSON text. Rows are sorted by `event` and `ts` by default.
+        `columns` are a schema, or a mapping of names to types, as `create_table` takes them. Fields without a column go
+        into `properties`, as JSON text. Rows are sorted by `event` and `ts` by default. Raises as `create_table` does.
         """
         if sort_by is None:
             sort_by = () if cluster_by else EVENTS_SORTED
-        schema = event_schema(columns)
+        schema = event_schema(None if columns is None else schema_of(columns))
         return self.create_table(
             name, schema, partition_by, sort_by, properties, cluster_by=cluster_by, exist_ok=exist_ok
         )

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import alluvia
@@ -30,6 +31,11 @@ CASES: dict[str, tuple[Callable[[Any], object], str]] = {
     "names alone": (lambda t: t.lake.create_table("u", ["a"]), "schema: expected a pyarrow schema or a mapping"),
     "a type of Python's": (lambda t: t.lake.create_table("u", {"a": int}), "column a: expected a type's name"),
     "a number for a name": (lambda t: t.lake.create_table("u", {1: "long"}), "column name: expected text"),
+    "events, names alone": (
+        lambda t: t.lake.create_events("u", ["a"]),
+        "schema: expected a pyarrow schema or a mapping",
+    ),
+    "events, a type": (lambda t: t.lake.create_events("u", {"a": int}), "column a: expected a type's name"),
     "one partition": (lambda t: t.lake.create_table("u", {"a": "long"}, "a"), "partition_by: expected a list of names"),
     "one sort": (lambda t: t.lake.create_table("u", {"a": "long"}, [], "a"), "sort_by: expected a list of names"),
     "scan where": (lambda t: t.scan(where=5), "where: expected text, such as 'id = 1', got 5"),
@@ -73,3 +79,13 @@ def test_a_path_object_is_a_place(tmp_path: Path) -> None:
     table = alluvia.connect(tmp_path).create_table("t", {"id": "long"})
     table.append([{"id": 1}])
     assert alluvia.open_table(tmp_path / "t").scan().read_all()["id"].to_pylist() == [1]
+
+
+def test_event_tables_take_the_columns_that_tables_take() -> None:
+    lake = alluvia.connect("memory://event-columns")
+    given: dict[str, Any] = {"status": "long", "at": pa.timestamp("us", "UTC")}
+    schema = pa.schema([("status", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    assert lake.create_events("a", given).schema.equals(lake.create_events("b", schema).schema)
+    with lake.transaction() as tx:
+        tx.create_events("c", {"status": "long"})
+    assert lake.table("c").schema.field("status").type == pa.int64()

@@ -58,7 +58,7 @@ def test_rights_in_the_lake_end_at_its_prefix(template: Template, name: str) -> 
     for action, resource in grants(found):
         if action.startswith("s3:") and action != "s3:ListBucket" and resource.startswith(lake(template)):
             prefixes = ("lake/", "incoming/", "lake/*/_rejects/", "lake/_alluvia/results/", "lake/_alluvia/jobs/")
-            assert resource in {lake(template, f"{prefix}*") for prefix in prefixes}
+            assert resource in {lake(template, "incoming"), *(lake(template, f"{prefix}*") for prefix in prefixes)}
     assert not allowed(found, "s3:PutObject", lake(template, "elsewhere/x"))
     assert not allowed(found, "s3:GetObject", lake(template, "elsewhere/x"))
     assert not allowed(found, "s3:ListBucket", lake(template))
@@ -289,6 +289,11 @@ def test_a_job_reads_other_buckets_only_where_the_settings_say(direct: Template)
     assert allowed(found, "s3:ListBucket", partner, prefix="alluvia/a")
     assert not allowed(found, "s3:GetObject", f"{partner}/alluvia-secret")
     assert not allowed(found, "s3:ListBucket", partner, prefix="")
+    for key in ("alluvia", "alluvia/"):  # a source may be given without the slash, and asks which of both it is
+        assert allowed(found, "s3:GetObject", f"{partner}/{key}")
+        assert allowed(found, "s3:ListBucket", partner, prefix=key)
+    assert allowed(found, "s3:GetObject", lake(direct, "incoming"))
     assert allowed(found, "s3:GetObject", f"{other}/anything")
+    assert allowed(found, "s3:ListBucket", other)
     for bucket in (partner, other):
         assert not allowed(found, "s3:PutObject", f"{bucket}/alluvia/a.ndjson")

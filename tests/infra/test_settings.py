@@ -5,6 +5,8 @@ import pytest
 from infra.settings import BackfillSource, Settings, WebhookSecret, read_settings
 from tests.infra.conftest import CDK_CONTEXT
 
+WHOLE = (BackfillSource("two", ""), BackfillSource("three", ""))
+
 
 def test_the_defaults_are_those_of_cdk_json() -> None:
     assert read_settings(CDK_CONTEXT) == Settings()
@@ -58,7 +60,7 @@ def test_every_setting_is_read() -> None:
         "alluvia:jwt_hide": "email phone",
         "alluvia:retention_hours": " 24 ",
         "alluvia:alarm_email": "oncall@example.com",
-        "alluvia:backfill_sources": "s3://one-bucket/a/b/,s3://two/,",
+        "alluvia:backfill_sources": "s3://one-bucket/a/b/,s3://one-bucket/c,s3://two/,s3://three,",
         "alluvia:emr_release": "emr-spark-8.2.0",
         "alluvia:ingest_rate": "1",
         "alluvia:ingest_burst": "2",
@@ -91,7 +93,7 @@ def test_every_setting_is_read() -> None:
         jwt_hide="email phone",
         retention_hours=24,
         alarm_email="oncall@example.com",
-        backfill_sources=(BackfillSource("one-bucket", "a/b/"), BackfillSource("two", "")),
+        backfill_sources=(BackfillSource("one-bucket", "a/b/"), BackfillSource("one-bucket", "c/"), *WHOLE),
         emr_release="emr-spark-8.2.0",
         ingest_rate=1,
         ingest_burst=2,
