@@ -13,10 +13,21 @@ from py4j.java_gateway import JVMView  # type: ignore[import-untyped]
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as every user of Spark knows it
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from alluvia.errors import Unavailable
 from alluvia.log.actions import AddFile
+from alluvia.log.paths import is_own_name
 from alluvia.table.partitioning.values import partition_value
 from alluvia.table.snapshot import Snapshot
 from alluvia_spark.deleted_rows import FILE, ROW, DeletedRows
@@ -35,6 +46,8 @@ _OPTIONS = {
     "int96RebaseMode": "CORRECTED",
 }
 """What would read other rows than the log says, if a session had it set."""
+_NO_BOUNDS = {"parquet.filter.stats.enabled": "false", "parquet.filter.columnindex.enabled": "false"}
+"""For files of others with floating-point numbers: their bounds leave NaN out, which Spark sorts above every number."""
 _PLAIN = re.compile(r"[\w.-]+", re.ASCII)
 _SIZE = "__alluvia_size"
 _CHANGED = "a data file does not have the size that the table's log says: check the table with alluvia verify"
@@ -132,6 +145,8 @@ class FileScan:
     @cached_property
     def _read(self) -> DataFrame:
         reader = self._source.spark.read.options(**_OPTIONS).schema(self._read_as)
+        if not all(is_own_name(file.path) for file in self._files.values()) and _holds_floats(self._read_as):
+            reader = reader.options(**_NO_BOUNDS)
         if self._texts:
             reader = reader.option("basePath", self._base.removesuffix("/"))
         else:
@@ -183,6 +198,14 @@ class FileScan:
 
 def _key(given: str | int) -> str:
     return str(given) if isinstance(given, int) else constant(given, StringType())
+
+
+def _holds_floats(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return any(_holds_floats(field.dataType) for field in kind.fields)
+    if isinstance(kind, MapType):
+        return _holds_floats(kind.keyType) or _holds_floats(kind.valueType)
+    return _holds_floats(kind.elementType) if isinstance(kind, ArrayType) else isinstance(kind, (FloatType, DoubleType))
 
 
 def _few(texts: Mapping[str, FolderTexts] | None) -> Mapping[str, FolderTexts]:

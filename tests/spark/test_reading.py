@@ -242,6 +242,17 @@ def test_every_type(spark: SparkSession, tmp_path: Path) -> None:
     check(spark, table, version=APART)
 
 
+def test_numbers_that_are_none_are_found_in_files_of_others(spark: SparkSession, tmp_path: Path) -> None:
+    numbers = [1.0, 2.0, float("nan")]
+    data = pa.table({"n": [1, 2, 3], "x": numbers, "s": [{"y": number} for number in numbers]})
+    write_deltalake(tmp_path / "t", data)
+    found = alluvia_spark.read_table(spark, str(tmp_path / "t"))
+    for condition in ("x > 5", "x = double('NaN')", "s.y > 5"):
+        assert [row.n for row in found.where(condition).collect()] == [3], condition
+    for condition in ("x > 5", "s.y >= 5"):
+        assert [row.n for row in alluvia_spark.read_table(spark, str(tmp_path / "t"), where=condition).collect()] == [3]
+
+
 def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     lake = alluvia.connect(str(tmp_path))
     table = lake.create_table("t", {"n": "long"})

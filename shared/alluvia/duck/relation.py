@@ -19,6 +19,7 @@ from alluvia.duck.quoting import free_name, quote_name, quote_text
 from alluvia.errors import Unsupported
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
+from alluvia.log.paths import is_own_name
 from alluvia.table.partitioning.values import partition_value
 from alluvia.table.schema.names import fold
 from alluvia.table.schema.nesting import not_for_sql
@@ -187,8 +188,9 @@ def _part(
         joined = f"(VALUES {values}) p({number}, {names})"
         frame += f" JOIN {_escaped(joined)} ON f.{number} = p.{number}"
         constants = {name: f"p.{quote_name(name)}" for name in partition_columns}
+    own = all(is_own_name(file.path) for file, _ in pairs)
     columns = [
-        constants[ours.name] if ours.name in partition_columns else _stored_column(ours, theirs)
+        constants[ours.name] if ours.name in partition_columns else _stored_column(ours, theirs, own=own)
         for ours, theirs in zip(schema, physical, strict=True)
     ]
     shown = ", ".join(f"{column} AS {quote_name(field.name)}" for column, field in zip(columns, schema, strict=True))
@@ -262,6 +264,14 @@ def _counted(names: Names, counts: Any) -> bool:
     )
 
 
+def _holds_floats(kind: pa.DataType) -> bool:
+    if pa.types.is_map(kind):
+        return _holds_floats(kind.key_type) or _holds_floats(kind.item_type)
+    if pa.types.is_list(kind):
+        return _holds_floats(kind.value_type)
+    return pa.types.is_floating(kind) or (pa.types.is_struct(kind) and any(_holds_floats(f.type) for f in kind.fields))
+
+
 def _holds_struct(kind: pa.DataType) -> bool:
     """Whether there are fields within lists or maps, of which statistics say nothing."""
     if pa.types.is_map(kind):
@@ -271,12 +281,19 @@ def _holds_struct(kind: pa.DataType) -> bool:
     return pa.types.is_struct(kind)
 
 
-def _stored_column(field: pa.Field, physical: pa.Field) -> str:
-    """Return a column's values; for one that takes DuckDB too long, what fails where a query needs them."""
+def _stored_column(field: pa.Field, physical: pa.Field, *, own: bool) -> str:
+    """Return a column's values; for one that takes DuckDB too long, what fails where a query needs them.
+
+    The bounds of floating-point numbers in a file leave NaN out, and DuckDB, which sorts NaN above every number, takes
+    them for bounds of all values, also of structs and lists. Our own files have no such bounds. In those of others
+    (not `own`) TRY, which changes no value, stands between a condition and the bounds.
+    """
     kind = field.type
     if (reason := not_for_sql(field)) is not None:
         return f"CAST(error({quote_text(reason)}) AS {duckdb_type(kind)})"
     stored = f"CAST(f.{quote_name(physical.name)} AS {duckdb_type(physical.type)})"
+    if not own and _holds_floats(physical.type):
+        stored = f"TRY({stored})"
     return _renamed(stored, kind, physical.type, 0)
 
 

@@ -19,6 +19,7 @@ _COMMIT = re.compile(r"^(\d{20})\.json$")
 _SINGLE = re.compile(r"^(\d{20})\.checkpoint\.parquet$")
 _MULTI = re.compile(r"^(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet$")
 _ABSOLUTE = re.compile(r"^(/|[A-Za-z][A-Za-z0-9+.-]*:/)")
+_OWN = re.compile(r"(^|/)part-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.parquet$")
 _SAFE = "/=!$&'()*+,;@~-._"
 _V2 = re.compile(r"^(\d{20})\.checkpoint\.[0-9a-fA-F-]{36}\.(json|parquet)$")
 
@@ -64,6 +65,11 @@ def folder_of(path: str) -> str:
     """
     steps = [step for step in path.split("/")[:-1] if step not in ("", ".")]
     return "" if is_absolute(path) or ".." in steps else "".join(f"{step}/" for step in steps)
+
+
+def is_own_name(path: str) -> bool:
+    """Whether a data file has a name as this library gives them: no other known writer does."""
+    return _OWN.search(path) is not None
 
 
 def commit_name(version: int) -> str:

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from alluvia.log.actions import AddFile
 from alluvia.log.fields import Json
-from alluvia.log.paths import encode_path, folder_of, is_absolute
+from alluvia.log.paths import encode_path, folder_of, is_absolute, is_own_name
 from alluvia.store import Store
 from alluvia.table.deletion_vectors.descriptors import renamed_vector, stored_vector
 from alluvia.table.handle import TableHandle
@@ -63,7 +63,8 @@ def copied_files(snapshot: Snapshot, target: TableHandle, files: Iterable[AddFil
     adds = []
     copies: list[tuple[str, str]] = []
     for file in snapshot.files if files is None else files:
-        path = f"{folder_of(file.path)}part-{clock.new_id()}.parquet"
+        kind = "part" if is_own_name(file.path) else "copy"  # what others wrote is read with care
+        path = f"{folder_of(file.path)}{kind}-{clock.new_id()}.parquet"
         copies.append((snapshot.key(file), target.root + path))
         descriptor = file.deletion_vector
         stored = None if descriptor is None else stored_vector(descriptor)

@@ -75,9 +75,9 @@ class UpsertSource:
             keys = self.rows[self.on[0]]
             if pc.count_distinct(keys).as_py() == len(keys) - keys.null_count:
                 return
-        found = self._connection.execute(_REPEATED.format(names=", ".join(self._keys))).fetchone()
-        if found is not None:
-            raise repeated_key(self.on, found)
+        found = self._connection.execute(_REPEATED.format(names=", ".join(self._keys))).to_arrow_table()
+        if len(found):  # fetched as rows, times would need the package pytz
+            raise repeated_key(self.on, [column[0].as_py() for column in found.columns])
 
     def pairs(self, keys: pa.Table) -> tuple[pa.Int64Array, pa.Int64Array]:
         """Return the positions, ascending, of those rows of `keys` that the source has, and its rows' numbers."""

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.log.actions import AddFile
+from alluvia.log.paths import is_own_name
 from alluvia.table.partitioning.values import partition_value
 from alluvia.table.schema.column_path import ColumnPath, find
 from alluvia.table.skipping.predicate import And, Comparison, In, IsNotNull, IsNull, Or, Predicate, columns_of
@@ -56,7 +57,7 @@ class FileStatistics:
         high = typed_value(find(self._statistics.get("maxValues"), column), kind)
         if low is None or high is None:
             return None
-        found = widened(low, high, kind)
+        found = widened(low, high, kind, own=is_own_name(self._file.path))
         return found if found is not None and found[0] <= found[1] else None
 
     def is_floating(self, column: ColumnPath) -> bool:

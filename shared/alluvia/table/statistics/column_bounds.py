@@ -6,6 +6,7 @@ Pure, except that rows are opened on demand. What is derived is kept with the ro
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +15,15 @@ from alluvia.arrow_compute import pc
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.log.files.rows import LogRows
+from alluvia.log.paths import is_own_name
 from alluvia.table.partitioning.values import parse_partition_text, partition_value
 from alluvia.table.schema.column_path import ColumnPath
 from alluvia.table.schema.moments import is_zoned
 from alluvia.table.statistics.typed import (
+    CUT_ENDS,
     FLOAT_DIGITS,
+    OFFSET_SECONDS,
+    OFFSETS_WHOLE_SINCE,
     ColumnStatistics,
     has_bounds,
     parse_texts,
@@ -180,16 +185,33 @@ def _bounds(
 ) -> Bounds:
     low, high = found.low, found.high
     if pa.types.is_timestamp(kind):
-        high = within_years(pc.add(high, _MILLISECOND))
+        low, high = _widened_times(rows, low, high, kind)
     elif pa.types.is_string(kind):
-        long = pc.greater_equal(pc.utf8_length(high), TEXT_LENGTH_MAX)
-        high = pc.if_else(long, pc.binary_join_element_wise(high, LAST_CHARACTER, ""), high)
+        long = pc.greater_equal(pc.binary_length(high), TEXT_LENGTH_MAX)
+        if pc.any(long).as_py():
+            cut = pc.replace_substring_regex(high, CUT_ENDS, "")
+            high = pc.if_else(long, pc.binary_join_element_wise(cut, LAST_CHARACTER, ""), high)
     elif pa.types.is_decimal128(kind) and kind.precision > FLOAT_DIGITS:
         low, high = _widened_decimals(low, high, kind)
     if has_bounds(kind):
         ordered = pc.fill_null(pc.less_equal(low, high), fill_value=False)
         low, high = (pc.if_else(ordered, values, None) for values in (low, high))
     return Bounds(numbers, low, high, _sure(rows, numbers, tight, found.nulls.cast(pa.int64())))
+
+
+def _widened_times(
+    rows: LogRows[AddFile], low: pa.Array, high: pa.Array, kind: pa.DataType
+) -> tuple[pa.Array, pa.Array]:
+    """Return bounds of times as `typed.widened` does."""
+    since = pa.scalar(OFFSETS_WHOLE_SINCE.replace(tzinfo=UTC if is_zoned(kind) else None), kind)
+    slack = pa.scalar(OFFSET_SECONDS if is_zoned(kind) else timedelta(milliseconds=1), pa.duration("us"))
+    old_low, old_high = (pc.fill_null(pc.less(bound, since), fill_value=False) for bound in (low, high))
+    lower, higher = low, pc.add(high, _MILLISECOND)
+    if pc.any(old_low).as_py():
+        others = pa.array([not is_own_name(key) for key in rows.keys.to_pylist()], pa.bool_())
+        lower = pc.if_else(pc.and_(old_low, others), pc.subtract(low, slack), low)
+        higher = pc.if_else(pc.and_(old_high, others), pc.add(high, slack), higher)
+    return within_years(lower), within_years(higher)
 
 
 def _widened_decimals(low: pa.Array, high: pa.Array, kind: pa.Decimal128Type) -> tuple[pa.Array, pa.Array]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Context, Decimal, localcontext
 from functools import partial
 from math import isfinite
@@ -37,6 +37,12 @@ _FLOAT_ERROR = Decimal(2) ** -50
 _DECIMAL_DIGITS_MAX = 38
 _DECIMAL256_DIGITS = 76
 _MILLISECOND = timedelta(milliseconds=1)
+OFFSETS_WHOLE_SINCE = datetime(1972, 1, 8)  # noqa: DTZ001 - compared with times of either kind
+"""Since then all offsets of time zones are whole minutes: Liberia's was the last that was not."""
+OFFSET_SECONDS = timedelta(seconds=60)
+CUT_ENDS = "[?\ufffd]+$"
+"""What a writer may have put at the end of a cut text in the place of the rest: `?` and U+FFFD for half a character."""
+_CUT = re.compile(CUT_ENDS)
 _YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """The first and the last moment that Python has, in microseconds since the Unix epoch."""
 
@@ -113,22 +119,36 @@ def _converter(kind: pa.DataType) -> _Converter | None:
     return partial(_decimal, kind=kind) if pa.types.is_decimal(kind) else None
 
 
-def widened(low: Any, high: Any, kind: pa.DataType) -> tuple[Any, Any] | None:
-    """Return bounds that hold no matter who wrote them; None if there are none.
+def widened(low: Any, high: Any, kind: pa.DataType, *, own: bool) -> tuple[Any, Any] | None:
+    """Return bounds that hold no matter who wrote them, this library (`own`) or another; None if there are none.
 
-    Others cut maxima, those of times to the millisecond and those of text to 32 characters, and some write decimals as
-    floating-point numbers, which keep 15 digits of them.
+    Others cut maxima: those of times to the millisecond, and those of text to 32 characters, or to 32 units of UTF-16,
+    which may halve a character, and with U+FFFD behind, which sorts below many (delta-spark before 3.3). Some write
+    decimals as floating-point numbers, which keep 15 digits of them. Times before 1972 may have a zone whose offset has
+    seconds, which Spark leaves out of a time's text, and delta-rs cut times before 1970 upwards.
     """
     if pa.types.is_decimal128(kind):
         return widened_decimals(low, high, kind)
     if pa.types.is_timestamp(kind):
         try:
-            return low, high + _MILLISECOND
+            return (low if own else low - _slack(low)), high + (_MILLISECOND if own else _slack(high))
         except OverflowError:
             return None
-    if pa.types.is_string(kind) and len(high) >= TEXT_LENGTH_MAX:
-        return low, high + LAST_CHARACTER
+    if pa.types.is_string(kind) and is_long(high):
+        return low, _CUT.sub("", high) + LAST_CHARACTER
     return low, high
+
+
+def _slack(bound: datetime) -> timedelta:
+    """Return how much later or earlier than its bound a time can be."""
+    if bound.replace(tzinfo=None) >= OFFSETS_WHOLE_SINCE:
+        return _MILLISECOND
+    return _MILLISECOND if bound.tzinfo is None else OFFSET_SECONDS
+
+
+def is_long(text: str) -> bool:
+    """Whether a maximum may have been cut: UTF-8 takes no fewer bytes than UTF-16 takes units."""
+    return len(text) >= TEXT_LENGTH_MAX or (not text.isascii() and len(text.encode()) >= TEXT_LENGTH_MAX)
 
 
 def widened_decimals(low: Decimal, high: Decimal, kind: pa.Decimal128Type) -> tuple[Decimal, Decimal]:
