@@ -35,7 +35,6 @@ from tests.simulation.faults import HOUR_US, SECOND_US, FaultSource
 from tests.simulation.following import followers, has_stream
 from tests.simulation.intents import (
     AddColumn,
-    AddEvents,
     AddRows,
     ChangeRows,
     ExpireRows,
@@ -155,7 +154,7 @@ def ingest(actor: Actor) -> None:
         batch.append(batch[0])
     ids = [event.id for event in batch]
     world.scheduler.note(f"sends {' '.join(ids)}")
-    actor.intent = Steps({"WRITE": AddEvents(frozenset(ids)), "CREATE TABLE": NoRows(("CREATE TABLE",))})
+    actor.intent = Steps({"WRITE": actor.sends(ids), "CREATE TABLE": NoRows(("CREATE TABLE",))})
     if through:
         _through_pipeline(actor, batch)
     else:
@@ -176,7 +175,7 @@ def dispute(actor: Actor) -> None:
     kinds = [chance.choice(CLAIMS) for _ in events]
     ids = [event.id for event in events]
     world.scheduler.note(f"claims {' '.join(map(str, zip(ids, kinds, strict=True)))}")
-    actor.intent = Steps({"WRITE": AddEvents(frozenset(ids))})
+    actor.intent = Steps({"WRITE": actor.sends(ids)})
     done = actor.table(EVENTS).ingest(event_rows(events, actor.lake.clock.now_us(), kinds))
     if done.appended + done.duplicates + len(done.clashes) != len(events):
         raise Violation("each event is new, a duplicate or a clash", f"{done} of {len(events)}")

@@ -22,7 +22,7 @@ from alluvia.table.keepers import BRANCH, keeper_key
 from tests.simulation.branched import BranchModel, Publish
 from tests.simulation.events import event_rows, value_of
 from tests.simulation.faults import MINUTE_US, SECOND_US
-from tests.simulation.intents import AddEvents, AddRows, ChangeRows, NoRows, RestoreRows, Steps
+from tests.simulation.intents import AddRows, ChangeRows, NoRows, RestoreRows, Steps
 from tests.simulation.ledger import Together
 from tests.simulation.model import Version, tuples
 from tests.simulation.s3 import Process
@@ -195,7 +195,7 @@ def ingest(actor: Actor) -> None:
     branch.table(EVENTS)
     ids = [event.id for event in batch]
     world.scheduler.note(f"sends {' '.join(ids)} to {branch.name}")
-    actor.intent = Steps({"WRITE": AddEvents(frozenset(ids))})
+    actor.intent = Steps({"WRITE": actor.sends(ids)})
     contents = contents_of([RawEvent(0, value_of(event)) for event in batch])
     done = actor.table(EVENTS).ingest(event_rows(batch, actor.main.clock.now_us()), contents)
     if done.appended + done.duplicates != len(batch) or done.clashes:

@@ -7,7 +7,7 @@ its versions.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -63,6 +63,35 @@ class AddEvents:
         at = after.columns.index("event_id")
         if removed or not {event_of(row[at]) for row in added} <= self.ids:
             _fail("ingest", after, removed, added)
+
+
+class UnderWay(AbstractSet[str]):
+    """Ids that a request sends, and those of requests of the same process that are under way at the moment.
+
+    Threads of a process commit together: any of them may make the rows of all. What is no longer under way is nobody's.
+    """
+
+    def __init__(self, own: Iterable[str], others: Callable[[], Iterable[object]]) -> None:
+        """`others` gives the intents of the process's threads as they are now."""
+        self.own = frozenset(own)
+        self._others = others
+
+    def _all(self) -> frozenset[str]:
+        found = self.own
+        for intent in self._others():
+            meant = intent.by_operation.get("WRITE") if isinstance(intent, Steps) else None
+            if isinstance(meant, AddEvents):
+                found |= meant.ids.own if isinstance(meant.ids, UnderWay) else frozenset(meant.ids)
+        return found
+
+    def __contains__(self, each: object) -> bool:
+        return each in self._all()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
 
 
 @dataclass(frozen=True)

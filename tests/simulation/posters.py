@@ -12,7 +12,7 @@ from alluvia.ingest.pipeline import ingest_batch
 from alluvia.ingest.values import RawEvent
 from tests.simulation.checker import Event
 from tests.simulation.events import CLAIMS, value_of
-from tests.simulation.intents import AddEvents, NoRows, Steps
+from tests.simulation.intents import NoRows, Steps
 from tests.simulation.scheduler import Violation
 from tests.simulation.world import EVENTS, REJECTS, Actor, World
 
@@ -24,21 +24,19 @@ def posters(world: World) -> Iterator[tuple[str, Callable[[Actor], None]]]:
     """Yield the threads by name, with what they do. All belong to one process."""
     chance = random.Random(f"{world.seed} posters")
     if world.scenario.focus != "bank" and chance.random() < SHARE:
-        sent: set[str] = set()
         for at in range(chance.randint(2, 5)):
-            yield f"poster{at}", lambda actor: _post(actor, sent)
+            yield f"poster{at}", _post
 
 
-def _post(actor: Actor, sent: set[str]) -> None:
-    """Send one request; `sent` are the ids of all requests of the process, any of which may be in a commit."""
+def _post(actor: Actor) -> None:
+    """Send one request."""
     chance = actor.chance
     events = _choose(actor)
     kinds = [chance.choice(CLAIMS) if event.disputed else None for event in events]
     values = [value_of(event, kind) for event, kind in zip(events, kinds, strict=True)]
     ids = [event.id for event in events]
-    sent.update(ids)
     actor.world.scheduler.note(f"posts {' '.join(map(str, zip(ids, kinds, strict=True)))}")
-    actor.intent = Steps({"WRITE": AddEvents(sent), "CREATE TABLE": NoRows(("CREATE TABLE",))})
+    actor.intent = Steps({"WRITE": actor.sends(ids), "CREATE TABLE": NoRows(("CREATE TABLE",))})
     answer = ingest_batch(
         actor.lake, "events", [RawEvent(*each) for each in enumerate(values)], arrival_us=actor.lake.clock.now_us()
     )

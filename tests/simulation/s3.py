@@ -258,6 +258,7 @@ class SimulatedStore(S3Store):
         process = process or Process()
         self.uri = f"s3://{BUCKET}"
         self.bucket = BUCKET
+        self.endpoint_url = ""
         self._prefix = ""
         self.endpoint_url = ""  # AWS
         self._clock = clock

@@ -34,6 +34,10 @@ def test_an_erasure_may_delete_a_tag_that_is_being_made() -> None:
     run(7_300_185)
 
 
+def test_threads_of_one_process_commit_the_events_of_one_another() -> None:
+    run(77_002_203)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("portion", range(PORTIONS))
 def test_seeds_hold(portion: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import blake2b
@@ -16,6 +16,7 @@ from alluvia.lake import Lake, Table
 from tests.simulation.branched import BranchModel
 from tests.simulation.checker import Checker, Event, Limits, OnBranch
 from tests.simulation.faults import HOUR_US, MINUTE_US, SECOND_US, Fault, FaultSource, Without, draw_rates
+from tests.simulation.intents import AddEvents, UnderWay
 from tests.simulation.model import TableModel, tuples
 from tests.simulation.offers import crowd
 from tests.simulation.runtime import running
@@ -120,6 +121,11 @@ class Actor:
     @intent.setter
     def intent(self, wanted: object) -> None:
         self.wanted = wanted
+
+    def sends(self, ids: Iterable[str]) -> AddEvents:
+        """Return the intent to add events, whose rows a commit may hold with those of the process's other threads."""
+        threads = [other for other in self.world.actors.values() if other.process is self.process]
+        return AddEvents(UnderWay(ids, lambda: [each.wanted for each in threads if each.on is self.on]))
 
     @property
     def lake(self) -> Lake:

@@ -66,7 +66,6 @@ def moves_rows(snapshot: Snapshot, columns: Sequence[str]) -> bool:
 
 def with_columns(rows: pa.Table, values: pa.Table) -> pa.Table:
     """Return rows with some columns replaced."""
-    for name in values.column_names:
-        at = rows.schema.get_field_index(name)
-        rows = rows.set_column(at, rows.schema.field(at), values[name])
-    return rows
+    given = dict(zip(values.column_names, values.columns, strict=True))
+    columns = [given.get(name, column) for name, column in zip(rows.column_names, rows.columns, strict=True)]
+    return pa.Table.from_arrays(columns, schema=rows.schema)

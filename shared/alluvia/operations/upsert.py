@@ -110,20 +110,22 @@ class UpsertEdit(Edit):
         self._check_extra(given, schema)
         self.source = UpsertSource(given, on)
         self.predicate = self.source.predicate
-        self.known = given.select([name for name in schema.names if name in given.column_names])
+        there = set(given.column_names)
+        self.known = given.select([name for name in schema.names if name in there])
         self.columns_set = self._columns_to_set(schema)
         self._schema = schema
         self.in_place = not moves_rows(snapshot, self.columns_set)
         self.parameters = _parameters(rules, on)
-        self._columns = [name for name in schema.names if name in self._needed()]
+        needed = self._needed()
+        self._columns = [name for name in schema.names if name in needed]
 
     def _needed(self) -> set[str]:
         return {*self.source.on, *(name for one in self._conditions for name in one.columns)}
 
     def _check_extra(self, given: pa.Table, schema: pa.Schema) -> None:
-        used = {name for one in self._conditions for name in one.new_columns}
+        used = {name for one in self._conditions for name in one.new_columns} | set(schema.names)
         for name in given.column_names:
-            if name not in schema.names and name not in used:
+            if name not in used:
                 msg = f"column {name} is not in the table, and no condition uses it: leave it out, or evolve(add=…)"
                 raise Invalid(msg)
 
@@ -131,8 +133,9 @@ class UpsertEdit(Edit):
         if self._rules.matched != "update":
             return []
         wanted = self.known.column_names if self._rules.columns is None else list(self._rules.columns)
+        known = set(self.known.column_names)
         for name in wanted:
-            if name not in self.known.column_names:
+            if name not in known:
                 msg = f"columns: {name!r} is not a column of {'the rows' if name in schema.names else 'the table'}"
                 raise Invalid(msg)
         return [name for name in wanted if name not in self.source.on]

@@ -203,12 +203,13 @@ def read_rows(rows: Any, schema: pa.Schema, on: Sequence[str], extra: Callable[[
         if pa.types.is_nested(schema.field(name).type):
             raise Invalid(f"on: {name!r} is {type_name(schema.field(name).type)}, which cannot be a key")
     known = pa.schema([field for field in schema if field.name in given])
-    others = sorted(name for name in given if name not in schema.names and extra(name))
+    ours = set(schema.names)
+    others = sorted(name for name in given if name not in ours and extra(name))
     if isinstance(rows, (pa.Table, pa.RecordBatch)):
         table = pa.table(rows) if isinstance(rows, pa.RecordBatch) else rows
         whole = conform(table.drop_columns(others), known)
         return _append(whole, {name: table[name] for name in others})
-    plain = [{name: row[name] for name in row if name not in others} for row in rows] if given else rows
+    plain = [{name: row[name] for name in row if name not in others} for row in rows] if others else rows
     found = list(conformed(plain, known, _CHUNK_BYTES)) or [known.empty_table()]
     return _append(pa.concat_tables(found), {name: pa.array([row.get(name) for row in rows]) for name in others})
 

@@ -36,8 +36,9 @@ class ReadPlan:
     def stored_names(self, stored: pa.Schema) -> list[str]:
         """Return which of a file's top columns hold the columns wanted. Raises `Corrupt`."""
         fields = list(stored)
+        places = _Places(fields, self.mapping)
         found = [
-            _find(fields, physical, self.mapping)
+            places.find(physical)
             for field, physical in zip(self.schema, self.physical, strict=True)
             if field.name not in self.partition_columns
         ]
@@ -48,14 +49,14 @@ class ReadPlan:
 
         Raises `Corrupt`, naming the file and the column, for values that the column's type does not take.
         """
-        fields = list(batch.schema)
+        places = _Places(list(batch.schema), self.mapping)
         arrays = []
         for field, physical in zip(self.schema, self.physical, strict=True):
             if field.name in self.partition_columns:
                 value = partition_value(file, physical.name, field.type)
                 arrays.append(pa.repeat(pa.scalar(value, field.type), len(batch)))
                 continue
-            at = _find(fields, physical, self.mapping)
+            at = places.find(physical)
             if at is None:
                 arrays.append(pa.nulls(len(batch), field.type))
                 continue
@@ -90,29 +91,40 @@ def fit_array(array: pa.Array, kind: pa.DataType, physical: pa.DataType, mapping
     return _fit_leaf(array, kind)
 
 
-def _find(fields: Fields, wanted: pa.Field, mapping: ColumnMapping) -> int | None:
-    """Return which of a file's fields is the one wanted: by its id, else by its name, whose case may differ."""
-    if mapping is ColumnMapping.ID:
-        ids = [(field.metadata or {}).get(FIELD_ID) for field in fields]
-        if fields and not any(ids):
+class _Places:
+    """Where a file's fields are, by name and by id: read once for all of them, since a table may have thousands."""
+
+    def __init__(self, fields: Fields, mapping: ColumnMapping) -> None:
+        self._by_id = mapping is ColumnMapping.ID
+        self._exact: dict[object, list[int]] = {}
+        self._folded: dict[object, list[int]] = {}
+        for at, field in enumerate(fields):
+            identity = (field.metadata or {}).get(FIELD_ID) if self._by_id else field.name
+            self._exact.setdefault(identity, []).append(at)
+            if not self._by_id:
+                self._folded.setdefault(field.name.lower(), []).append(at)
+        self._lacks_ids = self._by_id and bool(fields) and not any(self._exact)
+
+    def find(self, wanted: pa.Field) -> int | None:
+        """Return which of the fields is the one wanted: by its id, else by its name, whose case may differ."""
+        if self._lacks_ids:
             raise Corrupt("a data file has no field ids, which the table's column mapping by id needs")
-        found = [at for at, identity in enumerate(ids) if identity == (wanted.metadata or {})[FIELD_ID]]
-    else:
-        found = [at for at, field in enumerate(fields) if field.name == wanted.name]
-        if not found:
-            found = [at for at, field in enumerate(fields) if field.name.lower() == wanted.name.lower()]
-    if len(found) > 1:
-        raise Corrupt(f"a data file has the column {wanted.name} {len(found)} times")
-    return found[0] if found else None
+        if self._by_id:
+            found = self._exact.get((wanted.metadata or {})[FIELD_ID], [])
+        else:
+            found = self._exact.get(wanted.name) or self._folded.get(wanted.name.lower(), [])
+        if len(found) > 1:
+            raise Corrupt(f"a data file has the column {wanted.name} {len(found)} times")
+        return found[0] if found else None
 
 
 def _fit_struct(array: pa.Array, kind: pa.StructType, physical: pa.StructType, mapping: ColumnMapping) -> pa.Array:
     if not isinstance(array, pa.StructArray):
         raise _misfit(array, kind)
-    fields = array.type.fields
+    places = _Places(array.type.fields, mapping)
     children = []
     for ours, theirs in zip(kind.fields, physical.fields, strict=True):
-        at = _find(fields, theirs, mapping)
+        at = places.find(theirs)
         child = pa.nulls(len(array), ours.type) if at is None else array.field(at)
         children.append(child if at is None else fit_array(child, ours.type, theirs.type, mapping))
     if not children:

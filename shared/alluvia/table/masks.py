@@ -37,18 +37,19 @@ def mask_of(positions: pa.Int64Array, rows: int) -> pa.BooleanArray:
 def interleaved(rows: pa.Table, replaced: pa.BooleanArray, new: pa.Table) -> pa.Table:
     """Return rows with those of a mask replaced in place by new ones, in order, in the columns that `new` has."""
     places: pa.Array | None = None
-    for name in new.column_names:
-        at, field = rows.schema.get_field_index(name), rows.schema.field(name)
-        old, values = rows[name], new[name].cast(field.type)
+    columns, given = rows.columns, dict(zip(new.column_names, new.columns, strict=True))
+    for at, field in enumerate(rows.schema):
+        if field.name not in given:
+            continue
+        old, values = columns[at], given[field.name].cast(field.type)
         if pa.types.is_nested(field.type):  # for which Arrow has no replace_with_mask
             if places is None:
                 rank = pc.cumulative_sum(replaced.cast(pa.int64()))
                 places = pc.if_else(replaced, pc.add(rank, len(rows) - 1), numbers(len(rows)))
-            column = pa.chunked_array([*old.chunks, *values.chunks], field.type).take(places)
+            columns[at] = pa.chunked_array([*old.chunks, *values.chunks], field.type).take(places)
         else:
-            column = pc.replace_with_mask(old, replaced, values.combine_chunks())
-        rows = rows.set_column(at, field, column)
-    return rows
+            columns[at] = pc.replace_with_mask(old, replaced, values.combine_chunks())
+    return pa.Table.from_arrays(columns, schema=rows.schema)
 
 
 def whole(number: int) -> pa.Int64Scalar:

@@ -86,9 +86,10 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     fields = list(schema)
     if not table.schema.equals(schema):
         _check_known(table.column_names, schema)
+    there = dict(zip(table.column_names, table.columns, strict=True))
     for field in fields:
-        if has_decimals(field.type) and field.name in table.column_names:
-            _check_digits(table[field.name], field)
+        if has_decimals(field.type) and field.name in there:
+            _check_digits(there[field.name], field)
     if table.schema.equals(schema) and not any(map(has_required, schema.types)):
         required = [field.name for field in fields if not field.nullable]
         if not required:
@@ -97,9 +98,9 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
             return table
     columns = []
     for field in fields:
-        if field.name in table.column_names:
-            check_required(table[field.name], field.type, field.name)
-            column = _cast(table[field.name], field)
+        if field.name in there:
+            check_required(there[field.name], field.type, field.name)
+            column = _cast(there[field.name], field)
         else:
             column = pa.chunked_array([pa.nulls(len(table), field.type)])
         if not field.nullable and column.null_count:
