@@ -180,6 +180,7 @@ class AlluviaStack(Stack):
         self.storage.allow_append(roles["Vacuum"])
         self.storage.allow_delete(roles["Vacuum"])
         self.spark.allow_start(roles["Backfill"])
+        self.storage.keep_access([*roles.values(), self.spark.role], [roles["Query"]] if settings.publishing else [])
 
     def _allow_jobs(self, role: iam.Role) -> None:
         """Lets a role start jobs. Nobody starts one a second time: what is left of it says so, and how it ended."""

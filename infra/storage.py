@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aws_cdk import Aws, Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
@@ -16,6 +18,9 @@ REJECTS = f"{LAKE_PREFIX}*/_rejects/"
 # Results of queries, which are kept for the next who asks.
 RESULTS = f"{LAKE_PREFIX}_alluvia/results/"
 PUBLISHED = f"{LAKE_PREFIX}_alluvia/queries/"
+# What says who may do what: public keys of tokens and what was revoked, senders of webhooks. No function writes it.
+ACCESS = (f"{LAKE_PREFIX}_alluvia/tokens/*", f"{LAKE_PREFIX}_alluvia/sources.toml")
+WRITES = ("s3:PutObject", "s3:DeleteObject")
 # Queries whose senders do not wait, and how they ended.
 JOBS = f"{LAKE_PREFIX}_alluvia/jobs/"
 # What keeps versions of tables: tags, clones and branches.
@@ -79,6 +84,30 @@ class Storage(Construct):
     def allow_delete(self, role: iam.Role) -> None:
         """Lets `role` delete objects of the lake, but no version of one: what it deletes can be restored for a week."""
         self._allow(role, LAKE_PREFIX, "s3:DeleteObject")
+
+    def keep_access(self, roles: Sequence[iam.IRole], publishers: Sequence[iam.IRole]) -> None:
+        """Lets none of `roles` write what says who may do what, nor published queries, which lend their rights.
+
+        `publishers` may publish. The policies of the roles deny it, and so does the bucket's: if one is widened later,
+        the other holds. Reading is not denied.
+        """
+        others = [role for role in roles if role not in publishers]
+        for sid, keys, denied in (("AccessIsKept", ACCESS, roles), ("QueriesAreKept", (f"{PUBLISHED}*",), others)):
+            resources = [self.bucket.arn_for_objects(key) for key in keys]
+            for role in denied:
+                role.add_to_principal_policy(
+                    iam.PolicyStatement(sid=sid, effect=iam.Effect.DENY, actions=[*WRITES], resources=resources)
+                )
+            self.bucket.add_to_resource_policy(
+                iam.PolicyStatement(
+                    sid=sid,
+                    effect=iam.Effect.DENY,
+                    principals=[iam.AnyPrincipal()],
+                    actions=[*WRITES],
+                    resources=resources,
+                    conditions={"ArnEquals": {"aws:PrincipalArn": [role.role_arn for role in denied]}},
+                )
+            )
 
     def notify(self, queue: sqs.Queue) -> None:
         """Has S3 send `queue` a message for every tenth commit of each table of the lake.

@@ -61,9 +61,10 @@ def statements_of_role(template: Mapping[str, Any], role: str) -> list[Statement
 
 
 def grants(statements: list[Statement]) -> Iterator[tuple[str, str]]:
-    """Every action with every resource that a statement allows it on."""
+    """Every action with every resource that a statement allows it on, whatever another denies."""
     for statement in statements:
-        assert statement["Effect"] == "Allow"
+        if statement["Effect"] == "Deny":
+            continue
         for action in many(statement["Action"]):
             for resource in many(statement["Resource"]):
                 yield action, text(resource)
@@ -84,10 +85,22 @@ def applies(statement: Statement, action: str, resource: str, request: Mapping[s
 
 
 def allowed(statements: list[Statement], action: str, resource: str, **request: str) -> bool:
-    """Whether one of these (allowing) statements applies. Keys of the request: `prefix` for `s3:prefix` and so on."""
-    keys = {"prefix": "s3:prefix", "service": "iam:PassedToService"}
+    """Whether one of these statements allows it, and none denies it, as IAM decides within an account.
+
+    Keys of the request: `prefix` for `s3:prefix` and so on.
+    """
+    keys = {
+        "prefix": "s3:prefix",
+        "service": "iam:PassedToService",
+        "none_match": "s3:if-none-match",
+        "match": "s3:if-match",
+        "principal": "aws:PrincipalArn",
+        "secure": "aws:SecureTransport",
+        "tls": "s3:TlsVersion",
+    }
     named = {keys[name]: value for name, value in request.items()}
-    return any(applies(statement, action, resource, named) for statement in statements)
+    found = {each["Effect"] for each in statements if applies(each, action, resource, named)}
+    return found == {"Allow"}
 
 
 def _glob(pattern: str) -> str:
@@ -102,7 +115,7 @@ def _holds(operator: str, value: str | None, wanted: list[str]) -> bool:
         return False
     if operator in ("StringLike", "ArnLike"):
         return any(fnmatch.fnmatchcase(value, _glob(pattern)) for pattern in wanted)
-    if operator in ("StringEquals", "Bool"):
+    if operator in ("StringEquals", "Bool", "ArnEquals"):
         return value in wanted
     if operator == "NumericLessThan":
         return any(float(value) < float(limit) for limit in wanted)
