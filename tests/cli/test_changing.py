@@ -101,7 +101,7 @@ def test_restore(shell: Shell) -> None:
         (["update", "t", "--set", "name='x'", "--all", "--where", "true"], "give --where with a condition, or --all"),
         (["update", "t", "--set", "name", "--all"], "--set 'name': write it as NAME=SQL"),
         (["update", "t", "--set", "id=name", "--all"], "column id is long"),
-        (["upsert", "t", "rows.xml", "--on", "id"], "expected a file that ends in"),
+        (["upsert", "t", __file__, "--on", "id"], "test_changing.py: expected a file that ends in"),
         (["upsert", "t", "none.csv", "--on", "id"], "none.csv"),
         (["upsert", "t", "-", "--on", "none"], "on: 'none' is not a column"),
         (["restore", "t"], "give one of version, timestamp, offset and tag"),
@@ -116,11 +116,19 @@ def test_an_error_is_one_line(shell: Shell, words: list[str], named: str) -> Non
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("lines", [b"no json", b'{"id": 1}\n[2]\n', b'{"id": "x"}\n'])
-def test_lines_that_are_no_rows(shell: Shell, lines: bytes) -> None:
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (b"no json", "row 1: not valid JSON"),
+        (b'{"id": 1}\n[2]\n', "row 2: expected a JSON object, got an array"),
+        (b'{"id": "x"}\n', "row 1, column id: expected a number (long), got a string"),
+        (b"", "the file has no rows"),
+    ],
+)
+def test_lines_that_are_no_rows(shell: Shell, lines: bytes, why: str) -> None:
     result = shell.run("upsert", "t", "-", "--on", "id", stdin=lines)
     assert result.exit_code == 1
-    assert "- cannot be read as json" in result.stderr
+    assert result.stderr.startswith(f"alluvia: -: {why}")
 
 
 @pytest.mark.parametrize(("head", "named"), [("id,id", "id"), ("id,name,name", "name"), ("id,x,x", "x")])
@@ -129,7 +137,7 @@ def test_a_column_that_a_file_has_twice(shell: Shell, tmp_path: Path, head: str,
     path.write_text(f"{head}\n" + ",".join("1" for _ in head.split(",")) + "\n")
     result = shell.run("upsert", "t", str(path), "--on", "id")
     assert result.exit_code == 1
-    assert result.stderr == f"alluvia: {path} has the column {named} more than once: leave one of them\n"
+    assert result.stderr == f"alluvia: {path}: the file has the column {named!r} twice\n"
     assert shell.names() == {number: f"n{number}" for number in range(5)}
 
 

@@ -63,7 +63,7 @@ def upsert(
     unmatched: str | None,
     insert_when: str | None,
 ) -> None:
-    """Put the rows of a file into a table by key (NDJSON, CSV or Parquet; "-" is NDJSON from standard input)."""
+    """Put the rows of a file into a table by key (NDJSON, CSV, TSV or Parquet; "-" is NDJSON from standard input)."""
     from alluvia.cli.row_files import read_rows
 
     target = common.lake().table(table)

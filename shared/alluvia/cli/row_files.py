@@ -1,58 +1,41 @@
-"""Read a file of rows for a table: NDJSON, CSV or Parquet."""
+"""Read a file of rows for a table: CSV, TSV, NDJSON, JSON or Parquet, as uploads are read."""
 
 from __future__ import annotations
 
 import sys
+from io import BytesIO
 from pathlib import Path
 
-import orjson
 import pyarrow as pa
 
 from alluvia.errors import Invalid
+from alluvia.files.limits import UNLIMITED
+from alluvia.files.misfit import Misfit
+from alluvia.files.rows import format_of
+from alluvia.files.sent import SentFile
 from alluvia.lake import Table
 
-FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".ndjson": "json", ".jsonl": "json"}
+_UNKNOWN = "{}: expected a file that ends in .csv, .tsv, .ndjson, .jsonl, .json or .parquet"
 
 
 def read_rows(table: Table, name: str) -> pa.Table:
-    """Read a file's rows, with the table's types for the columns that it has. Raises `Invalid`, naming the file."""
-    kind = "json" if name == "-" else FORMATS.get(Path(name).suffix.lower())
-    if kind is None:
-        raise Invalid(f"{name}: expected a file that ends in {', '.join(FORMATS)}")
-    data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    schema = table.snapshot().schema
+    """Read a file's rows, with the table's types for the columns that it has; "-" is NDJSON from standard input.
+
+    Raises `Invalid`, naming the file.
+    """
     try:
-        rows = _read(data, kind, pa.schema([field.with_nullable(True) for field in schema]))
-    except (pa.ArrowException, orjson.JSONDecodeError) as error:
-        raise Invalid(f"{name} cannot be read as {kind}: {error}") from error
-    names = rows.column_names
-    repeated = next((each for at, each in enumerate(names) if each in names[:at]), None)
-    if repeated is not None:
-        raise Invalid(f"{name} has the column {repeated} more than once: leave one of them")
-    return rows
+        with sent_file(name, "ndjson" if name == "-" else None).rows() as rows:
+            schema = rows.schema({field.name: field.type for field in table.snapshot().schema})
+            wanted = pa.schema([(field.name, field.type) for field in schema])
+            return pa.concat_tables([wanted.empty_table(), *rows.tables(wanted)])
+    except Misfit as error:
+        raise Invalid(f"{name}: {error}") from error
 
 
-def _read(data: bytes, kind: str, schema: pa.Schema) -> pa.Table:
-    if kind == "parquet":
-        import pyarrow.parquet as pq
-
-        return pq.read_table(pa.BufferReader(data))
-    if kind == "csv":
-        from pyarrow import csv
-
-        convert = csv.ConvertOptions(column_types=schema, strings_can_be_null=True, quoted_strings_can_be_null=False)
-        return csv.read_csv(pa.BufferReader(data), convert_options=convert)
-    from pyarrow import json
-
-    # A column that no line has must not come as nulls, which would set it.
-    named = {name for line in data.splitlines() if line.strip() for name in _names(line)}
-    known = pa.schema([field for field in schema if field.name in named])
-    parse = json.ParseOptions(explicit_schema=known, unexpected_field_behavior="infer")
-    return json.read_json(pa.BufferReader(data), parse_options=parse) if named else known.empty_table()
-
-
-def _names(line: bytes) -> list[str]:
-    found = orjson.loads(line)
-    if not isinstance(found, dict):
-        raise pa.ArrowInvalid(f"a line is not a JSON object: {line[:40]!r}")
-    return list(found)
+def sent_file(name: str, asked: str | None) -> SentFile:
+    """Return a file of this machine, whose format is what was asked for, or what it says itself."""
+    data = sys.stdin.buffer.read() if name == "-" else None
+    path = Path(name)
+    with path.open("rb") if data is None else BytesIO(data) as start:
+        kind = format_of(asked, "", path.name, start.read(64), _UNKNOWN.format(name))
+    return SentFile(path if data is None else data, kind, UNLIMITED)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from io import BytesIO
-from pathlib import Path
-
 import click
 
 from alluvia.cli.options import TABLE, Common, command
@@ -36,9 +32,7 @@ def upload(
     Each file is one commit, or nothing of it is stored: what does not fit the table's columns is named by row and
     column. As POST /v1/upload does, without limits of size.
     """
-    from alluvia.files.limits import UNLIMITED
-    from alluvia.files.rows import format_of
-    from alluvia.files.sent import SentFile
+    from alluvia.cli.row_files import sent_file
     from alluvia.uploads.event_rows import StoredEvents
     from alluvia.uploads.schemas import declared_schema
     from alluvia.uploads.storing import Upload, store
@@ -49,11 +43,7 @@ def upload(
     declared = None if schema is None else declared_schema(schema)
     reports: list[dict[str, object]] = []
     for name in files:
-        data = sys.stdin.buffer.read() if name == "-" else None
-        path = Path(name)
-        with path.open("rb") if data is None else BytesIO(data) as start:
-            kind = format_of(asked, "", path.name, start.read(64))
-        file = SentFile(path if data is None else data, kind, UNLIMITED)
+        file = sent_file(name, asked)
         content = "" if key is None else file.digest()
         why = None if create else "--no-create forbids to create it"
         with common.progress(f"storing {name}"):

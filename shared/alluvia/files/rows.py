@@ -34,6 +34,7 @@ _TYPES = {
 }
 _NAMES = {"json": "ndjson", "jsonl": "ndjson", "jsoneachrow": "ndjson", "csvwithnames": "csv", "tab": "tsv"}
 """Other names of formats: endings of files, and ClickHouse's."""
+_UNKNOWN = "the format is not known: say csv, tsv, ndjson or parquet, as format, or send a Content-Type that does"
 OpenFile = Callable[[], IO[bytes]]
 
 
@@ -97,10 +98,10 @@ def content_digest(open_file: OpenFile, kind: str, bytes_max: int) -> str:
     return digest.hexdigest()
 
 
-def format_of(asked: str | None, media_type: str, name: str, start: bytes) -> str:
+def format_of(asked: str | None, media_type: str, name: str, start: bytes, unknown: str = _UNKNOWN) -> str:
     """Return the format of a file: what was asked for, what its first bytes, its type or its name say.
 
-    Raises `Invalid` where nothing says it.
+    Raises `Invalid` where nothing says it, with `unknown` as its message.
     """
     if asked is not None:
         found = _named(asked.lower())
@@ -115,9 +116,7 @@ def format_of(asked: str | None, media_type: str, name: str, start: bytes) -> st
         return found
     if start.removeprefix(MARK).lstrip()[:1] in (b"{", b"["):
         return "ndjson"
-    raise Invalid(
-        "the format is not known: say csv, tsv, ndjson or parquet, as format, or send a Content-Type that does"
-    )
+    raise Invalid(unknown)
 
 
 def _named(name: str) -> str | None:
