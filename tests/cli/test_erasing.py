@@ -92,6 +92,15 @@ def test_a_field_in_properties_that_is_a_column_elsewhere_is_erased(lake: Lake) 
     assert traces(lake.store, VICTIM) == []
 
 
+def test_a_field_that_nothing_has_is_named(lake: Lake) -> None:
+    lake.create_events("events")
+    ingest_batch(lake, "events", [RawEvent(0, {"event_id": "a", "plan": "x"})], arrival_us=lake.clock.now_us())
+    result = run(lake, f"usr_id = '{VICTIM}'")
+    assert result.stderr == "alluvia: nothing here has a field usr_id: check how it is spelt\n"
+    assert run(lake, "plan = 'y'").stderr == ""
+    assert run(lake, "user_id = 'y'", "--prove").stderr == ""
+
+
 def test_what_was_done_and_searched_is_printed(lake: Lake) -> None:
     result = run(lake, WHERE, "orders", "--prove")
     assert result.exit_code == 0

@@ -16,8 +16,8 @@ MONTH = 30
 DAYS = 365 if TIMES > 1 else 30
 READ_BY_DELTALAKE = ("events", "copied", "debits", "credits")
 BOUNDS = {
-    "commits": 3200, "checkpoints": 400, "decisions": 60, "windows": 200, "data files": 1500, "keepers": 120,
-    "branches": 40, "offers": 10, "streams": 180, "other": 60,
+    "commits": 1500, "checkpoints": 150, "decisions": 20, "windows": 70, "data files": 350, "keepers": 40,
+    "branches": 10, "offers": 10, "streams": 400, "other": 60,
 }  # fmt: skip
 """The most objects of a kind that there ever are, whatever the day: what a week or a month of the work makes."""
 

@@ -52,6 +52,8 @@ def erase(
             _print(name, report, dry_run=dry_run)
         if any(each.proof is not None and each.proof.old_versions for _, report in reports for each in _with(report)):
             say(_VERSIONED)
+    if reports and not run.failed and (unknown := set.intersection(*(set(each.unknown) for _, each in reports))):
+        tell(f"alluvia: nothing here has a field {', '.join(sorted(unknown))}: check how it is spelt")
     for name, reason in run.failed.items():
         tell(f"alluvia: {name} was not erased: {reason}")
     left = [name for name, report in reports if not report.ok or _refused(report) or report.rollups_failed]

@@ -66,6 +66,7 @@ def erase_rows(
         finder = _rejects_finder(handle, where)
         done = replace(done, rejects=erase(rejects, finder, release_tags=release_tags))
         _delete_kept(handle)  # with rejects, which were there until now
+    done = replace(done, unknown=sorted(find(handle.newest()).unknown))
     if not proof:
         return done
     found = prove_erased(catalog, handle, where, anywhere=anywhere)
@@ -85,7 +86,8 @@ def prove_erased(
     if handle.root == f"{handle.name}/":  # opened in its lake
         searched, traces = search_lake(handle.store, handle.name, words_of(where))
         found = replace(found, searched=[*found.searched, *searched], found=[*found.found, *traces])
-    report = EraseReport(found.version, proof=found)
+    unknown = sorted(find(handle.newest(dropped=dropped)).unknown)
+    report = EraseReport(found.version, proof=found, unknown=unknown)
     if rejects is None:
         return report
     found = prove(rejects, _rejects_finder(handle, where))

@@ -62,6 +62,8 @@ class Judge:
 
     def __init__(self, where: str, snapshot: Snapshot, places: Places) -> None:
         self.places = places
+        self.seen: set[str] = set()
+        """Fields that a row had outside of the table's columns."""
         self._where = where
         self._snapshot = snapshot
         self._types = {
@@ -155,6 +157,7 @@ class Judge:
                 held = sources_of(text[at].as_py(), fields)
                 if held is not None:
                     found.setdefault(at, []).append(held)
+        self.seen.update(name for parts in found.values() for part in parts for name in (*part.values, *part.deeper))
         return {at: _together(parts) for at, parts in found.items()} | self._asked_by_key(rows, found)
 
     def _asked_by_key(self, rows: pa.RecordBatch, found: Mapping[int, Sequence[Sources]]) -> dict[int, Sources]:

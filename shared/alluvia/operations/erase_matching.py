@@ -41,6 +41,13 @@ class Matching:
     predicate: Predicate
     complement: Predicate
     places: Places | None = None
+    seen: Collection[str] = ()
+
+    @property
+    def unknown(self) -> frozenset[str]:
+        """Return the fields that neither a column has nor, so far, any row."""
+        absent = () if self.places is None else self.places.absent
+        return frozenset(field.name for field in absent if field.name not in self.seen)
 
     def looked_for(self, names: Collection[str]) -> Sequence[str]:
         """Return which columns of a file, by its own names, are looked at although the table has none such."""
@@ -129,6 +136,7 @@ def _matching(where: str, snapshot: Snapshot, where_to_look: Places, judge: Judg
         predicate,
         complement,
         where_to_look,
+        judge.seen,
     )
 
 

@@ -68,7 +68,8 @@ class EraseReport:
     how often it looked. `not_deleted` are objects that the store refused to delete. `rollups_failed` are rollups of
     the table, with the reason, that could not take over the deletion while its changes could be read. `rejects` is the
     report of the table's rejected events, `proof` that of the search afterwards. `unjudged` are objects with values of
-    which the erasure could not tell whether they are meant, with the reason.
+    which the erasure could not tell whether they are meant, with the reason. `unknown` are fields of the condition that
+    neither a column nor a row of the table has: they may be misspelt.
     """
 
     version: int
@@ -82,6 +83,7 @@ class EraseReport:
     not_deleted: Sequence[str] = ()
     rollups_failed: Mapping[str, str] = field(default_factory=dict)
     unjudged: Sequence[Trace] = ()
+    unknown: Sequence[str] = ()
     rejects: EraseReport | None = None
     proof: Proof | None = None
 
