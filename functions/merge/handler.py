@@ -12,6 +12,7 @@ from typing import Any
 from alluvia import Table
 from alluvia.errors import AlluviaError
 from alluvia.serverless import warm_lake
+from alluvia.serverless.deadlines import in_time
 from alluvia.serverless.events import messages_of
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.rounds import MARGIN_MS, checked, every_table, remaining_ms
@@ -25,6 +26,7 @@ warm_lake.prepare()
 
 
 @with_request_id(logger)
+@in_time
 def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     """Merge the tables that messages of a queue are about, or that `{"tables": [...]}` names.
 

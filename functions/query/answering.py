@@ -23,6 +23,7 @@ from alluvia.query.processes import LargeResults
 from alluvia.query.scans import TableScan
 from alluvia.serverless.http import BRANCH_HEADER, Response
 from alluvia.serverless.log_lines import Logger
+from alluvia.store.deadline import seconds_left
 from alluvia.table.schema.names import fold
 
 from .asking import ERROR, QueryRequest
@@ -104,7 +105,9 @@ def answer(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> Response:
 def limits_of(asked: QueryRequest, caller: Caller) -> QueryLimits:
     """Return the limits of the settings, or those that a request sets below them."""
     limits = caller.settings.limits
-    times = [each for each in (limits.timeout_seconds, asked.max_seconds) if each is not None]
+    left = seconds_left()  # what planning took is gone
+    given = (limits.timeout_seconds, asked.max_seconds, None if left is None else max(1, int(left)))
+    times = [each for each in given if each is not None]
     return replace(limits, timeout_seconds=min(times, default=None), asked_bytes=asked.max_bytes)
 
 

@@ -14,6 +14,7 @@ from alluvia.operations.jobs import clean_jobs
 from alluvia.operations.results import ResultLimits, clean_results
 from alluvia.operations.upload_parts import clean_uploads
 from alluvia.serverless import warm_lake
+from alluvia.serverless.deadlines import in_time
 from alluvia.serverless.events import messages_of
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.rounds import MARGIN_MS, checked, every_table, remaining_ms
@@ -35,6 +36,7 @@ warm_lake.prepare()
 
 
 @with_request_id(logger)
+@in_time
 def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     """Expire rows of, and vacuum, the tables that messages of a queue name, or that `{"tables": [...]}` names.
 

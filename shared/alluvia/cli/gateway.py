@@ -69,6 +69,7 @@ class Gateway:
         self._query = load_handler("query")
         self._query_routes, self._ingest_routes = load_routes("query"), load_routes("ingest")
         self._queries = Door(rules.queries, "queries")
+        self._drains = False
         self._large = Door(rules.large, "large posts")
         self._uploads = Door(rules.uploads, "uploads")
 
@@ -76,6 +77,10 @@ class Gateway:
     def queries(self) -> Door:
         """Return what lets queries in, for others that run them."""
         return self._queries
+
+    def begin_to_drain(self) -> None:
+        """Say from now on that the server is not ready: it takes its last requests."""
+        self._drains = True
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request, as WSGI has it."""
@@ -102,6 +107,8 @@ class Gateway:
             return failure(403, refused)
         if event["rawPath"] == METRICS_PATH:
             return self._tell_metrics(event)
+        if self._drains and event["rawPath"] == "/readyz":
+            return failure(503, "the server is about to stop", **{"Retry-After": "5", "Cache-Control": "no-store"})
         if self._downloads is not None and event["rawPath"].startswith(DOWNLOADS_PATH):
             return self._downloads(event, wrap)
         if all(route.name_in(event["rawPath"]) is None for route in self._query_routes):

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
-from waitress.server import BaseWSGIServer, TcpWSGIServer
+from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask
 
 from alluvia.errors import Invalid
@@ -26,6 +26,8 @@ CONNECTIONS_MAX = 1000
 PACE_BYTES = 10_000
 """Bytes a second: who sends or reads so many is never the one that is waited for the longest."""
 PATH_CHARS_MAX = 200
+THREADS_SECONDS = 1
+"""How long threads may take to end once the server does."""
 _LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:", re.IGNORECASE)
 _ENCODING = re.compile(rb"\r\ntransfer-encoding[ \t]*:", re.IGNORECASE)
 _REASONS = {413: f"the body is larger than {BODY_LIMIT_BYTES} bytes: send it in several requests"}
@@ -92,12 +94,25 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
         self._begin()
 
 
-class _Server(TcpWSGIServer):  # type: ignore[misc]
+class HttpServer(TcpWSGIServer):  # type: ignore[misc]
     """Never full of clients that send or read slowly: waitress alone closes only those that do nothing at all."""
 
     def __init__(self, application: Callable[..., Any], connections_max: int, **options: Any) -> None:
         self._connections_max = connections_max
         super().__init__(application, connection_limit=connections_max + 10, **options)  # it counts other things, too
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is coming in, being answered, or answered in part."""
+        channels = list(self.active_channels.values())
+        return not any(each.requests or each.request is not None or each.total_outbufs_len for each in channels)
+
+    def run(self) -> None:
+        """Serve until `SystemExit` or `KeyboardInterrupt`; then requests that still run are cut off."""
+        try:
+            self.asyncore.loop(timeout=self.adj.asyncore_loop_timeout, map=self._map, use_poll=True)
+        except (SystemExit, KeyboardInterrupt):
+            self.task_dispatcher.shutdown(timeout=THREADS_SECONDS)
 
     def readable(self) -> bool:
         full = len(self.active_channels) >= self._connections_max
@@ -134,7 +149,7 @@ def listen(
     log: Callable[[str], object],
     option: str | None = None,
     connections_max: int = CONNECTIONS_MAX,
-) -> BaseWSGIServer:
+) -> HttpServer:
     """Return a server of a WSGI application, which tells `log` of requests that never get to the application.
 
     With `connections_max` open, the next one takes the place of the client that is slowest to send its request or to
@@ -149,7 +164,7 @@ def listen(
     Channel.log = staticmethod(log)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        server = _Server(
+        server = HttpServer(
             application,
             connections_max,
             host=min(found)[4][0],  # one address, of the older family first: a name may have several

@@ -63,6 +63,14 @@ _SECONDS = click.FloatRange(0, 366 * 86400)
     help="Where to tell /metrics to everyone who reaches it.  [with the rest, unless callers need tokens]",
 )
 @click.option("--flight-port", type=click.IntRange(0, 65535), help="Serve Flight SQL there, too. 0: a free port.")
+@click.option(
+    "--drain-seconds",
+    default=30.0,
+    type=_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="After SIGTERM, let running requests take so long.",
+)
 @click.option("--quiet", is_flag=True, help="Do not log requests.")
 def serve(
     common: Common,
@@ -76,6 +84,7 @@ def serve(
     metrics_address: str | None,
     flight_port: int | None,
     outside: tuple[str, ...],
+    drain_seconds: float,
     *,
     refresh_rollups: bool,
     allow_writes: bool,
@@ -85,6 +94,7 @@ def serve(
     """Put the functions behind a local HTTP server; merge and vacuum run in the background."""
     import signal
 
+    from alluvia.cli.draining import drain_at_sigterm
     from alluvia.cli.guards import is_loopback
     from alluvia.cli.metrics import Metrics
     from alluvia.cli.serve import Options, running, telling
@@ -103,7 +113,7 @@ def serve(
     if allow_publish:
         chosen["ALLUVIA_ALLOW_PUBLISH"] = "true"
     chosen[AUTH] = auth
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that what runs is ended in order
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # until there is something to drain
     metrics = Metrics()
     with ExitStack() as held:
         held.enter_context(environment(chosen))
@@ -126,6 +136,7 @@ def serve(
         if served.flight_port is not None:
             place = f"{host}:{served.flight_port}"
             say(f"Flight SQL: grpc://{place} for ADBC, jdbc:arrow-flight-sql://{place}?useEncryption=false for JDBC.")
+        drain_at_sigterm(served.http, served.gateway.begin_to_drain, drain_seconds)
         served.http.run()
 
 

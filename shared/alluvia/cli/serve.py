@@ -10,14 +10,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 
-import waitress
-
 from alluvia.cli.bundled import load_handler
 from alluvia.cli.gateway import Gateway, MetricsPage, ServerRules
 from alluvia.cli.guards import HostNames, host_names
 from alluvia.cli.job_pool import AT_ONCE, JobPool
 from alluvia.cli.large_results import download
-from alluvia.cli.listening import listen
+from alluvia.cli.listening import HttpServer, listen
 from alluvia.cli.metrics import CommitCount, Metrics
 from alluvia.cli.refreshing import Refresher
 from alluvia.cli.upkeep import CommitWatch, Upkeep
@@ -79,8 +77,9 @@ class Options:
 class Served:
     """A lake that is served: by HTTP, once its `run()` is called, and on a port by Flight SQL, where that is asked."""
 
-    http: waitress.server.BaseWSGIServer
+    http: HttpServer
     flight_port: int | None
+    gateway: Gateway
 
 
 @contextmanager
@@ -120,7 +119,7 @@ def running(lake: Lake, options: Options, metrics: Metrics | None = None) -> Ite
 
                 flight = serving_flight(lake, gateway.queries, log, options.host, options.flight_port)
                 flight_port = others.enter_context(flight)
-            yield Served(server, flight_port)
+            yield Served(server, flight_port, gateway)
         finally:
             others.close()
             server.close()
@@ -165,7 +164,7 @@ def telling(metrics: Metrics, host: str, port: int, allow_hosts: tuple[str, ...]
 
 
 @contextmanager
-def _in_thread(server: waitress.server.BaseWSGIServer) -> Iterator[None]:
+def _in_thread(server: HttpServer) -> Iterator[None]:
     def serve() -> None:
         with suppress(OSError):  # closing the server's sockets is what ends its loop
             server.run()

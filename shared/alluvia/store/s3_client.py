@@ -18,8 +18,9 @@ from alluvia.store.credentials import Access
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Credential
 
-READ_SECONDS = 30
-"""How long an answer may keep silent. The time begins with a request, so a big upload needs longer."""
+READ_SECONDS, FUNCTION_READ_SECONDS = 30, 10
+"""How long an answer may keep silent, here and in a function, whose line is fast, and which is to try again in the half
+minute that it has. The time begins with a request, so a big upload needs longer."""
 UPLOAD_SECONDS = 3600
 IDLE_SECONDS = 5
 """S3 closes an idle connection later. Who was frozen meanwhile, as Lambda does it, may send into a closed one."""
@@ -27,10 +28,23 @@ KEYS_MINUTES = 10
 """obstore asks for keys that expire 5 minutes before they do; boto3's are good for 10 at least."""
 
 
+def read_seconds_here() -> int:
+    """Return how long an answer may keep silent in this process."""
+    return FUNCTION_READ_SECONDS if "AWS_LAMBDA_FUNCTION_NAME" in os.environ else READ_SECONDS
+
+
 def new_client(
-    bucket: str, endpoint_url: str, access: Access, read_seconds: int, retries: int = 0
+    bucket: str,
+    endpoint_url: str,
+    access: Access,
+    read_seconds: int,
+    retries: int = 0,
+    total_seconds: int = UPLOAD_SECONDS,
 ) -> obstore.store.S3Store:
-    """Return a client that takes nothing from the environment where boto3 and DuckDB do not look for it."""
+    """Return a client that takes nothing from the environment where boto3 and DuckDB do not look for it.
+
+    An answer may keep silent for `read_seconds`, and take `total_seconds`.
+    """
     region, by_path = access.region, bool(endpoint_url) or "." in bucket
     domain = f"s3.{region}.amazonaws.com{'.cn' if region.startswith('cn-') else ''}"
     endpoint = endpoint_url or f"https://{domain if by_path else f'{bucket}.{domain}'}"
@@ -38,9 +52,9 @@ def new_client(
     bundle = os.environ.get("AWS_CA_BUNDLE")
     options: ClientConfig = {
         "allow_http": endpoint.startswith("http:"),
-        "connect_timeout": timedelta(seconds=5),
+        "connect_timeout": timedelta(seconds=min(5, total_seconds)),
         "read_timeout": timedelta(seconds=read_seconds),
-        "timeout": timedelta(seconds=UPLOAD_SECONDS),
+        "timeout": timedelta(seconds=total_seconds),
         "pool_idle_timeout": timedelta(seconds=IDLE_SECONDS),
     }
     if bundle:
@@ -54,7 +68,7 @@ def new_client(
         conditional_put="etag",
         skip_signature=False,
         credential_provider=partial(credential, access),
-        retry_config={"max_retries": retries},
+        retry_config={"max_retries": retries, "retry_timeout": timedelta(seconds=min(180, total_seconds))},
         client_options=options,
     )
 

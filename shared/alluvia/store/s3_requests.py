@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from obstore.exceptions import BaseError
@@ -18,8 +17,9 @@ from alluvia.errors import Invalid, ObjectNotFound, StoreRefused, Unavailable, U
 from alluvia.store.answers import Failure, NoKeys, read_failure
 from alluvia.store.base import check_key
 from alluvia.store.credentials import Keys, find_access
+from alluvia.store.deadline import SECONDS_MIN, check_left, seconds_left, within
 from alluvia.store.metering import note_requests
-from alluvia.store.s3_client import READ_SECONDS, UPLOAD_SECONDS, new_client
+from alluvia.store.s3_client import UPLOAD_SECONDS, new_client, read_seconds_here
 
 if TYPE_CHECKING:
     import obstore.store
@@ -58,20 +58,32 @@ class S3Requests:
             endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
         ).rstrip("/")
         self._access = find_access(region, given)
-        self._client = self._client_of(READ_SECONDS)
+        self._read_seconds = read_seconds_here()
+        self._clients: dict[tuple[int, int], obstore.store.S3Store] = {}
+        self._client_of(self._read_seconds)
 
-    @cached_property
+    @property
+    def _client(self) -> obstore.store.S3Store:
+        return self._client_of(within(self._read_seconds))
+
+    @property
     def _uploads(self) -> obstore.store.S3Store:
         """The client of big uploads, which would be cut off by the time that an answer may keep silent."""
-        return self._client_of(UPLOAD_SECONDS)
+        return self._client_of(within(UPLOAD_SECONDS))
 
-    @cached_property
+    @property
     def _multipart(self) -> obstore.store.S3Store:
         """The client of multipart uploads, which may send each part again: it has a number of its own."""
-        return self._client_of(UPLOAD_SECONDS, TRIES - 1)
+        return self._client_of(within(UPLOAD_SECONDS), TRIES - 1)
 
-    def _client_of(self, read_seconds: int, retries: int = 0) -> obstore.store.S3Store:
-        return new_client(self.bucket, self.endpoint_url, self._access, read_seconds, retries)
+    def _client_of(self, seconds: int, retries: int = 0) -> obstore.store.S3Store:
+        """Return a client whose requests have so many seconds to be answered in; two threads may make one each."""
+        found = self._clients.get((seconds, retries))
+        if found is None:
+            total = UPLOAD_SECONDS if seconds == self._read_seconds else seconds
+            found = new_client(self.bucket, self.endpoint_url, self._access, seconds, retries, total)
+            self._clients[seconds, retries] = found
+        return found
 
     def _key(self, key: str) -> str:
         return self._prefix + check_key(key)
@@ -88,16 +100,21 @@ class S3Requests:
             found = sent(kind, self._prefix + key, request)
             if not isinstance(found, Failure) or found.is_final:
                 return found
-            self._clock.sleep(self._clock.uniform() * 2**attempt)
+            pause, left = self._clock.uniform() * 2**attempt, seconds_left()
+            if left is not None and left < pause + SECONDS_MIN:
+                return found
+            self._clock.sleep(pause)
         return sent(kind, self._prefix + key, request)
 
 
 def sent(kind: str | None, name: str, request: Callable[[], T]) -> T | Failure:
     """Send a request, and count it as one of a kind; None: it counts itself.
 
-    What obstore raises ends here, because it contains all of S3's answer.
+    What obstore raises ends here, because it contains all of S3's answer. Raises `Unavailable`, and sends nothing,
+    where too little of an invocation's time is left.
     """
     _check_process()
+    check_left()
     if kind is not None:
         note_requests(kind)
     try:
