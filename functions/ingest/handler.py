@@ -19,7 +19,7 @@ from alluvia.errors import Unsupported
 from alluvia.serverless import warm_lake
 from alluvia.serverless.deadlines import in_time
 from alluvia.serverless.events import messages_of
-from alluvia.serverless.http import BRANCH_HEADER, Request, Response
+from alluvia.serverless.http import BRANCH_HEADER, Request, Response, safe
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.routes import routed
 from alluvia.serverless.sending import sqs
@@ -40,6 +40,7 @@ if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
 
 @with_request_id(logger)
 @in_time
+@safe
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:  # noqa: ARG001 - Lambda's signature
     """Answer an HTTP request, or commit a batch of SQS messages and report those that failed."""
     settings = IngestSettings.read(os.environ)

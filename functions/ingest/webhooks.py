@@ -93,7 +93,7 @@ def take_calls(request: Request, name: str, settings: IngestSettings, lake: Lake
         source = _of_write_key(request, body, settings, lake)
         return _with_site(_taken(request, source, body, settings, lake), request)
 
-    done = _answered(_SEGMENT, take)
+    done = _answered(_SEGMENT, take, faults_show=True)
     told = "success" in orjson.loads(done["body"])
     return done if told else answered(by_name(_SEGMENT), SentBody(request.headers, b"", 0), done)
 
@@ -116,17 +116,24 @@ def allow_browser(request: Request, name: str, settings: IngestSettings, lake: L
     return _answered(name, lambda: asks(request, name, lake))
 
 
-def _answered(name: str, take: Callable[[], Response]) -> Response:
-    """Answer for what nobody should learn from an answer."""
+def _answered(name: str, take: Callable[[], Response], *, faults_show: bool = False) -> Response:
+    """Answer for what nobody should learn from an answer.
+
+    Senders of webhooks try again after a 401. The SDKs of Segment drop their events, so theirs get a 500 while some
+    source, no matter which, is at fault.
+    """
     try:
         return take()
     except _Unproved as error:
         logger.info("refused", extra={"status": 401, "source": name[:64], "reason": str(error)})
-        text = "the signature is missing, wrong or too old, or there is no such source"
-        return failure(401, text, **{"WWW-Authenticate": "Signature"})
-    except _NotSetUp as error:
-        logger.error("failed", extra={"status": 500, "source": name[:64], "reason": str(error)})  # noqa: TRY400
-        return failure(500, "this source is not set up as it must be: the log of the function says why")
+    except _NotSetUp as error:  # a fault of ours, which alarms count, and nothing that strangers should learn
+        answered_with = 500 if faults_show else 401
+        said = {"status": 500, "answered": answered_with, "source": name[:64], "reason": str(error)}
+        logger.error("a source is not set up as it must be", extra=said)  # noqa: TRY400
+        if faults_show:
+            return failure(500, "a source is not set up as it must be: the log of the function says why")
+    text = "the signature is missing, wrong or too old, or there is no such source"
+    return failure(401, text, **{"WWW-Authenticate": "Signature"})
 
 
 def _proved(request: Request, name: str, body: bytes, lake: Lake) -> Source:
@@ -260,7 +267,7 @@ def _shaken(request: Request, name: str, lake: Lake) -> Response:
     challenge = given.get("hub.challenge" if source.handshake == "hub" else "challenge", "")
     if not 0 < len(challenge) <= CHALLENGE_CHARS_MAX:
         raise _Unproved("the handshake has no challenge")
-    headers = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
+    headers = {"Content-Type": "text/plain; charset=utf-8"}
     return {"statusCode": 200, "headers": headers, "body": challenge, "isBase64Encoded": False}
 
 

@@ -110,14 +110,14 @@ def run_published(request: Request, name: str, caller: Caller) -> Response:
         taken = _as_job(request, asked, seen, caller)
         if taken is not None:
             return taken
-    if not seen.limits:
+    if not seen.limits and not hides_columns(caller, seen.query):
         return answer_read(request, asked, caller)
     wanted(asked, request.headers)  # what is wrong with it is the caller's own
     try:
-        response = answer_read(request, asked, _lent(seen, caller))
+        response = answer_read(request, asked, _lent(seen, caller) if seen.limits else caller)
     except AlluviaError as error:
         raise veiled(error) from error
-    return {**response, "headers": veiled_headers(response["headers"])}
+    return {**response, "headers": veiled_headers(response["headers"])} if seen.limits else response
 
 
 def _as_job(request: Request, asked: QueryRequest, seen: Seen, caller: Caller) -> Response | None:
@@ -128,7 +128,9 @@ def _as_job(request: Request, asked: QueryRequest, seen: Seen, caller: Caller) -
         return None
     wish = wanted(asked, request.headers)
     if not seen.limits:
-        return submit(asked, wish, caller, request.headers)
+        # As if they were lent, so that no error names a column.
+        own = caller.rights if hides_columns(caller, seen.query) else None
+        return submit(asked, wish, caller, request.headers, own)
     try:
         lent_rights = _lent(seen, caller).rights
     except AlluviaError as error:
@@ -179,6 +181,12 @@ def may_read_all(caller: Caller, query: PublishedQuery) -> bool:
     if rights is None:
         return True
     return any(grant.tables for grant in rights.grants) and all(rights.may(READ, each) for each in query.tables)
+
+
+def hides_columns(caller: Caller, query: PublishedQuery) -> bool:
+    """Whether columns of the tables that a query reads are hidden from a caller: their names are not for it either."""
+    rights = caller.rights
+    return rights is not None and any(rights.restriction(each).hide for each in query.tables)
 
 
 def _lent(seen: Seen, caller: Caller) -> Caller:

@@ -22,7 +22,7 @@ from alluvia.serverless.http import answer as json_answer
 
 from .answering import NO_STORE, VARY, Caller
 from .bodies import json_object
-from .published import QueryNotFound, fields_of, may_read_all, runnable, see, version_in
+from .published import QueryNotFound, fields_of, hides_columns, may_read_all, runnable, see, version_in
 
 QUERY, PARAMETERS = "query", "parameters"
 TYPE, DEFAULT = "type", "default"
@@ -114,14 +114,14 @@ def _as_known(caller: Caller, query: PublishedQuery) -> PublishedQuery | None:
 
 
 def _facts(found: PublishedQuery, caller: Caller) -> dict[str, Any]:
-    """Return what the caller may know of a query: its text only if it may read all that it names."""
+    """Return what the caller may know of a query: its text only if it may read all columns of all that it names."""
     told: dict[str, Any] = {
         "name": found.name,
         "version": found.version,
         "parameters": {each.name: _declared(each) for each in found.parameters},
         "published": datetime.fromtimestamp(found.published_ms / 1000, UTC).isoformat(),
     }
-    if may_read_all(caller, found):
+    if may_read_all(caller, found) and not hides_columns(caller, found):
         told |= {"query": found.query, "publisher": found.publisher}
     return told
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from http.client import HTTPException
 from pathlib import Path
 from queue import Queue
@@ -132,6 +133,82 @@ def test_a_request_with_two_lengths_is_refused(tmp_path: Path) -> None:
             b"POST /v1/events/app HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n"
         )
         assert exchange(port, chunked + b"\r\n2\r\n{}\r\n0\r\n\r\n")[0] == 200
+
+
+HEAD = b"POST /v1/events/app HTTP/1.1\r\nHost: localhost\r\n"
+BODY = b"2\r\n{}\r\n0\r\n\r\n"
+BEHIND = b"POST /v1/events/smuggled HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        HEAD + b"Transfer-Encoding: chunked, chunked\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\ntransfer-encoding: identity\r\n",
+        HEAD + b"Transfer-Encoding: ,chunked\r\n",
+        HEAD + b"Transfer-Encoding: chunked,\r\n",
+        HEAD + b"Transfer-Encoding:\r\n",
+        HEAD + b"Transfer-Encoding: gzip, chunked\r\n",
+        HEAD + b"Transfer-Encoding: chunked;q=1\r\n",
+        HEAD + b"Transfer-Encoding: \x0bchunked\r\n",
+        HEAD + b"Transfer-Encoding:\r\n chunked\r\n",
+        HEAD + b"X-Note: a\r\n Transfer-Encoding: chunked\r\n",
+        HEAD + b"Transfer-Encoding : chunked\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n",
+        HEAD + b"Content-Length: 4\r\nContent-Length: 5\r\n",
+        HEAD + b"Content-Length: +4\r\n",
+        HEAD + b"Content-Length: 4, 4\r\n",
+        HEAD.replace(b"1.1", b"1.0") + b"Transfer-Encoding: chunked\r\n",
+        HEAD + b"X-Note: a\nTransfer-Encoding: chunked\r\n",
+        HEAD + b"X-Note: a\rTransfer-Encoding: chunked\r\n",
+    ],
+)
+def test_what_a_proxy_may_end_elsewhere_is_refused_and_ends_the_connection(port_of_a_lake: int, head: bytes) -> None:
+    status, headers, answer = exchange(port_of_a_lake, head + b"\r\n" + BODY + BEHIND)
+    assert status in (400, 501), answer
+    assert (headers["connection"], headers["x-content-type-options"]) == ("close", "nosniff")
+    assert b"HTTP/1.1 " not in answer  # nothing behind it is a request
+    assert "smuggled" not in json.loads(exchange(port_of_a_lake, GET_TABLES)[2])["tables"]
+
+
+GET_TABLES = b"GET /v1/tables HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def port_of_a_lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with serving(tmp_path_factory.mktemp("lake"), quiet=True) as (_, port):
+        yield port
+
+
+@pytest.mark.parametrize(
+    ("request_line", "more", "status"),
+    [
+        ("GET /healthz", "", 200),
+        ("HEAD /healthz", "", 200),
+        ("GET /readyz", "", 200),
+        ("GET /metrics", "", 200),
+        ("GET /openapi.json", "", 200),
+        ("GET /q?query=SELECT+1", "", 200),
+        ("GET /q?query=SELECT+1&format=parquet", "", 200),
+        ("GET /q?query=SELECT", "", 400),
+        ("GET /nowhere", "", 404),
+        ("DELETE /q", "", 405),
+        ("GET /v1/results/x.csv", "", 403),
+        ("GET /q?query=SELECT+1", "Origin: http://evil.example\r\n", 403),
+        ("OPTIONS /v1/webhooks/none", "Origin: http://evil.example\r\n", 401),
+        ("GET /v1/webhooks/none", "", 401),
+        ("GET /healthz", "Host: evil.example\r\n", 403),
+        ("an email", "", 400),
+    ],
+)
+def test_every_answer_says_that_its_type_is_what_it_is(
+    port_of_a_lake: int, request_line: str, more: str, status: int
+) -> None:
+    host = "" if "Host" in more else "Host: localhost\r\n"
+    request = f"{request_line} HTTP/1.1\r\n{host}{more}Connection: close\r\n\r\n"
+    found, headers, _ = exchange(port_of_a_lake, request.encode())
+    assert (found, headers["x-content-type-options"]) == (status, "nosniff")
 
 
 def test_a_body_over_the_limit_is_refused_in_json(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def left(event: dict[str, Any], seconds: float) -> float | None:
 
 
 def test_the_time_of_requests_ends_before_that_of_the_invocation(monkeypatch: pytest.MonkeyPatch) -> None:
-    request = {"requestContext": {"http": {}}}
+    request: dict[str, Any] = {"requestContext": {"http": {}}}
     assert left(request, 20) is None  # a server has no such end
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "function")
     assert left(request, 20) == left({"Records": []}, 20) == 20 - ANSWER_SECONDS

@@ -13,6 +13,7 @@ from alluvia.errors import Conflict, PreconditionFailed
 from alluvia.operations.numbered import write_numbered
 from alluvia.query import published
 from functions.query import handler as query
+from tests.access import grant, token
 from tests.functions.test_query import Answer, error_of, event
 
 SELECT = "SELECT n FROM hits WHERE n >= $least ORDER BY n"
@@ -195,3 +196,24 @@ def test_publishing_is_off_unless_the_settings_say_otherwise(
     for answer in (put("top", {"query": "SELECT 2"}), send("DELETE", "/top")):
         assert (answer["statusCode"], "start `alluvia serve` with --allow-publish" in error_of(answer)) == (403, True)
     assert json.loads(send("GET", "/top.json")["body"]) == [{"n": 1}]
+
+
+def test_the_name_of_a_hidden_column_shows_in_no_text(
+    lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lake.create_table("people", {"n": "long", "salary": "long"}, exist_ok=True)
+    lake.publish("pay", "SELECT n, salary AS pay FROM people WHERE salary > 0")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "config"))
+    monkeypatch.setenv("ALLUVIA_AUTH", "tokens")
+    bearers = {
+        hide: {"Authorization": f"Bearer {token(lake, grant('read:*', hide=hide))}"} for hide in ("", "salary", "other")
+    }
+    for path in ("", "/pay", "/pay.json", "/pay.csv"):
+        for method in ("GET", "HEAD"):
+            told = send(method, path, headers=bearers["salary"])
+            assert "salary" not in json.dumps(told), path
+    document = event("", method="GET", path="/openapi.json") | {"headers": bearers["salary"]}
+    assert "salary" not in query.handler(document, None)["body"]
+    assert send("GET", "/pay.json", headers=bearers["salary"])["statusCode"] == 400
+    assert "query" in json.loads(send("GET", "/pay", headers=bearers[""])["body"])
+    assert "query" not in json.loads(send("GET", "/pay", headers=bearers["other"])["body"])

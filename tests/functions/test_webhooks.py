@@ -211,7 +211,7 @@ def test_a_rotation_has_two_secrets_valid_at_once(
     monkeypatch.delenv("OLD")
     clock.advance(600)
     assert send(new.body, new.headers).status == 200  # though the other cannot be read any more
-    assert send(old.body, old.headers).status == 500
+    assert send(old.body, old.headers).status == 401
     clock.advance(3600)
     assert send(old.body, old.headers).status == 401
 
@@ -312,6 +312,7 @@ def test_browsers_may_send_where_the_source_names_their_site(
         "Access-Control-Max-Age": "600",
         "Access-Control-Allow-Origin": "https://shop.example",
         "Vary": "Origin",
+        "X-Content-Type-Options": "nosniff",
     }
     answer = post(of, clock, origin="https://shop.example")
     assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (200, "https://shop.example")
@@ -441,7 +442,7 @@ def test_what_cannot_be_a_row_is_kept_and_need_not_come_again(
         (b'[s]\nkind = "standard-webhooks"\ntable = "t"\nsecret = "env:SECRET"\n', "the secret must be base64"),
     ],
 )
-def test_a_source_that_is_not_set_up_is_a_fault_of_ours(
+def test_a_source_that_is_not_set_up_is_a_fault_of_ours_that_nobody_else_learns_of(
     text: bytes,
     log: str,
     lake: alluvia.Lake,
@@ -452,12 +453,11 @@ def test_a_source_that_is_not_set_up_is_a_fault_of_ours(
     lake.store.put(KEY, text)
     headers = {"x-hub-signature-256": "a", "webhook-id": "a", "webhook-timestamp": "1", "webhook-signature": "v1,a"}
     answer = send(b"{}", headers)
-    assert (answer.status, answer.json) == (
-        500,
-        {"error": "this source is not set up as it must be: the log of the function says why"},
-    )
-    [line] = caplog.records
-    assert log in vars(line)["reason"]
+    unknown = send(b"{}", headers, to="unknown" if text != b"not TOML" else "s")
+    assert (answer.status, answer.json, answer.headers) == (401, REFUSED, unknown.headers)
+    line = caplog.records[0]
+    assert (line.getMessage(), line.levelname) == ("a source is not set up as it must be", "ERROR")
+    assert (log in vars(line)["reason"], vars(line)["status"], vars(line)["answered"]) == (True, 500, 401)
     assert "hunter" not in json.dumps(vars(line), default=str)
 
 
@@ -475,12 +475,12 @@ def test_what_is_broken_is_looked_at_as_seldom(
     counting = CountingStore(alluvia.connect(str(tmp_path)).store)
     with warm_lake.using(alluvia.Lake(counting, clock)) as lake:
         counting.put(KEY, b"not TOML")
-        assert [send(b"{}").status for _ in range(5)] == [500] * 5
+        assert [send(b"{}").status for _ in range(5)] == [401] * 5
         assert counting.keys.count(("get", KEY)) == 1
         counting.delete([KEY])
         clock.advance(30)
         of = define(lake, "github", monkeypatch, secret="env:NOWHERE")
-        assert [post(of, clock).status for _ in range(5)] == [500] * 5
+        assert [post(of, clock).status for _ in range(5)] == [401] * 5
         assert asked == ["env:NOWHERE"]
         monkeypatch.setenv("NOWHERE", SECRETS["github"])
         clock.advance(30)
@@ -593,7 +593,7 @@ def test_secrets_of_aws_and_of_files(
     ):
         of = define(lake, "github", monkeypatch, secret=missing)
         clock.advance(30)
-        assert post(of, clock).status == 500
+        assert post(of, clock).status == 401
 
 
 @pytest.mark.parametrize("name", ["alluvia/pairs#n", "alluvia/pairs#other", "alluvia/plain#github"])

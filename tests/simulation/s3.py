@@ -22,6 +22,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, GenericError
 from alluvia.clock import Clock
 from alluvia.store import PutResult
 from alluvia.store.s3 import S3Store
+from alluvia.store.s3_client import READ_SECONDS
 from tests.simulation.faults import Fault, FaultSource
 from tests.simulation.scheduler import Scheduler, Violation
 
@@ -260,10 +261,12 @@ class SimulatedStore(S3Store):
         self.bucket = BUCKET
         self.endpoint_url = ""
         self._prefix = ""
-        self.endpoint_url = ""  # AWS
-        self._clock = clock
+        self._clock, self._read_seconds = clock, READ_SECONDS
         self._there = bucket
-        self._client = Client(bucket, actor, process)  # type: ignore[assignment]
+        self._simulated = Client(bucket, actor, process)
+
+    def _client_of(self, seconds: int, retries: int = 0) -> Any:
+        return self._simulated
 
     def put_if_absent(self, key: str, data: bytes) -> PutResult:
         """Check the store's contract beside the call: an object that exists is there."""

@@ -20,7 +20,7 @@ from alluvia.cli.metrics import OTHER, Metrics
 from alluvia.cli.metrics import PATH as METRICS_PATH
 from alluvia.clock import Clock
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.serverless.http import GONE, TABLE_HEADER, Response, failure
+from alluvia.serverless.http import GONE, NOSNIFF, TABLE_HEADER, Response, failure
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 Downloads = Callable[[dict[str, Any], FileWrapper | None], Download | Response]
@@ -181,8 +181,9 @@ def send(
     """Return an answer with a body of some bytes, as WSGI has it."""
     status = HTTPStatus(answer["statusCode"])
     headers = [(name, str(value)) for name, value in (answer.get("headers") or {}).items()]
-    headers = [(name, value) for name, value in headers if name.lower() != "content-length"]
-    start_response(f"{status.value} {status.phrase}", [*headers, ("Content-Length", str(size))])
+    ours = ("content-length", NOSNIFF[0].lower())
+    headers = [(name, value) for name, value in headers if name.lower() not in ours]
+    start_response(f"{status.value} {status.phrase}", [*headers, NOSNIFF, ("Content-Length", str(size))])
     return [] if method == "HEAD" else body
 
 

@@ -18,6 +18,7 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask
 
 from alluvia.errors import Invalid
+from alluvia.serverless.http import NOSNIFF
 
 BODY_LIMIT_BYTES = 10 << 20
 """API Gateway's limit of an HTTP API: beyond it the server refuses the request without reading it."""
@@ -29,16 +30,27 @@ PATH_CHARS_MAX = 200
 THREADS_SECONDS = 1
 """How long threads may take to end once the server does."""
 _LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:", re.IGNORECASE)
-_ENCODING = re.compile(rb"\r\ntransfer-encoding[ \t]*:", re.IGNORECASE)
+_ENCODING = re.compile(rb"\r\ntransfer-encoding[ \t]*:([^\r\n]*)", re.IGNORECASE)
+_FOLDED = re.compile(rb"\r\n[ \t]")
 _REASONS = {413: f"the body is larger than {BODY_LIMIT_BYTES} bytes: send it in several requests"}
 
 
 class _Parser(HTTPRequestParser):  # type: ignore[misc]
     def parse_header(self, header_plus: bytes) -> None:
-        """Refuse a request with two lengths, which a proxy in front may read in another way (RFC 9112, 6.1)."""
+        """Refuse a request whose end a proxy in front may find elsewhere (RFC 9112, 5.2, 6.1 and 6.3).
+
+        The connection is closed after that, so nothing behind it is taken for another request.
+        """
         super().parse_header(header_plus)
-        if _LENGTH.search(header_plus) and _ENCODING.search(header_plus):
+        if _FOLDED.search(header_plus):
+            raise ParsingError("a header goes on in the next line: send it in one")
+        encodings = [each.strip(b" \t").lower() for each in _ENCODING.findall(header_plus)]
+        if not encodings:
+            return
+        if _LENGTH.search(header_plus):
             raise ParsingError("Content-Length and Transfer-Encoding: send one of them")
+        if encodings != [b"chunked"] or self.version != "1.1":
+            raise ParsingError("Transfer-Encoding: send chunked, once, in HTTP/1.1, or Content-Length")
 
 
 class _Refusal(ErrorTask):  # type: ignore[misc]
@@ -47,7 +59,7 @@ class _Refusal(ErrorTask):  # type: ignore[misc]
         error = self.request.error
         body = orjson.dumps({"error": _REASONS.get(error.code, error.body)})
         self.status = f"{error.code} {error.reason}"
-        self.response_headers.append(("Content-Type", "application/json"))
+        self.response_headers += [("Content-Type", "application/json"), NOSNIFF]
         self.set_close_on_finish()
         self.content_length = len(body)
         self.write(body)

@@ -27,7 +27,7 @@ PART_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A form of results: its media types, the first of which is sent, whether it is text, and compressed as it is."""
+    """A form of results: the media types that ask for it, whether it is text, and compressed as it is."""
 
     name: str
     media_types: tuple[str, ...]
@@ -49,7 +49,9 @@ PARQUET = Format(
     "Parquet", ("application/vnd.apache.parquet",), "application/vnd.apache.parquet", is_text=False, is_compressed=True
 )
 TSV = Format("TSV", ("text/tab-separated-values",), "text/tab-separated-values; charset=utf-8")
-FORMATS = (NDJSON, JSON, CSV, ARROW, PARQUET, TSV)
+SAFE_CSV = Format("SafeCSV", (), CSV.content_type)
+"""CSV for spreadsheets, which take a text for a formula if it begins as one. Not exact, so it must be asked by name."""
+FORMATS = (NDJSON, JSON, CSV, ARROW, PARQUET, TSV, SAFE_CSV)
 
 
 class NotAcceptable(Invalid):
@@ -61,11 +63,11 @@ def choose_format(accept: str | None) -> Format:
     ranges = accepted(accept or "*/*")
     best: tuple[float, Format] = (0.0, NDJSON)
     for one in FORMATS:
-        quality = max(_quality(media_type, ranges) for media_type in one.media_types)
+        quality = max((_quality(media_type, ranges) for media_type in one.media_types), default=0.0)
         if quality > best[0]:
             best = (quality, one)
     if best[0] <= 0:
-        offered = ", ".join(one.media_types[0] for one in FORMATS)
+        offered = ", ".join(one.media_types[0] for one in FORMATS if one.media_types)
         raise NotAcceptable(f"Accept: results are available as {offered}")
     return best[1]
 
@@ -251,6 +253,13 @@ class _CsvWriter(_LineWriter):
         self._out.write((",".join(_csv_field(value) for value in values) + "\r\n").encode())
 
 
+class _SafeCsvWriter(_LineWriter):
+    """CSV in which no text, and no name of a column, is a formula: a quote precedes those that begin as one does."""
+
+    def _line(self, values: Iterable[Any]) -> None:
+        self._out.write((",".join(_safe_field(value) for value in values) + "\r\n").encode())
+
+
 class _ArrowWriter(_Writer):
     def __init__(self, schema: pa.Schema, limit_bytes: int) -> None:
         super().__init__(limit_bytes)
@@ -325,6 +334,7 @@ _WRITERS: dict[str, Callable[[pa.Schema, int], _Writer]] = {
     ARROW.name: _ArrowWriter,
     PARQUET.name: _ParquetWriter,
     TSV.name: _TsvWriter,
+    SAFE_CSV.name: _SafeCsvWriter,
 }
 
 
@@ -349,8 +359,24 @@ def _csv_field(value: Any) -> str:
         return ""
     text = _text(value)
     if isinstance(value, str | dict | list) and (not text or any(character in text for character in ',"\r\n')):
-        return '"' + text.replace('"', '""') + '"'
+        return _quoted(text)
     return text
+
+
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20", "|", "%")
+"""How cells begin that spreadsheets compute or that run something, the full-width signs of some of them included.
+Source: OWASP, "CSV Injection"."""
+
+
+def _safe_field(value: Any) -> str:
+    """Return a field that no spreadsheet computes. Numbers stay: they are no text."""
+    if isinstance(value, str) and value.lstrip(" ").startswith(FORMULA_STARTS):
+        return _quoted(f"'{value}")
+    return _quoted(value) if isinstance(value, str) else _csv_field(value)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
 
 
 _TSV_ESCAPED = {"\\": "\\", "\t": "t", "\n": "n", "\r": "r", "\b": "b", "\f": "f", "\0": "0"}

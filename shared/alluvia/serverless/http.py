@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any
 
 import orjson
@@ -31,6 +32,8 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.log_lines import Logger
 
 Response = dict[str, Any]
+NOSNIFF = ("X-Content-Type-Options", "nosniff")
+"""On every answer: what is in it is what its type says, and no browser takes rows for a page."""
 RETRY_AFTER_SECONDS = 2
 TABLE_HEADER = "Alluvia-Table"
 """Names the table that a request's events went to: not every path does."""
@@ -121,6 +124,19 @@ class Request:
 def _storable(text: str) -> str:
     """Return a text without unpaired surrogates, which no HTTP brings, but an event may."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def safe(handler: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Have browsers take the answers of a handler of HTTP requests for what they say to be."""
+
+    @wraps(handler)
+    def call(event: Any, context: Any) -> Any:
+        found = handler(event, context)
+        if isinstance(found, dict) and "statusCode" in found:
+            return found | {"headers": dict([*(found.get("headers") or {}).items(), NOSNIFF])}
+        return found
+
+    return call
 
 
 def answer(status: int, body: Mapping[str, Any], **headers: str) -> Response:

@@ -20,11 +20,13 @@ from alluvia.query.formats import (
     NDJSON,
     PARQUET,
     PART_BYTES,
+    SAFE_CSV,
     TSV,
     Format,
     NotAcceptable,
     Overflow,
     choose_format,
+    format_named,
     render,
 )
 
@@ -194,3 +196,30 @@ def test_a_column_that_parquet_cannot_hold_is_named(kind: pa.DataType) -> None:
     refused = r"Parquet cannot hold the type of the column took \(.*INTERVAL.*\): select CAST\(… AS VARCHAR\) for it"
     with pytest.raises(Invalid, match=refused):
         render(schema, [], PARQUET, 1_000_000)
+
+
+def test_no_text_of_safe_csv_is_a_formula() -> None:
+    texts = [
+        "=1+1",
+        "+1",
+        "-1",
+        "@SUM(A1)",
+        "\t=1",
+        "\r=1",
+        "  =1",
+        "|calc",
+        "\uff1d1",
+        "%0A",
+        "a=1",
+        "",
+        "'",
+        'x"=1',
+        None,
+    ]
+    table = pa.table({"=name": texts, "n": [-1.5] * len(texts), "l": [["=1"]] * len(texts)})
+    head, *rows = csv.reader(io.StringIO(text_of(table, SAFE_CSV), newline=""))
+    assert head == ["'=name", "n", "l"]
+    assert [row[0] for row in rows] == [f"'{text}" for text in texts[:10]] + ["a=1", "", "'", 'x"=1', ""]
+    assert {(row[1], row[2]) for row in rows} == {("-1.5", '["=1"]')}
+    assert choose_format("text/csv") == CSV
+    assert format_named("safecsv") == SAFE_CSV
