@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -32,6 +32,8 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.log_lines import Logger
 
 Response = dict[str, Any]
+Event = TypeVar("Event")
+Answer = TypeVar("Answer")
 NOSNIFF = ("X-Content-Type-Options", "nosniff")
 """On every answer: what is in it is what its type says, and no browser takes rows for a page."""
 RETRY_AFTER_SECONDS = 2
@@ -126,14 +128,14 @@ def _storable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def safe(handler: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def safe(handler: Callable[[Event, Any], Answer]) -> Callable[[Event, Any], Answer]:
     """Have browsers take the answers of a handler of HTTP requests for what they say to be."""
 
     @wraps(handler)
-    def call(event: Any, context: Any) -> Any:
+    def call(event: Event, context: Any) -> Answer:
         found = handler(event, context)
         if isinstance(found, dict) and "statusCode" in found:
-            return found | {"headers": dict([*(found.get("headers") or {}).items(), NOSNIFF])}
+            found["headers"] = dict([*(found.get("headers") or {}).items(), NOSNIFF])
         return found
 
     return call
