@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from alluvia.lake import Lake
     from alluvia.operations.edits import RowChanges
+    from alluvia.table.transaction import Commit
 
 
 def register(spark: SparkSession) -> None:
@@ -21,10 +22,14 @@ def register(spark: SparkSession) -> None:
     Of a write, with the modes `append` and `overwrite`: `replaceWhere`, `mergeSchema`, `txnAppId` and `txnVersion`; and
     `partitionBy`, `sortBy`, `clusterBy` and properties for a table that the write creates. Of both: `table`, where the
     path is that of a lake, and the options of `alluvia.connect`.
-    """
-    from alluvia_spark.data_source import AlluviaSource
 
-    spark.dataSource.register(AlluviaSource)
+    Relative paths begin in the folder in which this is called. For a server of Spark Connect on another machine they
+    mean nothing, and are refused.
+    """
+    from alluvia_spark.data_source import source_at
+    from alluvia_spark.tables import folder_of
+
+    spark.dataSource.register(source_at(folder_of(spark)))
 
 
 def read_table(
@@ -66,6 +71,50 @@ def read_table(
     )
 
 
+def write_table(
+    rows: DataFrame,
+    place: str | Lake,
+    table: str | None = None,
+    *,
+    mode: str = "append",
+    replace_where: str | None = None,
+    partition_overwrite: str | None = None,
+    merge_schema: bool = False,
+    txn: tuple[str, int] | None = None,
+    partition_by: Sequence[str] = (),
+    sort_by: Sequence[str] = (),
+    cluster_by: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    **options: str,
+) -> Commit | None:
+    """Write a DataFrame to a table in one commit, from any thread; by `format("alluvia")` only the session's own can.
+
+    `place`, `table` and `options` are those of `update`. `mode` is `append`, `overwrite`, `error` (also
+    `errorifexists`: there must be no table) or `ignore`, which writes nothing where there is a table and then returns
+    None. `replace_where` says which rows an overwrite replaces; `partition_overwrite="dynamic"` has it replace the
+    partitions that the DataFrame has rows of, `"static"` all rows; by default the session's
+    `spark.sql.sources.partitionOverwriteMode` says it. `merge_schema` adds columns that only the DataFrame has. With
+    `txn`, an application and its number, the write happens once. The other arguments are for a table that does not
+    exist yet, as `Lake.create_table` takes them.
+
+    Raises `Invalid`, `TableExists`, `Conflict` and the like; nothing was committed then.
+    """
+    from alluvia_spark import table_writes
+    from alluvia_spark.tables import TablePlace
+
+    given = table_writes.options_of(
+        replace_where=replace_where,
+        partition_overwrite=partition_overwrite,
+        merge_schema=merge_schema,
+        txn=txn,
+        partition_by=partition_by,
+        sort_by=sort_by,
+        cluster_by=cluster_by,
+        properties=properties,
+    )
+    return table_writes.write(rows, TablePlace.of(place, table, options), mode, given)
+
+
 def update(
     spark: SparkSession,
     place: str | Lake,
@@ -73,27 +122,35 @@ def update(
     where: str | None = None,
     *,
     table: str | None = None,
+    txn: tuple[str, int] | None = None,
     **options: str,
 ) -> RowChanges:
     """Set columns to expressions in this library's SQL, in the rows that match, as `Table.update`; tasks do the work.
 
     `place`, `table` and `options` are those of `read_table`, but a lake on S3 is given by its URI, and no branch can be
-    changed. The commit is one, with the conflict rules of the library.
+    changed. The commit is one, with the conflict rules of the library. With `txn`, an application and its number, it
+    happens once: a number that the table has already, or a lower one, changes nothing.
     """
     from alluvia_spark import row_changes
     from alluvia_spark.tables import TablePlace
 
-    return row_changes.update(spark, TablePlace.of(place, table, options), values, where)
+    return row_changes.update(spark, TablePlace.of(place, table, options), values, where, txn)
 
 
 def delete(
-    spark: SparkSession, place: str | Lake, where: str, *, table: str | None = None, **options: str
+    spark: SparkSession,
+    place: str | Lake,
+    where: str,
+    *,
+    table: str | None = None,
+    txn: tuple[str, int] | None = None,
+    **options: str,
 ) -> RowChanges:
     """Delete the rows that match a condition in this library's SQL, as `Table.delete`; see `update`."""
     from alluvia_spark import row_changes
     from alluvia_spark.tables import TablePlace
 
-    return row_changes.delete(spark, TablePlace.of(place, table, options), where)
+    return row_changes.delete(spark, TablePlace.of(place, table, options), where, txn)
 
 
 def upsert(
@@ -108,6 +165,7 @@ def upsert(
     delete_when: str | None = None,
     unmatched: str | None = None,
     insert_when: str | None = None,
+    txn: tuple[str, int] | None = None,
     options: Mapping[str, str] | None = None,
 ) -> RowChanges:
     """Insert or update the rows of a DataFrame by the key columns `on`, as `Table.upsert`; see `update`.
@@ -120,4 +178,4 @@ def upsert(
     from alluvia_spark.tables import TablePlace
 
     rules = Rules(matched, columns, when, delete_when, unmatched, insert_when)
-    return joined_upsert.upsert(TablePlace.of(place, table, options or {}), rows, on, rules)
+    return joined_upsert.upsert(TablePlace.of(place, table, options or {}), rows, on, rules, txn)

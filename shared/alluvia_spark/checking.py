@@ -26,7 +26,7 @@ from alluvia_spark import scratch
 from alluvia_spark.backfill import DEFAULT, default_job_id, run_folder
 from alluvia_spark.chunks import PLAIN, ROW, decode, encode
 from alluvia_spark.dropping import Held, by_task, identities, joined_ranges
-from alluvia_spark.execute import check_read, fitted, portion_at, put_splits
+from alluvia_spark.execute import check_read, job_session, portion_at, put_splits
 from alluvia_spark.files import SourceOptions
 from alluvia_spark.frames import TASK, Row, mapped, numbered_tasks, parallelism, task_key, to_tasks
 from alluvia_spark.frames import tasks as numbered
@@ -87,7 +87,7 @@ def verify(
     record, files = known_job(lake.store, at.root, job_id, source=source, reading=reading, table_id=table_id)
     job, held = _job(lake, table, version, record, reading, given)
     started = session(f"alluvia verify {job_id}", settings=QUICK_JAVA) if spark is None else nullcontext(spark)
-    with started as active, fitted(active) as own:
+    with started as active, job_session(active, files) as own:
         search = _Search(own, job, held, put_splits(job, files, parallelism(own)))
         lines = search.read()
         missing = search.missing()

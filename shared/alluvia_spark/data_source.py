@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition
@@ -35,11 +35,16 @@ OPEN_BYTES = 1 << 20
 
 
 class AlluviaSource(DataSource):
-    """A table. What a DataFrame or a view reads of it is the version that was there when it was made."""
+    """A table. What a DataFrame or a view reads of it is the version that was there when it was made.
+
+    `here` is the folder in which relative paths begin. Spark makes the source in a process that has another.
+    """
+
+    here: ClassVar[str | None] = None
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._given = AlluviaOptions.of(options)
+        self._given = AlluviaOptions.of(options, self.here)
         self._state: State | None = None
 
     @classmethod
@@ -78,6 +83,11 @@ class AlluviaSource(DataSource):
             found = handle.newest()
         self._state = _bare(found.state)
         return found
+
+
+def source_at(here: str | None) -> type[AlluviaSource]:
+    """Return the source for a user in some folder. Spark sends the class itself, so `here` goes with it."""
+    return type(AlluviaSource.__name__, (AlluviaSource,), {"here": here})
 
 
 def _bare(state: State) -> State:

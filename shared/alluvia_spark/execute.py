@@ -48,16 +48,19 @@ def execute(spark: SparkSession, job: Job, files: Manifest, bases: tuple[Snapsho
 
     Raises `Invalid` for an input that cannot be read, `Unavailable` if Spark gives up.
     """
-    with fitted(spark) as own:
+    with job_session(spark, files) as own:
         return _Run(own, job, files, bases).outcome()
 
 
 @contextmanager
-def fitted(spark: SparkSession) -> Iterator[SparkSession]:
-    """Give a session that fits a job, whose failures are `Unavailable`, and whose stages are reported."""
+def job_session(spark: SparkSession, files: Manifest) -> Iterator[SparkSession]:
+    """Give a session that fits a job on some files. Its failures are `Unavailable`, and its progress is reported."""
     context = getattr(spark, "sparkContext", None)
     try:
-        with nullcontext() if context is None else stages_reported(context), fit_session(spark) as own:
+        with (
+            nullcontext() if context is None else stages_reported(context, len(files.sizes), files.bytes),
+            fit_session(spark) as own,
+        ):
             yield own
     except (Py4JError, PySparkException) as error:
         raise Unavailable(f"the Spark job failed: {_reason(error)}") from error

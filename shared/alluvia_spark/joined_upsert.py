@@ -48,7 +48,9 @@ has it."""
 Groups = Sequence[Sequence[AddFile]]
 
 
-def upsert(place: TablePlace, rows: DataFrame, on: Sequence[str], rules: Rules) -> RowChanges:
+def upsert(
+    place: TablePlace, rows: DataFrame, on: Sequence[str], rules: Rules, txn: tuple[str, int] | None = None
+) -> RowChanges:
     """Update, delete and insert rows by key, as `Table.upsert` does. Columns have the table's names in any case."""
     check_rules(rules)
     check_names("on", on)
@@ -68,7 +70,7 @@ def upsert(place: TablePlace, rows: DataFrame, on: Sequence[str], rules: Rules) 
         def rewriter(handle: TableHandle, snapshot: Snapshot, planned: Edit) -> Rewriter:
             return JoinRewriter(handle, snapshot, planned, place, source, rules)
 
-        return change_rows(handle, "upsert", edit, rewriter)
+        return change_rows(handle, "upsert", edit, rewriter, txn)
     finally:
         if not is_kept:
             rows.unpersist()

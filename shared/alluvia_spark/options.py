@@ -10,18 +10,30 @@ from dataclasses import dataclass, field
 from alluvia.errors import Invalid
 from alluvia.table.handle import TableHandle
 from alluvia.table.properties import KNOWN
-from alluvia_spark.tables import handle_of
+from alluvia_spark.tables import absolute_place, handle_of
 
 READING = ("version", "timestamp", "tag", "branch", "where")
-WRITING = ("replaceWhere", "mergeSchema", "txnAppId", "txnVersion", "partitionBy", "sortBy", "clusterBy")
+CREATING = ("partitionBy", "sortBy", "clusterBy")
+PARTITIONS = "partitionOverwriteMode"
+WRITING = ("replaceWhere", PARTITIONS, "mergeSchema", "txnAppId", "txnVersion", *CREATING)
 STORE = ("endpoint_url", "region", "access_key_id", "secret_access_key", "session_token")
-_NAMES = {name.lower(): name for name in ("path", "table", *READING, *WRITING, *STORE)}
+_DELTAS = {"versionasof": "version", "timestampasof": "timestamp"}
+"""Delta's names of options that are ours."""
+_NAMES = {name.lower(): name for name in ("path", "table", *READING, *WRITING, *STORE)} | _DELTAS
 _PROPERTIES = {name.lower(): name for name in KNOWN}
 VIEW = "Spark's catalog keeps no tables of this source: use CREATE TEMPORARY VIEW name USING alluvia OPTIONS (path '…')"
 STREAM = (
     "this source reads and writes no streams: write batches in foreachBatch, with the options txnAppId and txnVersion"
 )
-_ELSEWHERE = {"checkpointlocation": STREAM, **dict.fromkeys(("owner", "provider", "location", "external"), VIEW)}
+COLUMNS = (
+    "option overwriteSchema: an overwrite keeps the table's columns. Add those of the DataFrame with mergeSchema, or "
+    "replace the table first, by CREATE OR REPLACE TABLE in lake.sql"
+)
+_ELSEWHERE = {
+    "checkpointlocation": STREAM,
+    "overwriteschema": COLUMNS,
+    **dict.fromkeys(("owner", "provider", "location", "external"), VIEW),
+}
 """Options that Spark gives a source for what this one does not do, with what to do instead."""
 _COMMA = re.compile(r",(?![^(]*\))")
 
@@ -34,20 +46,26 @@ class AlluviaOptions:
     properties: Mapping[str, str]
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> AlluviaOptions:
-        """Read options. Raises `Invalid`, naming it, for one that is unknown or missing."""
+    def of(cls, options: Mapping[str, str], here: str | None = None) -> AlluviaOptions:
+        """Read options; a relative path begins in the folder `here`.
+
+        Raises `Invalid`, naming it, for one that is unknown, missing or given twice.
+        """
         given, properties = {}, {}
         for name, value in options.items():
             if (known := _NAMES.get(name.lower())) is not None:
+                if known in given:
+                    raise Invalid(f"option {name} says the same as another one: leave one of them out")
                 given[known] = value
             elif (known := _PROPERTIES.get(name.lower())) is not None:
                 properties[known] = value
             elif (instead := _ELSEWHERE.get(name.lower())) is not None:
                 raise Invalid(instead)
             else:
-                raise Invalid(f"option {name} is unknown; the known ones are {', '.join(sorted(_NAMES.values()))}")
+                raise Invalid(f"option {name} is unknown; the known ones are {', '.join(sorted(set(_NAMES.values())))}")
         if not given.get("path"):  # as of tables that Spark's catalog has, which it makes without asking
             raise Invalid(f"option path: give the table's path or URI, as in load(path) or save(path). {VIEW}")
+        given["path"] = absolute_place(given["path"], here)
         return cls(given, properties)
 
     def handle(self) -> TableHandle:
@@ -74,6 +92,14 @@ class AlluviaOptions:
         if text not in ("true", "false"):
             raise Invalid(f"option {name}: {text!r} is not valid; use 'true' or 'false'")
         return text == "true"
+
+    def choice(self, name: str, choices: Sequence[str]) -> str | None:
+        """Return an option that is one of some words, in any case; None without it. Raises `Invalid`."""
+        text = self.given.get(name)
+        found = None if text is None else text.strip().lower()
+        if found is not None and found not in choices:
+            raise Invalid(f"option {name}: {text!r} is not valid; use {' or '.join(map(repr, choices))}")
+        return found
 
     def names(self, name: str) -> list[str]:
         """Return an option's list: of JSON, or with commas between."""

@@ -44,7 +44,10 @@ def parse(source: str) -> SourceUri:
 def _local(path: str) -> SourceUri:
     if not path:
         raise Invalid("source is empty: give a file, a directory, a glob or an s3 URI")
-    absolute = Path(path).expanduser().resolve()
+    try:
+        absolute = Path(path).expanduser().resolve()
+    except (RuntimeError, OSError) as error:  # of links that lead to each other, by version of Python
+        raise Invalid(f"source {path!r} cannot be followed: {error}") from error
     return SourceUri(LOCAL, absolute.as_posix().lstrip("/"))
 
 

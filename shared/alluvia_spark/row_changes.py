@@ -32,6 +32,8 @@ from alluvia_spark.tables import TablePlace
 from alluvia_spark.workers import spare_later_tasks
 
 ReadEdit = Callable[[Snapshot], Edit]
+Transaction = tuple[str, int] | None
+"""An application and its number, with which a change is made once."""
 
 
 @dataclass(frozen=True)
@@ -44,22 +46,24 @@ class Work:
     number: str
 
 
-def update(spark: SparkSession, place: TablePlace, values: Mapping[str, str], where: str | None) -> RowChanges:
+def update(
+    spark: SparkSession, place: TablePlace, values: Mapping[str, str], where: str | None, txn: Transaction
+) -> RowChanges:
     """Set columns of rows, as `Table.update` does."""
     given = dict(values)
-    return _change(spark, place, "update", lambda snapshot: UpdateEdit(snapshot, given, where or "true"))
+    return _change(spark, place, "update", lambda snapshot: UpdateEdit(snapshot, given, where or "true"), txn)
 
 
-def delete(spark: SparkSession, place: TablePlace, where: str) -> RowChanges:
+def delete(spark: SparkSession, place: TablePlace, where: str, txn: Transaction) -> RowChanges:
     """Delete rows, as `Table.delete` does."""
-    return _change(spark, place, "delete", lambda snapshot: DeleteEdit(snapshot, where))
+    return _change(spark, place, "delete", lambda snapshot: DeleteEdit(snapshot, where), txn)
 
 
-def _change(spark: SparkSession, place: TablePlace, name: str, edit: ReadEdit) -> RowChanges:
+def _change(spark: SparkSession, place: TablePlace, name: str, edit: ReadEdit, txn: Transaction) -> RowChanges:
     def rewriter(handle: TableHandle, snapshot: Snapshot, planned: Edit) -> Rewriter:
         return SparkRewriter(handle, snapshot, planned, spark, place, edit)
 
-    return change_rows(place.handle(), name, edit, rewriter)
+    return change_rows(place.handle(), name, edit, rewriter, txn)
 
 
 class SparkRewriter(Rewriter):

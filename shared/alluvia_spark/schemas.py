@@ -110,6 +110,37 @@ def fitted(rows: pa.Schema, schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
+def unknown_fields(rows: pa.Schema, schema: pa.Schema) -> list[tuple[str, pa.Field]]:
+    """Return the columns of rows that a table does not have, or structs of which have more fields, with what is new."""
+    found = []
+    for field in rows:
+        path = field.name if field.name not in schema.names else None
+        if path is None and (more := _unknown(field.type, schema.field(field.name).type)) is not None:
+            path = f"{field.name}{more}"
+        if path is not None:
+            found.append((path, field))
+    return found
+
+
+def _unknown(given: pa.DataType, wanted: pa.DataType) -> str | None:
+    """Return where in a column there is a field that the table does not have; None if nowhere."""
+    types = pa.types
+    if types.is_struct(given) and types.is_struct(wanted):
+        ours = {field.name.lower(): field.type for field in wanted}
+        for field in given:
+            more = "" if field.name.lower() not in ours else _unknown(field.type, ours[field.name.lower()])
+            if more is not None:
+                return f".{field.name}{more}"
+        return None
+    if types.is_list(given) and types.is_list(wanted):
+        more = _unknown(given.value_type, wanted.value_type)
+        return None if more is None else f".element{more}"
+    if types.is_map(given) and types.is_map(wanted):
+        more = _unknown(given.item_type, wanted.item_type)
+        return None if more is None else f".value{more}"
+    return None
+
+
 def _zoneless(given: pa.DataType, wanted: pa.DataType) -> str | None:
     """Return where in a column, "" for the column itself, moments without a zone would get one; None if nowhere."""
     types = pa.types

@@ -8,10 +8,8 @@ that ends with the process.
 
 from __future__ import annotations
 
-import atexit
 import os
 import shlex
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -23,6 +21,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from alluvia.errors import Invalid
+from alluvia.scratch import scratch_root
 from alluvia.serverless.environment import environment
 
 TASK_TRIES = 4
@@ -95,10 +94,11 @@ def session(
 
 @cache
 def _scratch() -> Path:
-    """Make the directory for all of Spark's files: one a process, since its Java process keeps using the first."""
-    path = Path(tempfile.mkdtemp(prefix="alluvia-spark-"))
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
-    return path
+    """Make the directory for all of Spark's files: one a process, since its Java process keeps using the first.
+
+    If the process was killed, the next one deletes it.
+    """
+    return Path(tempfile.mkdtemp(prefix="spark-", dir=scratch_root()))
 
 
 def _start_local(app_name: str, cores: int | None, settings: Mapping[str, str], scratch: Path) -> SparkSession:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from alluvia.store.uris import plain_uri
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
 
+LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
 _S3 = re.compile(r"^s3[an]?://", re.IGNORECASE)
 
 
@@ -44,6 +46,34 @@ def handle_of(
     if branch is not None:
         raise Invalid("branch: give the lake's path or URI, and the table's name as `table`")
     return open_handle(place, **given)
+
+
+def absolute_place(place: str, here: str | None) -> str:
+    """Return a path or URI that means the same in every process. A relative path begins in the user's folder `here`.
+
+    Raises `Invalid` for a relative path where that folder means nothing: to a server of Spark's on another machine, or
+    where the source was registered by other means than `alluvia_spark.register`.
+    """
+    uri = plain_uri(place)
+    if "://" in uri or uri.startswith("memory:"):
+        return uri
+    path = Path(uri).expanduser()
+    if not path.is_absolute():
+        if here is None:
+            raise Invalid(
+                f"path {place!r} is relative, and Spark works in another folder: give an absolute path or a URI, such "
+                "as s3://bucket/lake/orders"
+            )
+        path = Path(here, path)
+    return os.path.abspath(path)  # noqa: PTH100 - it follows no links
+
+
+def folder_of(spark: SparkSession) -> str | None:
+    """Return the folder that the user's relative paths begin in; None where Spark's server is on another machine."""
+    theirs: Any = spark
+    if is_classic(spark) or theirs.client.host in LOOPBACK:
+        return str(Path.cwd())
+    return None
 
 
 def _on(lake: Lake, branch: str | None) -> Lake:
@@ -84,8 +114,8 @@ class TablePlace:
                     f"place: Spark's executors cannot use the connection of this lake: give its URI, {place.uri!r}, "
                     "the table's name as `table`, and the options that alluvia.connect was given"
                 )
-        uri = plain_uri(place.uri if isinstance(place, Lake) else str(place))
-        return cls(uri if "://" in uri else str(Path(uri).expanduser().absolute()), table, options)
+        uri = place.uri if isinstance(place, Lake) else str(place)
+        return cls(absolute_place(uri, str(Path.cwd())), table, options)
 
     def handle(self) -> TableHandle:
         """Return the table's handle."""

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -14,7 +16,9 @@ import alluvia
 import alluvia_spark
 from alluvia.errors import Invalid, Unsupported
 from alluvia.lake import Lake, Table
+from alluvia_spark.data_source import AlluviaSource
 from alluvia_spark.options import AlluviaOptions
+from alluvia_spark.tables import folder_of
 from tests import judges
 from tests.reach.tables import APART, EVERY_TYPE
 from tests.spark.sessions import settings
@@ -206,7 +210,7 @@ def test_an_overwrite_of_partitions_by_a_setting_is_refused(registered: SparkSes
     plain = lake.create_table("plain", {"n": "long", "place": "string"})
     plain.append([{"n": 1, "place": "a"}])
     rows, path = events(registered, 7, 8), judges.uri_of(table)
-    refused = "partitionOverwriteMode set to dynamic, .*replaceWhere"
+    refused = "partitionOverwriteMode set to dynamic, .*option partitionOverwriteMode .*replaceWhere"
     with settings(registered, {"spark.sql.sources.partitionOverwriteMode": "DYNAMIC"}):
         for each in (rows, rows.limit(0)):
             with pytest.raises(PySparkException, match=refused):
@@ -290,6 +294,85 @@ def test_nothing_is_committed_that_breaks_a_rule(registered: SparkSession, lake:
     with pytest.raises(PySparkException, match="does not match"):
         writer(rows, "overwrite", replaceWhere="n < 9").save(judges.uri_of(other))
     assert other.version == 0
+
+
+def test_options_of_delta_read_a_version(registered: SparkSession, lake: Lake) -> None:
+    table = lake.create_table("t", {"n": "long"})
+    table.append([{"n": 1}])
+    table.append([{"n": 2}])
+    moment = datetime.fromtimestamp(table.snapshot(1).timestamp_ms / 1000, UTC).isoformat()
+    for name, value in (("versionAsOf", "1"), ("timestampAsOf", moment)):
+        assert [row.n for row in load(registered, table, **{name: value}).collect()] == [1]
+    with pytest.raises(PySparkException, match="option versionAsOf says the same as another one"):
+        load(registered, table, version="1", versionAsOf="1")
+    with pytest.raises(PySparkException, match=r"option overwriteSchema: .*mergeSchema, or .*CREATE OR REPLACE TABLE"):
+        writer(registered.range(1), "overwrite", overwriteSchema="true").save(judges.uri_of(table))
+
+
+def test_an_overwrite_replaces_the_partitions_of_its_rows(registered: SparkSession, lake: Lake) -> None:
+    columns = {"n": "long", "place": "string", "day": "date"}
+    table = lake.create_table("t", columns, ["place", "day"])
+    path, day = judges.uri_of(table), "DATE'2026-01-02'"
+    first = f"SELECT explode(sequence(0L, 5L)) n, 'it''s' place, {day} day UNION ALL SELECT 6L, NULL, {day}"
+    writer(registered.sql(first), "append").save(path)
+    writer(
+        registered.sql(f"SELECT 7L n, '' place, DATE'2026-01-03' day UNION ALL SELECT 8L, 'b', {day}"), "append"
+    ).save(path)
+    rows = registered.sql(f"SELECT 10L n, 'it''s' place, {day} day UNION ALL SELECT 11L, '', {day}")
+    writer(rows, "overwrite", partitionOverwriteMode="dynamic").save(path)
+    assert numbers(table) == [7, 8, 10, 11]
+    assert [row["place"] for row in table.to_arrow(where="n IN (7, 11)").to_pylist()] == [None, None]
+    writer(rows.limit(0), "overwrite", partitionOverwriteMode="Dynamic").save(path)
+    assert numbers(table) == [7, 8, 10, 11]
+    writer(rows, "overwrite", partitionOverwriteMode="static").save(path)
+    assert numbers(table) == [10, 11]
+    judges.judges_agree(table, [table.version])
+    days = lake.create_table("days", {"n": "long", "at": "timestamp"}, ["day(at)"])
+    moments = registered.sql("SELECT 1L n, timestamp'2026-01-02 00:00:00' at")
+    for where, message in (("n = 1", "option replaceWhere is not for"), (None, r"is partitioned by day\(at\)")):
+        given = {"partitionOverwriteMode": "dynamic"} | ({} if where is None else {"replaceWhere": where})
+        with pytest.raises(PySparkException, match=message):
+            writer(moments, "overwrite", **given).save(judges.uri_of(days))
+
+
+def test_a_place_that_no_lake_lists_is_refused(registered: SparkSession, lake: Lake) -> None:
+    lake.create_table("t", {"n": "long"})
+    for path, message in (
+        (f"{lake.uri}/My Table", "table name 'My Table': use up to 128 lower-case letters"),
+        (f"{lake.uri}/t/inside", "is a table itself, which holds no other"),
+    ):
+        with pytest.raises(PySparkException, match=message):
+            writer(registered.range(1), "append").save(path)
+        with pytest.raises(Invalid, match=message):
+            alluvia_spark.write_table(registered.range(1), path)
+    assert lake.tables() == ["t"]
+
+
+def test_a_relative_path_begins_where_the_source_was_registered(
+    registered: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    alluvia_spark.register(registered)
+    registered.range(3).write.format("alluvia").mode("append").save("lake/t")
+    assert alluvia.connect("lake")["t"].count() == 3
+    assert registered.read.format("alluvia").load("lake/t").count() == 3
+    registered.range(3).write.format("alluvia").option("table", "u").mode("append").save("./lake")
+    assert alluvia.connect(str(tmp_path / "here" / "lake")).tables() == ["t", "u"]
+    registered.dataSource.register(AlluviaSource)
+    with pytest.raises(PySparkException, match="path 'lake/t' is relative, and Spark works in another folder"):
+        registered.range(3).write.format("alluvia").mode("append").save("lake/t")
+    alluvia_spark.register(registered)
+
+
+def test_a_server_on_another_machine_knows_no_relative_path() -> None:
+    class Session:
+        client = SimpleNamespace(host="spark.example.com")
+
+    Session.__module__ = "pyspark.sql.connect.session"
+    assert folder_of(cast("SparkSession", Session())) is None
+    Session.client.host = "localhost"
+    assert folder_of(cast("SparkSession", Session())) == str(Path.cwd())
 
 
 def test_options() -> None:

@@ -232,3 +232,28 @@ def test_an_upsert_whose_tasks_slept_for_a_day_upserts_all_the_same(
     assert (taken, done.rows_updated, done.rows_inserted) == ([2], 1, 1)
     assert table.to_arrow(where="name = 'new'").sort_by("id")["id"].to_pylist() == [3, 51]
     assert table.count() == 31
+
+
+def test_a_change_with_a_transaction_happens_once(spark: SparkSession, tmp_path: Path) -> None:
+    table = make(alluvia.connect(str(tmp_path)), "t", "copied")
+    path = judges.uri_of(table)
+    rows = spark.createDataFrame([(0, "x", "a"), (99, "x", "a")], "id long, name string, place string")
+    first = table.version
+    done = [
+        alluvia_spark.update(spark, path, {"id": "id + 100"}, "id = 1", txn=("update", 1)),
+        alluvia_spark.update(spark, path, {"id": "id + 100"}, "id = 101", txn=("update", 1)),
+        alluvia_spark.delete(spark, path, "id = 2", txn=("delete", 7)),
+        alluvia_spark.delete(spark, path, "id = 3", txn=("delete", 6)),
+        alluvia_spark.upsert(path, rows, ["id"], matched="ignore", txn=("upsert", 0)),
+        alluvia_spark.upsert(path, rows, ["id"], matched="update", txn=("upsert", 0)),
+        alluvia_spark.delete(spark, path, "id = 1000", txn=("delete", 8)),
+        alluvia_spark.delete(spark, path, "id = 4", txn=("delete", 8)),
+    ]
+    assert [each.version - first for each in done] == [1, 1, 2, 2, 3, 3, 4, 4]
+    numbers = [(each.rows_updated, each.rows_deleted, each.rows_inserted) for each in done]
+    assert numbers == [(1, 0, 0), (0, 0, 0), (0, 1, 0), (0, 0, 0), (0, 0, 1), (0, 0, 0), (0, 0, 0), (0, 0, 0)]
+    ids = sorted(table.to_arrow()["id"].to_pylist())
+    assert ids == [0, *range(3, 30), 99, 101]
+    assert table.to_arrow(where="id = 0")["name"].to_pylist() == ["n0"]
+    with pytest.raises(Invalid, match="txn: expected a string and a number"):
+        alluvia_spark.delete(spark, path, "id = 5", txn=("delete", -1))

@@ -92,6 +92,23 @@ def test_spark_starts_without_java_and_leaves_nothing_behind(bare_environment: d
     assert [path.name for path in (tmp_path / "tmp").iterdir() if not path.name.startswith("hsperfdata")] == []
 
 
+def test_the_files_of_a_driver_that_was_killed_are_deleted_by_the_next(
+    bare_environment: dict[str, str], tmp_path: Path
+) -> None:
+    program = "from alluvia_spark.session import java_variables; home = java_variables()['JAVA_HOME']; "
+    dies = _run(
+        ["-c", program + "import os; print(home, flush=True); os.kill(os.getpid(), 9)"],
+        bare_environment,
+        tmp_path / "one",
+    )
+    assert dies.returncode == -9
+    left = Path(dies.stdout.strip())
+    assert left.is_relative_to(tmp_path / "tmp")
+    assert (left / "bin" / "java").exists()
+    assert _run(["-c", program], bare_environment, tmp_path / "two").returncode == 0
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
 def test_the_job_reads_s3a_and_writes_s3(bare_environment: dict[str, str], s3_server: S3Server, tmp_path: Path) -> None:
     archive, bucket = s3_server.new_bucket(), s3_server.new_bucket()
     for day in (1, 2):

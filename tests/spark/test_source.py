@@ -35,6 +35,26 @@ def _write(path: Path, data: bytes = b"{}\n") -> Path:
     return path
 
 
+def test_links_that_lead_back_or_nowhere_are_no_files(tmp_path: Path) -> None:
+    folder, other = tmp_path / "in", tmp_path / "other"
+    _write(folder / "a.ndjson")
+    _write(other / "b.ndjson")
+    for link, target in (
+        (folder / "itself.ndjson", "itself.ndjson"),
+        (folder / "parent", "../in"),
+        (folder / "above", tmp_path),
+        (folder / "nowhere.ndjson", "gone"),
+        (folder / "other", other),
+        (other / "back", folder),
+    ):
+        link.symlink_to(target)
+    found = ["a.ndjson", "b.ndjson"]
+    assert [_names(source) for source in (folder, folder / "**" / "*.ndjson")] == [found, found]
+    assert _names(folder / "parent") == found
+    with pytest.raises(Invalid, match=r"source '.*itself\.ndjson' cannot be followed|matches no file"):
+        _names(folder / "itself.ndjson")
+
+
 @pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
 def test_every_spelling_of_s3_is_one_store(scheme: str) -> None:
     assert parse(f"{scheme}://bucket/logs/2015/*.gz") == SourceUri("s3://bucket", "logs/2015/*.gz")

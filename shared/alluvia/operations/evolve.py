@@ -35,7 +35,7 @@ from alluvia.table.scan import Scan
 from alluvia.table.schema.column_identities import MAX_ID, fresh_names, identified, is_mapped
 from alluvia.table.schema.column_mapping import MODE
 from alluvia.table.schema.former_names import FORMER_NAMES, noted
-from alluvia.table.schema.serialization import add_fields, arrow_schema
+from alluvia.table.schema.serialization import add_fields, add_nested, arrow_schema
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Commit
@@ -92,6 +92,22 @@ def _with_columns(metadata: Metadata, fields: pa.Schema, seed: str) -> Metadata:
     _check_new(fields, arrow_schema(metadata.schema_string))
     added = replace(metadata, schema_string=add_fields(metadata.schema_string, fields))
     return noted(identified(added, fresh_names(seed))) if is_mapped(added.configuration) else added
+
+
+def plan_merge(metadata: Metadata, rows: pa.Schema, *, seed: str) -> Metadata:
+    """Return metadata with the columns that only some rows have, and the fields that only their structs have.
+
+    Raises what `plan_evolve` does.
+    """
+    known = set(arrow_schema(metadata.schema_string).names)
+    text = add_nested(metadata.schema_string, rows)
+    widened = replace(metadata, schema_string=text)
+    if text != metadata.schema_string and ROLLUP in metadata.configuration:
+        raise Invalid("a rollup has the columns of its query: drop it, and create it with another query")
+    if text != metadata.schema_string and is_mapped(metadata.configuration):
+        widened = noted(identified(widened, fresh_names(seed)))
+    new = pa.schema([field for field in rows if field.name not in known])
+    return plan_evolve(widened, new, None, seed=seed) if len(new) or text != metadata.schema_string else metadata
 
 
 def _check_new(fields: pa.Schema, present: pa.Schema) -> None:

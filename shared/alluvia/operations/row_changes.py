@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from alluvia.log.actions import Txn
+from alluvia.operations.append import applied, check_txn
 from alluvia.operations.discarding import discard
 from alluvia.operations.edits import Edit, RowChanges
 from alluvia.operations.replanning import check_not_append_only, check_not_rollup, commit_planned
@@ -17,14 +19,19 @@ Rewrite = Callable[[TableHandle, Snapshot, Edit], Rewriter]
 
 
 def change_rows(
-    handle: TableHandle, name: str, read_edit: Callable[[Snapshot], Edit], rewriter: Rewrite = Rewriter
+    handle: TableHandle,
+    name: str,
+    read_edit: Callable[[Snapshot], Edit],
+    rewriter: Rewrite = Rewriter,
+    txn: tuple[str, int] | None = None,
 ) -> RowChanges:
     """Carry an edit out in one commit; none where no row changes. `read_edit` returns it for a table as it is now.
 
-    Only files that can hold rows that change are read, by the `rewriter`. Raises `Invalid` for an append-only table,
-    with the operation's `name`.
+    Only files that can hold rows that change are read, by the `rewriter`. With `txn`, an application and its number,
+    the edit is carried out once: where the table has that number or a higher one, nothing is done. Raises `Invalid` for
+    an append-only table, with the operation's `name`.
     """
-    plans = Plans(handle, name, read_edit, rewriter)
+    plans = Plans(handle, name, read_edit, rewriter, txn)
     commit, _, tries = commit_planned(handle, plans.plan)
     if commit is None:
         return replace(plans.done, tries=tries)
@@ -37,8 +44,16 @@ class Plans:
     done: RowChanges
 
     def __init__(
-        self, handle: TableHandle, name: str, read_edit: Callable[[Snapshot], Edit], rewriter: Rewrite = Rewriter
+        self,
+        handle: TableHandle,
+        name: str,
+        read_edit: Callable[[Snapshot], Edit],
+        rewriter: Rewrite = Rewriter,
+        txn: tuple[str, int] | None = None,
     ) -> None:
+        if txn is not None:
+            check_txn(txn)
+        self._txn = txn
         self._rewrite = rewriter
         self._handle = handle
         self._name = name
@@ -49,13 +64,16 @@ class Plans:
         """Return what to commit on a version; None where nothing is to be done."""
         check_not_rollup(snapshot, self._name)
         check_not_append_only(snapshot, self._name)
+        if self._txn is not None and applied(snapshot, self._txn) is not None:
+            self.done = RowChanges(snapshot.version, snapshot.timestamp_ms)
+            return None
         rewriter = self._rewriter(snapshot)
         outcomes = rewriter.work(snapshot, rewriter.edit.candidates(snapshot))
         read = sum(outcome.rows > 0 or not outcome.changed for outcome in outcomes)
         self.done = RowChanges(snapshot.version, snapshot.timestamp_ms, files_read=read)
         changed = [outcome for outcome in outcomes if outcome.changed]
         inserted = sum(part.rows_inserted for part in rewriter.parts)
-        if not changed and not inserted:
+        if not changed and not inserted and self._txn is None:
             return None
         changes = self._changes(snapshot, rewriter, outcomes)
         deleted = [outcome.deleted for outcome in changed]
@@ -94,4 +112,5 @@ class Plans:
             can_match=rewriter.edit.matcher(snapshot),
             predicates=(rewriter.edit.reads,),
             files_read=read,
+            txns=() if self._txn is None else [Txn(*self._txn, now_ms)],
         )

@@ -15,7 +15,7 @@ from alluvia.operations.append import applied, check_txn
 from alluvia.operations.append_evolving import fits
 from alluvia.operations.constraints import row_check
 from alluvia.operations.delete import DeleteEdit
-from alluvia.operations.evolve import plan_evolve, protocol_for
+from alluvia.operations.evolve import plan_merge, protocol_for
 from alluvia.operations.replanning import check_not_append_only, check_not_rollup, commit_planned
 from alluvia.operations.row_changes import Plans
 from alluvia.table.changes import Changes
@@ -29,8 +29,9 @@ from alluvia.table.writer import FileWriter
 class FileWrite:
     """A write of rows by many processes: what each must know of it. Made by `plan_write`.
 
-    The files are written for `metadata`, which has the table's columns and those that the write adds: `new`, named in
-    files by `seed`. They replace the rows for which the SQL condition `replaces` holds; None: they are appended.
+    The files are written for `metadata`, which has the table's columns and what the write adds to them: of `new`,
+    columns and fields of structs that the table has not, named in files by `seed`. They replace the rows for which the
+    SQL condition `replaces` holds; None: they are appended.
     """
 
     name: str
@@ -52,12 +53,15 @@ def plan_write(
     replaces: str | None = None,
     txn: tuple[str, int] | None = None,
 ) -> FileWrite:
-    """Plan a write, which adds the columns `new`. Raises `Invalid` for what the table does not allow."""
+    """Plan a write, which adds what of the columns `new`, and of their structs, the table has not.
+
+    Raises `Invalid` for what the table does not allow.
+    """
     if txn is not None:
         check_txn(txn)
     check_not_rollup(snapshot, "write")
     seed, before = handle.clock.new_id(), snapshot.state.metadata
-    metadata = plan_evolve(before, new, None, seed=seed) if len(new) else before
+    metadata = plan_merge(before, new, seed=seed) if len(new) else before
     if replaces is not None:
         check_not_append_only(snapshot, "overwrite")
         DeleteEdit(snapshot, replaces)  # raises what the delete would
@@ -135,8 +139,7 @@ class _Work:
     def _metadata(self, snapshot: Snapshot) -> Metadata:
         """Return the table's metadata with the new columns. Raises `Invalid` where the files do not fit it."""
         write, before = self._write, snapshot.state.metadata
-        new = [field for field in write.new if field.name not in snapshot.schema.names]
-        metadata = plan_evolve(before, pa.schema(new), None, seed=write.seed) if new else before
+        metadata = plan_merge(before, write.new, seed=write.seed) if len(write.new) else before
         same = before.id == write.metadata.id and fits(write.metadata, metadata)
         if not same or too_old(self._adds, self._handle.clock.now_ms()):
             why = "files grew too old" if same else "table's columns or properties changed"

@@ -260,6 +260,42 @@ def add_fields(text: str, new: pa.Schema) -> str:
     return orjson.dumps(whole).decode()
 
 
+def add_nested(text: str, rows: pa.Schema) -> str:
+    """Return a `schemaString` with the fields that structs of some rows have besides those of its columns, nullable.
+
+    Columns that it does not have, and those of other types, stay out. Raises `Invalid` for a name that no table may
+    have, and for a column that would be nested too deep.
+    """
+    whole = orjson.loads(text)
+    given = {field.name: field for field in rows}
+    for each in whole["fields"]:
+        if (field := given.get(each["name"])) is not None and _widen(each["type"], field.type, field.name):
+            check_new(arrow_schema(orjson.dumps({"type": "struct", "fields": [each]}).decode()).field(0))
+    return orjson.dumps(whole).decode()
+
+
+def _widen(kind: str | Json, given: pa.DataType, path: str) -> bool:
+    """Add to the type of a column what structs of rows have besides it. Returns whether there was something."""
+    if not isinstance(kind, dict):
+        return False
+    if kind["type"] == "array" and isinstance(given, (pa.ListType, pa.LargeListType)):
+        return _widen(kind["elementType"], given.value_type, f"{path}.element")
+    if kind["type"] == "map" and pa.types.is_map(given):
+        return _widen(kind["valueType"], given.item_type, f"{path}.value")
+    if kind["type"] != "struct" or not pa.types.is_struct(given):
+        return False
+    known = {each["name"].lower(): each for each in kind["fields"]}
+    widened = False
+    for field in given:
+        there = known.get(field.name.lower())
+        if there is None:
+            kind["fields"].append(_delta_field(field.with_nullable(True), f"{path}."))
+            widened = True
+        elif _widen(there["type"], field.type, f"{path}.{field.name}"):
+            widened = True
+    return widened
+
+
 def uses_type(text: str, name: str) -> bool:
     """Whether a `schemaString` holds a primitive type anywhere. Raises `Corrupt`."""
     return has_type(schema_fields(text), name)
