@@ -55,7 +55,7 @@ class AlluviaOptions:
         for name, value in options.items():
             if (known := _NAMES.get(name.lower())) is not None:
                 if known in given:
-                    raise Invalid(f"option {name} says the same as another one: leave one of them out")
+                    raise Invalid(f"option {known} is given twice, once by Delta's name for it: leave one out")
                 given[known] = value
             elif (known := _PROPERTIES.get(name.lower())) is not None:
                 properties[known] = value

@@ -33,10 +33,10 @@ def write(rows: DataFrame, place: TablePlace, mode: str, given: Mapping[str, str
     mode = check_mode(mode)
     named = {} if place.table is None else {"table": place.table}
     options = AlluviaOptions.of({"path": place.uri, **named, **place.options, **given})
-    if mode in ("error", "errorifexists", "ignore") and _exists(place):
-        if mode == "ignore":
-            return None
-        raise TableExists(f"table {place.handle().name!r} already exists: use mode 'append', 'overwrite' or 'ignore'")
+    alone = mode in ("error", "errorifexists", "ignore")
+    if alone and _exists(place):
+        _check_ignored(mode, place)
+        return None
     overwrite = mode == "overwrite"
     if overwrite and not options.given.keys() & {"replaceWhere", PARTITIONS}:
         options = _as_the_session_says(rows, place, options)
@@ -47,7 +47,17 @@ def write(rows: DataFrame, place: TablePlace, mode: str, given: Mapping[str, str
         if isinstance(found, AlluviaError):
             raise found
         messages.append(found)
-    return writer.committed(messages)
+    try:
+        return writer.committed(messages, alone=alone)
+    except TableExists:
+        _check_ignored(mode, place)
+        return None
+
+
+def _check_ignored(mode: str, place: TablePlace) -> None:
+    """Raise `TableExists` where that matters."""
+    if mode != "ignore":
+        raise TableExists(f"table {place.handle().name!r} already exists: use mode 'append', 'overwrite' or 'ignore'")
 
 
 def check_mode(mode: str) -> str:

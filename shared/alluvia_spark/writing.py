@@ -22,6 +22,7 @@ from alluvia.log.actions import AddFile
 from alluvia.log.paths import LOG_FOLDER
 from alluvia.log.replay import State
 from alluvia.operations.append import applied
+from alluvia.operations.append_evolving import fits
 from alluvia.operations.catalog import check_name
 from alluvia.operations.create import create, plan_create
 from alluvia.operations.write_files import FileWrite, commit_written, file_writer, plan_write
@@ -72,6 +73,7 @@ class TableWriter(DataSourceArrowWriter):
         done: bool,
         partitions: pa.Schema | None = None,
         replaces_partitions: bool = False,
+        appends: bool = True,
     ) -> None:
         self._options = options
         self._write = write
@@ -81,6 +83,7 @@ class TableWriter(DataSourceArrowWriter):
         self._done = done
         self._partitions = partitions
         self._replaces_partitions = replaces_partitions
+        self._appends = appends
 
     @classmethod
     def planned(cls, options: AlluviaOptions, columns: StructType, *, overwrite: bool) -> TableWriter:
@@ -100,7 +103,7 @@ class TableWriter(DataSourceArrowWriter):
             base = _created(handle, options, rows)
             snapshot = Snapshot(base, handle.root, handle.name)
             write = plan_write(handle, snapshot, pa.schema([]), None, txn)
-            return cls(options, write, base, rows.names, creates=True, done=False)
+            return cls(options, write, base, rows.names, creates=True, done=False, appends=not overwrite)
         options.refuse(CREATING, "for a table that does not exist yet")
         rows = fitted(rows, snapshot.schema)
         new = unknown_fields(rows, snapshot.schema)
@@ -153,15 +156,21 @@ class TableWriter(DataSourceArrowWriter):
         """Commit what the tasks wrote. Raises `Conflict`, and `Invalid` where the files no longer fit the table."""
         self.committed(messages)
 
-    def committed(self, messages: Sequence[WriterCommitMessage | None]) -> Commit:
-        """Commit what the tasks wrote, and return what became of it."""
+    def committed(self, messages: Sequence[WriterCommitMessage | None], *, alone: bool = False) -> Commit:
+        """Commit what the tasks wrote, and return what became of it.
+
+        Where another has created the table meanwhile, rows that fit it are appended; `alone` raises `TableExists`.
+        """
         if self._done:
             newest = self._options.handle().newest()
             return Commit(newest.version, newest.timestamp_ms, 0, 0)
         handle, write = self._options.handle(), self._write
         adds = [add for each in messages if isinstance(each, WrittenFiles) for add in each.adds]
-        if self._creates and create(handle, self._base.metadata, exist_ok=True):
-            write = replace(write, metadata=handle.newest().state.metadata)
+        if self._creates:
+            created = create(handle, self._base.metadata, exist_ok=not alone)
+            there = handle.newest().state.metadata
+            if created or (self._appends and fits(write.metadata, there)):
+                write = replace(write, metadata=there)
         if self._partitions is not None and adds:
             snapshot = Snapshot(self._base, handle.root, handle.name)
             write = replace(write, replaces=same_partitions(snapshot, self._partitions, adds))

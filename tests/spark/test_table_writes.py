@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -12,10 +13,13 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import alluvia
 import alluvia_spark
-from alluvia.errors import Invalid, TableExists
+from alluvia.errors import AlluviaError, Invalid, TableExists
 from alluvia.lake import Lake, Table
+from alluvia.operations.create import create
 from tests import judges
 from tests.spark.sessions import settings
+
+CREATE = "alluvia_spark.writing.create"
 
 
 @pytest.fixture
@@ -72,6 +76,27 @@ def test_each_mode_writes_as_in_spark(spark: SparkSession, lake: Lake, tmp_path:
     judges.judges_agree(table, [table.version])
 
 
+def test_of_two_writes_that_create_a_table_one_fails_where_it_must_be_new(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = _rows(spark, 0, 2)
+
+    def second(*args: Any, **given: Any) -> bool:
+        monkeypatch.setattr(CREATE, create)
+        alluvia_spark.write_table(_rows(spark, 5, 6), lake, "t")
+        return create(*args, **given)
+
+    for mode, message in (("error", "already exists"), ("overwrite", "changed in the meantime")):
+        monkeypatch.setattr(CREATE, second)
+        with pytest.raises(AlluviaError, match=message):
+            alluvia_spark.write_table(rows, lake, "t", mode=mode)
+        assert _numbers(lake["t"]) == [5]
+        lake.drop_table("t")
+    monkeypatch.setattr(CREATE, second)
+    assert alluvia_spark.write_table(rows, lake, "t", mode="ignore") is None
+    assert _numbers(lake["t"]) == [5]
+
+
 def test_what_a_task_finds_wrong_is_the_error_of_the_library(spark: SparkSession, lake: Lake) -> None:
     lake.create_table("t", {"n": "long", "place": "string"}, properties={"delta.constraints.small": "n < 5"})
     with pytest.raises(Invalid, match="small"):
@@ -101,18 +126,19 @@ def test_the_modules_of_the_guide_are_there_without_an_import() -> None:
 
 @pytest.mark.parametrize("mapping", ["none", "name"])
 def test_structs_get_the_fields_that_only_the_rows_have(spark: SparkSession, lake: Lake, mapping: str) -> None:
-    properties = {"delta.columnMapping.mode": "name"} if mapping == "name" else {}
     first = "1L id, named_struct('a', 1) s, array(named_struct('b', 2)) l, map('k', named_struct('c', 3)) m"
     more = (
         "2L id, named_struct('a', 4, 'x', named_struct('y', 5)) s, array(named_struct('b', 6, 'z', 'z')) l, "
         "map('k', named_struct('c', 7, 'w', 8.5D)) m, 'n' new"
     )
-    alluvia_spark.write_table(spark.sql(f"SELECT {first}"), lake, "t", properties=properties)
+    alluvia_spark.write_table(spark.sql(f"SELECT {first}"), lake, "t")
+    table = lake["t"]
+    for old_name, new_name in (("id", "other"), ("other", "id")) if mapping == "name" else ():
+        table.evolve(rename={old_name: new_name})
     with pytest.raises(Invalid, match=r"column s\.x is not in the table: leave it out, or set the option mergeSchema"):
         alluvia_spark.write_table(spark.sql(f"SELECT {more}"), lake, "t")
     alluvia_spark.write_table(spark.sql(f"SELECT {more}"), lake, "t", merge_schema=True)
     alluvia_spark.write_table(spark.sql(f"SELECT {first.replace('1L', '3L')}"), lake, "t")
-    table = lake["t"]
     old = {"s": {"a": 1, "x": None}, "l": [{"b": 2, "z": None}], "m": [("k", {"c": 3, "w": None})], "new": None}
     new = {
         "s": {"a": 4, "x": {"y": 5}},
