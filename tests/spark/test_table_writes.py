@@ -153,6 +153,8 @@ def test_structs_get_the_fields_that_only_the_rows_have(spark: SparkSession, lak
         {"id": 2, "y": 5, "z": "z"},
         {"id": 3, "y": None, "z": None},
     ]
-    judges.judges_agree(table, [table.version])
+    assert judges.duckdb_rows(table) == judges.ours(table)
+    if mapping == "none":  # which deltalake reads
+        judges.judges_agree(table, [table.version])
     table.optimize()
     assert table.to_arrow().sort_by("id").to_pylist() == wanted
