@@ -40,10 +40,13 @@ def real_path(path: str | Path, descriptor: int | None = None) -> str | None:
 
 
 def is_loop(link: str) -> bool:
-    """Whether a link leads to nothing, to itself, or to a folder that it lies in, whose listing would never end."""
-    with suppress(OSError):
+    """Whether a link leads to nothing, to itself, or to a folder that it lies in, whose listing would never end.
+
+    A folder that it lies in may be one by way of another link.
+    """
+    with suppress(OSError, RuntimeError):  # the latter before Python 3.13
         there = Path(link).resolve(strict=True)
-        return Path(link).parent.resolve().is_relative_to(there)
+        return any(parent.resolve().is_relative_to(there) for parent in Path(link).parents)
     return True
 
 
