@@ -67,6 +67,8 @@ def find_drops(job: Job, chunks: DataFrame, held: Held, *, rows: int, spread: in
     """
     layout = plan_files(f"{ID_FOLDER}{job.run_id}/", rows)
     ids = identities(job, chunks, held, layout.ranges)
+    if layout.ranges > 1:  # each range has an object, also one that no id is in
+        ids = ids.union(mapped(numbered(chunks.sparkSession, layout.ranges), _nothing, PAYLOAD))
     find, ids = partial(_find, job, held.table, layout, spread), to_tasks(ids, layout.ranges)
     if layout.ranges == 1:
         counted = mapped(ids, partial(_find_and_put, find, job, held.table), _COUNTS)
@@ -108,6 +110,11 @@ def _held_name(table: int, number: int) -> str:
 def _ids(count: int, rows: Iterator[Row]) -> Iterator[Row]:
     for (payload,) in rows:
         yield from _by_range(decode(payload), count)
+
+
+def _nothing(rows: Iterator[Row]) -> Iterator[Row]:
+    for (number,) in rows:
+        yield task_key(number), number, encode(repeats.IDS.empty_table(), PLAIN)
 
 
 def _live(job: Job, table: int, version: int, count: int, rows: Iterator[Row]) -> Iterator[Row]:

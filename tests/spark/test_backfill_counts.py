@@ -22,7 +22,7 @@ from alluvia.ingest.pipeline import Answer, ingest_batch
 from alluvia.ingest.values import Limits
 from alluvia.lake import Lake
 from alluvia.table.event_window import id_files
-from alluvia_spark import backfill, checking, execute, manifest, source
+from alluvia_spark import backfill, checking, execute, known_ids, manifest, source
 from alluvia_spark.job import ROWS, Report, Written
 from tests.spark import faults
 
@@ -124,6 +124,17 @@ def test_a_clash_that_a_restore_makes_of_a_row_is_kept(lake: Lake, fill: Fill) -
     report = fill(lines)
     assert (report.rows, report.rejects, report.conflicting, report.stored_rejects) == (0, 2, 1, 1)
     assert len(_ids(lake, "ev/_rejects")) == 2
+
+
+def test_ids_that_leave_ranges_empty_are_committed(lake: Lake, fill: Fill, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many lines of one id, all were in one range, and the commit missed the objects of the others."""
+    monkeypatch.setattr(id_files, "RANGE_IDS", 2)
+    monkeypatch.setattr(known_ids, "IDS_IN_COMMIT_MAX", 0)
+    report = fill([*[_line("a")] * 9, *[BAD[0]] * 9])
+    assert (report.rows, report.duplicates, report.rejects, report.stored_rejects) == (1, 8, 9, 1)
+    later = alluvia.connect(lake.uri)
+    assert _ingest(later, [_line("a"), *BAD, *[_line(f"n{number}") for number in range(20)]]).stored == 20
+    assert len(_ids(lake, "ev/_rejects")) == 3
 
 
 class _Pair:
