@@ -55,8 +55,8 @@ class Log(LogReader):
         self._id_chars = 0
         self._released = -1
         self.turns = Turns()
-        self.committed: Callable[[State], None] = lambda _: None
-        """Told of each commit of ours, whatever made it: also of what a transaction over several tables claims."""
+        self.committed: Callable[[State, int], None] = lambda _state, _versions: None
+        """Told of each commit of ours, and how many versions it took: what was claimed took one for its claim, too."""
         self._seen_ms = 0
         self._based_ms = 0
 

@@ -244,13 +244,13 @@ class TableHandle:
         check_types(snapshot.partition_spec)  # of other writers' tables nobody has
         return FileWriter(self.store, snapshot.root, snapshot.partition_spec, snapshot.file_form, self.clock, check)
 
-    def _committed(self, state: State) -> None:
+    def _committed(self, state: State, versions: int) -> None:
         if is_dropped(state.metadata.configuration):
             return
         interval = self._snapshot(state).settings.checkpoint_interval
         behind = state.version - (self.log.checkpoint_version or 0)
         # One writer a multiple of the interval, however many write.
-        if behind >= OVERDUE * interval and state.version % interval == 0:
+        if behind >= OVERDUE * interval and state.version % interval < versions:
             self._overdue(self)
 
     def _version_at(self, newest: Snapshot, moment_ms: int, oldest: int) -> int:

@@ -9,6 +9,7 @@ import pytest
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
 from alluvia.lake import Lake
+from alluvia.operations import overdue
 from alluvia.store import CountingStore
 from alluvia.table.decisions import DECISIONS
 from tests.transactions import APPLY_OF_A, stopped
@@ -124,3 +125,36 @@ def test_an_erasure_does_not_make_the_log_young(lake: Lake, clock: ManualClock) 
     assert len(commits) < 15  # of the last thirty days, and since the checkpoint before
     assert len(list(lake.store.list("t/part-"))) <= 3
     assert table.verify(full=True).findings == ()
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_upkeep_that_a_transaction_begins_does_not_abort_it(
+    lake: Lake, clock: ManualClock, shift: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clean-up of a stream waits for transactions that claim it: it must not begin between claim and decision."""
+    monkeypatch.setattr(overdue, "ThreadPoolExecutor", Inline)
+    for name in ("a", "source"):
+        lake.create_table(name, {"n": "long"})
+    lake.create_stream("new", "source")
+    for _ in range(shift):
+        lake.move_stream("new", version=0)
+    for number in range(110):
+        lake.table("source").append([{"n": number}])
+        with lake.transaction() as tx:
+            tx.table("a").append([{"n": tx.stream("new").to_arrow().num_rows}])
+    assert lake.table("a").count() == 110
+    for root in ("a", "_alluvia/streams/new"):
+        assert any(".checkpoint." in info.key for info in lake.store.list(f"{root}/_delta_log/")), root
+
+
+class Inline:
+    """A pool that does the work at once, on the thread that asks for it."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def submit(self, work: Any) -> None:
+        work()
+
+    def shutdown(self, *, wait: bool) -> None:
+        assert not wait
