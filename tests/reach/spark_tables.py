@@ -150,7 +150,6 @@ TABLES = [
             INSERT + "(4, 'd')",
         ),
         [0, 3, 3, 3, 4],
-        unwritten="writer version 5",
     ),
     Made(
         "change data feed",
@@ -169,7 +168,6 @@ TABLES = [
             columns="n BIGINT NOT NULL, name STRING",
         ),
         [0, 1, 1, 2],
-        unwritten="writer version 3",
     ),
     Made(
         "constraints as a feature",

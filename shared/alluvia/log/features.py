@@ -9,9 +9,12 @@ CHANGE_DATA_FEED = "changeDataFeed"
 CHECK_CONSTRAINTS = "checkConstraints"
 COLUMN_MAPPING = "columnMapping"
 DELETION_VECTORS = "deletionVectors"
+COLUMN_DEFAULTS = "allowColumnDefaults"
 DOMAIN_METADATA = "domainMetadata"
+GENERATED_COLUMNS = "generatedColumns"
 GUARD = "alluvia"
 """Our own, which keeps other writers out of a table."""
+IDENTITY_COLUMNS = "identityColumns"
 IN_COMMIT_TIMESTAMP = "inCommitTimestamp"
 INVARIANTS = "invariants"
 TIMESTAMP_NTZ = "timestampNtz"
@@ -21,3 +24,18 @@ VACUUM_PROTOCOL_CHECK = "vacuumProtocolCheck"
 VARIANTS = frozenset({"variantShredding", "variantShredding-preview", "variantType", "variantType-preview"})
 WIDENINGS = frozenset({TYPE_WIDENING, "typeWidening-preview"})
 CATALOGS = frozenset({"catalogManaged", "catalogOwned-preview"})
+OF_VERSIONS = (
+    (2, (APPEND_ONLY, INVARIANTS)),
+    (3, (CHECK_CONSTRAINTS,)),
+    (4, (CHANGE_DATA_FEED, GENERATED_COLUMNS)),
+    (5, (COLUMN_MAPPING,)),
+    (6, (IDENTITY_COLUMNS,)),
+)
+"""The features that a writer version below 7 stands for, besides those of the versions before it."""
+
+
+def implied(writer_version: int) -> tuple[str, ...]:
+    """Return the features that a writer version stands for; none for 7, which lists its own."""
+    if writer_version > 6:
+        return ()
+    return tuple(feature for version, found in OF_VERSIONS if version <= writer_version for feature in found)

@@ -5,7 +5,7 @@ Source: Delta protocol, "Table Features" and "Valid Feature Names in Table Featu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -13,6 +13,7 @@ from alluvia.errors import Corrupt, Unsupported
 from alluvia.log import features
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.features import COLUMN_MAPPING
+from alluvia.log.fields import Json
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS, has_in_commit_timestamps
 from alluvia.table.properties import (
     APPEND_ONLY,
@@ -45,6 +46,14 @@ WRITER_FEATURES = frozenset(
         features.ATTACHED_TABLE,
     }
 )
+_MARKS = {
+    **dict.fromkeys(features.VARIANTS, "variant"),
+    **dict.fromkeys(features.WIDENINGS, "delta.typeChanges"),
+    features.COLUMN_DEFAULTS: "CURRENT_DEFAULT",
+    features.GENERATED_COLUMNS: "delta.generationExpression",
+    features.IDENTITY_COLUMNS: "delta.identity.",
+}
+"""Features that this library does not write and that bind a writer only where a column has a type, or such metadata."""
 _BY_PROPERTY = {
     APPEND_ONLY: features.APPEND_ONLY,
     DELETION_VECTORS: features.DELETION_VECTORS,
@@ -56,8 +65,7 @@ _READER_WRITER_FEATURES = frozenset(
         features.ATTACHED_TABLE,
     }
 )
-_LEGACY_FEATURES = (features.APPEND_ONLY, features.INVARIANTS)
-_DEFAULT_FEATURES = (*_LEGACY_FEATURES, features.IN_COMMIT_TIMESTAMP, features.DOMAIN_METADATA, features.GUARD)
+_DEFAULT_FEATURES = (*features.implied(2), features.IN_COMMIT_TIMESTAMP, features.DOMAIN_METADATA, features.GUARD)
 
 
 def new_protocol(writers: str, schema_string: str, configuration: Mapping[str, str] | None = None) -> Protocol:
@@ -84,15 +92,12 @@ def features_needed(schema_string: str, configuration: Mapping[str, str]) -> tup
 
 def with_features(protocol: Protocol, features: Sequence[str]) -> Protocol:
     """Return a protocol with some features added; itself if it has them."""
-    version = protocol.min_writer_version
-    if version < 7:
-        legacy = _LEGACY_FEATURES if version > 1 else ()
+    if protocol.min_writer_version < 7:
+        legacy = known_features(protocol)
         features = [feature for feature in features if feature not in legacy]
         if not features:
             return protocol
-        if version > 2:
-            raise Unsupported(f"the feature {features[0]} cannot be added to a table of writer version {version}")
-        protocol = Protocol(1, 7, None, legacy)
+        protocol = Protocol(protocol.min_reader_version, 7, protocol.reader_features, legacy)
     present, readers = protocol.writer_features or (), protocol.reader_features or ()
     if protocol.min_reader_version == 2:  # which is column mapping, and says so by its number
         readers = (COLUMN_MAPPING,)
@@ -130,15 +135,34 @@ def check_writable(protocol: Protocol, metadata: Metadata) -> None:
     version = protocol.min_writer_version
     if version > 7:
         raise Unsupported(f"the table needs writer version {version}; this library writes up to 7")
-    if 2 < version < 7:
-        raise Unsupported(f"the table needs writer version {version}; this library writes 1, 2, and 7 with features")
-    unknown = sorted(set(protocol.writer_features or ()) - WRITER_FEATURES)
-    if version == 7 and unknown:
+    others = sorted({*known_features(protocol)} - WRITER_FEATURES)
+    unknown = [each for each in others if each not in _MARKS or _uses_mark(metadata.schema_string, _MARKS[each])]
+    if unknown:
         raise Unsupported(f"the table needs the writer feature {', '.join(unknown)}, which this version does not have")
     if metadata.configuration.get(MODE, "none").lower() != "none" and mapping_of(protocol, metadata).value == "none":
         raise Unsupported(f"property {MODE} is set, but the table's protocol does not have the feature columnMapping")
     for name in _fields_with_invariants(metadata.schema_string):
         raise Unsupported(f"column {name} has an invariant, which this version cannot check before it writes")
+
+
+def known_features(protocol: Protocol) -> tuple[str, ...]:
+    """Return the features that a writer of a table must know, also where its version stands for them."""
+    return protocol.writer_features or features.implied(protocol.min_writer_version)
+
+
+@lru_cache(maxsize=SCHEMAS_KEPT)
+def _uses_mark(schema_string: str, mark: str) -> bool:
+    """Whether a column, or a field in one, has a type or a key of its metadata that a feature is for."""
+    if mark not in schema_string:
+        return False
+    if mark == "variant":
+        return uses_type(schema_string, mark)
+    return any(key.startswith(mark) for _, field in all_fields(schema_fields(schema_string)) for key in _keys(field))
+
+
+def _keys(field: Json) -> Collection[str]:
+    metadata = field.get("metadata")
+    return metadata if isinstance(metadata, dict) else ()
 
 
 def has_domains(protocol: Protocol) -> bool:
@@ -152,7 +176,7 @@ def settings_of(protocol: Protocol, metadata: Metadata) -> Properties:
     One that turns on a feature counts only if the protocol has the feature, because other clients require that.
     """
     found = read_properties(metadata.configuration)
-    known = protocol.writer_features or ()
+    known = known_features(protocol)
     return replace(
         found,
         deletion_vectors=found.deletion_vectors and features.DELETION_VECTORS in known,
