@@ -48,14 +48,23 @@ def sources() -> dict[str, Any]:
     made = {each.name: asdict(each) for each in [*TABLES, *FEEDS]}
     found = {"spark": pyspark.__version__, "delta": DELTA, "tables": made, "generated": GENERATED}
     read: dict[str, Any] = json.loads(json.dumps(found))
-    return read
+    return _spark_alone(read)
 
 
 def archived_sources() -> dict[str, Any]:
     """Return what the archive was made of."""
     with tarfile.open(ARCHIVE) as tar, closing(tar.extractfile(SOURCES)) as file:  # type: ignore[type-var]
         read: dict[str, Any] = json.load(file)  # type: ignore[arg-type]
-        return read
+        return _spark_alone(read)
+
+
+def _spark_alone(found: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what is expected of this library, which does not change what Spark makes."""
+    tables = {
+        name: {key: each for key, each in made.items() if key not in ("unwritten", "no_rows")}
+        for name, made in found["tables"].items()
+    }
+    return {**found, "tables": tables}
 
 
 def make(made: Made, spark: DeltaSpark, folder: Path) -> None:

@@ -181,9 +181,9 @@ class Log(LogReader):
         if newest is not None and newest.version == version:
             return newest
         for tries_left in reversed(range(LISTINGS_MAX)):
-            segment = find_segment(self.listing(), version)
+            listing = self.listing()
             try:
-                return self._load(segment)[0]
+                return self._loaded(listing, version)[1]
             except Unavailable as error:  # clean-up may have taken what was listed: then the next listing lacks it
                 if not tries_left or not isinstance(error.__cause__, ObjectNotFound):
                     raise
@@ -206,7 +206,7 @@ class Log(LogReader):
                 if state is not None and base <= state.version:
                     state = replay(state, self.read_commits(range(state.version + 1, version + 1)))
                 else:
-                    state = self._load(segment)[0]
+                    state = self._loaded(listing, version)[1]
             except (Corrupt, Unavailable, VersionExpired, VersionNotFound):  # clean-up may have taken what was listed
                 try:
                     find_segment(self.listing(), version)

@@ -11,6 +11,7 @@ from alluvia.errors import (
     TableNotFound,
     Unavailable,
     VersionExpired,
+    VersionNotFound,
 )
 from alluvia.log.checkpoints.agreement import HEAD_BYTES, difference, disagreement, files_in, first_lines
 from alluvia.log.checkpoints.hint import Hint, parse_last_checkpoint
@@ -21,6 +22,7 @@ from alluvia.log.in_commit_timestamps import has_in_commit_timestamps
 from alluvia.log.paths import (
     LAST_CHECKPOINT,
     LOG_FOLDER,
+    CheckpointFile,
     commit_name,
     version_prefix,
 )
@@ -29,6 +31,10 @@ from alluvia.log.segment import Listing, Segment, find_segment, oldest_version, 
 from alluvia.store import ByteRange, Store
 
 LISTINGS_MAX = 3
+
+
+class BrokenCheckpoint(Corrupt):
+    """A checkpoint whose own files cannot be read, such as an empty or a truncated one."""
 
 
 class LogReader:
@@ -42,9 +48,8 @@ class LogReader:
         """Read the newest version; again where clean-up or an erasure has taken what was listed."""
         for tries_left in reversed(range(LISTINGS_MAX)):
             listing, hint = self._listing_from_hint()
-            segment = find_segment(listing)
             try:
-                return segment, *self._load(segment, hint)
+                return self._loaded(listing, None, hint)
             except Unavailable as error:
                 if not tries_left or not isinstance(error.__cause__, ObjectNotFound):
                     raise
@@ -115,15 +120,52 @@ class LogReader:
             raise TableNotFound(_not_found(self.root))
         return listing
 
+    def _loaded(
+        self, listing: Listing, version: int | None = None, hint: Hint | None = None
+    ) -> tuple[Segment, State, list[CommitActions]]:
+        """Read a version; by way of an earlier checkpoint, and the commits after it, where one cannot be read.
+
+        Raises what the newest checkpoint raises where the log lacks the commits to do without it.
+        """
+        segment = find_segment(listing, version)
+        try:
+            return segment, *self._load(segment, hint)
+        except BrokenCheckpoint as error:
+            whole, first = self.listing(), error
+        broken = {segment.checkpoint[0].version}
+        while True:
+            left = {at: files for at, files in whole.checkpoints.items() if at not in broken}
+            try:
+                other = find_segment(Listing(whole.commits, left), segment.version)
+            except (Corrupt, VersionExpired, VersionNotFound):
+                raise first from None
+            try:
+                return other, *self._load(other)
+            except BrokenCheckpoint:
+                broken.add(other.checkpoint[0].version)
+
+    def can_read(self, checkpoint: Sequence[CheckpointFile]) -> bool:
+        """Whether a checkpoint's own files can be read. One GET for each."""
+        names = [LOG_FOLDER + part.name for part in checkpoint]
+        try:
+            self._checkpoint(checkpoint[0].version, names, self._get_all(names))
+        except BrokenCheckpoint:
+            return False
+        return True
+
+    def _checkpoint(self, version: int, names: Sequence[str], data: Sequence[bytes]) -> State:
+        try:
+            return read_checkpoint(version, list(zip(names, data, strict=True)), self._sidecars_of(names))
+        except Corrupt as error:
+            raise BrokenCheckpoint(*error.args) from error
+
     def _load(self, segment: Segment, hint: Hint | None = None) -> tuple[State, list[CommitActions]]:
         parts = [LOG_FOLDER + part.name for part in segment.checkpoint]
         own = [] if segment.witness is None else [commit_name(segment.witness)]
         data = self._get_all([*parts, *own, *(commit_name(version) for version in segment.commits)], heads=own)
         state, after = None, len(parts) + len(own)
         if parts:
-            state = read_checkpoint(
-                segment.checkpoint[0].version, list(zip(parts, data, strict=False)), self._sidecars_of(parts)
-            )
+            state = self._checkpoint(segment.checkpoint[0].version, parts, data[: len(parts)])
             state = self._agreed(state, segment, data[len(parts) : after], hint)
         commits = [parse_commit(v, body) for v, body in zip(segment.commits, data[after:], strict=True)]
         whole = replay(state, commits)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from alluvia.errors import ObjectNotFound
 from alluvia.log.checkpoints.reader import Checkpoint
@@ -16,13 +16,22 @@ _CHECKSUM = re.compile(r"^(\d{20})\.crc$")
 _COMPACTED = re.compile(r"^(\d{20})\.\d{20}\.compacted\.json$")
 
 
-def expired_log(files: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]:
+def expired_log(files: Iterable[ObjectInfo], before_ms: int, broken: Collection[int] = ()) -> list[ObjectInfo]:
     """Choose the log files below the newest checkpoint at or below the cut-off's version; it stays, with its commit.
 
     The cut-off's version is the one that was current at `before_ms`. The checkpoint itself must be as old: until then
-    there are handles that use the one before it, and may name its sidecars again. Pure.
+    there are handles that use the one before it, and may name its sidecars again. `broken` are versions whose
+    checkpoints cannot be read. Pure.
     """
     known = {info.key.removeprefix(LOG_FOLDER): info for info in files}
+    kept = kept_checkpoint(known, before_ms, broken)
+    return [] if not kept else [info for name, info in known.items() if _expires_below(name, kept[0].version)]
+
+
+def kept_checkpoint(
+    known: Mapping[str, ObjectInfo], before_ms: int, broken: Collection[int] = ()
+) -> tuple[CheckpointFile, ...]:
+    """Return the checkpoint below which a clean-up deletes the log, of files by their names; none if there is none."""
     listing = read_listing(known)
     commits = taken_ms({version: known[file.name].modified_ms for version, file in listing.commits.items()})
     young = min((version for version, ms in commits.items() if ms >= before_ms), default=None)
@@ -30,12 +39,24 @@ def expired_log(files: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]
     old = {
         version
         for version, parts in listing.checkpoints.items()
-        if all(known[part.name].modified_ms <= before_ms for part in parts)
+        if all(known[part.name].modified_ms <= before_ms for part in parts) and version not in broken
     }
     keep = max((version for version in old if version <= current), default=None)
-    if keep is None:
-        return []
-    return [info for name, info in known.items() if _expires_below(name, keep)]
+    return () if keep is None else listing.checkpoints[keep]
+
+
+def broken_checkpoints(log: Log, files: Iterable[ObjectInfo], before_ms: int) -> set[int]:
+    """Return versions of checkpoints that would be kept, and cannot be read: the commits below them must stay.
+
+    No request where the log was read from the one that is kept, or a later one.
+    """
+    known = {info.key.removeprefix(LOG_FOLDER): info for info in files}
+    broken: set[int] = set()
+    while parts := kept_checkpoint(known, before_ms, broken):
+        if parts[0].version <= (log.checkpoint_version or 0) or log.can_read(parts):
+            break
+        broken.add(parts[0].version)
+    return broken
 
 
 def _expires_below(name: str, keep: int) -> bool:

@@ -14,7 +14,7 @@ from alluvia.log.paths import LOG_FOLDER
 from alluvia.operations.checkpoint import checkpoint
 from alluvia.operations.drop import old_hints
 from alluvia.operations.kept_files import KeptFiles
-from alluvia.operations.log_cleanup import expired_log, named_sidecars
+from alluvia.operations.log_cleanup import broken_checkpoints, expired_log, named_sidecars
 from alluvia.operations.old_decisions import delete_old_decisions
 from alluvia.operations.oldest_version import VACUUM, record_oldest, settled
 from alluvia.operations.vacuum_cutoffs import cutoffs_of, forgotten_removes, in_effect, oldest_after
@@ -253,9 +253,10 @@ class _Run:
     def _planned_log(self) -> LogPlan:
         files, cutoffs = self._log_files, self._cutoffs
         kept = self._kept.log_files(files)
-        expired = [info for info in expired_log(files, cutoffs.log) if info.key not in kept]
+        broken = broken_checkpoints(self._handle.log, files, cutoffs.log)
+        expired = [info for info in expired_log(files, cutoffs.log, broken) if info.key not in kept]
         named = named_sidecars(self._handle.log, files, expired, cutoffs.log)
-        return plan_log(files, self._windows, old_hints(files, cutoffs.orphans), cutoffs, named, kept)
+        return plan_log(files, self._windows, old_hints(files, cutoffs.orphans), cutoffs, named, kept, broken)
 
 
 def delete_old_offers(handle: TableHandle, listed: Sequence[ObjectInfo]) -> None:

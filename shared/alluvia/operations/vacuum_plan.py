@@ -211,13 +211,15 @@ def plan_log(
     cutoffs: Cutoffs,
     sidecars_named: Collection[str],
     kept_log: frozenset[str] = frozenset(),
+    broken: Collection[int] = (),
 ) -> LogPlan:
     """Choose what to delete of a table's log, and the windows of event ids of checkpoints that go or have gone.
 
     Files of event ids go by age: no commit that names them is in the table's window. Sidecars of checkpoints are
-    deleted unless they are among `sidecars_named`, and other files unless keepers need them, `kept_log`.
+    deleted unless they are among `sidecars_named`, and other files unless keepers need them, `kept_log`. `broken` are
+    versions whose checkpoints cannot be read.
     """
-    below = expired_log(log_files, cutoffs.log)
+    below = expired_log(log_files, cutoffs.log, broken)
     expired = [info for info in below if info.key not in kept_log]
     expired += unnamed_sidecars(log_files, sidecars_named, cutoffs.log)
     gone = {info.key for info in expired}

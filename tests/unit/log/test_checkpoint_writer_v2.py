@@ -292,12 +292,14 @@ def test_clean_up_keeps_the_sidecars_that_checkpoints_name() -> None:
 
 
 def test_a_checkpoint_that_cannot_be_read_keeps_clean_up_from_guessing() -> None:
-    clock, store, table = new_table()
+    clock, store, table = new_table({"delta.logRetentionDuration": "2 days"})
     fill(table, range(10))
     table.checkpoint()
     (name,) = [info.key for info in store.list("t/_delta_log/") if ".checkpoint." in info.key]
-    clock.advance(5 * DAY_MS / 1000)
     store.put(name, b"garbage")
+    clock.advance(5 * DAY_MS / 1000)
+    fill(table, range(10, 11))
+    clock.advance(5 * DAY_MS / 1000)
     with pytest.raises(Corrupt, match=re.escape(name.removeprefix("t/"))):
         table.vacuum()
     assert len(sidecars(store)) == 2

@@ -80,6 +80,10 @@ def test_a_damaged_checkpoint_is_an_error_and_not_an_empty_table() -> None:
     log.checkpoint(log.open(), 0)
     body = store.get(ROOT + checkpoint_name(2))
     store.put(ROOT + checkpoint_name(2), body[: len(body) // 2])
+    again = cold(store, log)
+    assert again.open().version == 2
+    assert paths(again) == ["f1", "f2"]
+    store.delete([ROOT + commit_name(1)])
     with pytest.raises(Corrupt, match=checkpoint_name(2)):
         cold(store, log).open()
 

@@ -131,7 +131,7 @@ def widened(low: Any, high: Any, kind: pa.DataType, *, own: bool) -> tuple[Any, 
         return widened_decimals(low, high, kind)
     if pa.types.is_timestamp(kind):
         try:
-            return (low if own else low - _slack(low)), high + (_MILLISECOND if own else _slack(high))
+            return (low if own else low - _slack(low)), high + (_MILLISECOND if own else _slack(high) or _MILLISECOND)
         except OverflowError:
             return None
     if pa.types.is_string(kind) and is_long(high):
@@ -140,9 +140,9 @@ def widened(low: Any, high: Any, kind: pa.DataType, *, own: bool) -> tuple[Any, 
 
 
 def _slack(bound: datetime) -> timedelta:
-    """Return how much later or earlier than its bound a time can be."""
+    """Return how far a time before 1972 can be from its bound; nothing for a later one."""
     if bound.replace(tzinfo=None) >= OFFSETS_WHOLE_SINCE:
-        return _MILLISECOND
+        return timedelta()
     return _MILLISECOND if bound.tzinfo is None else OFFSET_SECONDS
 
 
