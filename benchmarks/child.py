@@ -74,9 +74,10 @@ def none_ours(uri: str, column: str) -> Timed:
 
 def none_duckdb(uri: str, column: str) -> Timed:
     """Run a query that no file can match."""
-    import duckdb
+    from tests.peer_duckdb import load, use_here
 
-    from benchmarks.duck import load
+    use_here()
+    import duckdb
 
     connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
     load(connection, "delta")

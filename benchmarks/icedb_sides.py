@@ -15,6 +15,8 @@ from pathlib import Path
 from time import time
 from typing import Any
 
+from tests.peer_duckdb import load, use_here
+
 Timed = Callable[[], Any]
 Row = dict[str, Any]
 QUERY = "SELECT count(*), CAST(sum(ts) AS BIGINT) FROM {files} WHERE event = 'buy'"
@@ -111,13 +113,17 @@ def _silent(timed: Timed) -> Timed:
 
 def _icedb(source: str, options: Row, bucket: str, table: str) -> Any:
     """Return an IceDB of the source, whose connections load DuckDB's extension from its package."""
+    use_here()
     sys.path.insert(0, source)
     icedb, log = import_module("icedb.icedb"), import_module("icedb.log")
-    from benchmarks.duck import connect
+    import duckdb
 
     class Local(icedb.IceDBv3):  # type: ignore[name-defined,misc]
         def get_duckdb(self) -> _Connection:
-            return _Connection(connect(options))
+            connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
+            load(connection, "httpfs")
+            connection.execute(secret(options))
+            return _Connection(connection)
 
     place = options["region"], options["endpoint_url"], options["access_key_id"], options["secret_access_key"]
     region, endpoint, key, secret = place

@@ -50,7 +50,7 @@ CORE = Recipe(
         "pyarrow",
     ),
 )
-QUERY = Recipe("query", ("duckdb", "duckdb-extension-httpfs"))
+QUERY = Recipe("query", ("duckdb", "fsspec"))
 SPARK = Recipe("spark", ("arro3-core", "boto3", "obstore", "orjson", "pandas", "pyarrow"))
 LAYERS = (CORE, QUERY)
 

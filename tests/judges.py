@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -12,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
@@ -20,6 +18,7 @@ from alluvia.lake import Lake, Table
 from alluvia.store import DirectoryStore, Store, Wrapper
 from alluvia.store.s3 import S3Store
 from alluvia.table.keepers import KEPT
+from tests.peer_duckdb import Peer
 
 Rows = list[tuple[tuple[str, Any], ...]]
 
@@ -96,9 +95,8 @@ def duckdb_rows(table: Table, version: int | None = None) -> Rows:
 def duckdb_table(table: Table, version: int | None = None, where: str = "true") -> pa.Table:
     """Read a table by DuckDB's `delta_scan`."""
     at = "" if version is None else f", version := {version}"
-    with _duckdb(table.lake.store) as connection:
-        source = f"delta_scan('{uri_of(table).replace(chr(39), chr(39) * 2)}'{at})"
-        return connection.execute(f"SELECT * FROM {source} WHERE {where}").to_arrow_table()
+    source = f"delta_scan('{uri_of(table).replace(chr(39), chr(39) * 2)}'{at})"
+    return judge(table.lake.store).execute(f"SELECT * FROM {source} WHERE {where}").to_arrow_table()
 
 
 def judges_agree(table: Table, versions: Iterable[int] | None = None) -> dict[int, Rows]:
@@ -132,16 +130,22 @@ def storage_options(store: Store) -> dict[str, str]:
     bare = _bare(store)
     if not isinstance(bare, S3Store):
         return {}
-    secret = bare.duckdb_secret()
-    assert secret is not None
+    options = options_of(bare)
     return {
-        "AWS_ENDPOINT_URL": f"http://{secret['endpoint']}",
-        "AWS_ACCESS_KEY_ID": str(secret["key_id"]),
-        "AWS_SECRET_ACCESS_KEY": str(secret["secret"]),
-        "AWS_REGION": str(secret["region"]),
+        "AWS_ENDPOINT_URL": options["endpoint_url"],
+        "AWS_ACCESS_KEY_ID": options["access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": options["secret_access_key"],
+        "AWS_REGION": options["region"],
         "AWS_ALLOW_HTTP": "true",
         "conditional_put": "etag",
     }
+
+
+def options_of(store: S3Store) -> dict[str, str]:
+    """Return the options that a store on S3 was opened with."""
+    address = store.address("x")
+    assert address is not None
+    return dict(address.options)
 
 
 def _bare(store: Store) -> Store:
@@ -157,32 +161,12 @@ def uri_of(table: Table) -> str:
     return f"{root}/{table.name}"
 
 
-@contextmanager
-def _duckdb(store: Store) -> Iterator[duckdb.DuckDBPyConnection]:
-    with _database().cursor() as connection:
-        bare = _bare(store)
-        if isinstance(bare, S3Store):
-            connection.execute(f"LOAD '{_extension('httpfs')}'")
-            secret = bare.duckdb_secret()
-            assert secret is not None
-            settings = ", ".join(f"{name} {value!r}" for name, value in secret.items())
-            connection.execute(f"CREATE OR REPLACE SECRET judged (TYPE s3, {settings})")
-        yield connection
+def judge(store: Store) -> Peer:
+    """Return the database of `delta_scan` for a store: to open one takes five times a query."""
+    bare = _bare(store)
+    return _judge(tuple(options_of(bare).items()) if isinstance(bare, S3Store) else ())
 
 
 @cache
-def _database() -> duckdb.DuckDBPyConnection:
-    """Return a database that remembers nothing of the files that it has read: to open one takes five times a query."""
-    connection = duckdb.connect(config={"allow_unsigned_extensions": "true", "enable_external_file_cache": "false"})
-    connection.execute("SET GLOBAL TimeZone = 'UTC'")
-    connection.execute(f"LOAD '{_extension('delta')}'")
-    return connection
-
-
-@cache
-def _extension(name: str) -> str:
-    package = importlib.util.find_spec(f"duckdb_extension_{name}")
-    assert package is not None
-    assert package.submodule_search_locations is not None
-    (found,) = Path(package.submodule_search_locations[0]).glob(f"extensions/*/{name}.duckdb_extension")
-    return str(found)
+def _judge(options: tuple[tuple[str, str], ...]) -> Peer:
+    return Peer("delta", options=dict(options))

@@ -141,6 +141,7 @@ class _NoProcess(processes.QueryWorker):
     """What stands in for a query's process: the same requests and replies, answered by this one."""
 
     def __init__(self) -> None:
+        self._failure, self.refusal = processes.failure, None
         self._replies: deque[bytes] = deque()
         self._database = worker.QueryDatabase(self._give)
 

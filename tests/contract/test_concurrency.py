@@ -14,7 +14,7 @@ from alluvia.log.paths import LOG_FOLDER, parse_name
 from alluvia.store import CountingStore
 from alluvia.store.s3 import S3Store
 from tests.contract.workers import race, workers
-from tests.judges import deltalake_rows, duckdb_rows, ours
+from tests.judges import deltalake_rows, duckdb_rows, options_of, ours
 
 pytestmark = pytest.mark.slow
 
@@ -24,14 +24,7 @@ def arguments(lake: Lake, **more: Any) -> dict[str, Any]:
     assert isinstance(store, CountingStore)
     options: dict[str, str] = {}
     if isinstance(store.inner, S3Store):
-        secret = store.inner.duckdb_secret()
-        assert secret is not None
-        options = {
-            "endpoint_url": f"http://{secret['endpoint']}",
-            "region": str(secret["region"]),
-            "access_key_id": str(secret["key_id"]),
-            "secret_access_key": str(secret["secret"]),
-        }
+        options = options_of(store.inner)
     return {"uri": store.uri, "options": options, "table": "t", **more}
 
 

@@ -18,8 +18,8 @@ import pytest
 
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
-from alluvia.store import PutResult
-from alluvia.store.credentials import Keys, find_access
+from alluvia.store import Address, PutResult
+from alluvia.store.credentials import DEFAULT_REGION, Keys, find_access
 from alluvia.store.s3 import S3Store
 from alluvia.store.s3_client import KEYS_MINUTES, credential
 from tests.s3server import CREDENTIALS, S3Endpoint, S3Server
@@ -66,7 +66,8 @@ def test_without_keys_nothing_is_sent(bare: pytest.MonkeyPatch) -> None:
     for attempt in (lambda: store.get("k"), lambda: store.put_if_absent("k", b""), lambda: list(store.list(""))):
         with pytest.raises(Invalid, match="no AWS credentials found"):
             attempt()
-    assert store.duckdb_secret() is not None
+    options = {"region": DEFAULT_REGION, "endpoint_url": "http://127.0.0.1:9"}
+    assert store.address("k") == Address("s3://bucket", options, "k")
     with pytest.raises(Invalid, match="go together"):
         S3Store("bucket", "", ManualClock(), access_key_id="k")
 

@@ -16,9 +16,8 @@ import pytest
 
 import alluvia
 from alluvia import scratch
-from alluvia.duck.connection import S3_OPTIONS
 from alluvia.duck.failures import QueryTooCostly
-from alluvia.errors import Invalid, Unavailable
+from alluvia.errors import Invalid
 from alluvia.processes.pool import IDLE_MAX, ProcessDied, Watch
 from alluvia.query import engine
 from alluvia.query.engine import run
@@ -26,8 +25,9 @@ from alluvia.query.formats import _distinct
 from alluvia.query.limits import QueryLimits
 from alluvia.query.processes import POOL, Engine, QueryWorker
 from alluvia.query.session import Session
-from alluvia.store import Store
+from alluvia.store import Address, Store
 from alluvia.store.file_cache import FILES
+from alluvia.store.served import ServedFile
 from functions.query.handler import handler
 
 _BRACKETS = "repeat('[', 200000) || repeat(']', 200000)"
@@ -194,9 +194,10 @@ def test_an_orphan_ends_even_while_it_parses() -> None:
 
 def test_a_refusal_of_the_process_is_passed_on() -> None:
     database = Engine(Watch())
-    database.open(S3_OPTIONS)
-    with pytest.raises(Unavailable, match="DuckDB rejects the lake's S3 credentials"):
-        database.use_s3({"no_such_parameter": "x"})
+    database.open({})
+    address = Address("s3://bucket", {"endpoint_url": "nowhere"}, "k")
+    with pytest.raises(Invalid, match="the endpoint URL 'nowhere' must read"):
+        database.serve([ServedFile("alluvia://0.parquet", address, 0, 1, 0)])
     database.close()
 
 

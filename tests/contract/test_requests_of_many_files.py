@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import duckdb
 import orjson
 import pyarrow as pa
 import pytest
@@ -24,6 +23,7 @@ from alluvia.table.changes import Changes
 from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import Comparison
 from benchmarks import duck
+from tests.peer_duckdb import Peer
 from tests.s3server import S3Server
 
 FILES = 24_000
@@ -238,7 +238,7 @@ def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-def _fetched(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
+def _fetched(connection: Peer, query: str) -> list[tuple[Any, ...]]:
     return connection.execute(query).fetchall()
 
 

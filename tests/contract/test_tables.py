@@ -18,9 +18,9 @@ from alluvia.lake import Lake, Table
 from alluvia.store import CountingStore
 from tests.contract.workers import events
 from tests.judges import (
-    _duckdb,
     canonical,
     duckdb_table,
+    judge,
     judges_agree,
     on_disk,
     open_deltalake,
@@ -28,6 +28,7 @@ from tests.judges import (
     storage_options,
     uri_of,
 )
+from tests.peer_duckdb import PeerError
 
 NOON = datetime(2024, 5, 6, 12, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -184,11 +185,11 @@ def test_another_writer_is_refused_by_a_guarded_table(shared_lake: Lake) -> None
         write(table, pa.table({"x": [2]}))
     with pytest.raises(DeltaError, match="alluvia"):
         open_deltalake(table).delete()
-    with _duckdb(shared_lake.store) as connection:
-        connection.execute(f"ATTACH '{uri_of(table)}' AS guarded (TYPE delta)")
-        with pytest.raises(duckdb.Error, match=r"alluvia|read-only"):  # DuckDB writes no Delta table on S3 at all
-            connection.execute("INSERT INTO guarded VALUES (2)")
-        connection.execute("DETACH guarded")
+    by_duckdb = judge(shared_lake.store)
+    by_duckdb.execute(f"ATTACH '{uri_of(table)}' AS guarded (TYPE delta)")
+    with pytest.raises(PeerError, match=r"alluvia|read-only"):  # DuckDB writes no Delta table on S3 at all
+        by_duckdb.execute("INSERT INTO guarded VALUES (2)")
+    by_duckdb.execute("DETACH guarded")
     assert table.snapshot().version == 1
     assert ours(table) == [(("x", 1),)]
     judges_agree(table)

@@ -21,7 +21,7 @@ MODULES = {
     "boto3": {"boto3", "botocore", "s3transfer", "dateutil", "six", "urllib3", "jmespath"},
     "cryptography": {"cryptography", "cffi"},
     "duckdb": {"duckdb", "_duckdb"},
-    "duckdb-extension-httpfs": {"duckdb_extension_httpfs"},
+    "fsspec": {"fsspec"},
     "multipart": {"multipart"},
     "obstore": {"obstore"},
     "opentelemetry-proto": {"google", "opentelemetry"},

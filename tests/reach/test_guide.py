@@ -145,8 +145,7 @@ def _count(reader: str, call: str, events: Path) -> int | None:
     """Return how many rows a call of the guide gives; None for a reader that is not among the tests' packages."""
     there = call.replace("lake/events", str(events))
     if reader == "DuckDB":
-        with judges._duckdb(alluvia.connect(str(events.parent)).store) as connection:
-            return int(connection.execute(there).to_arrow_table().num_rows)
+        return int(judges.judge(alluvia.connect(str(events.parent)).store).execute(there).to_arrow_table().num_rows)
     if not call or reader not in {"deltalake", "pyarrow"}:
         return None
     names: dict[str, Any] = {"DeltaTable": DeltaTable, "pyarrow": pa}

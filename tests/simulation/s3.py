@@ -20,7 +20,7 @@ import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, BaseError, GenericError
 
 from alluvia.clock import Clock
-from alluvia.store import PutResult
+from alluvia.store import Address, PutResult
 from alluvia.store.s3 import S3Store
 from alluvia.store.s3_client import READ_SECONDS
 from tests.simulation.faults import Fault, FaultSource
@@ -279,7 +279,7 @@ class SimulatedStore(S3Store):
         """Have DuckDB get copies of files, since it cannot ask a server for them."""
         return None
 
-    def duckdb_secret(self) -> dict[str, str | bool] | None:
+    def address(self, key: str) -> Address | None:
         return None
 
 

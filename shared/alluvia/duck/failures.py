@@ -29,8 +29,8 @@ _WHILE_READ = ("Conversion", "Invalid Input", "Out of Memory", "Out of Range", I
 
 A query whose author writes one into it gets an answer that it could get anyway.
 """
-_STORE = ("HTTP", "IO")
-"""The kinds of errors about reading files, which no query can raise of its own."""
+_STORE = ("IO",)
+"""The kind of errors about reading files, which no query can raise of its own."""
 ENGINE_FAILED = "DuckDB cannot run this query (an internal error of the engine): write it another way"
 
 
@@ -52,6 +52,15 @@ class EngineError(Exception):
     def __init__(self, details: Mapping[str, str]) -> None:
         super().__init__(details.get("exception_message", ""))
         self.details = details
+
+
+class UnservedFile(EngineError):
+    """DuckDB could not be given a file, by its `name`: it is `missing`, `changed`, too `short`, or was `refused`."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__({"exception_type": "IO", "exception_message": name})
+        self.name = name
+        self.why = why
 
 
 class UnreadableFile(Corrupt):

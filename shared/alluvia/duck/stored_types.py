@@ -78,6 +78,11 @@ def _struct_fits(children: dict[str, DuckType], kind: pa.StructType) -> bool:
     return bool(present) and all(fits(known[fold(field.name)], field.type) for field in present)
 
 
+def narrows(found: DuckType, kind: pa.DataType) -> bool:
+    """Whether DuckDB casts a file's whole numbers to a smaller kind of the table's."""
+    return pa.types.is_integer(kind) and found.id in _INTEGERS and _WIDTHS.get(found.id, 128) > kind.bit_width
+
+
 def holds(found: DuckType, kind: pa.DataType) -> bool:
     """Whether a type that fits has all fields and values of the table's: DuckDB casts all files to the first one's."""
     types = pa.types

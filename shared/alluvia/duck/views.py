@@ -27,7 +27,7 @@ from alluvia.duck.relation import (
     relation_parts,
     union_sql,
 )
-from alluvia.duck.stored_types import fits, holds
+from alluvia.duck.stored_types import fits, holds, narrows
 from alluvia.errors import Unavailable
 from alluvia.log.actions import AddFile
 from alluvia.store import Store
@@ -42,6 +42,7 @@ from alluvia.table.snapshot import Snapshot
 class Views:
     """Makes views in a schema of a database that may open files; `copies` maps each copy made to the file's name.
 
+    `narrows` says that a view casts whole numbers of files to a smaller kind.
     `check_time` is called now and then, and raises when the time is up.
     """
 
@@ -54,6 +55,7 @@ class Views:
         check_time: Callable[[], None] = lambda: None,
     ) -> None:
         self.copies: dict[str, str] = {}
+        self.narrows = False
         self._connection = connection
         self._schema = schema
         self._store = store
@@ -138,6 +140,7 @@ class Views:
         types = [(found[fold(field.name)], field.type) for field in stored if fold(field.name) in found]
         if part.reserved & found.keys() or not all(starmap(fits, types)):
             return None
+        self.narrows = self.narrows or any(starmap(narrows, types))
         if part.unified is None or (len(types) == len(stored) and all(starmap(holds, types))):
             return part
         return self._fitting(part.unified, snapshot)

@@ -11,6 +11,7 @@ from dataclasses import field
 from typing import Any
 
 from alluvia.errors import Invalid
+from alluvia.expressions.engine_faults import check_row_values
 from alluvia.expressions.functions import (
     DATABASE,
     INFORMATION_SCHEMA,
@@ -106,6 +107,7 @@ def find_references(root: Node, *, parameters: bool = False) -> References:
         visitor.query(root, {})
     except RecursionError as error:
         raise Invalid("the query is nested too deeply: split it into common table expressions") from error
+    check_row_values(root)
     visitor.found.tables.sort(key=lambda one: int(one.node[LOCATION]))
     return visitor.found
 

@@ -31,7 +31,7 @@ from alluvia.log.checkpoints.hint import parse_last_checkpoint
 from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER, CheckpointFile, CommitFile, is_absolute, parse_name
 from alluvia.operations.results import RESULTS
 from alluvia.operations.upload_parts import UPLOADS
-from alluvia.store import ListedPage, ObjectInfo, OldVersion, PutResult, Store, Wrapper
+from alluvia.store import Address, ListedPage, ObjectInfo, OldVersion, PutResult, Store, Wrapper
 from alluvia.store.base import content_tag
 from alluvia.table.decisions import DECISIONS
 from alluvia.table.event_window.index import index_version
@@ -286,6 +286,9 @@ class BranchStore(Wrapper):
 
     def url(self, key: str) -> str | None:
         return self.inner.url(self.place(key))
+
+    def address(self, key: str) -> Address | None:
+        return self.inner.address(self.place(key))
 
     def signed_url(self, method: str, key: str, seconds: int) -> str | None:
         return self.inner.signed_url(method, self.place(key), seconds)

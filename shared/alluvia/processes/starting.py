@@ -23,7 +23,13 @@ gc.freeze()
 gc.enable()
 main({})
 """
-_KEPT = ("LD_LIBRARY_PATH", "PATH", "TMPDIR", "LANG", "LC_ALL", "SSL_CERT_FILE")
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+_KEPT = (
+    *("LD_LIBRARY_PATH", "PATH", "TMPDIR", "LANG", "LC_ALL", "SSL_CERT_FILE", "AWS_CA_BUNDLE"),
+    *_PROXIES,
+    *(name.lower() for name in _PROXIES),
+)
+"""What reading files of the lake, over the same way as this process, needs of the environment, and little else."""
 
 
 class Started(NamedTuple):

@@ -22,8 +22,8 @@ READ_BYTES_A_SECOND = 75_000_000
 
 
 def file_requests(size: int) -> int:
-    """Return how many requests a data file of `size` bytes takes: one, or a HEAD, one for the footer and the pieces."""
-    return 1 if size <= SMALL_BYTES else 2 + ceil(size / STEP_BYTES)
+    """Return how many requests a data file of `size` bytes takes: one, or one for the footer and the pieces."""
+    return 1 if size <= SMALL_BYTES else 1 + ceil(size / STEP_BYTES)
 
 
 def requests_of(files: Sequence[AddFile]) -> int:

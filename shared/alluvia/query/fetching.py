@@ -1,7 +1,7 @@
-"""Which data files of a query are fetched whole, before it runs. Pure.
+"""What of a query's data files is fetched before it runs. Pure.
 
-DuckDB sends a HEAD and two or three GETs for a file, one after another, whatever its size. Of a small file, one GET
-brings all. Of a large one, DuckDB reads what the query needs.
+DuckDB opens file after file, and reads of each a footer and then what the query needs. Of a small file, one GET brings
+all. The footers of large ones are fetched ahead, many at a time.
 """
 
 from __future__ import annotations
@@ -10,12 +10,30 @@ from collections.abc import Callable, Iterator
 
 from alluvia.expressions.tree import Node, walk
 from alluvia.operations.relations import Files, Inputs
+from alluvia.store.base import ByteRange
 from alluvia.store.file_cache import RemoteFile
 
 SMALL_BYTES = 4 << 20
 """A larger file is left to DuckDB."""
 EARLY_FILES = 64
 """So many files are fetched for a query that may end before it has read all."""
+
+
+TAIL_BYTES = 64 << 10
+"""The last bytes of a large file, in which its footer is nearly always."""
+_READ_BYTES = 16 << 10
+"""DuckDB reads so much first, whatever the length of the footer."""
+
+
+def tail_of(key: str, size: int) -> ByteRange:
+    """Return which part of an object is fetched for its footer."""
+    return ByteRange(key, max(0, size - TAIL_BYTES), size)
+
+
+def footer(tail: bytes) -> bytes:
+    """Return what DuckDB reads of a file's last bytes to open it: the footer and its length, or all it reads first."""
+    length = int.from_bytes(tail[-8:-4], "little") + 8
+    return tail[-max(length, _READ_BYTES) :]
 
 
 def small_files(inputs: Inputs, copied: Callable[[str], bool]) -> Iterator[RemoteFile]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from alluvia.duck.relation import RowPlaces
 from alluvia.errors import Invalid
 from alluvia.expressions.constants import Constants
+from alluvia.expressions.engine_faults import rules_left_out
 from alluvia.expressions.parse import Statement
 from alluvia.expressions.references import Reference, References, find_references, names_in_use
 from alluvia.expressions.rewrite import Rewritten, rewrite
@@ -120,7 +121,7 @@ def open_session(
         reads.add(inputs)
     rewritten = replace(rewrite(statement, names, session.analyse), outer=expanded.position)
     if not dry_run:
-        session.open(inputs, views, fetched_max=_fetched_max(statement))
+        session.open(inputs, views, _fetched_max(statement), rules_left_out(statement.root, of_views=bool(views)))
     named = _tables_named(references, scans, {reference: relation for reference, (_, relation) in derived.items()})
     return Opened(statement, scans, tuple(reports), rewritten, named, tuple(reads.snapshots))
 

@@ -12,13 +12,14 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia import errors
-from alluvia.duck.failures import EngineError, ResultTooLarge
+from alluvia.duck.failures import EngineError, ResultTooLarge, UnservedFile
 from alluvia.duck.stored_types import DuckType, read_told
 from alluvia.expressions.parse import Analysis
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.processes.pool import OutOfMemory, OutOfTime, Pool, ProcessDied, Watch, Worker
 from alluvia.query.formats import RenderedRows
 from alluvia.store.metering import note_requests
+from alluvia.store.served import ServedFile, packed
 
 DESCRIBE = "DESCRIBE "
 _CLOSE_SECONDS = 5.0
@@ -30,7 +31,12 @@ class QueryWorker(Worker):
     """A process that runs queries."""
 
     def __init__(self) -> None:
-        super().__init__("alluvia.query.worker", EngineError)
+        super().__init__("alluvia.query.worker", failure)
+
+
+def failure(found: Mapping[str, str]) -> EngineError:
+    """Return the error of a reply: DuckDB's, or that of a file that it could not be given."""
+    return UnservedFile(found["unserved"], found["why"]) if "unserved" in found else EngineError(found)
 
 
 POOL = Pool(QueryWorker)
@@ -75,9 +81,10 @@ class Engine:
         found: int = self._ask("open", options=options)["now_us"]
         return found
 
-    def use_s3(self, secret: Mapping[str, str | bool]) -> None:
-        """Let the database open objects on S3, with the parameters of DuckDB's `CREATE SECRET (TYPE s3, …)`."""
-        self._ask("use_s3", secret=secret)
+    def serve(self, files: Sequence[ServedFile]) -> None:
+        """Let the database open objects of stores as files."""
+        request, tails = packed(files)
+        self._ask("serve", pa.py_buffer(tails), **request)
 
     def execute(self, query: str, parameters: Sequence[Any] = ()) -> ResultRows:
         """Run a statement of our own."""

@@ -14,25 +14,28 @@ from typing import Any
 
 import pyarrow as pa
 
-from alluvia.duck.connection import S3_OPTIONS
 from alluvia.duck.failures import (
     ENGINE_FAILED,
     Context,
     EngineError,
     QueryStopped,
     QueryTooCostly,
+    UnreadableFile,
+    UnservedFile,
     out_of_memory,
     translate,
 )
+from alluvia.duck.quoting import quote_text
 from alluvia.duck.relation import escape_glob, relation_sql, shown_sql
 from alluvia.duck.views import Views
 from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unavailable
+from alluvia.expressions.engine_faults import TOP_N
 from alluvia.expressions.parse import Analysis
 from alluvia.expressions.rewrite import VIEW_SCHEMA
 from alluvia.log.actions import AddFile
 from alluvia.operations.relations import Files, Inputs, LocalRows
 from alluvia.processes.pool import Cancelled, OutOfMemory, OutOfTime, ProcessDied, Watch
-from alluvia.query.fetching import small_files
+from alluvia.query.fetching import footer, small_files, tail_of
 from alluvia.query.field_hints import PROPERTIES, field_hint
 from alluvia.query.formats import RenderedRows
 from alluvia.query.limits import QueryLimits
@@ -40,6 +43,9 @@ from alluvia.query.processes import DESCRIBE, Engine, LargeResults
 from alluvia.scratch import scratch_root
 from alluvia.store import Store
 from alluvia.store.file_cache import FILES, Held
+from alluvia.store.numbers import number_of
+from alluvia.store.range_cache import RANGES
+from alluvia.store.served import ServedFile, name_of
 
 HEADS_MAX = 64
 """So many files are looked for when DuckDB could not open one and does not say which."""
@@ -88,6 +94,7 @@ class Session:
         self._copied = copied
         self._files: dict[str, str] = {}
         self._keys: dict[str, str] = {}
+        self._served: list[ServedFile] = []
         self._held = Held()
         self._values = values
         self._engine = Engine(watch)
@@ -120,13 +127,22 @@ class Session:
             except (EngineError, Invalid):
                 return None
 
-    def open(self, inputs: Inputs, views: Mapping[str, str] | None = None, *, fetched_max: int | None = None) -> None:
+    def open(
+        self,
+        inputs: Inputs,
+        views: Mapping[str, str] | None = None,
+        fetched_max: int | None = None,
+        without: Sequence[str] = (),
+    ) -> None:
         """Make a view of each input, by name, and shut the database; then make views of SELECTs over them, in order.
 
-        Small files are fetched whole, up to `fetched_max` of them.
+        Small files are fetched whole, up to `fetched_max` of them. The database runs without some rules of its
+        optimizer.
         """
         self.check_time()
         self._fetch(inputs, fetched_max)
+        urls = {name: self._urls(source) for name, source in inputs.items() if isinstance(source, Files)}
+        self._serve(fetched_max)
         with self._translated(Context("")):
             self._engine.execute(f"CREATE SCHEMA {VIEW_SCHEMA}")
         for name, source in inputs.items():
@@ -139,8 +155,7 @@ class Session:
             try:
                 with self._translated(Context("")):
                     base = name if source.shown is None else f"all_{name}"
-                    urls = self._urls(source)
-                    self._views.create(base, source.snapshot, source.files, urls, self._copied, source.places)
+                    self._views.create(base, source.snapshot, source.files, urls[name], self._copied, source.places)
                     if source.shown is not None:
                         schema, shown = source.snapshot.schema, source.shown
                         select = shown_sql(f"{VIEW_SCHEMA}.{base}", schema, shown.columns, shown.where)
@@ -150,6 +165,10 @@ class Session:
             except Invalid:
                 raise Corrupt(f"the data files of {source.snapshot.name} do not match the table's schema") from None
         self._files |= self._views.copies
+        if without or self._views.narrows:
+            rules = ",".join({*without, *([TOP_N] if self._views.narrows else [])})
+            with self._translated(Context("")):
+                self._engine.execute(f"SET disabled_optimizers = {quote_text(rules)}")
         with self._translated(Context("")):
             self._engine.confine(sorted({form for path in self._files for form in (path, escape_glob(path))}))
         for name, select in (views or {}).items():
@@ -157,18 +176,25 @@ class Session:
                 self._engine.execute(f"CREATE VIEW {VIEW_SCHEMA}.{name} AS {select}")
 
     def _fetch(self, inputs: Inputs, files_max: int | None) -> None:
-        """Fetch small files; let the database open the store if there are others."""
+        """Fetch small files."""
         if self._store.parallel and self._limits.file_cache_bytes:
             small = islice(small_files(inputs, self._copied), files_max)
             self._held = FILES.hold(self._store, small, self._limits.file_cache_bytes, self.check_time)
             self._hidden.update(str(path.parent) for path in self._held.paths.values())
-        tables = [source for source in inputs.values() if isinstance(source, Files) and not source.paths]
-        if all(each.snapshot.key(file) in self._held.paths for each in tables for file in each.files):
+
+    def _serve(self, files_max: int | None) -> None:
+        """Have the query's process read the other files of a store elsewhere, from their footers on.
+
+        Footers are fetched ahead, up to `files_max` of them.
+        """
+        if not self._served:
             return
-        secret = self._store.duckdb_secret()
-        if secret is not None:
-            with self._translated(Context("")):
-                self._engine.use_s3(secret)
+        tails = {file.name: tail_of(self._keys[file.name], file.size) for file in self._served[:files_max]}
+        known = RANGES.get(self._store, tails.values())
+        self.check_time()
+        found = {name: footer(known[part]) for name, part in tails.items() if part in known}
+        with self._translated(Context("")):
+            self._engine.serve([file._replace(tail=found.get(file.name, b"")) for file in self._served])
 
     def _open_rows(self, name: str, rows: LocalRows) -> None:
         self._files[str(rows.path)] = rows.path.name
@@ -225,7 +251,7 @@ class Session:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _options(self) -> dict[str, str]:
-        options = {"temp_directory": str(self._folder / "spill"), **(S3_OPTIONS if self._store.parallel else {})}
+        options = {"temp_directory": str(self._folder / "spill")}
         if self._limits.memory_bytes is not None:
             options["memory_limit"] = f"{self._limits.memory_bytes}B"
         if self._limits.spill_bytes is not None:
@@ -243,15 +269,28 @@ class Session:
         for file in scan.files:
             key = scan.snapshot.key(file)
             copy = self._held.paths.get(key)
-            url = self._store.url(key) if copy is None else str(copy)
-            if url is None:
-                url = self._copy(key, scan)
-            elif copy is None:
-                self._hidden.add(url.removesuffix(key))
-                self._keys[url] = key
+            url = str(copy) if copy is not None else self._served_as(key, file) or self._local_url(key)
+            url = self._copy(key, scan) if url is None else url
             self._files[url] = file.path
             urls.append(url)
         return urls
+
+    def _served_as(self, key: str, file: AddFile) -> str | None:
+        """Return the name by which DuckDB gets an object from the query's process; None where it finds it itself."""
+        address = self._store.address(key)
+        if address is None:
+            return None
+        name = name_of(len(self._served))
+        self._served.append(ServedFile(name, address, number_of(self._store), file.size, file.modification_time))
+        self._keys[name] = key
+        return name
+
+    def _local_url(self, key: str) -> str | None:
+        url = self._store.url(key)
+        if url is not None:
+            self._hidden.add(url.removesuffix(key))
+            self._keys[url] = key
+        return url
 
     def _copy(self, key: str, scan: Files) -> str:
         path = self._folder / f"{len(self._files)}.parquet"
@@ -284,11 +323,23 @@ class Session:
             hidden=tuple(sorted(self._hidden, key=len, reverse=True)),
             memory_limit_bytes=self._limits.memory_bytes,
         )
+        if isinstance(error, UnservedFile):
+            return self._unserved(error)
         found = translate(error.details, known)
         if isinstance(found, Unavailable) and (path := self._missing(str(error))) is not None:
             return Corrupt(f"data file {path} is missing")
         hint = field_hint(error.details.get("exception_message", ""), context.text) if self._reads_events else None
         return found if hint is None or type(found) is not Invalid else Invalid(f"{found}\n\n{hint}")
+
+    def _unserved(self, error: UnservedFile) -> AlluviaError:
+        path = self._files[error.name]
+        if error.why == "missing":
+            return Corrupt(f"data file {path} is missing")
+        if error.why == "changed":
+            return Corrupt(f"{path}, a file of an external table, has changed: refresh the table")
+        if error.why == "short":  # our own reader does without the size in the log
+            return UnreadableFile(path, Corrupt(f"the data file {path} is shorter than the log says"))
+        return Unavailable(f"the store did not serve the data file {path}: try again")
 
     def _missing(self, message: str) -> str | None:
         """Return the name of a file that is not in the store, of those that a message of DuckDB's may be about."""

@@ -1,8 +1,8 @@
 """The process that runs a query with DuckDB and writes its result. `processes.py` starts, calls and kills it.
 
 It serves one query at a time, on request of its parent: open a database, create views, confine it, run the query,
-close. Requests and replies are JSON objects, followed by bytes if they say so. It has no access to the lake except
-through the connection it is given, and it ends when its parent does.
+close. Requests and replies are JSON objects, followed by bytes if they say so. It reads of the lake what it is told to
+serve to the database, and it ends when its parent does.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
 
 from alluvia.duck.arrow_values import arrow_reader, arrow_table
-from alluvia.duck.connection import confine, connect, planner, requests_sent, use_s3
+from alluvia.duck.connection import confine, connect, planner
 from alluvia.duck.database import OwnDatabase
 from alluvia.duck.evaluators import ROWS
 from alluvia.duck.failures import INTERRUPT, ResultTooLarge, details_of
@@ -25,8 +25,12 @@ from alluvia.duck.quoting import quote_name
 from alluvia.duck.stored_types import told
 from alluvia.errors import AlluviaError
 from alluvia.expressions.parse import analyse
+from alluvia.extras import needing
 from alluvia.processes.child import Reply, refusal, serve
 from alluvia.query.formats import FORMATS, Overflow, render
+
+if TYPE_CHECKING:
+    from alluvia.store.engine_files import EngineFiles
 
 BATCH_ROWS = 16_384
 PARSE_CPU_SECONDS = 20
@@ -45,7 +49,8 @@ class QueryDatabase:
         self._send = send
         self._asked = asked
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._sends_requests = False
+        self._files: EngineFiles | None = None
+        self._sent: Callable[[], dict[str, int]] = dict
 
     def analyse(self, text: str) -> Reply:
         """Have DuckDB read a text that a user wrote. No database needs to be open."""
@@ -55,15 +60,26 @@ class QueryDatabase:
 
     def open(self, options: dict[str, str]) -> Reply:
         """Open the database, begin its transaction, and tell its `now()` in µs since the Unix epoch."""
-        self._connection, self._sends_requests = connect(options), False
+        self._connection, self._files, self._sent = connect(options), None, dict
         row = self._connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchone()
         return {"now_us": row[0] if row else 0}
 
-    def use_s3(self, secret: dict[str, str | bool]) -> Reply:
-        """Let the database open objects on S3."""
-        use_s3(self._open, secret)
-        self._sends_requests = True
+    def serve(self, places: list[Any], files: list[Any], rows: bytes) -> Reply:
+        """Let the database open objects of stores as files; see `alluvia.store.served.packed`."""
+        with needing("aws", "a query on S3"):
+            from alluvia.store.engine_files import EngineFiles, sent_since  # most queries do without
+            from alluvia.store.served import unpacked
+
+        self._sent = sent_since()
+        self._files = EngineFiles(unpacked(places, files, rows))
+        self._open.register_filesystem(self._files)
         return {}
+
+    @property
+    def unserved(self) -> Reply | None:
+        """What is said of a file that could not be read, if there is one."""
+        found = None if self._files is None else self._files.unserved
+        return None if found is None else {"error": {"unserved": found.name, "why": found.why}}
 
     def execute(self, sql: str, parameters: list[Any]) -> Reply:
         """Run a statement of the parent's own and return its rows."""
@@ -105,6 +121,7 @@ class QueryDatabase:
             if self._asked():  # to stop: nothing else is asked before the end
                 break
             self._send({"batch": True}, _arrow(reader.schema, [batch]))
+        reader.close()  # without Python's lock, which threads that still read files wait for
         return {"end": True}
 
     def described(self, sql: str, rows: bytes = b"") -> Reply:
@@ -178,9 +195,8 @@ class QueryDatabase:
         connection, self._connection = self._connection, None
         if connection is None:
             return {}
-        requests = requests_sent(connection) if self._sends_requests else {}
         connection.close()
-        return {"requests": requests}
+        return {"requests": self._sent()}
 
     @property
     def _open(self) -> duckdb.DuckDBPyConnection:
@@ -228,6 +244,8 @@ def _answer(database: QueryDatabase, name: str, request: dict[str, Any]) -> Repl
     try:
         reply: Reply = getattr(database, name)(**request)
     except (duckdb.Error, pa.ArrowException, OSError) as error:
+        if (unserved := database.unserved) is not None:
+            return unserved
         found = details_of(error)
         if found["exception_type"] == INTERRUPT and name in ("stream", "render"):
             found = database.reason(request["sql"], request.get("rows", b"")) or found

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from alluvia.clock import Clock
 from alluvia.errors import Invalid
 from alluvia.extras import needing
-from alluvia.store.base import ByteRange, ListedPage, ObjectInfo, OldVersion, PutResult, Store
+from alluvia.store.base import Address, ByteRange, ListedPage, ObjectInfo, OldVersion, PutResult, Store
 from alluvia.store.counting import CountingStore
 from alluvia.store.directory import DirectoryStore
 from alluvia.store.links import Links
@@ -20,6 +20,7 @@ from alluvia.store.wide import WideStore
 from alluvia.store.wrapper import Wrapper
 
 __all__ = [
+    "Address",
     "ByteRange",
     "CountingStore",
     "DirectoryStore",

@@ -130,6 +130,18 @@ class ByteRange(NamedTuple):
     end: int | None = None
 
 
+class Address(NamedTuple):
+    """Where another process of ours finds an object: `open_store`'s URI and options, and the object's key there.
+
+    The options can hold credentials: never log them. With an `etag`, it is that object as long as it has this ETag.
+    """
+
+    uri: str
+    options: Mapping[str, str]
+    key: str
+    etag: str = ""
+
+
 class Store(ABC):
     """An object store, rooted somewhere. See the module's text for what it guarantees."""
 
@@ -211,7 +223,11 @@ class Store(ABC):
 
     @abstractmethod
     def url(self, key: str) -> str | None:
-        """Where DuckDB can open the object: a file's absolute path or an s3:// URL; None if it cannot."""
+        """Where other software finds the object: a file's absolute path or an s3:// URL; None if it cannot."""
+
+    def address(self, key: str) -> Address | None:  # noqa: ARG002
+        """Return where a query's process finds the object; None where that reads it by `url`, or not at all."""
+        return None
 
     def locate(self, path: str) -> str | None:
         """Key of the object at an absolute path or URI (decoded), if it is below the root; None otherwise."""
@@ -234,10 +250,6 @@ class Store(ABC):
         Whoever commits asks this once it is done, or finds that nothing is to be done. On a branch it costs one GET,
         else nothing.
         """
-
-    def duckdb_secret(self) -> dict[str, str | bool] | None:
-        """Parameters of DuckDB's `CREATE SECRET (TYPE s3, …)` for this store, None if it needs none. Never log them."""
-        return None
 
     def signed_url(self, method: str, key: str, seconds: int) -> str | None:  # noqa: ARG002
         """Return a URL at which anyone may GET or PUT one object for a while; None if the store has no such URLs.

@@ -20,16 +20,16 @@ from itertools import count
 from pathlib import Path
 from threading import Lock, Timer
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 from alluvia.errors import AlluviaError
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.scratch import scratch_root
 from alluvia.store.at_once import REQUESTS_AT_ONCE
 from alluvia.store.base import Store
+from alluvia.store.kept_bytes import KEPT_SECONDS
 from alluvia.store.metering import metered_here
+from alluvia.store.numbers import number_of
 
-KEPT_SECONDS = 3600.0
 _CHECK_SECONDS = 0.05
 
 
@@ -93,7 +93,6 @@ class FileCache:
         """`now` gives the time in seconds since the Unix epoch."""
         self._now = now
         self._lock = Lock()
-        self._stores: WeakKeyDictionary[Store, int] = WeakKeyDictionary()
         self._numbers = count()
         self._begin()
 
@@ -140,7 +139,7 @@ class FileCache:
         if self._owner != os.getpid():  # after a fork the copies are the parent's
             self._begin()
         self._delete_old()
-        number = self._stores.setdefault(store, next(self._numbers))
+        number = number_of(store)
         copies, wanted, missing = [], [], []
         for file in files:
             copy = self._copies.pop((number, file), None)

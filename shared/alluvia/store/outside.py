@@ -15,7 +15,7 @@ from threading import Lock
 
 from alluvia.errors import Corrupt, Forbidden, Invalid, Unsupported
 from alluvia.scratch import scratch_root
-from alluvia.store.base import ListedPage, ObjectInfo, Store
+from alluvia.store.base import Address, ListedPage, ObjectInfo, Store
 from alluvia.store.uris import canonical_path, canonical_place, table_place
 from alluvia.store.wrapper import Wrapper
 
@@ -153,12 +153,12 @@ class OutsideStore(Wrapper):
         store, key = self._at(self._unpinned(key))
         return store.url(key)
 
-    def duckdb_secret(self) -> dict[str, str | bool] | None:
-        """As the inner store has it, or one of those outside; it is good for all buckets, as the credentials are."""
-        with self._lock:
-            stores = [self.inner, *self._parents.values()] if self._parents else [self.inner]
-        secret = next((found for each in stores if (found := each.duckdb_secret()) is not None), None)
-        return secret if secret is None or len(stores) == 1 else {**secret, "scope": "s3://"}
+    def address(self, key: str) -> Address | None:
+        """Return where a query's process finds the object; it compares the ETag of one with a pin whenever it reads."""
+        plain, _, etag = key.partition(PIN)
+        store, there = self._at(plain)
+        found = store.address(there)
+        return found if found is None or not etag else found._replace(etag=etag)
 
     def local_path(self, key: str) -> Path | None:
         store, key = self._at(self._unpinned(key))

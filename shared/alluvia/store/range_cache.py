@@ -6,12 +6,11 @@ Parts of one object that lie close together are read with one GET.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
-from threading import Lock
-from weakref import WeakKeyDictionary
 
 from alluvia.errors import AlluviaError
 from alluvia.store.base import ByteRange, Store
+from alluvia.store.kept_bytes import KeptBytes
+from alluvia.store.numbers import number_of
 
 GAP_BYTES = 64 << 10
 """To read so much too much costs less than another request."""
@@ -23,19 +22,12 @@ class RangeCache:
     """Parts of objects for the queries of this process, up to `limit_bytes`. Safe for use from several threads."""
 
     def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
-        self._limit_bytes = limit_bytes
-        self._lock = Lock()
-        self._stores: WeakKeyDictionary[Store, int] = WeakKeyDictionary()
-        self._numbers = count()
-        self._parts: dict[tuple[int, ByteRange], bytes] = {}  # in the order of their last use
-        self._held_bytes = 0
+        self._parts: KeptBytes[tuple[int, ByteRange]] = KeptBytes(limit_bytes)
 
     def get(self, store: Store, ranges: Iterable[ByteRange]) -> dict[ByteRange, bytes]:
         """Return parts of objects, each with its end. What cannot be read, or is too short, is left out."""
-        wanted = list(dict.fromkeys(ranges))
-        with self._lock:
-            number = self._stores.setdefault(store, next(self._numbers))
-            found = {part: self._parts[number, part] for part in wanted if (number, part) in self._parts}
+        wanted, number = list(dict.fromkeys(ranges)), number_of(store)
+        found = {part: data for part in wanted if (data := self._parts.get((number, part))) is not None}
         spans = [*_spans(part for part in wanted if part not in found)]
 
         def read(span: Sequence[ByteRange]) -> bytes:
@@ -49,16 +41,8 @@ class RangeCache:
                 start, end = part.start - span[0].start, (part.end or 0) - span[0].start
                 if len(data) >= end:
                     found[part] = data[start:end]
-        self._keep(number, found)
+                    self._parts.keep((number, part), found[part])
         return found
-
-    def _keep(self, number: int, found: dict[ByteRange, bytes]) -> None:
-        with self._lock:
-            for part, data in found.items():
-                self._held_bytes += len(data) - len(self._parts.pop((number, part), b""))
-                self._parts[number, part] = data
-            while self._held_bytes > self._limit_bytes:
-                self._held_bytes -= len(self._parts.pop(next(iter(self._parts))))
 
 
 def _spans(parts: Iterable[ByteRange]) -> Iterator[list[ByteRange]]:

@@ -20,7 +20,7 @@ import obstore
 
 from alluvia.errors import AnswerLost, NotDeleted, Unavailable
 from alluvia.store.answers import CHANGED, NOT_PARTIAL, Failure
-from alluvia.store.base import PAGE_KEYS, ObjectInfo, OldVersion, PutResult, check_prefix, check_range
+from alluvia.store.base import PAGE_KEYS, Address, ObjectInfo, OldVersion, PutResult, check_prefix, check_range
 from alluvia.store.metering import note_requests
 from alluvia.store.s3_conditions import PROOF_KEY, Condition, is_aws, prove
 from alluvia.store.s3_listing import S3Listing, object_info
@@ -245,20 +245,20 @@ class S3Store(S3Listing):
             fail(found, key, self.bucket)
 
     def url(self, key: str) -> str | None:
-        """Return the object's s3:// URL; None if DuckDB would read a part of it as parameters."""
+        """Return the object's s3:// URL; None if other software would read a part of it as parameters."""
         return None if "?" in self._key(key) else f"s3://{self.bucket}/{self._key(key)}"
 
-    def duckdb_secret(self) -> dict[str, str | bool] | None:
-        secret: dict[str, str | bool] = {"region": self._access.region, "scope": f"s3://{self.bucket}/{self._prefix}"}
+    def address(self, key: str) -> Address | None:
+        """Return the object's place in the bucket, with the keys of the moment."""
+        options = {"region": self._access.region}
+        if self.endpoint_url:
+            options["endpoint_url"] = self.endpoint_url
         keys = self._access.keys()
         if keys is not None:
-            secret |= {"key_id": keys.access_key_id, "secret": keys.secret_access_key}
+            options |= {"access_key_id": keys.access_key_id, "secret_access_key": keys.secret_access_key}
             if keys.session_token:
-                secret["session_token"] = keys.session_token
-        if self.endpoint_url:
-            scheme, _, host = self.endpoint_url.partition("://")
-            secret |= {"endpoint": host, "use_ssl": scheme == "https", "url_style": "path"}
-        return secret
+                options["session_token"] = keys.session_token
+        return Address(f"s3://{self.bucket}", options, self._key(key))
 
     def signed_url(self, method: str, key: str, seconds: int) -> str:
         """Return a presigned URL (SigV4, in the query string)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from alluvia.store.base import ObjectInfo, Store
+from alluvia.store.base import Address, ObjectInfo, Store
 from alluvia.store.uris import canonical_path
 from alluvia.store.wrapper import Wrapper
 
@@ -48,9 +48,9 @@ class WideStore(Wrapper):
         store, key = self._at(key)
         return store.url(key)
 
-    def duckdb_secret(self) -> dict[str, str | bool] | None:
-        """As the outer store has it, which reaches further."""
-        return self.outer.duckdb_secret()
+    def address(self, key: str) -> Address | None:
+        store, key = self._at(key)
+        return store.address(key)
 
     def local_path(self, key: str) -> Path | None:
         store, key = self._at(key)

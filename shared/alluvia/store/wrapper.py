@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from alluvia.store.base import ObjectInfo, OldVersion, PutResult, Store
+from alluvia.store.base import Address, ObjectInfo, OldVersion, PutResult, Store
 
 T = TypeVar("T")
 
@@ -87,8 +87,8 @@ class Wrapper(Store):
     def check_lasts(self) -> None:
         self.inner.check_lasts()
 
-    def duckdb_secret(self) -> dict[str, str | bool] | None:
-        return self.inner.duckdb_secret()
+    def address(self, key: str) -> Address | None:
+        return self.inner.address(key)
 
     def signed_url(self, method: str, key: str, seconds: int) -> str | None:
         return self.inner.signed_url(method, key, seconds)

@@ -12,7 +12,8 @@ import pytest
 
 from alluvia.errors import ObjectNotFound, Unavailable
 from alluvia.store import CountingStore, MemoryStore, Wrapper
-from alluvia.store.file_cache import KEPT_SECONDS, FileCache, RemoteFile
+from alluvia.store.file_cache import FileCache, RemoteFile
+from alluvia.store.kept_bytes import KEPT_SECONDS
 
 LIMIT = 100
 

@@ -1,0 +1,22 @@
+"""Numbers of stores: what was read of one is not taken for an object of another, though it has the same name."""
+
+from __future__ import annotations
+
+from itertools import count
+from threading import Lock
+from weakref import WeakKeyDictionary
+
+from alluvia.store.base import Store
+
+_lock = Lock()
+_known: WeakKeyDictionary[Store, int] = WeakKeyDictionary()
+_numbers = count()
+
+
+def number_of(store: Store) -> int:
+    """Return a store's number, which no other store of this process has or had."""
+    with _lock:
+        found = _known.get(store)
+        if found is None:
+            found = _known[store] = next(_numbers)
+        return found
