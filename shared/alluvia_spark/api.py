@@ -23,13 +23,16 @@ def register(spark: SparkSession) -> None:
     `partitionBy`, `sortBy`, `clusterBy` and properties for a table that the write creates. Of both: `table`, where the
     path is that of a lake, and the options of `alluvia.connect`.
 
+    The session's `sql` says which function to call where Spark refuses UPDATE, DELETE and MERGE on such a table.
     Relative paths begin in the folder in which this is called. For a server of Spark Connect on another machine they
     mean nothing, and are refused.
     """
     from alluvia_spark.data_source import source_at
+    from alluvia_spark.statements import advise
     from alluvia_spark.tables import folder_of
 
     spark.dataSource.register(source_at(folder_of(spark)))
+    advise(spark)
 
 
 def read_table(

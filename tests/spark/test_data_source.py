@@ -8,7 +8,7 @@ from typing import cast
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -333,6 +333,24 @@ def test_an_overwrite_replaces_the_partitions_of_its_rows(registered: SparkSessi
         given = {"partitionOverwriteMode": "dynamic"} | ({} if where is None else {"replaceWhere": where})
         with pytest.raises(PySparkException, match=message):
             writer(moments, "overwrite", **given).save(judges.uri_of(days))
+
+
+def test_statements_that_spark_refuses_name_the_function(registered: SparkSession, lake: Lake) -> None:
+    table = lake.create_table("t", {"n": "long"})
+    registered.sql(f"CREATE OR REPLACE TEMP VIEW v USING alluvia OPTIONS (path '{judges.uri_of(table)}')")
+    load(registered, table).createOrReplaceTempView("w")
+    alluvia_spark.register(registered)
+    for statement, function in (
+        ("DELETE FROM {} WHERE n = 1", "delete"),
+        ("UPDATE {} SET n = 2", "update"),
+        ("MERGE INTO {} USING v s ON 1 = 2 WHEN MATCHED THEN DELETE", "upsert"),
+    ):
+        for view in ("v", "w"):
+            with pytest.raises(AnalysisException, match=rf"call alluvia_spark\.{function}\("):
+                registered.sql(statement.format(view))
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        registered.sql("DELETE FROM nothing")
+    assert registered.sql("SELECT {n} AS n", n=1).collect()[0].n == 1
 
 
 def test_a_place_that_no_lake_lists_is_refused(registered: SparkSession, lake: Lake) -> None:
