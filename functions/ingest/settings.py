@@ -19,7 +19,7 @@ EVENTS_MAX = 100_000
 """Events of one request: more would not fit the memory of the function, however small they are."""
 TABLES_MAX = 1000
 """Tables of a lake beyond which posts create none: whoever may post may invent names."""
-UPLOAD_SECONDS, UPLOAD_MEMORY_BYTES = 300, 1 << 30
+UPLOAD_SECONDS, UPLOAD_MEMORY_BYTES = 840, 1 << 30
 UPLOADS = FileLimits(bytes_max=1 << 30, seconds=UPLOAD_SECONDS, memory_bytes=UPLOAD_MEMORY_BYTES)
 """What reading the file of an upload may take."""
 LOGS_TABLE = "logs"

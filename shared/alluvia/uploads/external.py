@@ -39,8 +39,8 @@ from alluvia.table.snapshot import ETAG, Snapshot
 from alluvia.table.transaction import FILE_AGE_MS_MAX
 from alluvia.uploads.storing import fitted
 
-LIMITS = FileLimits(bytes_max=1 << 40)
-"""What reading a file of rows may take."""
+LIMITS = FileLimits(bytes_max=1 << 40, seconds=900, memory_bytes=1 << 30)
+"""What reading one file of rows may take."""
 PIECE_ROWS = 1_000_000
 """Rows of text files that are put into a data file together."""
 
