@@ -17,6 +17,7 @@ from typing import Any
 from alluvia import Lake
 from alluvia.errors import Unsupported
 from alluvia.serverless import warm_lake
+from alluvia.serverless.cors import with_cors
 from alluvia.serverless.deadlines import in_time
 from alluvia.serverless.events import messages_of
 from alluvia.serverless.http import BRANCH_HEADER, Request, Response, safe
@@ -26,7 +27,7 @@ from alluvia.serverless.sending import sqs
 
 from .bodies import REFUSED, refused
 from .consumer import consume
-from .routes import ROUTES
+from .routes import ROUTES, sends_to_source
 from .settings import SERVICE, IngestSettings
 
 logger = Logger(service=SERVICE)
@@ -41,6 +42,7 @@ if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
 @with_request_id(logger)
 @in_time
 @safe
+@with_cors(os.environ, sends_to_source)
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:  # noqa: ARG001 - Lambda's signature
     """Answer an HTTP request, or commit a batch of SQS messages and report those that failed."""
     settings = IngestSettings.read(os.environ)

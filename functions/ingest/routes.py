@@ -62,3 +62,8 @@ ROUTES: tuple[Route[EventTaker], ...] = (
     Route("/v1/webhooks/{source}", {"POST": take_webhook, "GET": shake_hands, "OPTIONS": allow_browser}, public=True),
     Route("/healthz", {"GET": say_healthy, "HEAD": say_healthy}, public=True),
 )
+
+
+def sends_to_source(path: str) -> bool:
+    """Whether a path is one whose source says itself which pages may use it."""
+    return path.startswith("/v1/webhooks/") or path.removeprefix("/v1/") in CALL_PATHS

@@ -35,6 +35,8 @@ JSON_TYPE, FORM_TYPE = "application/json", "application/x-www-form-urlencoded"
 TEXT_TYPES = ("text/plain", "application/sql")
 FORMAT_HEADER, DEFAULT_FORMAT = "x-clickhouse-format", "default_format"
 FIELDS_MAX = 1000
+NAME_CHARS_MAX = 100
+"""Of a name that is none: what is near to it takes time with the square of its length."""
 _FORMAT_LAST = re.compile(r"(?i)\bFORMAT\s+\w+[\s;]*\Z")
 _FIELD_FIRST = re.compile(rb"\s*\w+=")
 
@@ -177,7 +179,7 @@ def _unknown(name: str) -> str:
         return IN_A_HEADER
     from difflib import get_close_matches  # only to say what is wrong
 
-    nearest = get_close_matches(name.lower(), (*FIELDS, *OTHER_NAMES), 1, 0.5)
+    nearest = get_close_matches(name[:NAME_CHARS_MAX].lower(), (*FIELDS, *OTHER_NAMES), 1, 0.5)
     hint = f" (did you mean {OTHER_NAMES.get(nearest[0], nearest[0])}?)" if nearest else ""
     return f"{cut(name, 100)} is not a field of a request{hint}: send {', '.join(FIELDS)}"
 

@@ -26,6 +26,7 @@ from alluvia.access.rights import Rights
 from alluvia.errors import AlluviaError, Invalid
 from alluvia.query.processes import POOL
 from alluvia.serverless import warm_lake
+from alluvia.serverless.cors import with_cors
 from alluvia.serverless.deadlines import in_time
 from alluvia.serverless.http import Request, Response, refusal, safe
 from alluvia.serverless.log_lines import Logger, with_request_id
@@ -54,6 +55,7 @@ if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
 @with_request_id(logger)
 @in_time
 @safe
+@with_cors(os.environ, lambda _: False)
 def handler(event: dict[str, Any], context: object) -> Response:  # noqa: ARG001 - Lambda's signature
     """Answer an HTTP request, or a direct invocation as if it were one."""
     settings = QuerySettings.read(os.environ)

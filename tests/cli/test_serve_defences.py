@@ -108,6 +108,16 @@ def test_pages_of_other_sites_are_refused(tmp_path: Path, header: str) -> None:
     assert alluvia.connect(str(tmp_path / "lake")).tables() == ["own"]
 
 
+def test_pages_of_sites_that_are_named_may_use_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALLUVIA_CORS_ORIGINS", "https://app.example")
+    with serving(tmp_path / "lake") as (_, port):
+        for site, status in (("https://app.example", 200), ("https://evil.example", 403)):
+            cross = (f"Origin: {site}", "Sec-Fetch-Site: cross-site")
+            found, headers, _ = exchange(port, post("/q", b'{"query": "SELECT 1"}', *cross))
+            allowed = site if status == 200 else None
+            assert (found, headers.get("access-control-allow-origin")) == (status, allowed)
+
+
 def test_queries_come_as_json_text_or_a_form(tmp_path: Path) -> None:
     bodies = {
         "application/json; charset=utf-8": b'{"query": "SELECT 1 AS x"}',

@@ -208,3 +208,18 @@ def test_limits_also_come_in_headers(uri: str) -> None:
     assert (wrong["statusCode"], error_of(wrong)) == (400, "Alluvia-Max-Seconds: send a whole number above 0")
     posted = query.handler(event(text) | {"headers": {"Content-Type": "text/plain", "Alluvia-Max-Bytes": "1"}}, None)
     assert posted["statusCode"] == 422
+
+
+def test_no_more_of_a_long_name_is_compared_than_a_name_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is near to a name takes time with the square of its length."""
+    compared: list[int] = []
+
+    def near(word: str, *_: object) -> list[str]:
+        compared.append(len(word))
+        return []
+
+    monkeypatch.setattr("difflib.get_close_matches", near)
+    for name in ("x" * 9_000_000, "querry"):
+        answer = query.handler(event(json.dumps({name: "SELECT 1"})), None)
+        assert (answer["statusCode"], "is not a field of a request" in answer["body"]) == (400, True)
+    assert compared == [100, 6]

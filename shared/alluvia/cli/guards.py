@@ -6,6 +6,7 @@ a preflight request (then Origin is that page's).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from ipaddress import ip_address
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 
 from alluvia.formats.segment_format import PATHS
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.serverless.cors import is_allowed
 
 ANY_HOST = "*"
 
@@ -63,6 +65,8 @@ def refusal(path: str, headers: Mapping[str, str], allowed: HostNames) -> str | 
     if path.startswith(SOURCES) or path.removeprefix("/v1/") in PATHS:
         return None
     origin = headers.get("origin")
+    if origin is not None and is_allowed(origin, os.environ):
+        return None
     if origin is not None and _authority(origin) != authority.lower():
         return "Origin: pages of other sites may not use this server"
     if origin is None and headers.get("sec-fetch-site") in ("cross-site", "same-site"):

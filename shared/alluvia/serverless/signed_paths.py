@@ -47,7 +47,10 @@ class PathSigner:
         signed, _, given = query.rpartition(f"&{SIGNATURE}=")
         expected = self._signature(_GOES_WITH.get(method, method), path, signed)
         if not hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode()):
-            raise Forbidden("this path is not signed as it was given out: send it unchanged, or ask for a new one")
+            raise Forbidden(
+                "this path is not signed as it was given out: send it unchanged, or ask for a new one. Where several "
+                f"servers take each other's paths, each needs the same {SIGNING_KEY}"
+            )
         parameters = dict(parse_qsl(signed, keep_blank_values=True))
         if self.clock.now_ms() // 1000 >= int(parameters.pop(EXPIRES)):
             raise Forbidden("this path has expired: ask for a new one")

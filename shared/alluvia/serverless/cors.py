@@ -1,0 +1,92 @@
+"""Cross-origin requests of browsers (CORS), for the routes that anyone with a token may call from a page.
+
+`ALLUVIA_CORS_ORIGINS` names the sites, with spaces between, or `*` for all; none by default. Credentials of browsers
+(cookies) are never allowed: a page sends its token in a header. Sources name their own sites (`origins`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache, wraps
+from typing import Any, TypeVar
+
+from alluvia.errors import Invalid
+
+ORIGINS = "ALLUVIA_CORS_ORIGINS"
+MAX_AGE_SECONDS = 600
+METHODS = "GET, HEAD, POST, PUT, DELETE"
+_EXPOSED = (
+    "Alluvia-Table, Alluvia-Events, Alluvia-Rows, Alluvia-Versions, Alluvia-Cache, Alluvia-Result-Bytes, "
+    "Alluvia-Elapsed-Ms, ETag, Location, Retry-After, WWW-Authenticate"
+)
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
+Event = TypeVar("Event")
+Answer = TypeVar("Answer")
+
+
+@cache
+def allowed_origins(text: str) -> frozenset[str]:
+    """Return the sites of a setting. Raises `Invalid`, naming it, for what is no origin."""
+    found = frozenset(text.split())
+    for each in found:
+        if each != "*" and _ORIGIN.fullmatch(each) is None:
+            raise Invalid(f"{ORIGINS}: {each!r:.100} is not an origin: write it as https://example.com, or * for all")
+    return found
+
+
+def is_allowed(origin: str, environment: Mapping[str, str]) -> bool:
+    """Whether pages of a site may call the routes."""
+    origins = allowed_origins(environment.get(ORIGINS, ""))
+    return "*" in origins or origin in origins
+
+
+def with_cors(
+    environment: Mapping[str, str], sources: Callable[[str], bool]
+) -> Callable[[Callable[[Event, Any], Answer]], Callable[[Event, Any], Answer]]:
+    """Have a handler answer pages of the sites that the settings name, preflight requests included.
+
+    `sources` says of which paths sources say themselves which pages may use them.
+    """
+
+    def decorate(handler: Callable[[Event, Any], Answer]) -> Callable[[Event, Any], Answer]:
+        @wraps(handler)
+        def call(event: Event, context: Any) -> Answer:
+            origin = _origin(event)
+            if not isinstance(event, dict) or origin is None or sources(str(event.get("rawPath", ""))):
+                return handler(event, context)
+            if not is_allowed(origin, environment):
+                return handler(event, context)
+            preflight = _preflight(event)
+            found: Any = handler(event, context) if preflight is None else preflight
+            if isinstance(found, dict) and "statusCode" in found:
+                vary = ", ".join(filter(None, [found["headers"].get("Vary"), "Origin"]))
+                allowed = {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": _EXPOSED}
+                found["headers"] = found["headers"] | allowed | {"Vary": vary}
+            answer: Answer = found
+            return answer
+
+        return call
+
+    return decorate
+
+
+def _origin(event: object) -> str | None:
+    headers = event.get("headers") if isinstance(event, dict) else None
+    found = (value for name, value in headers.items() if str(name).lower() == "origin") if headers else iter(())
+    origin = next(found, None) if isinstance(headers, dict) else None
+    return origin if isinstance(origin, str) and origin.isascii() and origin.isprintable() else None
+
+
+def _preflight(event: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the answer to what a browser asks before it sends; None for other requests."""
+    context = event.get("requestContext")
+    http = context.get("http") if isinstance(context, dict) else None
+    headers = {str(name).lower(): str(value) for name, value in event["headers"].items()}
+    if not isinstance(http, dict) or http.get("method") != "OPTIONS" or "access-control-request-method" not in headers:
+        return None
+    asked = headers.get("access-control-request-headers", "")
+    told = {"Access-Control-Allow-Methods": METHODS, "Access-Control-Max-Age": str(MAX_AGE_SECONDS)}
+    if asked.isascii() and asked.isprintable() and asked:
+        told["Access-Control-Allow-Headers"] = asked
+    return {"statusCode": 204, "headers": told, "body": "", "isBase64Encoded": False}

@@ -1,0 +1,97 @@
+"""Pages of the sites that the setting names may call the routes from a browser, and no others."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import alluvia
+from alluvia.errors import Invalid
+from alluvia.serverless import warm_lake
+from functions.ingest import handler as ingest
+from functions.ingest.routes import ROUTES as INGEST_ROUTES
+from functions.query import handler as query
+from functions.query.routes import ROUTES as QUERY_ROUTES
+
+SITE = "https://app.example"
+ALLOWED = "Access-Control-Allow-Origin"
+
+
+def call(handler: Any, method: str, path: str, origin: str | None = SITE, body: str = "", **headers: str) -> Any:
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    event = {
+        "rawPath": path,
+        "rawQueryString": "",
+        "headers": sent if origin is None else {**sent, "Origin": origin},
+        "requestContext": {"http": {"method": method, "path": path}, "stage": "$default"},
+        "body": body,
+    }
+    with warm_lake.using(alluvia.connect("memory://cors")):
+        return handler(event, None)
+
+
+def preflight(handler: Any, path: str, origin: str = SITE) -> Any:
+    asked = {"access_control_request_method": "POST", "access_control_request_headers": "authorization,content-type"}
+    return call(handler, "OPTIONS", path, origin, **asked)
+
+
+def paths() -> list[tuple[Any, str]]:
+    found = [(ingest.handler, route.path) for route in INGEST_ROUTES if "OPTIONS" not in route.takers]
+    found += [(query.handler, route.path) for route in QUERY_ROUTES]
+    return [(handler, path.replace("{", "").replace("}", "")) for handler, path in found]
+
+
+def test_every_route_answers_what_a_browser_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALLUVIA_AUTH", "tokens")  # a preflight request bears none
+    monkeypatch.setenv("ALLUVIA_CORS_ORIGINS", f"{SITE} https://other.example")
+    for handler, path in paths():
+        answer = preflight(handler, path)
+        assert (answer["statusCode"], answer["headers"][ALLOWED]) == (204, SITE), path
+        assert answer["headers"]["Access-Control-Allow-Headers"] == "authorization,content-type"
+        assert "DELETE" in answer["headers"]["Access-Control-Allow-Methods"]
+        assert "Access-Control-Allow-Credentials" not in answer["headers"]
+        assert ALLOWED not in preflight(handler, path, "https://evil.example")["headers"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "origin", "allowed"),
+    [
+        ("", SITE, False),
+        (SITE, SITE, True),
+        (SITE, "https://app.example.evil", False),
+        (SITE, "http://app.example", False),
+        (SITE, "null", False),
+        ("*", "https://any.example", True),
+        ("*", "a\nb", False),
+        (SITE, None, False),
+    ],
+)
+def test_answers_are_for_pages_of_the_sites_that_are_named(
+    monkeypatch: pytest.MonkeyPatch, setting: str, origin: str | None, allowed: bool
+) -> None:
+    monkeypatch.setenv("ALLUVIA_CORS_ORIGINS", setting)
+    for handler, path, body, status in (
+        (query.handler, "/q", '{"query": "SELECT 1 AS n"}', 200),
+        (query.handler, "/q", '{"query": "SELECT"}', 400),
+        (ingest.handler, "/v1/events/t", '{"event_id": "1"}', 200),
+        (ingest.handler, "/nowhere", "", 404),
+    ):
+        answer = call(handler, "POST", path, origin, body)
+        assert answer["statusCode"] == status
+        assert answer["headers"].get(ALLOWED) == (origin if allowed else None)
+        assert ("Origin" in answer["headers"].get("Vary", "")) is allowed
+
+
+def test_sources_say_themselves_which_pages_may_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALLUVIA_CORS_ORIGINS", "*")
+    for path in ("/v1/webhooks/s", "/v1/track"):
+        answer = preflight(ingest.handler, path)
+        assert (answer["statusCode"], ALLOWED in answer["headers"]) == (401, False)
+
+
+def test_what_is_no_site_is_a_fault_of_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALLUVIA_CORS_ORIGINS", "app.example")
+    with pytest.raises(Invalid, match=r"ALLUVIA_CORS_ORIGINS: 'app.example' is not an origin"):
+        call(query.handler, "POST", "/q", SITE, json.dumps({"query": "SELECT 1"}))
