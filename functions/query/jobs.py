@@ -107,7 +107,7 @@ def submit(
 def _start(job: QueryJob, caller: Caller, *, may_be_known: bool) -> None:
     try:
         _check_place(job, caller)
-        start(job.id)
+        start(job.id, _caller_of(caller))
     except (TooManyRequests, Unavailable) as error:
         if not may_be_known:  # nobody will ask for it again: its places are for others
             status = 429 if isinstance(error, TooManyRequests) else 503
@@ -123,14 +123,18 @@ def _check_place(job: QueryJob, caller: Caller) -> None:
     places, store, clock = caller.settings.job_concurrency, caller.lake.store, caller.lake.clock
     if places is None:
         return
-    rights = caller.rights
-    name = "" if rights is None else rights.key or rights.subject
-    if name and places > 1 and not take_place(store, clock, job.id, places - 1, name):
-        reason = f"you have {places - 1} jobs queued or running, the limit for one caller: send the job again later"
+    name, own = _caller_of(caller), min(places - 1, caller.settings.caller_jobs or places)
+    if name and own > 0 and not take_place(store, clock, job.id, own, name):
+        reason = f"you have {own} jobs queued or running, the limit for one caller: send the job again later"
         raise TooManyRequests(reason, PLACE_SECONDS)
     if not take_place(store, clock, job.id, places):
         reason = f"{places} jobs are queued or running, which is the limit: send the job again later"
         raise TooManyRequests(reason, PLACE_SECONDS)
+
+
+def _caller_of(caller: Caller) -> str:
+    """Return what a caller is told apart by; "" for those who may do all."""
+    return "" if caller.rights is None else caller.rights.key or caller.rights.subject
 
 
 def _refusal(asked: QueryRequest, caller: Caller) -> str | None:

@@ -20,6 +20,7 @@ KEPT_BYTES_MAX = 4_000_000
 JOB_SECONDS = 840
 """A minute less than a function may run."""
 RESULT_HOURS = 24
+CALLER_JOBS = "ALLUVIA_CALLER_JOBS"
 JOB_CONCURRENCY_MAX = 100
 """Whoever sends a job reads as many objects."""
 SPILL_LIMIT_BYTES = 1_500_000_000
@@ -48,6 +49,8 @@ class QuerySettings:
     job_seconds: int = JOB_SECONDS
     job_concurrency: int | None = None
     result_hours: int = RESULT_HOURS
+    caller_jobs: int | None = None
+    """Jobs of one caller that may be queued or running; None: one less than of all."""
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> QuerySettings:
@@ -75,6 +78,7 @@ class QuerySettings:
             number(environment, "ALLUVIA_JOB_SECONDS", "seconds", JOB_SECONDS),
             number(environment, "ALLUVIA_JOB_CONCURRENCY", "jobs", None, most=JOB_CONCURRENCY_MAX),
             number(environment, "ALLUVIA_RESULT_CACHE_HOURS", "hours", RESULT_HOURS),
+            number(environment, CALLER_JOBS, "jobs", None, most=JOB_CONCURRENCY_MAX),
         )
 
 

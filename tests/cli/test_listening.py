@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -137,3 +138,18 @@ def test_who_does_not_read_its_answer_gives_way(place: Place) -> None:
         place.read_nothing()
     assert place.post() == 200
     assert place.closed() == [0]
+
+
+def test_bodies_that_are_not_complete_hold_no_more_than_they_may(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alluvia.cli.listening.HELD_BYTES_MAX", 64 * 1024)
+
+    def arrived(port: int) -> bool:
+        return port not in place.open() or place.open()[port].held_bytes > 40 * 1024
+
+    for at in range(CONNECTIONS):
+        upload = place.connect()
+        upload.sendall(b"a" * 40 * 1024)
+        place.until(partial(arrived, upload.getsockname()[1]))
+        assert sum(each.held_bytes for each in place.open().values()) <= 64 * 1024 + 40 * 1024, at
+    assert place.post() == 200
+    assert any("bodies that are not complete hold too many bytes" in line for line in place.lines)

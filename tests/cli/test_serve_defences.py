@@ -309,7 +309,11 @@ def test_the_environment_says_whom_it_answers_unless_the_command_does(
         process = served_to_others(tmp_path, *words)
         assert process.stdout is not None
         port = int(process.stdout.readline().rpartition(":")[2])
-        for host, expected in {"127.0.0.1": status, "two.example": status, "evil.example": 403}.items():
+        for host, expected in {
+            "127.0.0.1": status,
+            "two.example": status,
+            "evil.example": 403 if words else 401,
+        }.items():
             assert exchange(port, post("/v1/events/app", b"{}", host=host))[0] == expected
         process.kill()
         process.communicate()
@@ -361,3 +365,18 @@ def _reading_process(parent: int) -> int:
                 if int(stat[1]) == parent and b"alluvia.processes.reader" in path.read_bytes():
                     return int(path.parent.name)
         time.sleep(0.01)
+
+
+def test_a_body_without_a_token_is_not_read(tmp_path: Path) -> None:
+    """The answer comes before the body has been sent, and the server holds none of it."""
+    body = b'{"event_id": "1"}'
+    with serving(tmp_path / "lake", "--auth", "tokens", quiet=True) as (_, port):
+        for path in ("/v1/events/t", "/v1/upload/t", "/q", "/v1/logs"):
+            for length in (f"Content-Length: {BODY_LIMIT_BYTES}", "Transfer-Encoding: chunked"):
+                head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{length}\r\n\r\n"
+                status, headers, answer = exchange(port, head.encode())
+                assert (status, headers["www-authenticate"]) == (401, 'bearer realm="alluvia"')
+                assert json.loads(answer)["error"].startswith("this request needs a token")
+        assert exchange(port, post("/v1/events/t", body, "Authorization: Bearer a.b.c"))[0] == 401
+        assert exchange(port, post("/v1/webhooks/s", body))[0] == 401  # which its body may prove
+        assert exchange(port, post("/nowhere", body))[0] == 404

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import os
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -20,6 +21,7 @@ from alluvia.cli.metrics import OTHER, Metrics
 from alluvia.cli.metrics import PATH as METRICS_PATH
 from alluvia.clock import Clock
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.serverless.authorization import AUTH
 from alluvia.serverless.http import GONE, NOSNIFF, TABLE_HEADER, Response, failure
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
@@ -77,6 +79,18 @@ class Gateway:
     def queries(self) -> Door:
         """Return what lets queries in, for others that run them."""
         return self._queries
+
+    def admits(self, method: str, path: str, headers: Mapping[str, str]) -> bool:
+        """Whether the body of a request is to be read: not where a token is asked for, and there is none.
+
+        `path` is as WSGI has it. Whether a token is valid is looked at later: that may need the store.
+        """
+        if os.environ.get(AUTH) not in ("tokens", "jwt") or headers.get("AUTHORIZATION"):
+            return True
+        raw = quote(utf8_path(path), "/:@!$&'()*+,;=")
+        found = (each for each in (*self._query_routes, *self._ingest_routes) if each.name_in(raw) is not None)
+        route = next(found, None)
+        return route is None or route.public or method not in route.takers
 
     def begin_to_drain(self) -> None:
         """Say from now on that the server is not ready: it takes its last requests."""

@@ -10,17 +10,24 @@ from collections.abc import Callable
 from alluvia.errors import Unavailable
 from alluvia.lake import Lake
 from alluvia.operations.jobs import FAILED, end_job, find_job
+from alluvia.serverless.http import TooManyRequests
 
 AT_ONCE, WAITING_MAX = 2, 100
+CALLER_JOBS = 10
+"""Jobs of one caller that may wait or run: no token fills the queue of all. `ALLUVIA_CALLER_JOBS` says otherwise."""
+AGAIN_SECONDS = 30
 STOPPED = "the server was stopped: send the job again"
 
 
 class JobPool:
     """Runs jobs, a few at once. What runs or waits when it stops is marked as failed."""
 
-    def __init__(self, lake: Lake, run: Callable[[str], object], at_once: int = AT_ONCE) -> None:
+    def __init__(
+        self, lake: Lake, run: Callable[[str], object], at_once: int = AT_ONCE, caller_jobs: int = CALLER_JOBS
+    ) -> None:
         """`run` runs a job, by its id, to its end."""
-        self._lake, self._run = lake, run
+        self._lake, self._run, self._caller_jobs = lake, run, caller_jobs
+        self._callers: dict[str, str] = {}
         self._news = threading.Condition()
         self._waiting: deque[str] = deque()
         self._running: set[str] = set()
@@ -32,14 +39,22 @@ class JobPool:
         for thread in self._threads:
             thread.start()
 
-    def take(self, job_id: str) -> None:
-        """Run a job soon. Raises `Unavailable` if too many wait."""
+    def take(self, job_id: str, caller: str = "") -> None:
+        """Run a job soon, of a caller ("" for those that are not told apart).
+
+        Raises `Unavailable` if too many wait, and `TooManyRequests` if too many are this caller's.
+        """
         with self._news:
+            if job_id in self._callers:
+                return
             if self._stopping or len(self._waiting) >= WAITING_MAX:
                 raise Unavailable("too many jobs are waiting")
-            if job_id not in self._waiting and job_id not in self._running:
-                self._waiting.append(job_id)
-                self._news.notify()
+            if caller and list(self._callers.values()).count(caller) >= self._caller_jobs:
+                reason = f"you have {self._caller_jobs} jobs queued or running, the limit for one caller"
+                raise TooManyRequests(f"{reason}: send the job again later", AGAIN_SECONDS)
+            self._callers[job_id] = caller
+            self._waiting.append(job_id)
+            self._news.notify()
 
     def stop(self) -> None:
         """Take no more jobs, and mark those that have not ended. Their threads end with the process."""
@@ -69,3 +84,4 @@ class JobPool:
             finally:
                 with self._news:
                     self._running.discard(job_id)
+                    del self._callers[job_id]

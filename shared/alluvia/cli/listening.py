@@ -8,7 +8,7 @@ import logging
 import re
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -16,19 +16,25 @@ from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask
+from waitress.utilities import Error
 
 from alluvia.errors import Invalid
-from alluvia.serverless.http import NOSNIFF
+from alluvia.serverless.http import CHALLENGE, NOSNIFF
 
 BODY_LIMIT_BYTES = 10 << 20
 """API Gateway's limit of an HTTP API: beyond it the server refuses the request without reading it."""
 CONNECTIONS_MAX = 1000
 """Open connections: beyond it, who comes takes the place of the client that is waited for the longest."""
+HELD_BYTES_MAX = 256 << 20
+"""Bytes of bodies that have come in, of requests that are not answered: beyond it, the slowest clients give way."""
 PACE_BYTES = 10_000
 """Bytes a second: who sends or reads so many is never the one that is waited for the longest."""
 PATH_CHARS_MAX = 200
 THREADS_SECONDS = 1
 """How long threads may take to end once the server does."""
+UNPROVED = "this request needs a token: send Authorization: Bearer <token>"
+Admits = Callable[[str, str, Mapping[str, str]], bool]
+"""(method, path, headers by their names in CGI's form) → whether a body of such a request is read."""
 _LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:", re.IGNORECASE)
 _ENCODING = re.compile(rb"\r\ntransfer-encoding[ \t]*:([^\r\n]*)", re.IGNORECASE)
 _FOLDED = re.compile(rb"\r\n[ \t]")
@@ -36,6 +42,19 @@ _REASONS = {413: f"the body is larger than {BODY_LIMIT_BYTES} bytes: send it in 
 
 
 class _Parser(HTTPRequestParser):  # type: ignore[misc]
+    admits: Admits | None = None
+    asked = False
+
+    def received(self, data: bytes) -> int:
+        """Ask, once the head is there, whether the body is to be read at all."""
+        consumed = int(super().received(data))
+        if self.headers_finished and not self.asked and not self.empty:
+            self.asked = True
+            has_body = getattr(self, "error", None) is None and (self.content_length or self.chunked)
+            if has_body and self.admits is not None and not self.admits(self.command, self.path, self.headers):
+                self.error, self.completed = _Unauthorized(UNPROVED), True
+        return consumed
+
     def parse_header(self, header_plus: bytes) -> None:
         """Refuse a request whose end a proxy in front may find elsewhere (RFC 9112, 5.2, 6.1 and 6.3).
 
@@ -53,6 +72,11 @@ class _Parser(HTTPRequestParser):  # type: ignore[misc]
             raise ParsingError("Transfer-Encoding: send chunked, once, in HTTP/1.1, or Content-Length")
 
 
+class _Unauthorized(Error):  # type: ignore[misc]
+    code = 401
+    reason = "Unauthorized"
+
+
 class _Refusal(ErrorTask):  # type: ignore[misc]
     def execute(self) -> None:
         """Answer a request that never got to the application."""
@@ -60,6 +84,8 @@ class _Refusal(ErrorTask):  # type: ignore[misc]
         body = orjson.dumps({"error": _REASONS.get(error.code, error.body)})
         self.status = f"{error.code} {error.reason}"
         self.response_headers += [("Content-Type", "application/json"), NOSNIFF]
+        if error.code == _Unauthorized.code:
+            self.response_headers.append(("WWW-Authenticate", CHALLENGE))
         self.set_close_on_finish()
         self.content_length = len(body)
         self.write(body)
@@ -77,6 +103,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 
     def _begin(self) -> None:
         self._began, self.moved_bytes = time.monotonic(), 0
+        self.held_bytes = 0
 
     @property
     def waits_since(self) -> float:
@@ -85,7 +112,10 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 
     def received(self, data: bytes) -> bool:
         self.moved_bytes += len(data)
-        return bool(super().received(data))
+        self.held_bytes += len(data)
+        done = bool(super().received(data))
+        self.server.make_room(len(data))
+        return done
 
     def send(self, data: bytes, do_close: bool = True) -> int:
         sent: int = super().send(data, do_close)
@@ -110,7 +140,7 @@ class HttpServer(TcpWSGIServer):  # type: ignore[misc]
     """Never full of clients that send or read slowly: waitress alone closes only those that do nothing at all."""
 
     def __init__(self, application: Callable[..., Any], connections_max: int, **options: Any) -> None:
-        self._connections_max = connections_max
+        self._connections_max, self._since_looked = connections_max, 0
         super().__init__(application, connection_limit=connections_max + 10, **options)  # it counts other things, too
 
     @property
@@ -118,6 +148,22 @@ class HttpServer(TcpWSGIServer):  # type: ignore[misc]
         """Whether no request is coming in, being answered, or answered in part."""
         channels = list(self.active_channels.values())
         return not any(each.requests or each.request is not None or each.total_outbufs_len for each in channels)
+
+    def make_room(self, new_bytes: int) -> None:
+        """Close connections whose bodies are not complete while all of them hold too much; the slowest go first."""
+        self._since_looked += new_bytes
+        if self._since_looked < HELD_BYTES_MAX // 64:
+            return
+        self._since_looked = 0
+        channels = list(self.active_channels.values())
+        held = sum(each.held_bytes for each in channels)
+        waiting = [each for each in channels if not each.requests and each.held_bytes]
+        for slowest in sorted(waiting, key=lambda each: each.waits_since):
+            if held <= HELD_BYTES_MAX:
+                return
+            held -= slowest.held_bytes
+            slowest.log(f"{slowest.addr[0]} closed: bodies that are not complete hold too many bytes, and it is slow")
+            slowest.handle_close()
 
     def run(self) -> None:
         """Serve until `SystemExit` or `KeyboardInterrupt`; then requests that still run are cut off."""
@@ -161,6 +207,7 @@ def listen(
     log: Callable[[str], object],
     option: str | None = None,
     connections_max: int = CONNECTIONS_MAX,
+    admits: Admits | None = None,
 ) -> HttpServer:
     """Return a server of a WSGI application, which tells `log` of requests that never get to the application.
 
@@ -170,10 +217,15 @@ def listen(
     Raises `Invalid` where it cannot listen, naming the option that says where (None: --host and --port).
     """
 
-    class Channel(_Channel):
+    class Parser(_Parser):
         pass
 
+    class Channel(_Channel):
+        parser_class = Parser
+
     Channel.log = staticmethod(log)
+    if admits is not None:
+        Parser.admits = staticmethod(admits)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         server = HttpServer(

@@ -72,9 +72,10 @@ def with_cors(
 
 
 def _origin(event: object) -> str | None:
-    headers = event.get("headers") if isinstance(event, dict) else None
-    found = (value for name, value in headers.items() if str(name).lower() == "origin") if headers else iter(())
-    origin = next(found, None) if isinstance(headers, dict) else None
+    headers: Any = event.get("headers") if isinstance(event, dict) else None
+    if not isinstance(headers, dict):
+        return None
+    origin = next((value for name, value in headers.items() if str(name).lower() == "origin"), None)
     return origin if isinstance(origin, str) and origin.isascii() and origin.isprintable() else None
 
 

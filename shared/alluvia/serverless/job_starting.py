@@ -13,7 +13,7 @@ import orjson
 from alluvia.errors import Unavailable
 
 JOBS_FUNCTION = "ALLUVIA_JOBS_FUNCTION"
-_pools: list[Callable[[str], None]] = []
+_pools: list[Callable[[str, str], None]] = []
 
 
 def can_start() -> bool:
@@ -21,10 +21,13 @@ def can_start() -> bool:
     return bool(_pools or os.environ.get(JOBS_FUNCTION))
 
 
-def start(job_id: str) -> None:
-    """Have a job run soon; twice is as good as once. Raises `Unavailable` where it will not."""
+def start(job_id: str, caller: str) -> None:
+    """Have a job run soon; twice is as good as once. `caller` is what its sender is told apart by, if at all.
+
+    Raises `Unavailable` where it will not, and `TooManyRequests` where the caller has too many.
+    """
     if _pools:
-        _pools[-1](job_id)
+        _pools[-1](job_id, caller)
         return
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -37,8 +40,8 @@ def start(job_id: str) -> None:
 
 
 @contextmanager
-def using_pool(take: Callable[[str], None]) -> Iterator[None]:
-    """Have a pool of this process take the ids of jobs. It may raise `Unavailable`."""
+def using_pool(take: Callable[[str, str], None]) -> Iterator[None]:
+    """Have a pool of this process take ids of jobs, and callers. It may raise `Unavailable` and `TooManyRequests`."""
     _pools.append(take)
     try:
         yield
