@@ -71,7 +71,7 @@ def history(asked: Asked) -> Iterator[pa.RecordBatch]:
     more. Costs one LIST, one GET for each commit, and for those three the checkpoint before the first of them.
     """
     handle = asked.catalog.handle(asked.snapshot.name)
-    listing, oldest, versions = own_commits(handle, asked.snapshot)
+    listing, oldest, versions, times = own_commits(handle, asked.snapshot)
     wanted = [each for each in versions[: asked.number("limit")] if may_match(asked.predicate, "version", each)]
     if not wanted:
         return iter(())
@@ -106,7 +106,7 @@ def history(asked: Asked) -> Iterator[pa.RecordBatch]:
             "readable": each.readable,
             "transaction": each.transaction,
         }
-        for each in entries(handle, asked.snapshot, oldest, read)
+        for each in entries(handle, asked.snapshot, oldest, read, times)
     )
     return batches_of(rows, SCHEMA)
 

@@ -71,6 +71,13 @@ class LogReader:
         """List the whole log. Raises `TableNotFound` if there is none."""
         return self._list(LOG_FOLDER)
 
+    def timed_listing(self) -> tuple[Listing, dict[int, int]]:
+        """List the whole log; also return when the store took each commit, by its own clock. One LIST."""
+        folder = self.root + LOG_FOLDER
+        times = {info.key[len(folder) :]: info.modified_ms for info in self.store.list(folder)}
+        listing = read_listing(times)
+        return listing, {at: times[file.name] for at, file in listing.commits.items()}
+
     def stored_ms(self, version: int = 0) -> dict[int, int]:
         """Return when the store took the commits from a version on, by its own clock. One LIST.
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from alluvia.errors import VersionExpired, VersionNotFound
 from alluvia.log.in_commit_timestamps import timed_since
 from alluvia.log.log import Log
-from alluvia.log.paths import LOG_FOLDER
-from alluvia.log.segment import oldest_version, read_listing, taken_ms
+from alluvia.log.segment import oldest_version, taken_ms
 
 
 def version_at(log: Log, timestamp_ms: int, oldest_readable: int = 0) -> int:
@@ -20,18 +19,15 @@ def version_at(log: Log, timestamp_ms: int, oldest_readable: int = 0) -> int:
     left: in the log, or by the table's own record, `oldest_readable`.
     """
     state = log.state or log.open()
-    folder = log.root + LOG_FOLDER
-    times_ms = {info.key[len(folder) :]: info.modified_ms for info in log.store.list(folder)}
-    listing = read_listing(times_ms)
+    listing, stored_ms = log.timed_listing()
     oldest = max(oldest_version(listing) or 0, oldest_readable)
     versions = [version for version in sorted(listing.commits) if version >= oldest]
     since = timed_since(state.protocol, state.metadata)
     timed = [version for version in versions if since is not None and version >= since]
     found = _by_commit_time(log, timed, timestamp_ms)
     if found is None:
-        every = taken_ms({version: times_ms[file.name] for version, file in listing.commits.items()})
-        untimed = {version: every[version] for version in versions[: len(versions) - len(timed)]}
-        found = _by_file_time(untimed, timestamp_ms)
+        untimed = file_times(stored_ms, since).items()
+        found = max((version for version, ms in untimed if version >= oldest and ms <= timestamp_ms), default=None)
     if found is not None:
         return found
     if oldest > 0:
@@ -51,12 +47,17 @@ def _by_commit_time(log: Log, versions: Sequence[int], timestamp_ms: int) -> int
     return versions[low - 1] if low else None
 
 
-def _by_file_time(times_ms: Mapping[int, int], timestamp_ms: int) -> int | None:
-    """Return the version; `times_ms` has those of the commits' files by version, in order."""
-    found, last = None, -1
-    for version, file_ms in times_ms.items():
-        last = max(last + 1, file_ms)
-        if last > timestamp_ms:
+def file_times(stored_ms: Mapping[int, int], since: int | None) -> dict[int, int]:
+    """Return the times of the commits that do not contain their own, by version: those before `since`, or all. Pure.
+
+    They are those of their files, `stored_ms`, whatever a commit says in its `commitInfo`: no later than those of the
+    versions that follow, since an erasure writes commits again, and each at least one millisecond after the one before,
+    as the protocol's clients have them.
+    """
+    found: dict[int, int] = {}
+    last = -1
+    for version, taken in sorted(taken_ms(stored_ms).items()):
+        if since is not None and version >= since:
             break
-        found = version
+        found[version] = last = max(last + 1, taken)
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any
@@ -12,8 +12,10 @@ import orjson
 from alluvia.errors import Corrupt, Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.commit import CommitActions
+from alluvia.log.in_commit_timestamps import timed_since
 from alluvia.log.paths import commit_name
 from alluvia.log.segment import Listing, oldest_version
+from alluvia.log.time_travel import file_times
 from alluvia.table.claims import CLAIM, TRANSACTION
 from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.lineage import in_gap, is_own_commit, version_gaps
@@ -49,22 +51,34 @@ def history(handle: TableHandle, limit: int | None = None) -> list[HistoryEntry]
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
         raise Invalid(f"limit: expected a number of commits, 0 or more, got {limit!r}")
     newest = handle.newest()
-    _, oldest, versions = own_commits(handle, newest)
-    return entries(handle, newest, oldest, handle.log.read_commits(versions[:limit]))
+    _, oldest, versions, times = own_commits(handle, newest)
+    return entries(handle, newest, oldest, handle.log.read_commits(versions[:limit]), times)
 
 
-def own_commits(handle: TableHandle, newest: Snapshot) -> tuple[Listing, int | None, list[int]]:
-    """Return the log's listing, the oldest version that it can make, and the table's own up to one, newest first."""
+def own_commits(handle: TableHandle, newest: Snapshot) -> tuple[Listing, int | None, list[int], dict[int, int]]:
+    """Return the log's listing, the oldest version that it can make, and the table's own up to one, newest first.
+
+    Last come the times, in ms, of those whose commits do not contain their own, as a time in a query means them.
+    """
     gaps = version_gaps(newest.properties)
-    listing = handle.log.listing()
+    listing, stored_ms = handle.log.timed_listing()
     there = sorted((each for each in listing.commits if each <= newest.version), reverse=True)
-    return listing, oldest_version(listing), [version for version in there if is_own_commit(gaps, version)]
+    state = handle.log.state or newest.state
+    times = file_times(stored_ms, timed_since(state.protocol, state.metadata))
+    return listing, oldest_version(listing), [version for version in there if is_own_commit(gaps, version)], times
 
 
 def entries(
-    handle: TableHandle, newest: Snapshot, oldest: int | None, commits: Iterable[CommitActions]
+    handle: TableHandle,
+    newest: Snapshot,
+    oldest: int | None,
+    commits: Iterable[CommitActions],
+    times: Mapping[int, int],
 ) -> list[HistoryEntry]:
-    """Return what is told of commits up to `newest`; `oldest` is the oldest version that the log can make."""
+    """Return what is told of commits up to `newest`; `oldest` is the oldest version that the log can make.
+
+    `times` are as `own_commits` has them.
+    """
     gaps = version_gaps(newest.properties)
     first = max(known := oldest_readable(newest.state), oldest or 0)
     kept = handle.kept_versions(known) if known else ()
@@ -72,14 +86,16 @@ def entries(
     def readable(version: int) -> bool:
         return (version >= first or version in kept) and not in_gap(gaps, version)
 
-    return [_entry(each, readable=readable(each.version)) for each in commits]
+    return [
+        _entry(each, times.get(each.version, each.timestamp_ms), readable=readable(each.version)) for each in commits
+    ]
 
 
-def _entry(commit: CommitActions, *, readable: bool) -> HistoryEntry:
+def _entry(commit: CommitActions, timestamp_ms: int, *, readable: bool) -> HistoryEntry:
     info = commit.info
     return HistoryEntry(
         commit.version,
-        _moment(commit),
+        _moment(commit, timestamp_ms),
         str(info.get("operation") or ""),
         _texts(info.get("operationParameters")),
         _texts(info.get("operationMetrics")),
@@ -99,11 +115,11 @@ def _transaction_of(commit: CommitActions) -> str | None:
     return claims[0].domain.removeprefix(CLAIM) if claims else None
 
 
-def _moment(commit: CommitActions) -> datetime:
+def _moment(commit: CommitActions, timestamp_ms: int) -> datetime:
     try:
-        return datetime.fromtimestamp(commit.timestamp_ms / 1000, UTC)
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError) as error:
-        msg = f"{commit_name(commit.version)} has the timestamp {commit.timestamp_ms} ms, which is not a valid time"
+        msg = f"{commit_name(commit.version)} has the timestamp {timestamp_ms} ms, which is not a valid time"
         raise Corrupt(msg) from error
 
 

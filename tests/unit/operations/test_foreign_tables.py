@@ -229,7 +229,7 @@ def test_a_retention_beyond_the_tables_own_counts_removes_that_checkpoints_have_
 
 
 def test_a_time_that_is_none_is_named(lake: Lake) -> None:
-    table = foreign(lake, OLD, {}, timestamp=2**62)
+    table = foreign(lake, TIMED, {"delta.enableInCommitTimestamps": "true"}, inCommitTimestamp=2**62)
     with pytest.raises(Corrupt, match=r"00000000000000000000\.json has the timestamp 4611686018427387904 ms"):
         table.history()
 
