@@ -21,6 +21,8 @@ _ARROW_STREAM = b"\xff\xff\xff\xff"
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _UNREADABLE = (pa.ArrowException, OSError, zlib.error, EOFError, ValueError)
 _LAYERS_MAX = 3
+BYTES_MAX = 512 << 20
+"""A bigger object, or what is in a compressed one, is not searched."""
 
 
 def judged_batches(
@@ -50,20 +52,27 @@ def _with(batch: pa.RecordBatch, constants: Mapping[str, str]) -> pa.RecordBatch
     return found
 
 
-def mentions(key: str, data: bytes, words: re.Pattern[str], layers: int = 0) -> bool | None:
-    """Whether an object contains one of some words, whatever form it has; None where its form is not known."""
+def mentions(data: bytes, words: re.Pattern[str], *, ours: bool = True, layers: int = 0) -> bool | None:
+    """Whether an object contains one of some words, whatever form it has; None where that cannot be told.
+
+    Files of rows are opened only if they are `ours`: one that a stranger sent may be made to end the process.
+    """
     if not data:
         return False
     try:
         if (text := _as_text(data)) is not None:
             return words.search(text) is not None
-        return _inside(key, data, words, layers)
+        return _inside(data, words, ours=ours, layers=layers)
     except _UNREADABLE:
         return None
 
 
-def _inside(key: str, data: bytes, words: re.Pattern[str], layers: int) -> bool | None:
-    if layers > _LAYERS_MAX:
+def _inside(data: bytes, words: re.Pattern[str], *, ours: bool, layers: int) -> bool | None:
+    if data.startswith((_GZIP, _ZSTD)) and layers < _LAYERS_MAX:
+        with pa.CompressedInputStream(BytesIO(data), "gzip" if data.startswith(_GZIP) else "zstd") as stream:
+            whole = stream.read(BYTES_MAX + 1)
+        return None if len(whole) > BYTES_MAX else mentions(whole, words, ours=ours, layers=layers + 1)
+    if not ours:
         return None
     if data.startswith(_PARQUET) and data.endswith(_PARQUET):
         file = pq.ParquetFile(pa.BufferReader(data))
@@ -74,13 +83,8 @@ def _inside(key: str, data: bytes, words: re.Pattern[str], layers: int) -> bool 
     if data.startswith(_ARROW_STREAM):
         with pa.ipc.open_stream(pa.BufferReader(data)) as stream:
             return any(_in_batch(batch, words) for batch in stream)
-    if data.startswith((_GZIP, _ZSTD)):
-        kind = "gzip" if data.startswith(_GZIP) else "zstd"
-        return mentions(key, pa.CompressedInputStream(BytesIO(data), kind).read(), words, layers + 1)
     result = read_result(data)
-    if result is not None:
-        return mentions(key, result.body, words, layers + 1)
-    return None
+    return None if result is None else mentions(result.body, words, layers=layers + 1)
 
 
 def _as_text(data: bytes) -> str | None:

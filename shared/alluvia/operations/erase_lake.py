@@ -9,7 +9,7 @@ from typing import NamedTuple
 from alluvia.errors import ObjectNotFound
 from alluvia.log.paths import LOG_FOLDER
 from alluvia.operations.branch_store import BRANCHES
-from alluvia.operations.erase_files import mentions
+from alluvia.operations.erase_files import BYTES_MAX, mentions
 from alluvia.operations.erase_log import word_pattern
 from alluvia.operations.erase_report import BRANCH_FILES, JOB_FILES, RESULT_FILES, TEXTS, UPLOAD_FILES, Searched, Trace
 from alluvia.operations.jobs import JOBS
@@ -76,11 +76,13 @@ def _found(store: Store, info: ObjectInfo, kind: str, words: re.Pattern[str] | N
         return None
     if words is None:  # nothing to look for in what has rows counts as not judged
         return None if kind == TEXTS or (kind == BRANCH_FILES and LOG_FOLDER in info.key) else NO_WORDS
+    if info.size > BYTES_MAX:
+        return "it could not be judged: it is too large to be searched"
     try:
         data = store.get(info.key)
     except ObjectNotFound:
         return None
-    shown = mentions(info.key, data, words)
+    shown = mentions(data, words, ours=kind != UPLOAD_FILES)
     if shown is None:
         return None if kind == TEXTS else "it could not be judged: its form is not known"
     return _WHY[kind] if shown else None

@@ -57,6 +57,7 @@ from alluvia.table.event_window.index import WINDOW_FOLDER
 from alluvia.table.handle import TableHandle
 from alluvia.table.masks import count
 from alluvia.table.offers import OFFERS, decode_offer
+from alluvia.table.properties import CONSTRAINT, MERGE_QUERY, ROLLUP
 from alluvia.table_names import REJECTS
 
 COMMITS_AT_ONCE = 256
@@ -211,7 +212,17 @@ class _Search:
         for name, info in self._log:
             if _version(name) is None:
                 self._log_file(name, info)
+        self._properties()
         self._data()
+
+    def _properties(self) -> None:
+        """Find texts of the table's owners that repeat a value; only they can change them."""
+        words = word_pattern([word for word in self._matching.words if not word.isdecimal()])
+        for name, text in self._snapshot.properties.items():
+            is_text = name in (ROLLUP, MERGE_QUERY) or name.startswith(CONSTRAINT)
+            if is_text and words is not None and words.search(text):
+                why = f"the table's property {name} contains a value of the condition"
+                self.found.traces.append(Trace(OTHER, self._handle.root + LOG_FOLDER, why, removable=False))
 
     def _keep_later(self, commits: Sequence[tuple[int, ObjectInfo]]) -> None:
         """Keep what commits after the oldest readable version add, or claim to add."""
@@ -302,7 +313,7 @@ class _Search:
         data = read_if_there(self._handle.store, info.key)
         if data is None:
             return
-        found = mentions(info.key, data, self._word or _NOTHING)
+        found = mentions(data, self._word or _NOTHING)
         if found and self._word is not None:
             self.found.traces.append(Trace(kind, info.key, "it contains a value of the condition", removable=older))
         elif found is None or self._word is None:

@@ -17,6 +17,7 @@ from alluvia.lake import Lake, Table
 from alluvia.operations.jobs import JOBS
 from alluvia.operations.results import RESULTS, KeptResult, keep_result
 from alluvia.operations.upload_parts import UPLOADS
+from alluvia.table.changes import Changes
 from tests.erased import traces
 
 VICTIM = "mallory@example.org"
@@ -234,6 +235,34 @@ def test_what_the_lake_keeps_of_queries_is_searched(lake: Lake) -> None:
     }
     assert events.erase(WHERE, prove=True).ok
     assert not list(lake.store.list(RESULTS))
+
+
+def test_texts_of_commits_go_whatever_they_are_called(lake: Lake) -> None:
+    table = lake.create_table("t", {"user_id": "string"}, properties={"alluvia.writers": "any"})
+    handle = table._handle
+    said = Changes("WRITE", {"mode": "Append"}, info={"userMetadata": f"import of {VICTIM}", "job": {"for": VICTIM}})
+    handle.transaction(handle.newest()).commit(said)
+    assert traces(lake.store, VICTIM)
+    assert table.erase(WHERE, prove=True).ok
+    assert traces(lake.store, VICTIM) == []
+
+
+def test_a_constraint_that_names_a_value_is_named(lake: Lake) -> None:
+    rule = {"delta.constraints.known": f"user_id <> '{VICTIM}'"}
+    lake.create_table("t", {"user_id": "string"}, properties=rule).append([{"user_id": "bob"}])
+    report = lake.table("t").erase(WHERE, prove=True)
+    assert report.proof is not None
+    assert [trace.why for trace in report.proof.found] == [
+        "the table's property delta.constraints.known contains a value of the condition"
+    ]
+
+
+def test_rows_of_a_table_that_only_a_branch_has_are_found(lake: Lake) -> None:
+    lake.create_table("t", {"user_id": "string"}).append([{"user_id": "bob"}])
+    lake.branch("b").create_table("own", {"user_id": "string"}).append([{"user_id": VICTIM}])
+    report = lake.table("t").erase(WHERE, prove=True)
+    assert report.proof is not None
+    assert any("/own/" in trace.key for trace in report.proof.found)
 
 
 def test_a_view_that_names_a_value_is_left_and_named(disk: Lake) -> None:
