@@ -91,7 +91,12 @@ class ParquetRows:
 
     def _opened(self, texts: list[str]) -> pq.ParquetFile:
         try:
-            return pq.ParquetFile(self._open_file(), metadata=self._metadata, read_dictionary=texts)
+            return pq.ParquetFile(
+                self._open_file(),
+                metadata=self._metadata,
+                read_dictionary=texts,
+                coerce_int96_timestamp_unit="us",  # nanoseconds wrap around outside the years 1677 to 2262
+            )
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise _damage(error) from None
 
