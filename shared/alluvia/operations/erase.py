@@ -29,7 +29,8 @@ from alluvia.operations.erase_files import judged_batches
 from alluvia.operations.erase_keepers import REWRITE_TRIES, KeptFacts, rewrite, without_rows
 from alluvia.operations.erase_matching import Find, Matching
 from alluvia.operations.erase_report import CHECKPOINT, COMMIT, DATA, SIDECAR, EraseReport, Proof, Trace
-from alluvia.operations.erase_survey import Survey, Traces, read_if_there, read_present, unclear
+from alluvia.operations.erase_survey import Survey
+from alluvia.operations.erase_traces import Traces, read_if_there, read_present, unclear
 from alluvia.operations.kept_files import KeptFiles
 from alluvia.operations.oldest_version import record_oldest, settled
 from alluvia.operations.row_changes import change_rows

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from datetime import UTC, datetime
 from itertools import chain
 
-from alluvia.errors import Corrupt, ObjectNotFound, Unsupported
-from alluvia.lazy_dataclasses import dataclass
+from alluvia.errors import Corrupt, Unsupported
 from alluvia.log.actions import AddFile
 from alluvia.log.commit import parse_commit
 from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER, SIDECAR_FOLDER, CheckpointFile, CommitFile, parse_name
@@ -42,15 +39,15 @@ from alluvia.operations.erase_report import (
     SIDECAR,
     VECTORS,
     WINDOWS,
-    Searched,
     Trace,
 )
+from alluvia.operations.erase_traces import Judgement, Known, Traces, read_if_there, read_present, unclear
 from alluvia.operations.kept_files import KeptFiles
 from alluvia.operations.key_hashes import key_hash
 from alluvia.operations.vacuum_cutoffs import LOG_AGE_MS_MIN, ORPHAN_AGE_MS_MIN
 from alluvia.operations.vacuum_keys import needed
 from alluvia.progress import report
-from alluvia.store import ByteRange, ObjectInfo, Store
+from alluvia.store import ObjectInfo
 from alluvia.table.claims import pending, placed_in
 from alluvia.table.decisions import DECISIONS
 from alluvia.table.event_window.index import WINDOW_FOLDER
@@ -64,58 +61,13 @@ COMMITS_AT_ONCE = 256
 _VECTOR = re.compile(r"(^|/)deletion_vector_[^/]*\.bin$")
 
 
-@dataclass(slots=True)
-class Traces:
-    """What a search has found, `commits` being all commits that there are, in order."""
-
-    logs: LogView
-    traces: list[Trace] = field(default_factory=list)
-    searched: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
-    commits: list[ObjectInfo] = field(default_factory=list)
-
-    def count(self, kind: str, size: int) -> None:
-        """Count an object that was searched."""
-        self.searched[kind][0] += 1
-        self.searched[kind][1] += size
-
-    @property
-    def removable(self) -> list[Trace]:
-        """Return the traces that can be removed now."""
-        return [trace for trace in self.traces if trace.removable]
-
-    def totals(self) -> list[Searched]:
-        """Return what was searched, by kind."""
-        return [Searched(kind, objects, size) for kind, (objects, size) in self.searched.items()]
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """Whether a file has matching rows, deleted ones included, and what of it could not be judged."""
-
-    holds: bool
-    unclear: frozenset[str] = frozenset()
-
-
-@dataclass(slots=True)
-class _Known:
-    """What holds for good: which files hold matching rows, which commits show none, what commits have named.
-
-    `named` are hashes of keys; `values` are the partition values of paths, where the condition asks for them.
-    """
-
-    holds: dict[str, Judgement] = field(default_factory=dict)
-    clean: set[ObjectInfo] = field(default_factory=set)
-    named: set[int] = field(default_factory=set)
-    values: dict[str, Mapping[str, str | None]] = field(default_factory=dict)
-
-
 class Survey:
     """Searches of one table, which remember what they know of objects that never change."""
 
     def __init__(self, handle: TableHandle, *, skips_rejects: bool) -> None:
         self._handle = handle
         self._skipped = f"{REJECTS}/" if skips_rejects else None
-        self._known = _Known()
+        self._known = Known()
 
     def look(
         self,
@@ -155,7 +107,7 @@ class _Search:
         self,
         handle: TableHandle,
         matching: Matching,
-        known: _Known,
+        known: Known,
         *,
         live: bool,
         thorough: bool,
@@ -407,30 +359,8 @@ _WHY = {
 }
 
 
-def unclear(reasons: Collection[str]) -> str:
-    """Return what is said of an object of which something could not be judged."""
-    return f"it could not be judged: {'; '.join(sorted(reasons))}"
-
-
 def _why(reasons: Collection[str | None]) -> str:
     return "; ".join(_WHY[each] for each in (BOUNDS, CONDITION) if each in reasons)
-
-
-def read_present(store: Store, infos: Sequence[ObjectInfo]) -> list[tuple[ObjectInfo, bytes]]:
-    """Return small objects with their bytes, without those that clean-up has deleted since they were listed."""
-    try:
-        return list(zip(infos, store.get_many(ByteRange(info.key) for info in infos), strict=True))
-    except ObjectNotFound:
-        there = ((info, read_if_there(store, info.key)) for info in infos)
-        return [(info, data) for info, data in there if data is not None]
-
-
-def read_if_there(store: Store, key: str) -> bytes | None:
-    """Return an object's bytes; None if there is none."""
-    try:
-        return store.get(key)
-    except ObjectNotFound:
-        return None
 
 
 def _version(name: str) -> int | None:
