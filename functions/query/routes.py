@@ -10,8 +10,9 @@ from alluvia.serverless.routes import Route
 from .answering import Caller, wanted
 from .asking import ASYNC, posted
 from .published import delete_query, list_queries, put_query, run_or_describe
+from .readiness import say_ready
 from .reading import answer_posted, read, read_by_hash
-from .tables import list_tables, say_ready, show_table
+from .tables import list_tables, show_table
 
 QueryTaker = Callable[[Request, str, Caller], Response]
 """(request, the name in its path or "", who sends it) → answer."""

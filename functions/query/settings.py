@@ -34,7 +34,7 @@ class QuerySettings:
     `max_result_bytes`; None: it is refused. `cache_control` is said of answers to GET that have a tag. With
     `keeps_results`, the lake keeps results too, of up to `kept_bytes_max` bytes each. No more than `job_concurrency`
     jobs are queued or running at once; None: what runs them says how many. Large results get links for
-    `result_hours`.
+    `result_hours`. With `ready_writes`, the process is ready only while the lake's storage takes writes.
     """
 
     limits: QueryLimits
@@ -51,6 +51,7 @@ class QuerySettings:
     result_hours: int = RESULT_HOURS
     caller_jobs: int | None = None
     """Jobs of one caller that may be queued or running; None: one less than of all."""
+    ready_writes: bool = False
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> QuerySettings:
@@ -79,6 +80,7 @@ class QuerySettings:
             number(environment, "ALLUVIA_JOB_CONCURRENCY", "jobs", None, most=JOB_CONCURRENCY_MAX),
             number(environment, "ALLUVIA_RESULT_CACHE_HOURS", "hours", RESULT_HOURS),
             number(environment, CALLER_JOBS, "jobs", None, most=JOB_CONCURRENCY_MAX),
+            choice(environment, "ALLUVIA_READY_WRITES", ("false", "true")) == "true",
         )
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from alluvia.access.rights import READ, table_pattern
-from alluvia.errors import AlluviaError, TableNotFound
+from alluvia.errors import TableNotFound
 from alluvia.operations.catalog import Catalog
 from alluvia.query.permitted import permitted
 from alluvia.query.visible import visible
@@ -17,7 +17,7 @@ from alluvia.table.schema.type_names import type_name
 from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import REJECTS
 
-from .answering import NO_STORE, Caller, logger
+from .answering import NO_STORE, Caller
 
 
 def list_tables(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
@@ -47,16 +47,6 @@ def show_table(request: Request, name: str, caller: Caller) -> Response:  # noqa
     }
     hidden = dict.fromkeys(("partition_by", "sort_by", "cluster_by", "files", "bytes", "rows", "rejects"))
     return _told(facts | (hidden if seen is not None else _sizes(snapshot, catalog)))
-
-
-def say_ready(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
-    """Answer whether the lake's storage answers. Anyone may ask, so what is wrong is only in the log."""
-    try:
-        next(iter(caller.lake.store.list_folders("")), None)
-    except AlluviaError:
-        logger.exception("not ready", extra={"status": 503})
-        return _told({"status": "the storage of the lake does not answer"}, 503)
-    return _told({"status": "ok"})
 
 
 def _sizes(snapshot: Snapshot, catalog: Catalog) -> dict[str, Any]:

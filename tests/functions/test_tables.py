@@ -11,6 +11,7 @@ import pytest
 import alluvia
 from alluvia.access.rights import Grant
 from alluvia.errors import Unavailable
+from alluvia.store import DirectoryStore
 from functions.ingest import handler as ingest
 from functions.query import handler as query
 from tests.access import grant, token
@@ -134,3 +135,30 @@ def test_ready_without_a_token_while_the_storage_answers(lake: alluvia.Lake, mon
     monkeypatch.setattr("alluvia.store.directory.DirectoryStore.list_folders", fail)
     answer = get("/readyz")
     assert (answer["statusCode"], "bucket" in answer["body"]) == (503, False)
+
+
+def test_ready_only_while_the_storage_takes_writes(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, now_ms, written = DirectoryStore.put, lake.clock.now_ms(), list[str]()
+
+    def put(self: DirectoryStore, key: str, data: bytes) -> None:
+        written.append(key)
+        if full:
+            raise Unavailable("no space left on device")
+        real(self, key, data)
+
+    monkeypatch.setattr(DirectoryStore, "put", put)
+    full = True
+    assert told(get("/readyz")) == {"status": "ok"}  # a function that only reads
+    assert written == []
+    monkeypatch.setenv("ALLUVIA_READY_WRITES", "true")
+    for _ in range(2):
+        answer = get("/readyz")
+        assert (answer["statusCode"], "device" in answer["body"]) == (503, False)
+    full = False
+    for _ in range(3):
+        assert told(get("/readyz")) == {"status": "ok"}
+    assert written == ["_alluvia/ready"] * 3
+    full = True
+    monkeypatch.setattr("alluvia.clock.SystemClock.now_ms", lambda self: now_ms + 120_000)
+    assert get("/readyz")["statusCode"] == 503
+    assert sorted(alluvia.connect(lake.uri).tables()) == ["clicks", "totals"]

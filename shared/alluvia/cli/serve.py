@@ -38,6 +38,7 @@ DEFAULTS = {
     "ALLUVIA_RESULT_CACHE": "on",
     "ALLUVIA_RESULT_LIMIT_BYTES": "16000000",
     "ALLUVIA_MAX_RESULT_BYTES": "5000000000",
+    "ALLUVIA_READY_WRITES": "true",
 }
 """Settings that are others than a function's, where none are set. The command says whom it answers in any case."""
 MERGE_SECONDS = 3600.0

@@ -33,6 +33,8 @@ from alluvia.store.base import LINK, ObjectInfo, PutResult, Store, check_key, ch
 from alluvia.store.links import Links, is_loop, real_path, refuse
 from alluvia.store.uris import canonical_path, key_below
 
+FOLDER_TRIES = 5
+"""A sweep removes a folder at most once while a file is begun in it; several may run."""
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.tmp$")
 _ABSENT = (errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
 _NAMES = (errno.EEXIST, errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR)
@@ -237,7 +239,7 @@ class DirectoryStore(Store):
                 yield entry.name
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects. Folders stay, since removing one would race with a put into it."""
+        """Delete objects. Their folders stay until `sweep`."""
         failed: dict[str, OSError] = {}
         for key in keys:
             try:
@@ -250,9 +252,16 @@ class DirectoryStore(Store):
             raise NotDeleted(list(failed), first.strerror or str(first)) from first
 
     def sweep(self, prefix: str, before_ms: int) -> None:
-        """Delete the temporary files of writers that died before a moment."""
+        """Delete the temporary files of writers that died before a moment, and folders that hold nothing.
+
+        A writer whose new folder is gone makes it again.
+        """
         self._writable(f"{check_prefix(prefix)}x")
-        for folder, _, names in os.walk(self.root / prefix):
+        top = self.root / prefix
+        for folder, _, names in os.walk(top, topdown=False):
+            if not names and Path(folder) != top:
+                with suppress(OSError):  # it holds folders, or something has come
+                    Path(folder).rmdir()
             for name in filter(_TEMPORARY.search, names):
                 path = Path(folder, name)
                 with suppress(FileNotFoundError):
@@ -295,9 +304,8 @@ def _temporary(path: Path, fill: Callable[[BinaryIO], object], like: Path | None
     """
     temporary = path.parent / f"{path.name[:50]}.{uuid.uuid4().hex}.tmp"
     try:
-        _make_folder(path)
-        linked = like is not None and _linked(like, temporary)
-        with temporary.open("rb" if linked else "xb") as file:
+        linked, opened = _opened(path, temporary, like)
+        with opened as file:
             if not linked:
                 fill(file)
                 file.flush()
@@ -308,6 +316,16 @@ def _temporary(path: Path, fill: Callable[[BinaryIO], object], like: Path | None
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _opened(path: Path, temporary: Path, like: Path | None) -> tuple[bool, BinaryIO]:
+    """Return whether a new temporary file is a link to `like`, and the file, opened: to be filled, unless it is."""
+    for _ in range(FOLDER_TRIES):
+        _make_folder(path)
+        linked = like is not None and _linked(like, temporary)
+        with suppress(FileNotFoundError):  # a sweep has removed the folder, which was still empty
+            return linked, temporary.open("rb" if linked else "xb")
+    raise FileNotFoundError(errno.ENOENT, "its folder is removed again and again", str(path.parent))
 
 
 def _linked(path: Path, link: Path) -> bool:
