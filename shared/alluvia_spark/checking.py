@@ -25,7 +25,7 @@ from alluvia.table.schema.serialization import arrow_schema
 from alluvia_spark import scratch
 from alluvia_spark.backfill import DEFAULT, default_job_id, run_folder
 from alluvia_spark.chunks import PLAIN, ROW, decode, encode
-from alluvia_spark.dropping import Held, by_task, identities, joined_ranges
+from alluvia_spark.dropping import HeldFiles, by_task, identities, joined_ranges
 from alluvia_spark.execute import check_read, job_session, portion_at, put_splits
 from alluvia_spark.files import SourceOptions
 from alluvia_spark.frames import TASK, Row, mapped, numbered_tasks, parallelism, task_key, to_tasks
@@ -97,7 +97,7 @@ def verify(
 
 def _job(
     lake: Lake, table: str, version: int | None, record: Record, reading: SourceOptions, options: Mapping[str, str]
-) -> tuple[Job, tuple[Held, Held]]:
+) -> tuple[Job, tuple[HeldFiles, HeldFiles]]:
     """Return a job that reads what the recorded one has read, and what its tables hold."""
     rows = lake.table(table).snapshot(version)
     place = find_rejects(lake, lake.handle(table))
@@ -113,14 +113,14 @@ def _job(
         run=run_folder(rows, lake.clock),
         options=options,
     )
-    there = Held(REJECTS, 0, []) if rejects is None else Held(REJECTS, rejects.version, list(rejects.files))
-    return job, (Held(ROWS, rows.version, list(rows.files)), there)
+    there = HeldFiles(REJECTS, 0, []) if rejects is None else HeldFiles(REJECTS, rejects.version, list(rejects.files))
+    return job, (HeldFiles(ROWS, rows.version, list(rows.files)), there)
 
 
 class _Search:
     """The three looks. What is not found is kept by task, for the next look."""
 
-    def __init__(self, spark: SparkSession, job: Job, held: tuple[Held, Held], splits: int) -> None:
+    def __init__(self, spark: SparkSession, job: Job, held: tuple[HeldFiles, HeldFiles], splits: int) -> None:
         self.spark = spark
         self.job = job
         self.held = held

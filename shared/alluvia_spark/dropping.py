@@ -30,7 +30,7 @@ _COUNTS = {"task": "int", "duplicates": "long", "clashes": "long"}
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldFiles:
     """The files of one of a job's tables that may hold some of its rows already, and the table's version."""
 
     table: int
@@ -39,7 +39,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class DroppedRows:
     """What is not written of a table: by task, how many duplicates and clashes. `ids` is where those kept are named."""
 
     found: Mapping[int, tuple[int, int]]
@@ -60,7 +60,7 @@ class Dropped:
         return bitmap(self.found, count)
 
 
-def find_drops(job: Job, chunks: DataFrame, held: Held, *, rows: int, spread: int) -> Dropped:
+def find_drops(job: Job, chunks: DataFrame, held: HeldFiles, *, rows: int, spread: int) -> DroppedRows:
     """Have the rows of a table that come again written down, by task. `chunks` are all of that table, with `rows`.
 
     `spread` is how many tasks write them down.
@@ -75,10 +75,10 @@ def find_drops(job: Job, chunks: DataFrame, held: Held, *, rows: int, spread: in
     else:
         lost = to_tasks(mapped(ids, find, _LOST), spread)
         counted = mapped(lost, partial(_put_drops, job, held.table), _COUNTS)
-    return Dropped({row.task: (row.duplicates, row.clashes) for row in counted.collect()}, layout)
+    return DroppedRows({row.task: (row.duplicates, row.clashes) for row in counted.collect()}, layout)
 
 
-def identities(job: Job, chunks: DataFrame, held: Held, ranges: int) -> DataFrame:
+def identities(job: Job, chunks: DataFrame, held: HeldFiles, ranges: int) -> DataFrame:
     """Return the identities of chunks and of what a table holds, as `PAYLOAD`, by range of fingerprints."""
     ids = chunks.select("ids")
     if ranges == 1:

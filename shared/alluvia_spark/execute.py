@@ -21,7 +21,7 @@ from alluvia.table.snapshot import Snapshot
 from alluvia_spark import data_files, live, repeats, scratch, tasks
 from alluvia_spark.chunks import CHUNK, ROW, Chunk, decode, encode, read_key
 from alluvia_spark.data_files import Routes, Rows
-from alluvia_spark.dropping import Dropped, Held, drops_of, find_drops
+from alluvia_spark.dropping import DroppedRows, HeldFiles, drops_of, find_drops
 from alluvia_spark.frames import TASK, Row, fit_session, mapped, numbered_tasks, parallelism, task_key, to_tasks
 from alluvia_spark.frames import tasks as numbered
 from alluvia_spark.job import REJECTS, ROWS, Counts, Job, JobOutcome, Written
@@ -94,7 +94,7 @@ class _Run:
             weights = _weights(chunks)
             check_read(values[0] or "" for table, values, _ in weights if table == tasks.PROBLEM)
             counts = Counts(*(_rows_of(weights, table) for table in (tasks.LINES, ROWS, REJECTS)))
-            dropped: dict[int, Dropped] = {}
+            dropped: dict[int, DroppedRows] = {}
             if counts.rows:
                 dropped[ROWS] = self._drops(ROWS, chunks, weights)
                 counts = replace(counts, duplicates=dropped[ROWS].duplicates)
@@ -115,7 +115,7 @@ class _Run:
         stack.callback(kept.unpersist)
         return kept
 
-    def _drops(self, table: int, chunks: DataFrame, weights: dict[Place, Weight]) -> Dropped:
+    def _drops(self, table: int, chunks: DataFrame, weights: dict[Place, Weight]) -> DroppedRows:
         base = self.bases[table]
         if table == ROWS:
             held = live.files_touched(base, ((values, key) for number, values, key in weights if number == ROWS))
@@ -123,10 +123,12 @@ class _Run:
             held = live.recent_rejects(base, min(base.timestamp_ms, self.job.arrival_us // 1000))
         ours = chunks.where((col("table") == table) & col("ids").isNotNull())
         spread = min(self.splits, self.cores * DROPS_A_CORE)
-        there = Held(table, base.version, held)
+        there = HeldFiles(table, base.version, held)
         return find_drops(self.job, ours, there, rows=_rows_of(weights, table), spread=spread)
 
-    def _write(self, chunks: DataFrame, weights: dict[Place, Weight], dropped: Mapping[int, Dropped]) -> list[Written]:
+    def _write(
+        self, chunks: DataFrame, weights: dict[Place, Weight], dropped: Mapping[int, DroppedRows]
+    ) -> list[Written]:
         weights = {place: weight for place, weight in weights.items() if place[0] >= 0}
         if not weights:
             return []

@@ -33,7 +33,7 @@ Condition = Literal["If-None-Match", "If-Match"]
 IF_NONE_MATCH: Condition = "If-None-Match"
 
 
-class Asked(Protocol):
+class ConditionalStore(Protocol):
     """What the proof uses of a store."""
 
     endpoint_url: str
@@ -59,7 +59,7 @@ def is_aws(endpoint_url: str) -> bool:
     return not endpoint_url or (urlsplit(endpoint_url).hostname or "").endswith(AWS_DOMAINS)
 
 
-def prove(condition: Condition, store: Asked, new_id: Callable[[], str]) -> Failure | None:
+def prove(condition: Condition, store: ConditionalStore, new_id: Callable[[], str]) -> Failure | None:
     """Prove once in a process that an endpoint honours a condition in a bucket; no request if that is known.
 
     Raises `StoreRefused` if it ignores the condition or does not know it. Returns the failure of a proof that could not
@@ -79,7 +79,7 @@ def prove(condition: Condition, store: Asked, new_id: Callable[[], str]) -> Fail
     return failure
 
 
-def _prove_absence(store: Asked, new_id: Callable[[], str]) -> Failure | None:
+def _prove_absence(store: ConditionalStore, new_id: Callable[[], str]) -> Failure | None:
     """Have the store refuse a second object under the key of the proof, and have writers race if that is the first."""
     found = store.put_if(PROOF_KEY, PROOF, "create")
     if isinstance(found, Failure):
@@ -95,7 +95,7 @@ def _prove_absence(store: Asked, new_id: Callable[[], str]) -> Failure | None:
     return None
 
 
-def _race(store: Asked, name: str) -> bool:
+def _race(store: ConditionalStore, name: str) -> bool:
     """Have writers race for keys, which are deleted afterwards; return whether none of them has two winners."""
     keys = [f"{PROOF_KEY}.{name}.{number}" for number in range(RACES)]
     entered = [key for key in keys for _ in range(RACERS)]
@@ -105,13 +105,13 @@ def _race(store: Asked, name: str) -> bool:
     return len(won) == len(set(won))
 
 
-def _clean_up(store: Asked, keys: Sequence[str]) -> None:
+def _clean_up(store: ConditionalStore, keys: Sequence[str]) -> None:
     """Delete what a proof left. Small objects stay where this process may only write: they are in nobody's way."""
     with suppress(NotDeleted, StoreRefused):
         store.delete(keys)
 
 
-def _refused(condition: Condition, store: Asked, found: object) -> Failure | None:
+def _refused(condition: Condition, store: ConditionalStore, found: object) -> Failure | None:
     """Return None if a write that must fail by its condition did so, or why it failed otherwise."""
     if not isinstance(found, Failure):
         raise _refusal(condition, store, "ignores")
@@ -120,7 +120,7 @@ def _refused(condition: Condition, store: Asked, found: object) -> Failure | Non
     return None if found.status == 412 else found
 
 
-def _refusal(condition: Condition, store: Asked, does: str, when: str = "") -> StoreRefused:
+def _refusal(condition: Condition, store: ConditionalStore, does: str, when: str = "") -> StoreRefused:
     lost = "one commit can overwrite another and lose its rows" if condition == IF_NONE_MATCH else "changes can be lost"
     return StoreRefused(
         f"the S3 endpoint {store.endpoint_url} {does} {condition} on PUT{when}, so {lost}; nothing was committed: "

@@ -29,7 +29,7 @@ _WINDING = re.compile(r"(^|/)(\.{0,2})/|(^|/)\.{1,2}$")
 _NO_FILE = re.compile(r"^$|/$|\0")
 
 
-class Places:
+class TablePlaces:
     """Gives the keys of a table's files in its store; without a store, of those whose paths are relative.
 
     `root` is the start of the table's keys.

@@ -19,7 +19,7 @@ from alluvia.store.outside import PIN, is_outside
 from alluvia.table.file_form import FileForm
 from alluvia.table.fitting import ReadPlan
 from alluvia.table.partitioning.spec import PartitionField, PartitionSpec, parse_spec
-from alluvia.table.places import Places
+from alluvia.table.places import TablePlaces
 from alluvia.table.properties import Properties
 from alluvia.table.protocols import check_readable, settings_of
 from alluvia.table.schema.column_mapping import ColumnMapping, mapping_of, physical_schema
@@ -211,11 +211,11 @@ class Snapshot:
     def locate(self, path: str) -> str:
         """Return the key of a path as the log has it (decoded): below the table's root, or absolute.
 
-        Raises `Unsupported` for a file that is not the table's (`Places`).
+        Raises `Unsupported` for a file that is not the table's (`TablePlaces`).
         """
         return self.places.key(path)
 
     @cached_property
-    def places(self) -> Places:
+    def places(self) -> TablePlaces:
         """Return the judge of where files may lie."""
-        return Places(self._store, self.root, self.state.metadata)
+        return TablePlaces(self._store, self.root, self.state.metadata)
