@@ -134,8 +134,14 @@ def query(chance: Random) -> tuple[str, bool]:
 
 
 def canonical(rows: list[tuple[Any, ...]]) -> list[str]:
-    """Return rows as texts; a sum is a decimal to one engine and an integer to another."""
-    return [repr(tuple(int(value) if isinstance(value, (bool, Decimal)) else value for value in row)) for row in rows]
+    """Return rows as texts; a sum is a decimal to one engine and an integer to another, and no zero has a sign."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, float):
+            return value + 0.0
+        return int(value) if isinstance(value, (bool, Decimal)) else value
+
+    return [repr(tuple(map(plain, row))) for row in rows]
 
 
 @pytest.mark.parametrize("files", FILES)
