@@ -11,7 +11,6 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping
-from functools import cached_property
 
 import orjson
 
@@ -41,6 +40,7 @@ class TablePlaces:
         self._metadata = metadata
         # The table of rejected events lies in the folder of its table, and is another one.
         self._rejects = "" if not root or is_outside(root) or REJECTS in root else f"{REJECTS}/"
+        self._others: tuple[str, ...] | None = None
 
     def key(self, path: str) -> str:
         """Return the key of a path as the log has it (decoded), relative to the table's root or absolute.
@@ -78,10 +78,13 @@ class TablePlaces:
             return None
         if self._store.is_wide:
             return key
-        return self._own(key) or next((key for root in self._others if _is_below(key, root)), None)
+        if (own := self._own(key)) is not None:
+            return own
+        if self._others is None:  # not a cached property, which in Python 3.11 holds a lock during the requests
+            self._others = self._recorded()
+        return next((key for root in self._others if _is_below(key, root)), None)
 
-    @cached_property
-    def _others(self) -> tuple[str, ...]:
+    def _recorded(self) -> tuple[str, ...]:
         """Return the starts of the keys of what lies elsewhere, as this lake has it on record."""
         configuration = self._metadata.configuration
         if is_outside(self._root):
