@@ -63,7 +63,7 @@ def test_another_key_signs_otherwise() -> None:
     clock = ManualClock()
     first, query = signed(clock)
     for other in (signer_of({}, clock), signer_of({"ALLUVIA_SIGNING_KEY": "s" * 32}, clock)):
-        with pytest.raises(Forbidden):
+        with pytest.raises(Forbidden, match="each needs the same ALLUVIA_SIGNING_KEY"):
             other.check("GET", PATH, query)
     assert "kkkk" not in repr(first)
 
