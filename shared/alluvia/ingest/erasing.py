@@ -2,7 +2,8 @@
 
 A reject matches if the condition holds for the row that its event would have become, as far as its fields can be
 converted. Where that does not tell, because the text is not an event or lacks a field, it matches if it contains one of
-the texts and numbers of the condition.
+the texts and numbers of the condition. That decides for equality and IN alone: a text that is not an event cannot be
+judged by another condition, and is named.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from alluvia.operations.erase import erase, prove
 from alluvia.operations.erase_judging import Judge, Judged
 from alluvia.operations.erase_keepers import KeptFacts, without_rows
 from alluvia.operations.erase_lake import search_lake
-from alluvia.operations.erase_log import word_pattern
 from alluvia.operations.erase_matching import Find, Matching, matching_rows, matching_texts
-from alluvia.operations.erase_places import places, sources_of, words_of
+from alluvia.operations.erase_places import places, sources_of
 from alluvia.operations.erase_report import EraseReport
+from alluvia.operations.erase_words import names_values, word_pattern, words_of
 from alluvia.operations.jobs import delete_jobs
 from alluvia.operations.results import delete_results
 from alluvia.operations.upload_parts import delete_uploads
@@ -113,7 +114,7 @@ def _delete_kept(handle: TableHandle) -> None:
 
 def _rejects_finder(handle: TableHandle, where: str) -> Find:
     snapshot = handle.newest()
-    texts = _Texts(snapshot, Judge(where, snapshot, places(where, snapshot)), words_of(where))
+    texts = _Texts(snapshot, where)
 
     def find(rejects: Snapshot) -> Matching:
         columns = tuple(name for name in (RAW, "reason", "event_id", "given") if name in rejects.schema.names)
@@ -122,15 +123,19 @@ def _rejects_finder(handle: TableHandle, where: str) -> Find:
     return find
 
 
+_UNTOLD = "rejects in it are no JSON objects, and the condition does not name the values to look for with = or IN"
+
+
 class _Texts:
     """Which rejected events match."""
 
-    def __init__(self, snapshot: Snapshot, judge: Judge, words: frozenset[str]) -> None:
-        self.words = words
-        self._judge = judge
+    def __init__(self, snapshot: Snapshot, where: str) -> None:
+        self.words = words_of(where)
+        self._judge = Judge(where, snapshot, places(where, snapshot))
+        self._names_values = names_values(where)
         self._fields = Fields.of(snapshot.settings)
         self._schema = snapshot.schema
-        self._word = word_pattern(words)
+        self._word = word_pattern(self.words)
 
     def judge(self, rejects: pa.RecordBatch, strict: bool) -> Judged:  # noqa: ARG002 - as any `Judging`
         """Return for each reject whether it is to be erased."""
@@ -146,7 +151,10 @@ class _Texts:
             self._contains(raw, *texts) if holds is None else holds
             for holds, raw, texts in zip(held, raws, told, strict=True)
         ]
-        return Judged(pa.array(found, pa.bool_()))
+        untold = not self._names_values and any(
+            not isinstance(value, dict) and not has for value, has in zip(values, found, strict=True)
+        )
+        return Judged(pa.array(found, pa.bool_()), frozenset({_UNTOLD} if untold else ()))
 
     def _hold(self, events: Sequence[RawEvent]) -> list[bool | None]:
         """Return of events whether they match, as rows or as they were sent; None for one that lacks a field."""

@@ -10,8 +10,8 @@ from alluvia.errors import ObjectNotFound
 from alluvia.log.paths import LOG_FOLDER
 from alluvia.operations.branch_store import BRANCHES
 from alluvia.operations.erase_files import BYTES_MAX, mentions
-from alluvia.operations.erase_log import word_pattern
 from alluvia.operations.erase_report import BRANCH_FILES, JOB_FILES, RESULT_FILES, TEXTS, UPLOAD_FILES, Searched, Trace
+from alluvia.operations.erase_words import word_pattern
 from alluvia.operations.jobs import JOBS
 from alluvia.operations.results import RESULTS
 from alluvia.operations.upload_parts import UPLOADS

@@ -7,7 +7,6 @@ shows.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -27,6 +26,7 @@ from alluvia.log.files.rows import FileRows
 from alluvia.log.paths import decode_path
 from alluvia.operations.erase_bounds import TextBounds
 from alluvia.operations.erase_matching import Matching
+from alluvia.operations.erase_words import word_pattern
 from alluvia.table.claims import CLAIM, TRANSACTION, Claim, parse_claim
 from alluvia.table.offers import NEXT_INFO, TAKEN_INFO
 from alluvia.table.partitioning.hive import partition_texts
@@ -253,13 +253,6 @@ def claim_in(body: Json) -> Claim | None:
     """Return the claim that a metadata domain is; None for another one, and where a claim is lifted."""
     domain = DomainMetadata.from_json(body)
     return parse_claim(domain) if domain.domain.startswith(CLAIM) and not domain.removed else None
-
-
-def word_pattern(words: Collection[str]) -> re.Pattern[str] | None:
-    """Return what finds one of some words in a text, not as a part of a longer one; None if there are none."""
-    if not words:
-        return None
-    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, sorted(words)))})(?!\w)")
 
 
 def values_of(file: FileEntry) -> Mapping[str, str | None]:

@@ -11,7 +11,8 @@ from alluvia.expressions.condition import condition
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.operations.erase_judging import Judge, Judged
-from alluvia.operations.erase_places import PROPERTIES, Places, places, words_of
+from alluvia.operations.erase_places import PROPERTIES, Places, places
+from alluvia.operations.erase_words import words_of
 from alluvia.table.scan import Scan
 from alluvia.table.schema.names import fold
 from alluvia.table.skipping.predicate import Predicate, Unknown

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.errors import Corrupt
-from alluvia.expressions.condition import expression_of, words_in
+from alluvia.expressions.condition import expression_of
 from alluvia.expressions.tree import Node, text_literal, walk
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.schema.former_names import former_names
@@ -115,11 +115,6 @@ def places(where: str, snapshot: Snapshot) -> Places:
     has_text = _is_text(snapshot.schema, PROPERTIES)
     keys = _keys(expression, columns) if has_text else {}
     return Places(fields, has_text and not snapshot.properties.get("alluvia.rollup"), lost, keys, stored)
-
-
-def words_of(where: str) -> frozenset[str]:
-    """Return the texts and numbers in a condition, as text. Raises `Invalid` for what is no condition."""
-    return words_in(expression_of(where))
 
 
 def _record(snapshot: Snapshot) -> Mapping[str, tuple[str, ...]]:
@@ -229,7 +224,7 @@ def _deeper(found: object, field: Field, tops: Sequence[object]) -> Iterator[tup
     pending: list[tuple[str, object, int]] = [("", found, 0)]
     while pending:
         path, value, depth = pending.pop()
-        if isinstance(value, str) and value[:1] in ("{", "[") and depth:  # JSON in a text
+        if isinstance(value, str) and depth and value.lstrip()[:1] in ("{", "["):  # JSON in a text
             try:
                 value = orjson.loads(value)
             except ValueError:

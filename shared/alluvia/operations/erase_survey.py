@@ -27,7 +27,6 @@ from alluvia.operations.erase_log import (
     commit_files,
     commit_infos,
     values_of,
-    word_pattern,
 )
 from alluvia.operations.erase_matching import Matching
 from alluvia.operations.erase_report import (
@@ -42,6 +41,7 @@ from alluvia.operations.erase_report import (
     Trace,
 )
 from alluvia.operations.erase_traces import Judgement, Known, Traces, read_if_there, read_present, unclear
+from alluvia.operations.erase_words import word_pattern
 from alluvia.operations.kept_files import KeptFiles
 from alluvia.operations.key_hashes import key_hash
 from alluvia.operations.vacuum_cutoffs import LOG_AGE_MS_MIN, ORPHAN_AGE_MS_MIN
@@ -168,13 +168,20 @@ class _Search:
         self._data()
 
     def _properties(self) -> None:
-        """Find texts of the table's owners that repeat a value; only they can change them."""
+        """Find texts of the table's owners and writers that repeat a value; only they can change them."""
         words = word_pattern([word for word in self._matching.words if not word.isdecimal()])
-        for name, text in self._snapshot.properties.items():
-            is_text = name in (ROLLUP, MERGE_QUERY) or name.startswith(CONSTRAINT)
-            if is_text and words is not None and words.search(text):
-                why = f"the table's property {name} contains a value of the condition"
-                self.found.traces.append(Trace(OTHER, self._handle.root + LOG_FOLDER, why, removable=False))
+        if words is None:
+            return
+        found = [
+            f"the table's property {name}"
+            for name, text in self._snapshot.properties.items()
+            if _is_free_text(name) and words.search(f"{name} {text}")
+        ]
+        if any(map(words.search, self._snapshot.state.txns)):
+            found.append("an application's id, given as txn,")
+        for where in found:
+            why = f"{where} contains a value of the condition"
+            self.found.traces.append(Trace(OTHER, self._handle.root + LOG_FOLDER, why, removable=False))
 
     def _keep_later(self, commits: Sequence[tuple[int, ObjectInfo]]) -> None:
         """Keep what commits after the oldest readable version add, or claim to add."""
@@ -347,6 +354,11 @@ class _Search:
         until = datetime.fromtimestamp((info.modified_ms + ORPHAN_AGE_MS_MIN) / 1000, UTC)
         why = "it holds matching rows, and a transaction may be about to commit it"
         return Trace(kind, info.key, why, until, removable=False)
+
+
+def _is_free_text(name: str) -> bool:
+    """Whether a table's property holds what people write, other than a setting."""
+    return name in (ROLLUP, MERGE_QUERY) or name.startswith(CONSTRAINT) or not name.startswith(("alluvia.", "delta."))
 
 
 NO_WORDS = "it could not be judged: the condition has no text or number to look for"

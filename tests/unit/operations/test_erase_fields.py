@@ -12,7 +12,7 @@ import pytest
 
 from alluvia.errors import Invalid
 from alluvia.ingest.pipeline import ingest_batch
-from alluvia.ingest.values import RawEvent
+from alluvia.ingest.values import RawEvent, Reject
 from alluvia.lake import Lake, Table
 from alluvia.operations.jobs import JOBS
 from alluvia.operations.results import RESULTS, KeptResult, keep_result
@@ -27,6 +27,12 @@ WHERE = f"user_id = '{VICTIM}'"
 def post(lake: Lake, *events: dict[str, Any], table: str = "events") -> None:
     sent = [RawEvent(at, {"event": "view", **event}) for at, event in enumerate(events)]
     ingest_batch(lake, table, sent, arrival_us=lake.clock.now_us(), create=True)
+
+
+def post_broken(lake: Lake, *raws: bytes) -> None:
+    rejects = [Reject(at + 1, "it is not a JSON object", raw) for at, raw in enumerate(raws)]
+    sent = [RawEvent(0, {"event": "a", "event_id": "1", "user_id": "bob"})]
+    ingest_batch(lake, "events", sent, rejects, arrival_us=lake.clock.now_us(), create=True)
 
 
 def people(table: Table) -> list[str]:
@@ -293,3 +299,63 @@ def test_bounds_of_properties_go(lake: Lake) -> None:
     assert traces(lake.store, VICTIM[:10])
     assert events.erase(WHERE, prove=True).ok
     assert traces(lake.store, VICTIM[:10]) == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"),
+    [
+        (rb'{"event": "a", "user_id": "jos\u00e977", cut', "josé77"),
+        (rb'{"event": "a", "user_id": "jos\u00E977", cut', "josé77"),
+        (rb'["jos\u00e977"]', "josé77"),
+        (rb'{"user_id": "a\/zed99", cut', "a/zed99"),
+        (rb'{"user_id": "say \"zed99\"", cut', 'say "zed99"'),
+        (rb'{"body": "{\"user_id\": \"jos\\u00e977\"}", cut', "josé77"),
+        (b"event=a&user_id=zed99%40x, cut", "zed99@x"),
+    ],
+)
+def test_rejects_that_are_no_objects_are_searched_for_what_they_escape(lake: Lake, raw: bytes, value: str) -> None:
+    post_broken(lake, raw, b'"carol", cut')
+    rejects = lake.table("events/_rejects")
+    assert rejects.count() == 2
+
+    report = lake.table("events").erase(f"user_id = '{value}'", prove=True)
+
+    assert report.rejects is not None
+    assert (report.rejects.rows, report.ok) == (1, True)
+    assert rejects.to_arrow(["raw"])["raw"].to_pylist() == [b'"carol", cut']
+
+
+@pytest.mark.parametrize("where", ["user_id LIKE 'zed99%'", "lower(user_id) = 'zed99@x'", "user_id <> 'bob'"])
+def test_rejects_that_a_condition_cannot_judge_are_named(lake: Lake, where: str) -> None:
+    post_broken(lake, b'{"user_id": "Zed99@x", cut')
+    report = lake.table("events").erase(where, prove=True)
+    assert not report.ok
+    assert report.rejects is not None
+    assert report.rejects.proof is not None
+    assert any("rejects in it are no JSON objects" in trace.why for trace in report.rejects.proof.found)
+
+
+def test_a_value_with_an_apostrophe_is_found_in_sql_that_the_lake_keeps(lake: Lake) -> None:
+    post(lake, {"event_id": "a", "user_id": "O'Neil77"})
+    lake.sql("CREATE VIEW people AS SELECT * FROM events WHERE properties ->> 'user_id' = 'O''Neil77'")
+    report = lake.table("events").erase("user_id = 'O''Neil77'", prove=True)
+    assert (report.rows, report.ok) == (1, False)
+
+
+def test_json_in_a_text_that_begins_with_space_is_looked_into(lake: Lake) -> None:
+    post(lake, {"event_id": "a", "context": f' {{"user_id": "{VICTIM}"}}'})
+    report = lake.table("events").erase(WHERE, prove=True)
+    assert not report.ok
+
+
+def test_values_in_properties_and_application_ids_are_named(lake: Lake) -> None:
+    table = lake.create_table("t", {"user_id": "string"})
+    table.append([{"user_id": "alice77"}, {"user_id": "bob"}], txn=("alice77", 1))
+    table.evolve(properties={"owner": "alice77"})
+    report = table.erase("user_id = 'alice77'", prove=True)
+    assert (report.rows, report.ok) == (1, False)
+    assert report.proof is not None
+    assert sorted(trace.why for trace in report.proof.found) == [
+        "an application's id, given as txn, contains a value of the condition",
+        "the table's property owner contains a value of the condition",
+    ]

@@ -1,0 +1,81 @@
+"""Texts and numbers of a condition as other texts show them: as they are, in SQL, in JSON, in URLs. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from urllib.parse import quote, quote_plus
+
+from alluvia.expressions.condition import expression_of, words_in
+from alluvia.expressions.tree import Node, is_constant
+
+_OF_JSON = frozenset({"->>", "json_extract_string"})
+_CODE_POINT = re.compile(r"\\\\u([0-9a-f]{4})")
+
+
+def words_of(where: str) -> frozenset[str]:
+    """Return the texts and numbers in a condition, as text. Raises `Invalid` for what is no condition."""
+    return words_in(expression_of(where))
+
+
+def names_values(where: str) -> bool:
+    """Whether every row that a condition matches has one of the texts and numbers in it. Raises `Invalid`.
+
+    That holds for equality and IN. Rows that LIKE or `lower(…)` match may have texts that the condition does not show.
+    """
+    return _names_values(expression_of(where))
+
+
+def _names_values(node: Node) -> bool:
+    kind = node.get("type")
+    if kind == "CONJUNCTION_AND":
+        return any(map(_names_values, node["children"]))
+    if kind == "CONJUNCTION_OR":
+        return all(map(_names_values, node["children"]))
+    if kind == "COMPARE_EQUAL":
+        sides = (node["left"], node["right"])
+        return any(map(is_constant, sides)) and any(map(_is_field, sides))
+    if kind == "COMPARE_IN":
+        field, *values = node["children"]
+        return _is_field(field) and all(map(is_constant, values))
+    return False
+
+
+def _is_field(node: Node) -> bool:
+    return node.get("type") == "COLUMN_REF" or node.get("function_name") in _OF_JSON
+
+
+def word_pattern(words: Collection[str]) -> re.Pattern[str] | None:
+    """Return what finds one of some words in a text, not as a part of a longer one; None if there are none.
+
+    A word is also found as a text of SQL has it (`O''Neil`), one of JSON (`jos\\u00e9`, `a\\/b`), also within another
+    text of JSON, and one of a URL or a form.
+    """
+    if not words:
+        return None
+    forms = sorted({form for word in words for form in _forms(word)})
+    return re.compile(rf"(?<!\w)(?:{'|'.join(map(_any_case, forms))})(?!\w)")
+
+
+def _forms(word: str) -> Iterator[str]:
+    plain = {word, word.replace("'", "''")}
+    once = {form for text in plain for form in _in_json(text)}
+    yield from plain
+    yield from once
+    yield from (form for text in once for form in _in_json(text))
+    if not word.isalnum():
+        yield quote(word, safe="")
+        yield quote_plus(word)
+
+
+def _in_json(text: str) -> Iterator[str]:
+    for ascii_only in (True, False):
+        escaped = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+        yield escaped
+        yield escaped.replace("/", "\\/")
+
+
+def _any_case(form: str) -> str:
+    """Return the expression for a form; the digits of a code point may be capital letters."""
+    return _CODE_POINT.sub(lambda found: rf"\\u(?i:{found[1]})", re.escape(form))
