@@ -108,7 +108,7 @@ def test_412_for_ones_own_write_is_a_commit(
                 client.put(*args, **options)
             return client.put(*args, **options)
 
-    monkeypatch.setattr(store, "_client", Twice())
+    monkeypatch.setattr(store, "_client_of", lambda *_: Twice())
     assert append(table, "a") == 1
     assert server.requests() == {"PUT": 1 + 2, "GET": 1}
     assert append(table, "b") == 2

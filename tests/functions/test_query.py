@@ -233,7 +233,8 @@ def test_a_damaged_file_is_the_lakes_error(lake: alluvia.Lake) -> None:
 
 def test_a_store_that_does_not_answer_is_503(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     uri = f"s3://{s3_server.new_bucket()}/lake"
-    alluvia.connect(uri, clock=None, **s3_server.options).create_table("t", {"n": "long"}).append([{"n": 1}])
+    table = alluvia.connect(uri, clock=None, **s3_server.options).create_table("t", {"n": "long"})
+    table.append([{"n": 1}])
     monkeypatch.setenv("ALLUVIA_LAKE", uri)
     monkeypatch.setenv("ALLUVIA_ENDPOINT_URL", s3_server.endpoint_url)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3_server.options["access_key_id"])
@@ -241,6 +242,7 @@ def test_a_store_that_does_not_answer_is_503(s3_server: S3Server, monkeypatch: p
     monkeypatch.setenv("AWS_DEFAULT_REGION", s3_server.options["region"])
     monkeypatch.setenv("ALLUVIA_FILE_CACHE_BYTES", "0")
     assert ask("SELECT sum(n) AS s FROM t")["body"] == '{"s":1}\n'
+    table.append([{"n": 2}])  # a file that no process has read yet
     s3_server.inject({"method": "GET", "match": r"\.parquet", "fault": "status:503", "times": 100})
     answer = ask("SELECT sum(n) AS s FROM t")
     s3_server.inject()
