@@ -319,7 +319,8 @@ def test_the_environment_says_whom_it_answers_unless_the_command_does(
         process.communicate()
 
 
-def test_it_is_open_to_others_only_if_told_so(tmp_path: Path) -> None:
+def test_it_is_open_to_others_only_if_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ALLUVIA_AUTH", raising=False)
     process = served_to_others(tmp_path)
     out, error = process.communicate(timeout=30)
     assert (process.returncode, out) == (1, "")

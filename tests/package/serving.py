@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import pytest
 
@@ -13,12 +14,14 @@ from tests.package.conftest import Installed
 
 
 @contextlib.contextmanager
-def serving(installed: Installed, command: Sequence[str]) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def serving(
+    installed: Installed, command: Sequence[str], environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Start a command that serves on a free port; yield its process and the port."""
     process = subprocess.Popen(
         [str(installed.bin / command[0]), *command[1:]],
         cwd=installed.folder,
-        env=installed.environment,
+        env={**installed.environment, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

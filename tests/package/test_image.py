@@ -81,11 +81,12 @@ def test_what_it_runs_asks_for_tokens_unless_the_environment_says_otherwise() ->
     assert not {"--auth", "--allow-host"} & set(command("CMD"))  # either would beat what the environment says
 
 
-def test_what_it_runs_serves_and_is_healthy(with_cli: Installed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_it_runs_serves_and_is_healthy(with_cli: Installed) -> None:
     words = [*command("ENTRYPOINT"), *command("CMD")]
-    monkeypatch.setitem(with_cli.environment, "ALLUVIA_AUTH", "tokens")
+    given = dict(word.split("=", 1) for word in one("ENV").split())
     assert words[words.index("--port") + 1] == one("EXPOSE") == PORT
-    with serving(with_cli, ["0" if word == PORT else word for word in words]) as (process, port):
+    serve = ["0" if word == PORT else word for word in words]
+    with serving(with_cli, serve, {"ALLUVIA_AUTH": given["ALLUVIA_AUTH"]}) as (process, port):
         check = [word.replace(PORT, str(port)) for word in command("HEALTHCHECK")]
         healthy = with_cli.run(*check)
         assert healthy.returncode == 0, healthy.stderr

@@ -92,6 +92,10 @@ class Gateway:
         route = next(found, None)
         return route is None or route.public or method not in route.takers
 
+    def note_refusal(self, method: str, path: str, status: int, size: int) -> None:
+        """Count a request that was answered before it got here."""
+        self._metrics.note(self._route_of(path), method, {"statusCode": status, "headers": {}, "body": ""}, size, 0)
+
     def begin_to_drain(self) -> None:
         """Say from now on that the server is not ready: it takes its last requests."""
         self._drains = True

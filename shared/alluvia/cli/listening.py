@@ -35,6 +35,8 @@ THREADS_SECONDS = 1
 UNPROVED = "this request needs a token: send Authorization: Bearer <token>"
 Admits = Callable[[str, str, Mapping[str, str]], bool]
 """(method, path, headers by their names in CGI's form) → whether a body of such a request is read."""
+Refused = Callable[[str, str, int, int], object]
+"""(method, path, status, bytes of the answer): what is told of a request that never gets to the application."""
 _LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:", re.IGNORECASE)
 _ENCODING = re.compile(rb"\r\ntransfer-encoding[ \t]*:([^\r\n]*)", re.IGNORECASE)
 _FOLDED = re.compile(rb"\r\n[ \t]")
@@ -91,11 +93,13 @@ class _Refusal(ErrorTask):  # type: ignore[misc]
         self.write(body)
         method, path = getattr(self.request, "command", "-"), utf8_path(getattr(self.request, "path", "-"))
         self.channel.log(request_line(self.channel.addr[0], method, path, error.code, len(body), 0))
+        self.channel.refused(method, path, error.code, len(body))
 
 
 class _Channel(HTTPChannel):  # type: ignore[misc]
     parser_class = _Parser
     error_task_class = _Refusal
+    refused: Refused
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._begin()
@@ -208,8 +212,9 @@ def listen(
     option: str | None = None,
     connections_max: int = CONNECTIONS_MAX,
     admits: Admits | None = None,
+    refused: Refused = lambda *_: None,
 ) -> HttpServer:
-    """Return a server of a WSGI application, which tells `log` of requests that never get to the application.
+    """Return a server of a WSGI application; `log` and `refused` hear of requests that never get to the application.
 
     With `connections_max` open, the next one takes the place of the client that is slowest to send its request or to
     read its answer. Whoever is being answered keeps its place.
@@ -224,6 +229,7 @@ def listen(
         parser_class = Parser
 
     Channel.log = staticmethod(log)
+    Channel.refused = staticmethod(refused)
     if admits is not None:
         Parser.admits = staticmethod(admits)
     try:

@@ -112,7 +112,9 @@ def running(lake: Lake, options: Options, metrics: Metrics | None = None) -> Ite
         changed = refresher.changed if options.refresh_rollups else _log_nothing
         downloads = partial(download, lake.store, signer)
         gateway = Gateway(lake.clock, rules, log, changed, metrics, downloads)
-        server = listen(gateway, options.host, options.port, threads, log, admits=gateway.admits)
+        server = listen(
+            gateway, options.host, options.port, threads, log, admits=gateway.admits, refused=gateway.note_refusal
+        )
         others = ExitStack()
         POOL.prepare(1)
         for each in upkeep:

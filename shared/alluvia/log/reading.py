@@ -15,7 +15,7 @@ from alluvia.errors import (
 )
 from alluvia.log.checkpoints.agreement import HEAD_BYTES, difference, disagreement, files_in, first_lines
 from alluvia.log.checkpoints.hint import Hint, parse_last_checkpoint
-from alluvia.log.checkpoints.reader import read_checkpoint
+from alluvia.log.checkpoints.reader import FalseCheckpoint, read_checkpoint
 from alluvia.log.commit import CommitActions, parse_commit
 from alluvia.log.files.sidecars import Fetch
 from alluvia.log.in_commit_timestamps import has_in_commit_timestamps
@@ -163,6 +163,8 @@ class LogReader:
     def _checkpoint(self, version: int, names: Sequence[str], data: Sequence[bytes]) -> State:
         try:
             return read_checkpoint(version, list(zip(names, data, strict=True)), self._sidecars_of(names))
+        except FalseCheckpoint:
+            raise
         except Corrupt as error:
             raise BrokenCheckpoint(*error.args) from error
 

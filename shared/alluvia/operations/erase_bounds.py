@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from alluvia.operations.erase_places import PROPERTIES, Places
+from alluvia.operations.erase_places import PROPERTIES, FieldPlaces
 from alluvia.table.schema.names import fold
 from alluvia.table.statistics.typed import parse_statistics
 from alluvia.table.statistics.written import TEXT_LENGTH_MAX
@@ -20,7 +20,7 @@ class TextBounds:
     Bounds of a text that was cut show a value if they end with its beginning.
     """
 
-    def __init__(self, places: Places, words: Collection[str]) -> None:
+    def __init__(self, places: FieldPlaces, words: Collection[str]) -> None:
         self._places = places
         self._words = words
         self._names = frozenset(name for field in places.fields for name in field.names)

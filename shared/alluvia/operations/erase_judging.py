@@ -20,9 +20,9 @@ from alluvia.expressions.condition import Condition, condition
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.erase_places import (
     PROPERTIES,
-    Field,
-    Places,
-    Sources,
+    ErasedField,
+    FieldPlaces,
+    FieldValues,
     as_struct,
     as_text,
     candidates,
@@ -60,7 +60,7 @@ class _Form:
 class Judge:
     """Says of rows of one schema whether they match. Raises `Invalid` for a condition that no types of fields fit."""
 
-    def __init__(self, where: str, snapshot: Snapshot, places: Places) -> None:
+    def __init__(self, where: str, snapshot: Snapshot, places: FieldPlaces) -> None:
         self.places = places
         self.seen: set[str] = set()
         """Fields that a row had outside of the table's columns."""
@@ -132,9 +132,9 @@ class Judge:
             return rows
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    def _elsewhere(self, rows: pa.RecordBatch, texts: Sequence[pa.Array]) -> dict[int, Sources]:
+    def _elsewhere(self, rows: pa.RecordBatch, texts: Sequence[pa.Array]) -> dict[int, FieldValues]:
         """Return what rows have of the fields outside of the table's columns, by their numbers."""
-        found: dict[int, list[Sources]] = {}
+        found: dict[int, list[FieldValues]] = {}
         fields = self.places.in_text if not texts else self.places.fields
         jsons = list(texts)
         if self.places.properties and PROPERTIES in rows.schema.names:
@@ -147,7 +147,7 @@ class Judge:
                 continue
             for at, value in enumerate(rows[name].to_pylist()):
                 if value is not None:
-                    found.setdefault(at, []).append(Sources({field.name: [value]}, {}))
+                    found.setdefault(at, []).append(FieldValues({field.name: [value]}, {}))
         for text in jsons:
             if not (pa.types.is_string(text.type) or pa.types.is_large_string(text.type) or text.type == pa.binary()):
                 continue
@@ -160,9 +160,9 @@ class Judge:
         self.seen.update(name for parts in found.values() for part in parts for name in (*part.values, *part.deeper))
         return {at: _together(parts) for at, parts in found.items()} | self._asked_by_key(rows, found)
 
-    def _asked_by_key(self, rows: pa.RecordBatch, found: Mapping[int, Sequence[Sources]]) -> dict[int, Sources]:
+    def _asked_by_key(self, rows: pa.RecordBatch, found: Mapping[int, Sequence[FieldValues]]) -> dict[int, FieldValues]:
         """Return, for a condition on keys of `properties`, that text with the values that columns have of them."""
-        held: dict[int, Sources] = {}
+        held: dict[int, FieldValues] = {}
         columns = {key: rows[column] for key, column in self.places.keys.items() if column in rows.schema.names}
         if not columns or PROPERTIES not in rows.schema.names:
             return held
@@ -172,7 +172,7 @@ class Judge:
             for key, array in columns.items():
                 if array[at].is_valid and key not in body:
                     body[key] = array[at].as_py()
-            parts = [*found.get(at, ()), Sources({PROPERTIES: [as_text(body)]}, {})]
+            parts = [*found.get(at, ()), FieldValues({PROPERTIES: [as_text(body)]}, {})]
             held[at] = _together(parts)
         return held
 
@@ -182,7 +182,7 @@ class Judge:
         )
 
     def _hold(
-        self, rows: pa.RecordBatch, numbers: Sequence[int], found: Mapping[int, Sources]
+        self, rows: pa.RecordBatch, numbers: Sequence[int], found: Mapping[int, FieldValues]
     ) -> tuple[list[bool], set[str]]:
         """Return of some rows which match, and the paths of fields deeper in texts with which others would."""
         picked = rows.take(pa.array(numbers, pa.int64()))
@@ -252,7 +252,7 @@ class Judge:
         if not count and refused is not None:
             raise refused
 
-    def _options(self, field: Field) -> list[pa.DataType]:
+    def _options(self, field: ErasedField) -> list[pa.DataType]:
         own = self._types.get(field.name)
         if own is not None:
             return [own] if own == pa.string() or pa.types.is_nested(own) else [own, pa.string()]
@@ -280,7 +280,7 @@ def _choices(options: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
             yield {**first, name: value}
 
 
-def _values(values: Sequence[Any], kind: pa.DataType, field: Field) -> list[Any]:
+def _values(values: Sequence[Any], kind: pa.DataType, field: ErasedField) -> list[Any]:
     """Return values of JSON or of a column as a type has them; None for those that it cannot hold."""
     if pa.types.is_struct(kind):
         values = [as_struct(value, field.paths) if isinstance(value, dict) else None for value in values]
@@ -313,7 +313,7 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return pa.array([_fitted(value, kind) for value in array.to_pylist()], kind)
 
 
-def _together(parts: Sequence[Sources]) -> Sources:
+def _together(parts: Sequence[FieldValues]) -> FieldValues:
     values: dict[str, list[object]] = {}
     deeper: dict[str, list[tuple[str, object]]] = {}
     for part in parts:
@@ -321,7 +321,7 @@ def _together(parts: Sequence[Sources]) -> Sources:
             values.setdefault(name, []).extend(some)
         for name, inside in part.deeper.items():
             deeper.setdefault(name, []).extend(inside)
-    return Sources(values, deeper)
+    return FieldValues(values, deeper)
 
 
 def _deeper_clause(path: str) -> str:

@@ -11,7 +11,7 @@ from alluvia.expressions.condition import condition
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.operations.erase_judging import Judge, Judged
-from alluvia.operations.erase_places import PROPERTIES, Places, places
+from alluvia.operations.erase_places import PROPERTIES, FieldPlaces, places
 from alluvia.operations.erase_words import words_of
 from alluvia.table.scan import Scan
 from alluvia.table.schema.names import fold
@@ -41,7 +41,7 @@ class Matching:
     words: frozenset[str]
     predicate: Predicate
     complement: Predicate
-    places: Places | None = None
+    places: FieldPlaces | None = None
     seen: Collection[str] = ()
 
     @property
@@ -93,7 +93,7 @@ def matching_rows(where: str, *, anywhere: bool = False) -> Find:
     It is one on the table's columns, by the names that they have or have had, and on fields that its `properties` may
     hold. With `anywhere` it may name fields that the table has no place for now: its files may have had one.
     """
-    known: list[tuple[pa.Schema, dict[str, str], tuple[Places, Judge]]] = []
+    known: list[tuple[pa.Schema, dict[str, str], tuple[FieldPlaces, Judge]]] = []
 
     def find(snapshot: Snapshot) -> Matching:
         now = (snapshot.schema, dict(snapshot.properties))
@@ -107,14 +107,14 @@ def matching_rows(where: str, *, anywhere: bool = False) -> Find:
     return find
 
 
-def _check_known(where: str, snapshot: Snapshot, found: Places) -> None:
+def _check_known(where: str, snapshot: Snapshot, found: FieldPlaces) -> None:
     """Raise `Invalid` for a condition that cannot be one on the table's rows, as it is for any condition on them."""
     lost = {name for names in found.lost.values() for name in names}
     if not found.properties and any(field.name not in lost for field in found.absent):
         condition(where, snapshot.schema)
 
 
-def _matching(where: str, snapshot: Snapshot, where_to_look: Places, judge: Judge) -> Matching:
+def _matching(where: str, snapshot: Snapshot, where_to_look: FieldPlaces, judge: Judge) -> Matching:
     named = tuple(dict.fromkeys(field.column for field in where_to_look.fields if field.column is not None))
     present = {fold(name) for name in snapshot.schema.names}
     predicate: Predicate = Unknown()

@@ -34,7 +34,7 @@ Path = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ErasedField:
     """A field of a condition: its `name`, folded, the table's `column` if it has one, and all `names` that it has had.
 
     `paths` are what the condition asks for in it: `()` is the field itself, `("id",)` its own field `id`.
@@ -47,7 +47,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class FieldPlaces:
     """The fields of a condition in one version of a table.
 
     `properties` says whether the table keeps fields without a column; `lost` are names in files of columns that the
@@ -55,19 +55,19 @@ class Places:
     `properties` itself: by their names there, the columns that hold them now.
     """
 
-    fields: tuple[Field, ...]
+    fields: tuple[ErasedField, ...]
     properties: bool
     lost: Mapping[str, frozenset[str]]
     keys: Mapping[str, str]
     stored: frozenset[str]
 
     @property
-    def absent(self) -> tuple[Field, ...]:
+    def absent(self) -> tuple[ErasedField, ...]:
         """Return the fields without a column."""
         return tuple(field for field in self.fields if field.column is None)
 
     @property
-    def in_text(self) -> tuple[Field, ...]:
+    def in_text(self) -> tuple[ErasedField, ...]:
         """Return the fields that `properties` can hold."""
         return tuple(field for field in self.fields if field.column is None or _may_move(field))
 
@@ -82,9 +82,9 @@ class Places:
         wanted: frozenset[str] = frozenset().union(*(field.names for field in self.fields))
         return any(not names.isdisjoint(wanted) for names in self.lost.values())
 
-    def looked_for(self, names: Collection[str]) -> dict[str, Field | None]:
+    def looked_for(self, names: Collection[str]) -> dict[str, ErasedField | None]:
         """Return which columns of a file, by its own names for them, are fields; None for one like `properties`."""
-        found: dict[str, Field | None] = {}
+        found: dict[str, ErasedField | None] = {}
         for name in names:
             if name in self.stored:
                 continue
@@ -97,7 +97,7 @@ class Places:
         return found
 
 
-def places(where: str, snapshot: Snapshot) -> Places:
+def places(where: str, snapshot: Snapshot) -> FieldPlaces:
     """Return where the fields of a condition are in a version of a table. Raises `Invalid` for what is no condition."""
     expression = expression_of(where)
     record = _record(snapshot)
@@ -107,14 +107,14 @@ def places(where: str, snapshot: Snapshot) -> Places:
         found.setdefault(fold(name), set()).add(path)
     meant = {name: _column(name, columns) for name in found}
     fields = tuple(
-        Field(name, meant[name], frozenset({name, *columns.get(meant[name] or "", ())}), frozenset(paths))
+        ErasedField(name, meant[name], frozenset({name, *columns.get(meant[name] or "", ())}), frozenset(paths))
         for name, paths in found.items()
     )
     stored = frozenset(map(snapshot.physical_name, snapshot.schema.names))
     lost = {name: frozenset(map(fold, (name, *names))) for name, names in record.items() if name not in stored}
     has_text = _is_text(snapshot.schema, PROPERTIES)
     keys = _keys(expression, columns) if has_text else {}
-    return Places(fields, has_text and not snapshot.properties.get("alluvia.rollup"), lost, keys, stored)
+    return FieldPlaces(fields, has_text and not snapshot.properties.get("alluvia.rollup"), lost, keys, stored)
 
 
 def _record(snapshot: Snapshot) -> Mapping[str, tuple[str, ...]]:
@@ -136,7 +136,7 @@ def _column(name: str, columns: Mapping[str, frozenset[str]]) -> str | None:
     return now or next((column for column, names in columns.items() if folded in names), None)
 
 
-def _may_move(field: Field) -> bool:
+def _may_move(field: ErasedField) -> bool:
     return field.column not in _OWN_FIELDS and field.column != PROPERTIES
 
 
@@ -176,7 +176,7 @@ def _first_step(path: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class FieldValues:
     """What one row has of some fields outside of the table's columns: `values` of each by its name, JSON values.
 
     `deeper` has those that stand deeper in a text, with their paths: they may mean something else.
@@ -186,14 +186,14 @@ class Sources:
     deeper: Mapping[str, Sequence[tuple[str, object]]]
 
 
-def candidates(text: pa.Array, fields: Sequence[Field]) -> pa.BooleanArray:
+def candidates(text: pa.Array, fields: Sequence[ErasedField]) -> pa.BooleanArray:
     """Return which JSON texts can name one of some fields."""
     names = "|".join(sorted(re.escape(name) for field in fields for name in field.names))
     found = pc.match_substring_regex(text, rf"(?i)(?:{names}|\\u)")
     return pc.fill_null(found, pa.scalar(False, pa.bool_()))
 
 
-def sources_of(text: str | bytes | None, fields: Sequence[Field]) -> Sources | None:
+def sources_of(text: str | bytes | None, fields: Sequence[ErasedField]) -> FieldValues | None:
     """Return what a JSON text has of some fields; None if it has nothing of them, or is none."""
     if not text:
         return None
@@ -216,10 +216,10 @@ def sources_of(text: str | bytes | None, fields: Sequence[Field]) -> Sources | N
         inside = list(_deeper(found, field, tops if isinstance(found, dict) else []))
         if inside:
             deeper[field.name] = inside
-    return Sources(values, deeper) if values or deeper else None
+    return FieldValues(values, deeper) if values or deeper else None
 
 
-def _deeper(found: object, field: Field, tops: Sequence[object]) -> Iterator[tuple[str, object]]:
+def _deeper(found: object, field: ErasedField, tops: Sequence[object]) -> Iterator[tuple[str, object]]:
     """Yield fields of the name that stand deeper in a value, with their paths."""
     pending: list[tuple[str, object, int]] = [("", found, 0)]
     while pending:

@@ -40,7 +40,7 @@ from alluvia.operations.erase_report import (
     WINDOWS,
     Trace,
 )
-from alluvia.operations.erase_traces import Judgement, Known, Traces, read_if_there, read_present, unclear
+from alluvia.operations.erase_traces import Judgement, KnownTraces, Traces, read_if_there, read_present, unclear
 from alluvia.operations.erase_words import word_pattern
 from alluvia.operations.kept_files import KeptFiles
 from alluvia.operations.key_hashes import key_hash
@@ -67,7 +67,7 @@ class Survey:
     def __init__(self, handle: TableHandle, *, skips_rejects: bool) -> None:
         self._handle = handle
         self._skipped = f"{REJECTS}/" if skips_rejects else None
-        self._known = Known()
+        self._known = KnownTraces()
 
     def look(
         self,
@@ -107,7 +107,7 @@ class _Search:
         self,
         handle: TableHandle,
         matching: Matching,
-        known: Known,
+        known: KnownTraces,
         *,
         live: bool,
         thorough: bool,

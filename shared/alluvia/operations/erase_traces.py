@@ -46,7 +46,7 @@ class Judgement:
 
 
 @dataclass(slots=True)
-class Known:
+class KnownTraces:
     """What holds for good: which files hold matching rows, which commits show none, what commits have named.
 
     `named` are hashes of keys; `values` are the partition values of paths, where the condition asks for them.

@@ -23,7 +23,7 @@ from alluvia.serverless.authorization import Authorization
 def channel(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Iterator[grpc.Channel]:
     monkeypatch.setattr(service, "_GRACE_SECONDS", 0.0)
     rules = StatementRules(QueryLimits(timeout_seconds=0.05), 1 << 20, False, lambda _: [])
-    gate = Gate(Authorization, nullcontext, lambda _: None)
+    gate = Gate(lambda: Authorization("open"), nullcontext, lambda _: None)
     with (
         serving(lake, lambda: rules, gate, "127.0.0.1", 0) as port,
         grpc.insecure_channel(f"127.0.0.1:{port}") as found,

@@ -29,6 +29,10 @@ _PARSERS: dict[str, Callable[[Json], Any]] = {"add": AddFile.from_json, "remove"
 T = TypeVar("T")
 
 
+class FalseCheckpoint(Corrupt):
+    """A checkpoint that can be read, and says what no writer may: that there is no protocol, or another version."""
+
+
 class Checkpoint:
     """A checkpoint's own files, read; those of its `sidecars` are left alone until a row of them is needed."""
 
@@ -41,7 +45,7 @@ class Checkpoint:
         for said in self._actions("checkpointMetadata", lambda body: whole(body, "version")):
             if said != version:
                 msg = f"checkpoint {self._names} is named for version {version}, but says that it holds version {said}"
-                raise Corrupt(msg)
+                raise FalseCheckpoint(msg)
 
     def state(self, fetch: Fetch | None = None) -> State:
         """Return the state; `fetch` gets sidecars by name. Raises `Corrupt`, naming the file."""
@@ -50,7 +54,7 @@ class Checkpoint:
         for found, kind in ((protocols, "protocol"), (metadata, "metaData")):
             if not found or any(each != found[0] for each in found):
                 msg = f"checkpoint {self._names} holds {len(found) or 'no'} {kind} action{'s' if found else ''}"
-                raise Corrupt(msg)
+                raise FalseCheckpoint(msg)
         if metadata[0].partition_columns:
             for part in self._parts:
                 check_partitions(part.name, part.rows("add"))
