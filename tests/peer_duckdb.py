@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from functools import cache
+from importlib import metadata
 from itertools import count
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -21,6 +22,12 @@ import pyarrow as pa
 
 FOLDER = Path(sys.prefix) / "judges"
 _numbers = count()
+
+
+def version(package: str) -> str:
+    """Return the version of a package in the peer's folder."""
+    (found,) = metadata.distributions(name=package, path=[str(FOLDER)])
+    return found.version
 
 
 class PeerError(Exception):

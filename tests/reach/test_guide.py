@@ -17,7 +17,7 @@ from deltalake.exceptions import CommitFailedError
 
 import alluvia
 from alluvia.cli.files import ingest_files
-from tests import judges
+from tests import judges, peer_duckdb
 from tests.golden.spark_tables import tables as archived
 from tests.golden.variant_tables import CASES
 from tests.reach.delta_spark_worker import DELTA
@@ -46,7 +46,7 @@ def test_who_reads_our_tables() -> None:
         "Alluvia",
         f"deltalake {deltalake}",
         f"deltalake {deltalake}, SQL",
-        f"DuckDB delta {version('duckdb-extension-delta')}",
+        f"DuckDB delta {peer_duckdb.version('duckdb-extension-delta')}",
         f"delta-spark {spark}",
     ]
     readers = [*READERS, SPARK_NAME]
