@@ -146,9 +146,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "follow the absolute paths of an attached table",
-        "store/read_only.py",
-        "return whole if whole.startswith(self._root) else None",
-        "return whole",
+        "table/places.py",
+        "        if (own := self._own(key)) is not None:\n",
+        "        if (own := key) is not None:\n",
         ("tests/unit/operations/test_attach.py",),
     ),
     Mutant(
