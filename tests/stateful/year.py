@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -27,6 +29,7 @@ from alluvia.verify.verification import verify
 DAY = 24 * 3600
 TTL_DAYS = 30
 TAG_DAYS = 21
+BRANCH_DAYS = 3
 POSTS, PAIRS, MOVES = 2, 2, 2
 KINDS = {
     "streams": r"^_alluvia/streams/",
@@ -41,6 +44,20 @@ KINDS = {
 }
 
 
+VALUES = {"accounts": "n", "copied": "user", "debits": "amount", "credits": "amount"}
+"""Which column of a table the model has besides the id."""
+
+
+@dataclass(frozen=True)
+class Then:
+    """What the model held at a moment: rows by table, ids of events by their times, and when the moment's name ends."""
+
+    rows: dict[str, dict[str, Any]]
+    sent: dict[str, datetime]
+    moment: datetime
+    expires: datetime
+
+
 class Year:
     """A lake and its model: ids of rows by table, which rows have left, and when they came."""
 
@@ -50,7 +67,9 @@ class Year:
         self.chance = Random(seed)
         self.rows: dict[str, dict[str, Any]] = {"accounts": {}, "copied": {}, "debits": {}, "credits": {}, "people": {}}
         self.sent: dict[str, datetime] = {}
-        self.rejected = 0
+        self.rejected: list[datetime] = []
+        self.tagged: dict[str, Then] = {}
+        self.branched: dict[str, Then] = {}
         self.number = 0
         self.people_of: dict[str, str] = {}
         lake = self.lake
@@ -99,6 +118,16 @@ class Year:
             acts.append(self.restore_accounts)
         return acts
 
+    @property
+    def now(self) -> datetime:
+        """Return the time of the replaced clock."""
+        return datetime.fromtimestamp(self.clock.now_us() / 1e6, UTC)
+
+    def then(self, days: int) -> Then:
+        """Return what the model holds now, for a name that ends after so many days."""
+        rows = {name: dict(rows) for name, rows in self.rows.items()}
+        return Then(rows, dict(self.sent), self.now, self.now + timedelta(days=days))
+
     def _pass(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
@@ -108,7 +137,7 @@ class Year:
 
     def post(self, day: int) -> None:
         """Post new events, one that was sent before, and one that is rejected."""
-        now = datetime.fromtimestamp(self.clock.now_us() / 1e6, UTC)
+        now = self.now
         user = f"victim-{day // 7 + 1}" if day % 7 == 6 else self.chance.choice(["ann", "bob", "cho"])
         new = [self._new("e") for _ in range(3)]
         events: list[dict[str, Any]] = [
@@ -122,7 +151,7 @@ class Year:
         assert (done.stored, done.duplicates, done.rejected) == (3, 1, 1)
         self.sent.update(dict.fromkeys(new, now))
         self.people_of.update(dict.fromkeys(new, user))
-        self.rejected += 1
+        self.rejected.append(now)
 
     def change_accounts(self) -> None:
         table, rows = self.lake.table("accounts"), self.rows["accounts"]
@@ -159,18 +188,25 @@ class Year:
         self.rows["copied"].update({row["id"]: row["user"] for row in rows})
 
     def tag(self, day: int) -> None:
+        self.tagged[f"week-{day}"] = self.tagged[f"own-{day}"] = self.then(TAG_DAYS)
         self.lake.tag(f"week-{day}", expires=timedelta(days=TAG_DAYS))
         self.lake.table("accounts").tag(f"own-{day}", expires=timedelta(days=TAG_DAYS))
 
     def branch(self, day: int, *, publishes: bool) -> None:
         """Write on a branch, which is published or left to expire."""
-        branch = self.lake.branch(f"b{day}", expires=timedelta(days=3))
+        branch = self.lake.branch(f"b{day}", expires=timedelta(days=BRANCH_DAYS))
         row = {"id": self._new("p"), "name": "x"}
+        gone = self.chance.choice(sorted(self.rows["debits"]))
         branch.table("people").append([{"id": row["id"]}])
-        branch.table("debits").delete("amount = 200")
+        branch.table("debits").delete(f"id = '{gone}'")
+        there = self.branched[f"b{day}"] = self.then(BRANCH_DAYS)
+        there.rows["people"][row["id"]] = None
+        del there.rows["debits"][gone]
         if publishes:
             branch.publish()
+            del self.branched[f"b{day}"]
             self.rows["people"][row["id"]] = None
+            del self.rows["debits"][gone]
 
     def erase(self, user: str, *, keeps_tags: bool = True) -> None:
         """Erase a person from the events and the copies; tags that keep such rows are named first."""
@@ -184,6 +220,7 @@ class Year:
                     self.lake.table(name).erase(where)
                 except Invalid as error:
                     assert "tag week-" in str(error)  # noqa: PT017 - the tag goes on the next line
+                    self.tagged = {tag: then for tag, then in self.tagged.items() if f"tag {tag}" not in str(error)}
             report = self.lake.table(name).erase(where, prove=True, release_tags=not keeps_tags)
             assert report.ok, report
         for event in gone:
@@ -227,20 +264,26 @@ class Year:
         clean_jobs(self.lake.store, self.clock, 7 * DAY * 1000)
 
     def check_rows(self) -> None:
-        """Compare the rows of all tables with the model."""
+        """Compare the rows of all tables with the model: those of now, of each tag, and of each branch."""
         lake = Lake(self.lake.store, self.clock)
-        for name, rows in self.rows.items():
-            value = {"accounts": "n", "copied": "user", "debits": "amount", "credits": "amount"}.get(name)
-            found = lake.table(name).to_arrow().to_pylist()
-            assert len(found) == len(rows), name
-            assert {row["id"]: row[value] if value else None for row in found} == rows, name
-        young = datetime.fromtimestamp(self.clock.now_us() / 1e6, UTC) - timedelta(days=TTL_DAYS)
-        found = lake.table("events").to_arrow(["event_id", "ts"]).to_pylist()
-        assert len({row["event_id"] for row in found}) == len(found)
-        assert sorted(row["event_id"] for row in found if row["ts"] >= young) == sorted(
-            event for event, at in self.sent.items() if at >= young
-        )
-        assert all(row["ts"] >= young - timedelta(days=2) for row in found)
+        check_same(lake, self.then(0))
+        kept = [at for at in self.rejected if at >= self.now - timedelta(days=TTL_DAYS)]
+        found = lake.table("events/_rejects").to_arrow(["received_at"])["received_at"].to_pylist()
+        assert sorted(at for at in found if at >= self.now - timedelta(days=TTL_DAYS)) == kept
+        assert all(at >= self.now - timedelta(days=TTL_DAYS + 2) for at in found)
+        live = {name: then for name, then in self.tagged.items() if then.expires > self.now}
+        assert sorted(tag.name for tag in lake.tags(tables=True) if not tag.expired) == sorted(live)
+        for name, then in live.items():
+            check_same(lake, then, tag=name, only=("accounts",) if name.startswith("own-") else None)
+        open_ones = {name: then for name, then in self.branched.items() if then.expires > self.now}
+        for name, then in open_ones.items():
+            check_same(lake.on_branch(name), then)
+
+    def kept_versions(self, lake: Lake, name: str) -> set[int]:
+        """Return the versions of a table that are its newest, or that a tag keeps."""
+        table = lake.table(name)
+        tags = [tag.name for tag in lake.tags(tables=True) if not tag.expired and tag.table in (None, name)]
+        return {table.version, *(table.snapshot(tag=tag).version for tag in tags)}
 
     def check_verified(self) -> None:
         """Have `verify` look at every table and stream: it finds nothing that is wrong."""
@@ -261,9 +304,30 @@ class Year:
         return found
 
     def on_disk(self, path: Path) -> Lake:
-        """Return the lake as files."""
+        """Return the lake as files, as old as its objects are."""
         for info in self.lake.store.list(""):
             place = path / info.key
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(self.lake.store.get(info.key))
+            os.utime(place, (info.modified_ms / 1000,) * 2)
         return Lake(DirectoryStore(path), self.clock)
+
+
+def check_same(lake: Lake, then: Then, tag: str | None = None, only: tuple[str, ...] | None = None) -> None:
+    """Compare tables of a lake, as they are or as a tag has them, with what the model held."""
+    for name, rows in then.rows.items():
+        if only is not None and name not in only:
+            continue
+        value = VALUES.get(name)
+        found = lake.table(name).to_arrow(tag=tag).to_pylist()
+        assert len(found) == len(rows), (name, tag)
+        assert {row["id"]: row[value] if value else None for row in found} == rows, (name, tag)
+    if only is not None:
+        return
+    young = then.moment - timedelta(days=TTL_DAYS)
+    found = lake.table("events").to_arrow(["event_id", "ts"], tag=tag).to_pylist()
+    assert len({row["event_id"] for row in found}) == len(found), tag
+    assert sorted(row["event_id"] for row in found if row["ts"] >= young) == sorted(
+        event for event, at in then.sent.items() if at >= young
+    ), tag
+    assert all(row["ts"] >= young - timedelta(days=2) for row in found), tag
