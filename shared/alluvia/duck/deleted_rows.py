@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -10,6 +10,7 @@ from alluvia.duck.database import Database
 from alluvia.log.actions import AddFile
 from alluvia.store import Store
 from alluvia.store.range_cache import RANGES
+from alluvia.table.deletion_vectors.descriptors import POSITIONS_MAX, cardinality_of
 from alluvia.table.deletion_vectors.storage import read_deletions, vector_parts
 from alluvia.table.reader import check_positions
 from alluvia.table.snapshot import Snapshot
@@ -40,9 +41,24 @@ def create_deleted(
         return found
 
     connection.execute(f"CREATE TABLE {name} (file UBIGINT, position BIGINT)")
-    for number, positions in enumerate(store.map(read, having)):
+    arrays = (found for some in _held_at_once(having) for found in store.map(read, some))
+    for number, positions in enumerate(arrays):
         same = pa.repeat(pa.scalar(number, pa.uint64()), len(positions))
         connection.register(_POSITIONS, pa.table({"file": same, "position": positions}))
         connection.execute(f"INSERT INTO {name} FROM {_POSITIONS}")
         connection.unregister(_POSITIONS)
     return name
+
+
+def _held_at_once(files: Sequence[AddFile]) -> Iterator[list[AddFile]]:
+    """Yield files whose vectors may be in memory together, in their order."""
+    some: list[AddFile] = []
+    count = 0
+    for file in files:
+        cardinality = cardinality_of(file.deletion_vector or {})
+        if some and count + cardinality > POSITIONS_MAX:
+            yield some
+            some, count = [], 0
+        some.append(file)
+        count += cardinality
+    yield some

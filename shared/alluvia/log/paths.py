@@ -15,13 +15,15 @@ LOG_FOLDER = "_delta_log/"
 LAST_CHECKPOINT = LOG_FOLDER + "_last_checkpoint"
 SIDECAR_FOLDER = LOG_FOLDER + "_sidecars/"
 
-_COMMIT = re.compile(r"^(\d{20})\.json$")
-_SINGLE = re.compile(r"^(\d{20})\.checkpoint\.parquet$")
-_MULTI = re.compile(r"^(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet$")
+VERSION_MAX = 2**63 - 1
+"""Delta's versions are long integers."""
+_COMMIT = re.compile(r"(\d{20})\.json", re.ASCII)
+_SINGLE = re.compile(r"(\d{20})\.checkpoint\.parquet", re.ASCII)
+_MULTI = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet", re.ASCII)
 _ABSOLUTE = re.compile(r"^(/|[A-Za-z][A-Za-z0-9+.-]*:/)")
 _OWN = re.compile(r"(^|/)part-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.parquet$")
 _SAFE = "/=!$&'()*+,;@~-._"
-_V2 = re.compile(r"^(\d{20})\.checkpoint\.[0-9a-fA-F-]{36}\.(json|parquet)$")
+_V2 = re.compile(r"(\d{20})\.checkpoint\.[0-9a-fA-F-]{36}\.(json|parquet)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +96,16 @@ def version_prefix(version: int) -> str:
 
 def parse_name(name: str) -> CommitFile | CheckpointFile | None:
     """What a file directly below `_delta_log/` is; None for files that readers skip."""
-    if match := _COMMIT.match(name):
-        return CommitFile(int(match[1]), name)
-    if match := _SINGLE.match(name):
-        return CheckpointFile(int(match[1]), name)
-    if match := _MULTI.match(name):
-        return CheckpointFile(int(match[1]), name, int(match[2]), int(match[3]))
-    if match := _V2.match(name):
-        return CheckpointFile(int(match[1]), name, v2=True)
-    return None
+    found: CommitFile | CheckpointFile | None = None
+    if match := _COMMIT.fullmatch(name):
+        found = CommitFile(int(match[1]), name)
+    elif match := _SINGLE.fullmatch(name):
+        found = CheckpointFile(int(match[1]), name)
+    elif match := _MULTI.fullmatch(name):
+        found = CheckpointFile(int(match[1]), name, int(match[2]), int(match[3]))
+    elif match := _V2.fullmatch(name):
+        found = CheckpointFile(int(match[1]), name, v2=True)
+    return found if found is not None and found.version <= VERSION_MAX else None
 
 
 def sidecar_name(unique: str) -> str:

@@ -94,7 +94,8 @@ class LogReader:
 
     def newest_listed(self) -> int:
         """Return the newest version, without its state; -1 if there is no log. One GET and one LIST, or two."""
-        return max(self._listing_from_hint(allow_empty=True)[0].versions, default=-1)
+        versions = self._listing_from_hint(allow_empty=True)[0].versions
+        return versions[-1] if versions else -1
 
     def oldest(self) -> int:
         """Return the oldest version that the log can still make."""

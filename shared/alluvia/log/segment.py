@@ -55,7 +55,8 @@ def read_listing(names: Iterable[str]) -> Listing:
             candidates.setdefault((file.version, name if file.v2 else "", file.parts), []).append(file)
     checkpoints: dict[int, tuple[CheckpointFile, ...]] = {}
     for (version, _, parts), files in sorted(candidates.items()):
-        whole = {file.part for file in files} == set(range(1, parts + 1))
+        # A name may say that there are ten thousand million parts.
+        whole = len(files) == parts and {file.part for file in files} == set(range(1, parts + 1))
         if whole and version not in checkpoints:
             checkpoints[version] = tuple(sorted(files, key=lambda file: file.part))
     return Listing(commits, checkpoints)

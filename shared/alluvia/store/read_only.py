@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +14,8 @@ from alluvia.store.wrapper import Wrapper
 
 T = TypeVar("T")
 _READS = frozenset({"get", "get_same", "get_tagged", "list", "list_folders", "head", "get_file"})
-_DECISIONS = "/_alluvia/transactions/"
+_DECISION = re.compile(r"[^/]+/_alluvia/transactions/[^/]+\.json")
+"""What lies beside the root: whether a transaction has happened in which the table takes part."""
 _OF_LAKE = "_alluvia/"
 
 
@@ -26,6 +28,7 @@ class ReadOnlyStore(Wrapper):
     def __init__(self, inner: Store, root: str, why: str) -> None:
         super().__init__(inner)
         self._root = root
+        self._beside = root[: root.rstrip("/").rfind("/") + 1]
         self._why = why
 
     def request(self, kind: str, key: str, send: Callable[[], T]) -> T:
@@ -36,7 +39,9 @@ class ReadOnlyStore(Wrapper):
 
     def _check(self, key: str) -> None:
         """Raise `Unsupported` for a key that is neither of the table nor of a lake's own records, here or beside it."""
-        if not key.startswith((self._root, _OF_LAKE)) and _DECISIONS not in key:
+        if key.startswith((self._root, _OF_LAKE)):
+            return
+        if not (key.startswith(self._beside) and _DECISION.fullmatch(key[len(self._beside) :])):
             raise Unsupported(f"{key} is not below {self._root}: an attached table has no other files")
 
     def list_pages(self, prefix: str, start_after: str | None = None) -> Iterator[ListedPage]:

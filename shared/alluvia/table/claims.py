@@ -7,6 +7,7 @@ the claim and the other commit both only append.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,9 +18,13 @@ from alluvia.errors import Corrupt
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import DomainMetadata
 from alluvia.log.commit import Action, CommitActions, encode_commit, parse_commit
+from alluvia.log.fields import text, text_list, whole
 from alluvia.log.replay import State, replay
+from alluvia.table_names import STREAM_LOG, TABLE_OR_REJECTS
 
 CLAIM = "alluvia.claim."
+_TABLE = re.compile(rf"{TABLE_OR_REJECTS.pattern}|{STREAM_LOG.pattern}")
+_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 TRANSACTION = "alluviaTransaction"
 """What commitInfo says where a claim is carried out: the transaction's id, and the versions of all its claims."""
 
@@ -106,16 +111,16 @@ def with_claims(state: State, claims: Sequence[Claim]) -> State:
 
 
 def parse_claim(domain: DomainMetadata) -> Claim:
-    """Read a claim. Raises `Corrupt`."""
+    """Read a claim, whose names may become parts of a key. Raises `Corrupt`."""
     try:
         body: dict[str, Any] = orjson.loads(domain.configuration)
+        names = [text(body, "table"), *(text_list(body, "tables") or ())]
+        transaction_id = domain.domain.removeprefix(CLAIM)
+        if names[1:] == [] or not all(map(_TABLE.fullmatch, names)) or not _ID.fullmatch(transaction_id):
+            raise ValueError("no transaction of a lake has such names")
+        started_ms = whole(body, "startedMs")
         return Claim(
-            domain.domain.removeprefix(CLAIM),
-            body["table"],
-            tuple(body["tables"]),
-            int(body["startedMs"]),
-            bool(body["onlyAppends"]),
-            body["commit"],
+            transaction_id, names[0], tuple(names[1:]), started_ms, bool(body["onlyAppends"]), text(body, "commit")
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, AttributeError) as error:
         raise Corrupt(f"the domain {domain.domain} cannot be read: only this library may set it") from error

@@ -57,6 +57,25 @@ def test_a_multi_part_checkpoint_counts_when_it_is_complete() -> None:
         assert (names(found), found.commits) == ([], (0, 1, 2))
 
 
+def test_a_name_that_promises_a_thousand_million_parts_is_one_name() -> None:
+    assert names(segment([*commits(0, 1), *parts(1, 9_999_999_999, 1)])) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{2**63:020d}.json",
+        f"{10**20 - 1:020d}.checkpoint.parquet",
+        f"{1:020d}.json\n",
+        f"{1:020d}.checkpoint.parquet\n",
+        "\N{ARABIC-INDIC DIGIT ZERO}" * 19 + "1.json",
+        "0" * 19 + "\N{FULLWIDTH DIGIT ONE}.checkpoint.parquet",
+    ],
+)
+def test_what_only_looks_like_a_file_of_the_log_is_passed_over(name: str) -> None:
+    assert segment([*commits(0), name]).version == 0
+
+
 def test_parts_of_two_checkpoints_of_one_version_do_not_mix() -> None:
     log = [*commits(0, 1), *parts(1, 2, 1), *parts(1, 3, 2, 3)]
     assert names(segment(log)) == []

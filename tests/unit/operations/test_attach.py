@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 import alluvia
-from alluvia.errors import Forbidden, Invalid, ReadOnly, TableExists, TableNotFound, Unsupported
+from alluvia.errors import Corrupt, Forbidden, Invalid, ReadOnly, TableExists, TableNotFound, Unsupported
 from alluvia.lake import Lake, Table
 from alluvia.query.identity import identify
 from alluvia.store import CountingStore
@@ -52,6 +54,35 @@ class Two:
 @pytest.fixture
 def two(tmp_path: Path) -> Two:
     return Two(tmp_path)
+
+
+CLAIM = {"table": "orders", "tables": ["orders"], "startedMs": 0, "onlyAppends": True, "commit": "{}"}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"tables": []},
+        {"tables": None},
+        {"tables": ["orders", 7]},
+        {"tables": [".."]},
+        {"tables": ["../lake/mine"]},
+        {"table": ".."},
+        {"startedMs": 1e300},
+        {"commit": 7},
+        {"id": "../../../lake/mine/_alluvia/transactions/x"},
+    ],
+)
+def test_a_claim_in_a_log_of_others_names_no_key_but_a_decision_of_its_lake(two: Two, changed: dict[str, Any]) -> None:
+    body = {**CLAIM, **changed}
+    claim = {"domain": f"alluvia.claim.{body.pop('id', 'x')}", "configuration": json.dumps(body), "removed": False}
+    commit = json.dumps({"domainMetadata": claim})
+    Path(two.place, "_delta_log", f"{two.orders.version + 1:020d}.json").write_text(commit)
+    for read in (two.attached.to_arrow, lambda: two.lake.sql("SELECT * FROM orders"), two.attached.verify):
+        try:
+            assert "cannot be read: only this library may set it" in repr(read())
+        except Corrupt as error:
+            assert "cannot be read: only this library may set it" in str(error)  # noqa: PT017 - verify reports it
 
 
 def test_an_attached_table_is_read_as_it_is_now(two: Two) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import random
+import struct
+import zlib
 from dataclasses import replace
 from typing import Any
 
@@ -102,6 +104,34 @@ def test_positions_come_back_whatever_their_number_and_spread(count: int, limit:
 
 def test_runs_are_kept_short() -> None:
     assert len(encode_roaring(sorted_positions(range(1_000_000)))) < 1000
+
+
+def test_a_few_bytes_of_runs_do_not_become_memory() -> None:
+    containers = 1100
+    heads = b"".join(struct.pack("<HH", key, 65535) for key in range(containers))
+    flags = b"\xff" * ((containers + 7) // 8)
+    runs = struct.pack("<HHH", 1, 0, 65535) * containers
+    cookie = struct.pack("<QII", 1, 0, 12347 | containers - 1 << 16)
+    data = struct.pack("<I", 1681511377) + cookie + flags + heads + bytes(4 * containers) + runs
+    frame = struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
+    descriptor = {"storageType": "p", "pathOrInlineDv": "/x", "sizeInBytes": len(data)}
+    with pytest.raises(Unsupported, match="deletes 72089600 rows, more than this library reads of one file"):
+        decode_stored({**descriptor, "cardinality": containers << 16}, frame)
+    with pytest.raises(Corrupt, match="more positions than it should"):
+        decode_stored({**descriptor, "cardinality": 1 << 20}, frame)
+
+
+def test_runs_that_go_back_are_refused() -> None:
+    def runs(*pairs: int) -> bytes:
+        head = struct.pack("<QII", 1, 0, 12347) + b"\1" + struct.pack("<HH", 0, 5)
+        return head + struct.pack(f"<H{len(pairs)}H", len(pairs) // 2, *pairs)
+
+    assert decode_roaring(runs(1, 2, 65533, 2), 6).to_pylist() == [1, 2, 3, 65533, 65534, 65535]
+    for pairs in ((9, 2, 1, 2), (1, 2, 3, 2)):
+        with pytest.raises(ValueError, match="not in ascending order"):
+            decode_roaring(runs(*pairs), 6)
+    with pytest.raises(ValueError, match="exceeds its container"):
+        decode_roaring(runs(65533, 5), 6)
 
 
 def test_positions_are_ordered_and_counted_once() -> None:

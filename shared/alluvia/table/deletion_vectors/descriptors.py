@@ -27,6 +27,8 @@ _FILE_VERSION = b"\x01"
 _UUID_LENGTH = 20
 _FRAME_BYTES = 8
 """In a file, four bytes of size stand before a vector and four of checksum behind it."""
+POSITIONS_MAX = 1 << 26
+"""How many positions are held at once: 512 MiB of them, which a few thousand bytes of runs can stand for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,12 @@ def _encode(positions: pa.Int64Array) -> bytes:
 
 def _decode(descriptor: Json, data: bytes) -> pa.Int64Array:
     cardinality = cardinality_of(descriptor)
+    if cardinality > POSITIONS_MAX:
+        shown = str(descriptor.get("pathOrInlineDv"))[:40]
+        raise Unsupported(
+            f"the deletion vector {descriptor.get('storageType')}{shown} deletes {cardinality} rows, more than this "
+            f"library reads of one file ({POSITIONS_MAX}): rewrite the file without its deleted rows (REORG, or PURGE)"
+        )
     try:
         if data[:4] == struct.pack("<I", _MAGIC):
             return decode_roaring(data[4:], cardinality)

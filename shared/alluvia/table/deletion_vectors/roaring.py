@@ -120,12 +120,15 @@ def _read_container(reader: _Reader, cardinality: int) -> pa.Array:
 def _read_runs(reader: _Reader) -> pa.Array:
     count = reader.number("<H")
     runs = struct.unpack(f"<{2 * count}H", reader.take(4 * count))
-    lows: list[int] = []
+    held, free = bytearray(_CONTAINER), 0
     for start, length in zip(runs[::2], runs[1::2], strict=True):
-        if start + length >= _CONTAINER:
+        end = start + length + 1
+        if end > _CONTAINER:
             raise ValueError("a run of the bitmap exceeds its container")
-        lows.extend(range(start, start + length + 1))
-    return pa.array(lows, pa.int64())
+        if start < free:
+            raise ValueError("the positions of the bitmap are not in ascending order")
+        held[start:end], free = b"\1" * (length + 1), end
+    return pc.indices_nonzero(pa.Array.from_buffers(pa.uint8(), _CONTAINER, [None, pa.py_buffer(held)]))
 
 
 def sorted_positions(positions: Iterable[int] | pa.Array | pa.ChunkedArray) -> pa.Int64Array:
