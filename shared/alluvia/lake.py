@@ -17,7 +17,7 @@ from alluvia.lake_outside import OutsideTables
 from alluvia.lake_stream import LakeStreams
 from alluvia.lake_table import Table
 from alluvia.lake_tags import LakeTags
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 from alluvia.store import Store, open_reaching_store, open_wide_store
 from alluvia.store.uris import table_place
 from alluvia.table.arguments import check_names, check_place
@@ -152,7 +152,7 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
 
         return elsewhere(self, branch)
 
-    def _creating(self) -> Catalog:
+    def _creating(self) -> WritableCatalog:
         return self
 
     def _opened(self, handle: TableHandle) -> Table:

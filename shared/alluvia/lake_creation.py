@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from alluvia.ingest.event_schema import EVENTS_PARTITIONED, EVENTS_SORTED, event_schema
 from alluvia.lake_table import Table
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 from alluvia.table.arguments import schema_of
 from alluvia.table.handle import TableHandle
 
@@ -75,7 +75,7 @@ class TableCreation(ABC):
         )
 
     @abstractmethod
-    def _creating(self) -> Catalog:
+    def _creating(self) -> WritableCatalog:
         """Return where tables are created."""
 
     @abstractmethod

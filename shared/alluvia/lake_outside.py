@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from alluvia.lake_catalog import LakeCatalog
 from alluvia.lake_creation import TableCreation
-from alluvia.operations.catalog import Catalog
 from alluvia.table.arguments import schema_of
 from alluvia.table.transaction import Commit
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from alluvia.uploads import external
 
 
-class OutsideTables(TableCreation, Catalog):
+class OutsideTables(TableCreation, LakeCatalog):
     """`convert`, external tables, and tables that are attached."""
 
     @abstractmethod

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from alluvia.errors import Invalid, TableNotFound
+from alluvia.lake_catalog import LakeCatalog
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 from alluvia.table.arguments import check_names
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class StreamInfo:
 class Stream:
     """A stream of a lake, or of a transaction, which moves it when it commits."""
 
-    def __init__(self, catalog: Catalog, name: str) -> None:
+    def __init__(self, catalog: WritableCatalog, name: str) -> None:
         self._catalog = catalog
         self.name = name
 
@@ -87,7 +88,7 @@ class Stream:
         return self.scan(columns, max_versions=max_versions, max_rows=max_rows).read_all()
 
 
-class LakeStreams(Catalog):
+class LakeStreams(LakeCatalog):
     """Makes, lists, moves and drops the streams of a lake."""
 
     def create_stream(
@@ -154,7 +155,7 @@ class LakeStreams(Catalog):
         drop_stream(self, name)
 
 
-def info_of(catalog: Catalog, stream: StreamState) -> StreamInfo:
+def info_of(catalog: WritableCatalog, stream: StreamState) -> StreamInfo:
     """Return a stream with how far it is behind its source. Two requests where the source is warm."""
     from alluvia.operations.streams import stale_after_ms
 

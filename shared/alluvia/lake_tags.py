@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from alluvia.errors import Invalid
-from alluvia.operations.catalog import Catalog
+from alluvia.lake_catalog import LakeCatalog
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
 
@@ -62,7 +62,7 @@ class TableTags:
         return tags.table_tags(self._handle)
 
 
-class LakeTags(Catalog):
+class LakeTags(LakeCatalog):
     """`tag`, `untag` and `tags` of a lake."""
 
     def tag(

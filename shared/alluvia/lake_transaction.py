@@ -11,18 +11,20 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid, ReadOnly, TableNotFound
 from alluvia.lake import Lake
+from alluvia.lake_catalog import planned
 from alluvia.lake_creation import TableCreation
 from alluvia.lake_table import Table
-from alluvia.log.actions import Metadata
 from alluvia.operations import scan
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
+from alluvia.operations.grouping import RequestGroups
 from alluvia.operations.lake_commit import ISOLATION
 from alluvia.operations.lake_transaction import StagedTables
 from alluvia.operations.staging import StagedHandle
+from alluvia.operations.views import View
 from alluvia.table.handle import TableHandle
 from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
-from alluvia.table_names import split_branch
+from alluvia.table_names import REJECTS, STREAM_LOG, split_branch
 
 if TYPE_CHECKING:
     from alluvia.lake_stream import Stream
@@ -90,7 +92,7 @@ class LakeTransaction(TableCreation):
         """Have the streams that were read move with the commit, also if no table changes."""
         self._tables.wrote = True
 
-    def _creating(self) -> Catalog:
+    def _creating(self) -> WritableCatalog:
         self._check_open()
         return self._catalog
 
@@ -98,7 +100,7 @@ class LakeTransaction(TableCreation):
         return self.table(handle.name)
 
     @property
-    def catalog(self) -> Catalog:
+    def catalog(self) -> WritableCatalog:
         """Return the tables as the transaction sees them, for queries."""
         self._check_open()
         return self._catalog
@@ -159,14 +161,20 @@ class TransactionTable(Table):
         return scan.scan(newest, self.lake.store, columns, where)
 
 
-class _TransactionCatalog(Catalog):
+class _TransactionCatalog:
     """The tables of a lake as a transaction sees them."""
 
     def __init__(self, lake: Lake, tables: StagedTables) -> None:
-        super().__init__(lake.store, lake.clock)
         self._lake = lake
         self._tables = tables
+        self.store = lake.store
+        self.clock = lake.clock
+        self.rights = lake.rights
         self.origin = lake.origin
+        self.ingestion: RequestGroups[Any, Any] = RequestGroups(lake.clock)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._lake
 
     def handle(self, name: str) -> TableHandle:
         if split_branch(name)[0]:
@@ -176,7 +184,25 @@ class _TransactionCatalog(Catalog):
         except ReadOnly:  # attached, or external: it is read as it is now, and cannot be part of what commits
             return self._lake.handle(name)
 
-    def _created(self, name: str, metadata: Metadata, *, exist_ok: bool, replace: bool) -> TableHandle:
+    def log_handle(self, name: str) -> TableHandle:
+        return self._lake.log_handle(name) if STREAM_LOG.fullmatch(name) else self.handle(name)
+
+    def rejects_handle(self, name: str) -> TableHandle | None:
+        return None if name.endswith(f"/{REJECTS}") else self.handle(f"{name}/{REJECTS}")
+
+    def create(
+        self,
+        name: str,
+        schema: pa.Schema,
+        partition_by: Sequence[str],
+        sort_by: Sequence[str],
+        properties: Mapping[str, str] | None,
+        *,
+        cluster_by: Sequence[str] = (),
+        exist_ok: bool,
+        replace: bool = False,
+    ) -> TableHandle:
+        metadata = planned(self.clock, name, schema, partition_by, sort_by, properties, cluster_by)
         if replace:
             from alluvia.rollups.creating import check_no_rollups
 
@@ -193,6 +219,9 @@ class _TransactionCatalog(Catalog):
             with suppress(TableNotFound):
                 found[name] = self.handle(name).newest()
         return found
+
+    def find_view(self, name: str) -> View | None:
+        return self._lake.find_view(name)
 
     moves_streams = True
 

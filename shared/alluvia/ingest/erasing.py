@@ -18,7 +18,7 @@ from alluvia.ingest.rejects import RAW
 from alluvia.ingest.rows import as_far_as_possible
 from alluvia.ingest.tables import find_rejects
 from alluvia.ingest.values import Fields, RawEvent
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 from alluvia.operations.erase import erase, prove
 from alluvia.operations.erase_judging import Judge, Judged
 from alluvia.operations.erase_keepers import KeptFacts, without_rows
@@ -35,7 +35,7 @@ from alluvia.table.snapshot import Snapshot
 
 
 def erase_rows(
-    catalog: Catalog,
+    catalog: WritableCatalog,
     handle: TableHandle,
     where: str,
     *,
@@ -75,7 +75,7 @@ def erase_rows(
 
 
 def prove_erased(
-    catalog: Catalog, handle: TableHandle, where: str, *, anywhere: bool = False, dropped: bool = False
+    catalog: WritableCatalog, handle: TableHandle, where: str, *, anywhere: bool = False, dropped: bool = False
 ) -> EraseReport:
     """Search a table, its rejects and what its lake keeps for rows for which an SQL condition holds. Writes nothing.
 

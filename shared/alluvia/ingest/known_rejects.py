@@ -18,7 +18,7 @@ from alluvia.ingest.rejects import JUDGED, read_given, reject_rows
 from alluvia.ingest.rows import as_far_as_possible
 from alluvia.ingest.tables import rejects_of
 from alluvia.ingest.values import Fields, Origin, RawEvent, Reject, all_but
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 from alluvia.operations.ingest import Ingested, known_events
 from alluvia.store import Store
 from alluvia.table.claims import with_claims
@@ -37,7 +37,7 @@ Commit = Callable[[TableHandle, pa.Table, int], Ingested]
 """Ingests rows into the rejects' table; what it knows from versions up to a number does not count."""
 
 
-def keep(catalog: Catalog, name: str, rejects: Sequence[tuple[Origin, Reject]], commit: Commit) -> set[int]:
+def keep(catalog: WritableCatalog, name: str, rejects: Sequence[tuple[Origin, Reject]], commit: Commit) -> set[int]:
     """Write rejects to the table's rejects, those that are not there. Returns the positions of those that are rows.
 
     These are events that the table holds with the same content, since a replay has made rows of them: they are kept

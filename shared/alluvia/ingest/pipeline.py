@@ -25,7 +25,7 @@ from alluvia.ingest.rows import to_rows
 from alluvia.ingest.tables import create_events, find_events
 from alluvia.ingest.values import NO_FIELDS, BodyReading, EventRows, Fields, Origin, RawEvent, Reject
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 from alluvia.operations.grouping import GROUP_MAX, Size
 from alluvia.operations.ingest import Ingested
 from alluvia.operations.replanning import check_not_rollup
@@ -69,7 +69,7 @@ class Answer:
 
 
 def ingest_batch(
-    catalog: Catalog,
+    catalog: WritableCatalog,
     name: str,
     events: Sequence[RawEvent],
     rejects: Sequence[Reject] = (),
@@ -114,7 +114,7 @@ class Sent(NamedTuple):
 
 
 def ingest_together(
-    catalog: Catalog, name: str, requests: Sequence[Sent], *, create: bool, tables_max: int | None
+    catalog: WritableCatalog, name: str, requests: Sequence[Sent], *, create: bool, tables_max: int | None
 ) -> list[Answer | Exception]:
     """Commit the events of several requests in one commit, as `ingest_batch`, and return what became of each.
 
@@ -152,7 +152,13 @@ def _alone(make: Callable[[Sequence[Sent]], list[Answer | Exception]], request: 
 
 
 def table_for(
-    catalog: Catalog, name: str, events: Sequence[RawEvent], request: Origin, *, create: bool, tables_max: int | None
+    catalog: WritableCatalog,
+    name: str,
+    events: Sequence[RawEvent],
+    request: Origin,
+    *,
+    create: bool,
+    tables_max: int | None,
 ) -> tuple[TableHandle | None, list[Reject]]:
     """Return the table for events, created if it does not exist and one of them fits; otherwise None and their rejects.
 
@@ -163,7 +169,13 @@ def table_for(
 
 
 def _find_or_create(
-    catalog: Catalog, name: str, events: Sequence[RawEvent], request: Origin, *, create: bool, tables_max: int | None
+    catalog: WritableCatalog,
+    name: str,
+    events: Sequence[RawEvent],
+    request: Origin,
+    *,
+    create: bool,
+    tables_max: int | None,
 ) -> tuple[TableHandle | None, EventRows | None]:
     table = find_events(catalog, name)
     if table is None and create:
@@ -191,7 +203,7 @@ Owned = tuple[int, Reject]
 class _Group:
     """Requests on their way into one commit. `committing` says that rows may have been committed."""
 
-    def __init__(self, catalog: Catalog, name: str, requests: Sequence[Sent]) -> None:
+    def __init__(self, catalog: WritableCatalog, name: str, requests: Sequence[Sent]) -> None:
         self.committing = False
         self._catalog = catalog
         self._name = name
@@ -304,7 +316,7 @@ class _Group:
         return found
 
 
-def keep_rejects(catalog: Catalog, name: str, rejects: Sequence[Reject], request: Origin) -> list[Reject]:
+def keep_rejects(catalog: WritableCatalog, name: str, rejects: Sequence[Reject], request: Origin) -> list[Reject]:
     """Write rejects to the table's rejects, once each however often they come within the table's window.
 
     Returns them, without those that a replay has made rows of.
@@ -313,7 +325,7 @@ def keep_rejects(catalog: Catalog, name: str, rejects: Sequence[Reject], request
     return [reject for at, reject in enumerate(rejects) if at not in rows]
 
 
-def _keep(catalog: Catalog, name: str, rejects: Sequence[tuple[Origin, Reject]]) -> Collection[int]:
+def _keep(catalog: WritableCatalog, name: str, rejects: Sequence[tuple[Origin, Reject]]) -> Collection[int]:
     return keep(catalog, name, rejects, _commit_rejects) if rejects else ()
 
 
@@ -325,7 +337,7 @@ def _commit_rejects(table: TableHandle, rows: pa.Table, gone_until: int) -> Inge
 
 
 def _rows(
-    catalog: Catalog,
+    catalog: WritableCatalog,
     events: Sequence[RawEvent],
     schema: pa.Schema,
     fields: Fields,

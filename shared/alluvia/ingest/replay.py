@@ -22,7 +22,7 @@ from alluvia.ingest.rows import to_rows
 from alluvia.ingest.tables import find_events
 from alluvia.ingest.values import EventRows, Fields, Limits, Origin, RawEvent, Reject, Split, all_but
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 from alluvia.operations.ingest import ingest, refusals
 from alluvia.operations.lake_commit import WRITE_SERIALIZABLE
 from alluvia.operations.lake_transaction import StagedTables
@@ -63,7 +63,7 @@ class Replayed:
         return Replayed(*map(sum, zip(mine, theirs, strict=True)))
 
 
-def replay(catalog: Catalog, name: str, reread: Reread, where: str | None = None) -> Replayed:
+def replay(catalog: WritableCatalog, name: str, reread: Reread, where: str | None = None) -> Replayed:
     """Ingest a table's rejects again, or those for which an SQL condition on their columns holds.
 
     reread: as each was sent and its source says now (`sources.rereading`). What still does not fit stays a reject. One
@@ -96,7 +96,7 @@ def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def _replay(catalog: Catalog, name: str, reread: Reread, rejects: pa.Table) -> Replayed:
+def _replay(catalog: WritableCatalog, name: str, reread: Reread, rejects: pa.Table) -> Replayed:
     """Replay some rejects in one transaction, again where another writer was first."""
     place = f"{name}/{REJECTS}"
     for tries_left in reversed(range(_TRIES)):
@@ -113,7 +113,7 @@ def _replay(catalog: Catalog, name: str, reread: Reread, rejects: pa.Table) -> R
     raise Conflict(f"{place}: other writers change the rejects all the time: replay them again later")
 
 
-def _present(snapshot: Snapshot, catalog: Catalog, rejects: pa.Table) -> pa.Table:
+def _present(snapshot: Snapshot, catalog: WritableCatalog, rejects: pa.Table) -> pa.Table:
     """Return those of some rejects that a version still has."""
     there = scan(snapshot, catalog.store, ["event_id"]).read_all()
     return rejects.filter(pc.is_in(rejects["event_id"], value_set=there["event_id"]))
@@ -123,7 +123,7 @@ class _Attempt:
     """One try: `owners` are the numbers of the rejects that events come from."""
 
     def __init__(
-        self, catalog: Catalog, table: StagedHandle, place: StagedHandle, reread: Reread, rejects: pa.Table
+        self, catalog: WritableCatalog, table: StagedHandle, place: StagedHandle, reread: Reread, rejects: pa.Table
     ) -> None:
         self._catalog = catalog
         self._table = table

@@ -17,7 +17,7 @@ from alluvia.ingest.tables import find_events
 from alluvia.ingest.timestamps import TIMESTAMP
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 from alluvia.operations.change_files import FEED_COLUMNS
 from alluvia.table.event_window.content import EVENT_ID, SOURCE, identity_columns
 from alluvia.table.handle import TableHandle
@@ -68,7 +68,7 @@ class Suggestion:
     note: str | None = None
 
 
-def suggest(catalog: Catalog, name: str, sample: int = SAMPLE) -> list[Suggestion]:
+def suggest(catalog: WritableCatalog, name: str, sample: int = SAMPLE) -> list[Suggestion]:
     """Return the fields without a column of a table's newest events and newest rejects, frequent ones first.
 
     A table that knows its events by their ids alone cannot get a column `source`. Rejects that are not JSON objects do

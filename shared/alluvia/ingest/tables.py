@@ -11,7 +11,7 @@ import pyarrow as pa
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.ingest.event_schema import EVENTS_PARTITIONED, EVENTS_SORTED, event_schema
 from alluvia.ingest.rejects import RAW, REJECTS_SCHEMA
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 from alluvia.operations.evolve import evolve
 from alluvia.table.handle import TableHandle
 from alluvia.table.properties import DEDUP_WINDOW
@@ -21,7 +21,7 @@ from alluvia.table_names import REJECTS, TABLE_NAME
 _COUNTING = Lock()  # held from counting the tables to creating one, so that no two threads create the last one allowed
 
 
-def find_events(catalog: Catalog, name: str) -> TableHandle | None:
+def find_events(catalog: WritableCatalog, name: str) -> TableHandle | None:
     """Return the table, warm: without a request if this process knows it. None if there is none.
 
     Raises Invalid for a bad name.
@@ -36,7 +36,7 @@ def find_events(catalog: Catalog, name: str) -> TableHandle | None:
     return table
 
 
-def create_events(catalog: Catalog, name: str, *, create: bool, tables_max: int | None) -> TableHandle:
+def create_events(catalog: WritableCatalog, name: str, *, create: bool, tables_max: int | None) -> TableHandle:
     """Create an event table. TableNotFound if `create` forbids that, or if the lake holds `tables_max` tables already.
 
     All folders of the lake count, dropped tables that vacuum has not taken yet among them: one LIST for a thousand.
@@ -56,7 +56,7 @@ def create_events(catalog: Catalog, name: str, *, create: bool, tables_max: int 
         return catalog.create(name, event_schema(), EVENTS_PARTITIONED, EVENTS_SORTED, None, exist_ok=True)
 
 
-def find_rejects(catalog: Catalog, table: TableHandle) -> TableHandle | None:
+def find_rejects(catalog: WritableCatalog, table: TableHandle) -> TableHandle | None:
     """Return the table of a table's rejects; None if there is none."""
     if not TABLE_NAME.fullmatch(table.name):
         return None
@@ -73,7 +73,7 @@ def lengthen_window(rejects: TableHandle, table: Snapshot) -> None:
         evolve(rejects, properties={DEDUP_WINDOW: table.properties.get(DEDUP_WINDOW)})
 
 
-def rejects_of(catalog: Catalog, name: str) -> TableHandle:
+def rejects_of(catalog: WritableCatalog, name: str) -> TableHandle:
     """Return the table of a table's rejects; the first one creates it."""
     place = f"{name}/{REJECTS}"
     table = catalog.handle(place)

@@ -32,7 +32,7 @@ from alluvia.log.actions import Txn
 from alluvia.log.commit import CommitActions
 from alluvia.operations.branch_changes import CHANGED, DROPPED, REPLACED, BranchedTable
 from alluvia.operations.branch_store import NOT_THERE, BranchStore
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 from alluvia.operations.drop_plan import plan_drop, plan_replace
 from alluvia.operations.lake_commit import SERIALIZABLE, SNAPSHOT, commit_all
 from alluvia.operations.lake_transaction import StagedTables
@@ -92,7 +92,7 @@ class PublishReport:
 
 
 def publish_branch(
-    main: Catalog,
+    main: WritableCatalog,
     store: BranchStore,
     keeper: Keeper,
     tables: Sequence[BranchedTable],
@@ -152,7 +152,7 @@ class _Part:
     """What is to be committed to one table of the lake."""
 
     def __init__(
-        self, main: Catalog, store: BranchStore, table: BranchedTable, app_id: str, branch: str, *, reads: bool
+        self, main: WritableCatalog, store: BranchStore, table: BranchedTable, app_id: str, branch: str, *, reads: bool
     ) -> None:
         self._table = table
         self._store = store
@@ -228,7 +228,7 @@ class _Part:
             raise ConcurrentAppend(f"{len(both)} events that the branch ingested are on the lake as well")
 
 
-def _staged(main: Catalog, table: BranchedTable, marker: Txn, branch: str, *, reads: bool) -> StagedHandle:
+def _staged(main: WritableCatalog, table: BranchedTable, marker: Txn, branch: str, *, reads: bool) -> StagedHandle:
     """Return a lake's table with what the branch has changed staged on the version that the branch began with."""
     now_ms, tip, base = main.clock.now_ms(), table.tip, table.base
     published = {"branch": branch}
@@ -295,13 +295,13 @@ def _own_files(store: BranchStore, tables: Iterable[BranchedTable]) -> Iterator[
         yield from (key for key in (f"{table.name}/{path}" for path in paths) if store.place(key) != key)
 
 
-def _published(main: Catalog, tables: Iterable[BranchedTable], app_id: str) -> dict[str, int] | None:
+def _published(main: WritableCatalog, tables: Iterable[BranchedTable], app_id: str) -> dict[str, int] | None:
     """Return the versions of a branch's tables that were published, by what the lake's tables record; None for none."""
     found = {table.name: _recorded(main, table.name, app_id) for table in tables}
     return found if any(version != NOT_THERE for version in found.values()) else None
 
 
-def _recorded(main: Catalog, name: str, app_id: str) -> int:
+def _recorded(main: WritableCatalog, name: str, app_id: str) -> int:
     handle = main.handle(name)
     try:
         snapshot = handle.newest(dropped=True)

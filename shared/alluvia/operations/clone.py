@@ -18,7 +18,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION
 from alluvia.operations.branch_store import BranchStore
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 from alluvia.operations.clone_files import copied_files, is_below, shared_files
 from alluvia.operations.create import check_free, create
 from alluvia.operations.drop_plan import FirstVersion
@@ -51,7 +51,7 @@ class CloneReport:
 
 
 def clone(
-    catalog: Catalog,
+    catalog: WritableCatalog,
     source: str,
     name: str,
     version: int | None = None,

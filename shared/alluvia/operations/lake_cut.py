@@ -15,7 +15,7 @@ from alluvia.clock import Clock
 from alluvia.errors import Corrupt, Invalid, TableNotFound, Unsupported
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import State
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 from alluvia.operations.cut import carried_out
 from alluvia.operations.late_table import check_age, state_at
 from alluvia.table.claims import Claim, pending
@@ -63,7 +63,7 @@ class _Log:
         return self.state
 
 
-def _tables(catalog: Catalog) -> list[str]:
+def _tables(catalog: WritableCatalog) -> list[str]:
     with suppress(*_SKIPPED):
         found = [name for name in catalog.store.list_folders("") if TABLE_NAME.fullmatch(name)]
         return found if len(found) <= TABLES_MAX else []
@@ -92,7 +92,7 @@ class LakeCut:
     one without any.
     """
 
-    def __init__(self, catalog: Catalog, names: Iterable[str]) -> None:
+    def __init__(self, catalog: WritableCatalog, names: Iterable[str]) -> None:
         self._clock: Clock = catalog.clock
         self._began_ms = catalog.clock.now_ms()
         self._verdicts: dict[str, bool] = {}

@@ -10,7 +10,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import State
 from alluvia.log.time_travel import version_at
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 from alluvia.operations.cut import carried_out
 from alluvia.table.claims import CLAIM, placed_in
 from alluvia.table.handle import TableHandle, oldest_readable
@@ -34,7 +34,7 @@ class Then:
         return self.state is None or self.state.version != self.now.version
 
 
-def lake_at(catalog: Catalog, names: Iterable[str], moment_ms: int) -> dict[str, Then]:
+def lake_at(catalog: WritableCatalog, names: Iterable[str], moment_ms: int) -> dict[str, Then]:
     """Return logs by name as they were at a moment, by the times of their commits.
 
     A transaction over several tables that is in one of them is in all: those that have it later than that moment are
@@ -62,7 +62,7 @@ def lake_at(catalog: Catalog, names: Iterable[str], moment_ms: int) -> dict[str,
     return found
 
 
-def _then(catalog: Catalog, name: str, moment_ms: int) -> Then:
+def _then(catalog: WritableCatalog, name: str, moment_ms: int) -> Then:
     handle = catalog.log_handle(name)
     snapshot = handle.newest(dropped=True)
     now = snapshot.state

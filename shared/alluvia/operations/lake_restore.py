@@ -11,7 +11,7 @@ from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound, Versio
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import DomainMetadata
 from alluvia.operations import streams
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 from alluvia.operations.keeping import kept_state
 from alluvia.operations.lake_moment import Then, lake_at
 from alluvia.operations.lake_transaction import StagedTables
@@ -65,7 +65,7 @@ class _Planned:
 
 
 def restore_lake(
-    catalog: Catalog,
+    catalog: WritableCatalog,
     moment: datetime,
     *,
     dry_run: bool = False,
@@ -105,7 +105,7 @@ def restore_lake(
     raise AssertionError("the last try returns or raises")
 
 
-def log_names(catalog: Catalog) -> list[str]:
+def log_names(catalog: WritableCatalog) -> list[str]:
     """Return the names of all that a restore of a lake is about: tables, also dropped ones, and logs of streams."""
     tables = catalog.tables(rejects=True, dropped=True)
     return tables + [STREAMS + name for name in catalog.store.list_folders(STREAMS) if TABLE_NAME.fullmatch(name)]
@@ -195,7 +195,7 @@ def _moved_back(was: DomainMetadata | None, position: int, stream: streams.Strea
 
 
 def restore_as_asked(
-    catalog: Catalog,
+    catalog: WritableCatalog,
     timestamp: datetime | str | None = None,
     offset: str | int | None = None,
     tag: str | None = None,
@@ -216,7 +216,7 @@ def restore_as_asked(
     return restore_lake(catalog, at, dry_run=dry_run, check=check)
 
 
-def _tagged(catalog: Catalog, keeper: Keeper, names: Sequence[str]) -> dict[str, Then]:
+def _tagged(catalog: WritableCatalog, keeper: Keeper, names: Sequence[str]) -> dict[str, Then]:
     """Return logs by name as a tag of the lake has them."""
 
     def then(name: str) -> Then:

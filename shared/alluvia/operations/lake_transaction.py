@@ -11,7 +11,7 @@ from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound
 from alluvia.log.actions import Metadata
 from alluvia.log.replay import State
 from alluvia.operations.branch_files import held
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 from alluvia.operations.cut import Cut, take_cut
 from alluvia.operations.drop import drop_rejects_left, find_log
 from alluvia.operations.drop_plan import never_created, plan_drop, plan_recreate, plan_replace, plan_undrop
@@ -42,7 +42,7 @@ class StagedTables:
     else it is read as it was before that changed.
     """
 
-    def __init__(self, catalog: Catalog, tables: Iterable[str] = (), *, whole_lake: bool = False) -> None:
+    def __init__(self, catalog: WritableCatalog, tables: Iterable[str] = (), *, whole_lake: bool = False) -> None:
         self._catalog = catalog
         self._staged: dict[str, StagedHandle] = {}
         self._batches: dict[str, tuple[StreamBatch, tuple[int | None, int | None]]] = {}

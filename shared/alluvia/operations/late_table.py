@@ -19,7 +19,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.commit import CommitActions
 from alluvia.log.log import Log
 from alluvia.log.replay import State
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 from alluvia.operations.cut import Cut, carried_out
 from alluvia.operations.staging import StagedHandle
 from alluvia.table.claims import Claim, pending, placed_in
@@ -48,7 +48,9 @@ class LateTable:
     each table that has changed. Raises `TransactionExpired`.
     """
 
-    def __init__(self, catalog: Catalog, name: str, used: Mapping[str, StagedHandle], cut: Cut, began_ms: int) -> None:
+    def __init__(
+        self, catalog: WritableCatalog, name: str, used: Mapping[str, StagedHandle], cut: Cut, began_ms: int
+    ) -> None:
         check_age(catalog.clock, began_ms)
         self._catalog = catalog
         self._handle = catalog.log_handle(name)

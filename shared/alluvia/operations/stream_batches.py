@@ -14,7 +14,7 @@ from alluvia.errors import VersionExpired
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, CdcFile, RemoveFile
 from alluvia.log.commit import CommitActions
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import Catalog, WritableCatalog
 from alluvia.operations.change_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, INSERT
 from alluvia.operations.changes import feed_commits, feed_schema, labelled_changes
 from alluvia.operations.drop_plan import UNDROP
@@ -61,7 +61,7 @@ def columns_of(catalog: Catalog, stream: StreamState) -> pa.Schema:
 
 
 def next_batch(
-    catalog: Catalog, name: str, max_versions: int | None = None, max_rows: int | None = None
+    catalog: WritableCatalog, name: str, max_versions: int | None = None, max_rows: int | None = None
 ) -> StreamBatch:
     """Return what a stream has not given yet, up to the newest version. Raises what `planned` does."""
     stream = the_stream(catalog, name)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from alluvia.errors import AlluviaError, Corrupt, Invalid, TableExists, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import DomainMetadata
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 from alluvia.operations.lake_commit import conflicts_named
 from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle, oldest_readable
@@ -51,7 +51,7 @@ class StreamState:
 
 
 def create_stream(
-    catalog: Catalog,
+    catalog: WritableCatalog,
     name: str,
     source: str,
     version: int | None = None,
@@ -110,7 +110,7 @@ def check_name(name: str) -> None:
         )
 
 
-def find_stream(catalog: Catalog, name: str) -> StreamState | None:
+def find_stream(catalog: WritableCatalog, name: str) -> StreamState | None:
     """Return a stream as it is now; None if there is none."""
     if not TABLE_NAME.fullmatch(name):
         return None
@@ -120,7 +120,7 @@ def find_stream(catalog: Catalog, name: str) -> StreamState | None:
         return None
 
 
-def the_stream(catalog: Catalog, name: str) -> StreamState:
+def the_stream(catalog: WritableCatalog, name: str) -> StreamState:
     """Return a stream as it is now. Raises `TableNotFound`."""
     found = find_stream(catalog, name)
     if found is None:
@@ -128,13 +128,13 @@ def the_stream(catalog: Catalog, name: str) -> StreamState:
     return found
 
 
-def list_streams(catalog: Catalog) -> list[StreamState]:
+def list_streams(catalog: WritableCatalog) -> list[StreamState]:
     """Return all streams, in the order of their names. One LIST, and what opening each costs."""
     names = [name for name in catalog.store.list_folders(STREAMS) if TABLE_NAME.fullmatch(name)]
     return [found for found in catalog.store.map(partial(find_stream, catalog), names) if found is not None]
 
 
-def drop_stream(catalog: Catalog, name: str) -> Commit:
+def drop_stream(catalog: WritableCatalog, name: str) -> Commit:
     """Drop a stream. Raises `TableNotFound`."""
     from alluvia.operations.drop import drop_table
 
@@ -143,7 +143,7 @@ def drop_stream(catalog: Catalog, name: str) -> Commit:
 
 
 def move_stream(
-    catalog: Catalog, name: str, version: int | None = None, timestamp: datetime | str | None = None
+    catalog: WritableCatalog, name: str, version: int | None = None, timestamp: datetime | str | None = None
 ) -> StreamState:
     """Have a stream go on after a version of its source, by default the newest. Raises `Conflict` after a lost race."""
     stream = the_stream(catalog, name)
@@ -197,7 +197,7 @@ def stream_of(snapshot: Snapshot) -> StreamState:
         raise Corrupt(f"the log of stream {name} cannot be read: only this library may write it") from error
 
 
-def source_of(catalog: Catalog, stream: StreamState) -> TableHandle:
+def source_of(catalog: WritableCatalog, stream: StreamState) -> TableHandle:
     """Return the table that a stream follows. Raises `TableNotFound`, naming both.
 
     Transactions that have happened are first carried out there, if this process may write: so their rows are not left

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.views import View
@@ -10,17 +11,23 @@ from alluvia.table.handle import TableHandle
 from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
 
+if TYPE_CHECKING:
+    from alluvia.operations.stream_batches import StreamBatch
+    from alluvia.operations.streams import StreamState
 
-class NotedCatalog(Catalog):
+
+class NotedCatalog:
     """A catalog that notes which tables and views are opened by name, also on behalf of `<table>_final` and the like.
 
     A query needs the right to read all of them.
     """
 
     def __init__(self, catalog: Catalog) -> None:
-        super().__init__(catalog.store, catalog.clock)
+        self.store = catalog.store
+        self.clock = catalog.clock
         self.rights = catalog.rights
         self.origin = catalog.origin
+        self.moves_streams = catalog.moves_streams
         self.opened: set[str] = set()
         self._catalog = catalog
 
@@ -42,6 +49,16 @@ class NotedCatalog(Catalog):
         if found is not None:
             self.opened.add(name)
         return found
+
+    def find_stream(self, name: str) -> StreamState | None:
+        found = self._catalog.find_stream(name)
+        if found is not None:
+            self.opened.add(found.source)
+        return found
+
+    def read_stream(self, name: str, max_versions: int | None = None, max_rows: int | None = None) -> StreamBatch:
+        self.find_stream(name)
+        return self._catalog.read_stream(name, max_versions, max_rows)
 
     def note_read(self, scan: Scan) -> None:
         self._catalog.note_read(scan)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from alluvia.duck.relation import duckdb_type
 from alluvia.errors import Invalid, TableExists, TableNotFound
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 from alluvia.operations.create import create, plan_create
 from alluvia.operations.expire_plan import check_ttl
 from alluvia.operations.relations import Evaluate, Files, Relation
@@ -32,7 +32,7 @@ _SUM_TYPE, _LONG = "HUGEINT", pa.int64()
 
 
 def create_rollup(
-    catalog: Catalog,
+    catalog: WritableCatalog,
     name: str,
     query: str,
     evaluate: Evaluate,
@@ -76,7 +76,7 @@ def create_rollup(
     return handle
 
 
-def rollups_of(catalog: Catalog, source: str | None = None, *, nested: bool = False) -> list[str]:
+def rollups_of(catalog: WritableCatalog, source: str | None = None, *, nested: bool = False) -> list[str]:
     """Return the rollups of one source, or of all, each after the rollup that is its own source.
 
     With `nested`, those of the source's rollups are among them, and so on: one LIST more for each rollup. Takes one
@@ -92,7 +92,7 @@ def rollups_of(catalog: Catalog, source: str | None = None, *, nested: bool = Fa
     return ordered
 
 
-def check_no_rollups(catalog: Catalog, source: str) -> None:
+def check_no_rollups(catalog: WritableCatalog, source: str) -> None:
     """Raise `Invalid`, naming them, if there are rollups of a table that is to be dropped, or of its rejects.
 
     One LIST where there are none.
@@ -106,7 +106,7 @@ def check_no_rollups(catalog: Catalog, source: str) -> None:
             )
 
 
-def check_not_used(catalog: Catalog, source: str, columns: Sequence[str]) -> None:
+def check_not_used(catalog: WritableCatalog, source: str, columns: Sequence[str]) -> None:
     """Raise `Invalid`, naming them, if a rollup of a table needs one of some columns that are to go. One LIST."""
     for name in rollups_of(catalog, source):
         used = {fold(each): each for each in definition_of(catalog.handle(name).newest()).columns}
@@ -115,7 +115,7 @@ def check_not_used(catalog: Catalog, source: str, columns: Sequence[str]) -> Non
                 raise Invalid(f"column {used[fold(column)]} cannot be renamed or dropped: the rollup {name} uses it")
 
 
-def _source_of(catalog: Catalog, name: str) -> str | None:
+def _source_of(catalog: WritableCatalog, name: str) -> str | None:
     try:
         return definition_of(catalog.handle(name).newest()).source
     except (TableNotFound, Invalid):  # dropped, or another table by now
@@ -126,7 +126,7 @@ def _mark(source: str, name: str) -> str:
     return f"{MARKS}{source.replace('/', '.')}/{name}"
 
 
-def _check_free(catalog: Catalog, name: str) -> None:
+def _check_free(catalog: WritableCatalog, name: str) -> None:
     for suffix in (LIVE, FRESHNESS):
         if name + suffix in catalog:
             raise TableExists(

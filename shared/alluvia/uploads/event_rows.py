@@ -16,7 +16,7 @@ from alluvia.ingest.envelope import split, split_ndjson
 from alluvia.ingest.pipeline import Answer, Sent, ingest_batch, ingest_together
 from alluvia.ingest.values import UNLIMITED, Origin, Reject
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 
 REJECTS_MAX = 100
 EVENT_COLUMNS = frozenset(("event_id", "ts", "received_at"))
@@ -63,7 +63,7 @@ def takes_events(schema: pa.Schema) -> bool:
 
 
 def store_events(
-    catalog: Catalog,
+    catalog: WritableCatalog,
     table: str,
     file: SentFile,
     key: str | None,
@@ -81,7 +81,7 @@ def store_events(
     return stored
 
 
-def store_part(catalog: Catalog, table: str, part: FilePart) -> Answer:
+def store_part(catalog: WritableCatalog, table: str, part: FilePart) -> Answer:
     """Commit a part of a file, and return what became of it. Positions in rejects count from the file's start."""
     sent = _sent(part, catalog.clock.now_us())
     origin = sent.origin
@@ -90,7 +90,7 @@ def store_part(catalog: Catalog, table: str, part: FilePart) -> Answer:
     )
 
 
-def store_parts(catalog: Catalog, table: str, some: Sequence[FilePart]) -> list[Answer]:
+def store_parts(catalog: WritableCatalog, table: str, some: Sequence[FilePart]) -> list[Answer]:
     """Commit parts of several files in one commit, and return what became of each."""
     now_us = catalog.clock.now_us()
     requests = [_sent(part, now_us) for part in some]

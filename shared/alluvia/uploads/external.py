@@ -23,7 +23,7 @@ from alluvia.files.sent import SentFile, SentRows
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, Metadata
 from alluvia.log.replay import State
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 from alluvia.operations.convert import read_files
 from alluvia.operations.create import check_free, create, plan_create
 from alluvia.operations.drop_plan import FirstVersion
@@ -56,7 +56,7 @@ class ExternalReport:
 
 
 def create_external(
-    catalog: Catalog,
+    catalog: WritableCatalog,
     name: str,
     locations: Sequence[str],
     kind: str | None = None,

@@ -15,7 +15,7 @@ from alluvia.files.sent import SentFile, SentRows
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.append import Once, append
 from alluvia.operations.append_evolving import append_evolving
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog import WritableCatalog
 from alluvia.operations.hidden_columns import hidden_columns, newest_versions
 from alluvia.operations.replanning import check_not_rollup
 from alluvia.table.handle import TableHandle
@@ -68,7 +68,7 @@ class Stored:
     repeated: bool = False
 
 
-def store(catalog: Catalog, upload: Upload) -> Stored | StoredEvents:
+def store(catalog: WritableCatalog, upload: Upload) -> Stored | StoredEvents:
     """Store a file in one commit, or do nothing if one of its key is stored; into a table of events as ingestion does.
 
     A table that is not there is created, with the declared columns or those that the whole file has. Raises `Misfit`
@@ -99,7 +99,7 @@ def store(catalog: Catalog, upload: Upload) -> Stored | StoredEvents:
         return _append(handle, upload, rows, schema, created)
 
 
-def _events(catalog: Catalog, upload: Upload, snapshot: Snapshot) -> StoredEvents:
+def _events(catalog: WritableCatalog, upload: Upload, snapshot: Snapshot) -> StoredEvents:
     if upload.evolve or upload.declared is not None:
         raise Invalid(
             f"schema, evolve: {snapshot.name} is a table of events, which takes any fields: leave them out; columns "
@@ -120,7 +120,7 @@ def _repeated(handle: TableHandle, snapshot: Snapshot, upload: Upload) -> Stored
     return None if found is None else Stored(found.version, found.rows, found.columns, repeated=True)
 
 
-def _schema(catalog: Catalog, upload: Upload, rows: SentRows, snapshot: Snapshot | None) -> pa.Schema:
+def _schema(catalog: WritableCatalog, upload: Upload, rows: SentRows, snapshot: Snapshot | None) -> pa.Schema:
     """Return the columns that the rows are read into. Raises `Misfit` for those that are missing or too many."""
     declared = upload.declared
     if declared is not None:
@@ -162,7 +162,7 @@ def _check_complete(names: list[str], table: pa.Schema, hidden: Collection[str])
         raise Misfit(f"the file lacks {which} of the table: add it, or declare a schema without it, for nulls")
 
 
-def _create(catalog: Catalog, handle: TableHandle, upload: Upload, schema: pa.Schema) -> Snapshot:
+def _create(catalog: WritableCatalog, handle: TableHandle, upload: Upload, schema: pa.Schema) -> Snapshot:
     with _COUNTING:
         if upload.tables_max is not None:
             folders = sum(1 for _ in islice(catalog.store.list_folders(""), upload.tables_max))

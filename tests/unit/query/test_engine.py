@@ -13,7 +13,7 @@ import alluvia
 from alluvia.clock import ManualClock
 from alluvia.duck.failures import QueryTooCostly
 from alluvia.errors import Corrupt, Invalid, TableNotFound, VersionNotFound
-from alluvia.operations.catalog import Catalog
+from alluvia.lake_catalog import LakeCatalog
 from alluvia.query.cost import file_requests
 from alluvia.query.engine import run
 from alluvia.query.identity import identify
@@ -178,7 +178,7 @@ def test_a_table_named_twice_is_read_at_one_version(own_lake: alluvia.Lake) -> N
     table.append([{"n": 1}])
     asked = 0
 
-    class Racing(Catalog):
+    class Racing(LakeCatalog):
         def handle(self, name: str) -> TableHandle:
             nonlocal asked
             asked += 1
