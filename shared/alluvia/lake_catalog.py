@@ -213,7 +213,13 @@ def planned(
 def _stream_overdue(handle: TableHandle) -> None:
     from alluvia.operations.overdue import checkpoint_overdue
 
-    checkpoint_overdue(handle, vacuums=True)  # no round over tables comes here
+    checkpoint_overdue(handle, _vacuum)  # no round over tables comes here
+
+
+def _vacuum(handle: TableHandle) -> None:
+    from alluvia.operations.vacuum import vacuum  # few writers need it
+
+    vacuum(handle, names_max=0)  # as far as this process may delete
 
 
 def _checkpoint_overdue(handle: TableHandle) -> None:

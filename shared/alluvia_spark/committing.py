@@ -11,11 +11,11 @@ import pyarrow as pa
 from alluvia.errors import ConcurrentAppend, Conflict, MetadataChanged, TableNotFound, TransactionExpired
 from alluvia.lake import Lake
 from alluvia.log.actions import Txn
-from alluvia.operations.append import applied
 from alluvia.operations.event_window import follow_window
 from alluvia.operations.known_events import read_file
 from alluvia.operations.lake_commit import SNAPSHOT
 from alluvia.operations.lake_transaction import StagedTables
+from alluvia.operations.once import applied
 from alluvia.operations.restore import BACKFILL
 from alluvia.table.changes import Changes
 from alluvia.table.conflicts import harmless_change

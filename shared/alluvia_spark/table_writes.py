@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from alluvia.errors import AlluviaError, Invalid, TableExists, TableNotFound
-from alluvia.operations.append import check_txn
+from alluvia.operations.once import check_txn
 from alluvia.table.transaction import Commit
 from alluvia_spark.frames import mapped_batches
 from alluvia_spark.options import PARTITIONS, AlluviaOptions

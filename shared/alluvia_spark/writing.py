@@ -21,10 +21,10 @@ from alluvia.errors import Invalid, TableNotFound
 from alluvia.log.actions import AddFile
 from alluvia.log.paths import LOG_FOLDER
 from alluvia.log.replay import State
-from alluvia.operations.append import applied
 from alluvia.operations.append_evolving import fits
 from alluvia.operations.catalog import check_name
 from alluvia.operations.create import create, plan_create
+from alluvia.operations.once import applied
 from alluvia.operations.write_files import FileWrite, commit_written, file_writer, plan_write
 from alluvia.table.partitioning.values import partition_value
 from alluvia.table.properties import WRITERS

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
-from alluvia.errors import ConcurrentTransaction, Invalid, MetadataChanged, TransactionExpired, Unsupported
+from alluvia.errors import ConcurrentTransaction, MetadataChanged, TransactionExpired, Unsupported
 from alluvia.log.actions import AddFile, Txn
 from alluvia.log.commit import CommitActions
 from alluvia.operations.constraints import row_check
 from alluvia.operations.discarding import discarding
+from alluvia.operations.once import applied, check_txn
 from alluvia.operations.replanning import check_not_rollup
 from alluvia.table.changes import Changes
 from alluvia.table.conflicts import harmless_change
@@ -21,13 +22,6 @@ from alluvia.table.transaction import Commit, Transaction, too_old
 
 CHUNK_BYTES = 256 << 20
 """Rows of about so many bytes are sorted and written at once."""
-
-
-class Once(NamedTuple):
-    """A transaction of an application that has no other: its number says which it is, not how many came before."""
-
-    app_id: str
-    number: int
 
 
 def append(
@@ -143,19 +137,3 @@ def _check_still_fitting(handle: TableHandle, before: Snapshot, after: Snapshot,
 def _check_young(handle: TableHandle, adds: Sequence[AddFile]) -> None:
     if too_old(adds, handle.clock.now_ms()):
         raise TransactionExpired(f"the files to append to {handle.name} are too old to be committed: append again")
-
-
-def check_txn(txn: tuple[str, int]) -> None:
-    """Raise `Invalid` unless it is an application id and a number."""
-    app_id, version = txn if isinstance(txn, tuple) and len(txn) == 2 else (None, None)
-    number = isinstance(version, int) and not isinstance(version, bool) and 0 <= version < 1 << 63
-    if not isinstance(app_id, str) or not app_id or not number:
-        raise Invalid(f"txn: expected a string and a number from 0 to 2**63 - 1, got {txn!r}")
-
-
-def applied(snapshot: Snapshot, txn: tuple[str, int]) -> Commit | None:
-    """Return a commit for a transaction that the table holds already. A negative number is one that was undone."""
-    recorded = snapshot.state.txns.get(txn[0])
-    if recorded is None or recorded.version < (0 if isinstance(txn, Once) else txn[1]):
-        return None
-    return Commit(snapshot.version, snapshot.timestamp_ms, 0, 0)

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile, Metadata, Txn
-from alluvia.operations.append import CHUNK_BYTES, append, applied, check_txn
+from alluvia.operations.append import CHUNK_BYTES, append
 from alluvia.operations.constraints import row_check
 from alluvia.operations.discarding import discard
 from alluvia.operations.evolve import plan_evolve, protocol_for
+from alluvia.operations.once import applied, check_txn
 from alluvia.operations.replanning import commit_planned
 from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle

@@ -60,7 +60,7 @@ class Catalog(Protocol):
         """
 
     def tables(self, *, rejects: bool = False, dropped: bool = False) -> list[str]:
-        """Return the names of the tables, in order, with those of rejected events and of dropped tables if asked for."""
+        """Return the names of the tables, in order, those of rejected events and of dropped tables if asked for."""
 
     def find_view(self, name: str) -> View | None:
         """Return a view; None if there is none of that name."""

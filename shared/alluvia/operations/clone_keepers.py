@@ -13,9 +13,8 @@ import orjson
 
 from alluvia.errors import TableNotFound, Unsupported
 from alluvia.log.actions import AddFile
-from alluvia.operations.drop_plan import in_reach
 from alluvia.table.deletion_vectors.descriptors import stored_vector
-from alluvia.table.handle import TableHandle, oldest_readable
+from alluvia.table.handle import TableHandle, in_reach, oldest_readable
 from alluvia.table.keepers import CLONE, FILES, OWNER, OWNER_ID, Keeper, find_tagged, keepers_of, put_over
 from alluvia.table.snapshot import Snapshot
 

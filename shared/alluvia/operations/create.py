@@ -15,9 +15,9 @@ from alluvia.operations.change_files import check_feed_columns
 from alluvia.operations.constraints import row_check
 from alluvia.operations.drop import find_log, recreate
 from alluvia.operations.drop_plan import EMPTY, FirstVersion
-from alluvia.operations.expire_plan import check_ttl
 from alluvia.operations.folding import check_declared
 from alluvia.operations.layout import check_layout
+from alluvia.operations.ttl import check_ttl
 from alluvia.table.arguments import check_names
 from alluvia.table.changes import ENGINE
 from alluvia.table.handle import TableHandle

@@ -16,12 +16,12 @@ from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.paths import LOG_FOLDER
 from alluvia.log.replay import State
 from alluvia.operations.branch_files import held
-from alluvia.operations.drop_plan import EMPTY, FirstVersion, in_reach, plan_drop, plan_recreate, plan_undrop
+from alluvia.operations.drop_plan import EMPTY, FirstVersion, plan_drop, plan_recreate, plan_undrop
 from alluvia.operations.replanning import check_not_append_only
 from alluvia.operations.restore import check_present
 from alluvia.store import ObjectInfo, Store
 from alluvia.table.changes import Changes
-from alluvia.table.handle import TableHandle, dropped_message, expired_message, oldest_readable
+from alluvia.table.handle import TableHandle, dropped_message, expired_message, in_reach, oldest_readable
 from alluvia.table.lineage import DroppedTable, dropped_tables, is_dropped
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import FILE_AGE_MS_MAX, Commit, Transaction

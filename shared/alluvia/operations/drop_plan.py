@@ -10,13 +10,12 @@ from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, Txn
 from alluvia.log.features import ATTACHED_TABLE, DOMAIN_METADATA, GUARD
 from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION
 from alluvia.log.replay import State
-from alluvia.table.changes import Changes
+from alluvia.table.changes import UNDROP, Changes
 from alluvia.table.claims import CLAIM
-from alluvia.table.handle import oldest_readable
+from alluvia.table.handle import in_reach, oldest_readable
 from alluvia.table.lineage import (
     DroppedTable,
     Gaps,
-    dropped_tables,
     marked,
     version_gaps,
     with_gap,
@@ -26,8 +25,6 @@ from alluvia.table.lineage import (
 from alluvia.table.properties import OLDEST_READABLE, names_text
 from alluvia.table.protocols import has_domains, with_features
 from alluvia.table.schema.former_names import inherited, noted, with_names_of
-
-UNDROP = "UNDROP TABLE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +161,6 @@ def plan_undrop(state: State, base: State, table: DroppedTable, now_ms: int) -> 
         can_match=lambda _: True,
         domains_read=frozenset({OLDEST_READABLE}),
     )
-
-
-def in_reach(state: State) -> list[DroppedTable]:
-    """Return the tables that were dropped here and whose files vacuum has left."""
-    return [t for t in dropped_tables(state.metadata.configuration) if t.version > oldest_readable(state)]
 
 
 def _readable_on(protocol: Protocol, before: Protocol) -> Protocol:

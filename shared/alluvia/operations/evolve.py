@@ -13,10 +13,10 @@ from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from alluvia.operations.change_files import check_feed_columns
 from alluvia.operations.column_changes import change_columns, check_same_identity
-from alluvia.operations.expire_plan import check_ttl
 from alluvia.operations.folding import check_declared
 from alluvia.operations.layout import check_layout
 from alluvia.operations.replanning import commit_planned
+from alluvia.operations.ttl import check_ttl
 from alluvia.table.arguments import schema_of
 from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle

@@ -9,13 +9,11 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import Txn
 from alluvia.operations.expire_plan import ExpiryPlan, plan_expiry
 from alluvia.operations.replanning import check_not_append_only, commit_planned
-from alluvia.table.changes import Changes
+from alluvia.table.changes import EXPIRE, Changes
 from alluvia.table.handle import TableHandle
 from alluvia.table.lineage import is_dropped
 from alluvia.table.snapshot import Snapshot
 
-EXPIRE = "EXPIRE"
-"""The operation of such commits. Readers of changes know by it that their rows were not deleted."""
 EXPIRED = "alluvia.expired"
 """The application id under which such commits leave a mark that outlives them, when clean-up takes them."""
 

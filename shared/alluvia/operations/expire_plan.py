@@ -6,17 +6,14 @@ from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
 
-from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.actions import AddFile, Metadata
+from alluvia.log.actions import AddFile
+from alluvia.operations.ttl import time_column
 from alluvia.table.partitioning.spans import tagged_span
-from alluvia.table.partitioning.spec import TIMES, parse_spec
+from alluvia.table.partitioning.spec import TIMES
 from alluvia.table.partitioning.transforms import key_part
-from alluvia.table.properties import APPEND_ONLY, ROLLUP, TTL, TTL_COLUMN, Properties, read_properties
 from alluvia.table.scan import Scan
 from alluvia.table.schema.moments import is_zoned
-from alluvia.table.schema.serialization import arrow_schema
-from alluvia.table.schema.type_names import type_name
 from alluvia.table.skipping.predicate import Comparison, IsNull, Or
 from alluvia.table.snapshot import Snapshot
 
@@ -42,52 +39,6 @@ def plan_expiry(snapshot: Snapshot, now_ms: int, ttl_ms: int) -> ExpiryPlan:
     some_older = Scan(snapshot, Comparison((column,), "<", before)).files
     gone = (file for file in some_older if not newer.can_match(file) or _tag_is_older(snapshot, file, column, before))
     return ExpiryPlan(column, before, tuple(gone))
-
-
-def time_column(settings: Properties, schema: pa.Schema, partition_columns: tuple[str, ...]) -> str:
-    """Return the column whose times say how old rows are. Raises `Invalid`, naming the property to set."""
-    if settings.ttl_column:
-        if settings.ttl_column not in schema.names:
-            raise Invalid(f"property {TTL_COLUMN}: {settings.ttl_column!r:.100} is not a column of the schema")
-        kind = schema.field(settings.ttl_column).type
-        if not _is_time(kind):
-            raise Invalid(f"property {TTL_COLUMN}: {settings.ttl_column} is {type_name(kind)}, not a timestamp or date")
-        return settings.ttl_column
-    found = _times(settings, schema, partition_columns)
-    if not found:
-        raise Invalid(f"property {TTL}: the table is not partitioned by a time, such as day(ts)")
-    return found[0]
-
-
-def _times(settings: Properties, schema: pa.Schema, partition_columns: tuple[str, ...]) -> list[str]:
-    """Return the columns whose times a table is partitioned by."""
-    fields = parse_spec(settings.partition_by or partition_columns, schema).fields
-    return [each.column for each in fields if _is_time(each.kind) and each.transform in (None, *TIMES)]
-
-
-def check_ttl(metadata: Metadata) -> None:
-    """Raise `Invalid` if a table's properties ask for expiry, and its rows cannot expire."""
-    settings = read_properties(metadata.configuration)
-    if settings.ttl_ms and ROLLUP in metadata.configuration:
-        raise Invalid(
-            f"property {TTL}: rows of a rollup cannot expire, because a late event would bring back their group with "
-            f"that event alone; leave out {TTL}, and filter by time when you query the rollup"
-        )
-    if not settings.ttl_ms and not settings.ttl_column:
-        return
-    schema = arrow_schema(metadata.schema_string)
-    time_column(settings, schema, metadata.partition_columns)
-    if not _times(settings, schema, metadata.partition_columns):
-        raise Invalid(
-            f"property {TTL}: partition the table by a time, such as day({settings.ttl_column}): otherwise optimize "
-            "puts rows of all ages into one file, and a file expires only with its youngest row"
-        )
-    if settings.ttl_ms and settings.append_only:
-        raise Invalid(f"property {TTL}: rows of an append-only table cannot expire; leave out {TTL} or {APPEND_ONLY}")
-
-
-def _is_time(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
 
 
 def _value(moment_ms: int, kind: pa.DataType) -> date:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from alluvia.errors import VersionExpired
 from alluvia.log.actions import RemoveFile
 from alluvia.log.commit import CommitActions
-from alluvia.operations.expire import EXPIRE
-from alluvia.operations.restore import RESTORE
+from alluvia.table.changes import EXPIRE, RESTORE
 from alluvia.table.handle import TableHandle
 from alluvia.table.lineage import Gaps, is_own_commit
 

@@ -25,8 +25,8 @@ from alluvia.expressions.tree import walk
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import Metadata
 from alluvia.operations.constraints import row_check
-from alluvia.operations.expire_plan import time_column
 from alluvia.operations.fold_samples import Samples
+from alluvia.operations.ttl import time_column
 from alluvia.table.properties import APPEND_ONLY, CHANGE_DATA_FEED, MERGE_QUERY, ROLLUP, TTL, read_properties
 from alluvia.table.schema.names import fold
 from alluvia.table.schema.serialization import arrow_schema, uses_type

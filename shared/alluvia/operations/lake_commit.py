@@ -9,7 +9,6 @@ from alluvia.clock import Clock
 from alluvia.errors import (
     AlluviaError,
     CommitUnknown,
-    ConcurrentDomain,
     Conflict,
     TableExists,
     TransactionExpired,
@@ -18,11 +17,12 @@ from alluvia.errors import (
 from alluvia.operations.cut import carried_out
 from alluvia.operations.drop import put_hints
 from alluvia.operations.staging import StagedHandle
+from alluvia.operations.streams import conflicts_named
 from alluvia.table.changes import Changes
 from alluvia.table.claims import pending
 from alluvia.table.decisions import COMMIT_AGE_MS_MAX, Decisions
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, carry_out_claim
-from alluvia.table_names import REJECTS, STREAMS
+from alluvia.table_names import REJECTS
 
 SERIALIZABLE = "serializable"
 """All that was read must still be so."""
@@ -106,20 +106,6 @@ def _carried_out_in(table: StagedHandle, claimed: int, transaction_id: str) -> i
     with table.inner.lock:
         commits = table.inner.log.since(claimed) or ()
     return next((commit.version for commit in commits if transaction_id in carried_out([commit])), 0)
-
-
-@contextmanager
-def conflicts_named(name: str) -> Iterator[None]:
-    """Have a conflict about the position of the stream whose log has a name say so; other names say nothing."""
-    try:
-        yield
-    except ConcurrentDomain as error:
-        if not name.startswith(STREAMS):
-            raise
-        raise ConcurrentDomain(
-            f"stream {name.removeprefix(STREAMS)} was read or moved by another transaction meanwhile, which has these "
-            "changes: start the transaction again"
-        ) from error
 
 
 @contextmanager

@@ -7,6 +7,7 @@ last.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Lock
@@ -23,10 +24,10 @@ _lock = Lock()
 _under_way: set[tuple[str, str]] = set()
 
 
-def checkpoint_overdue(handle: TableHandle, *, vacuums: bool = False) -> None:
+def checkpoint_overdue(handle: TableHandle, then: Callable[[TableHandle], object] | None = None) -> None:
     """Write a checkpoint in the background, if no other writer has written one in the meantime.
 
-    With `vacuums`, the table is vacuumed too, as far as this process may delete.
+    After it, `then` is called with a copy of the handle.
     """
     table = (handle.store.uri, handle.root)
     with _lock:
@@ -34,11 +35,11 @@ def checkpoint_overdue(handle: TableHandle, *, vacuums: bool = False) -> None:
             return
         _under_way.add(table)
     pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-    pool.submit(partial(_checkpoint, handle, table, vacuums=vacuums))
+    pool.submit(partial(_checkpoint, handle, table, then))
     pool.shutdown(wait=False)
 
 
-def _checkpoint(handle: TableHandle, table: tuple[str, str], *, vacuums: bool) -> None:
+def _checkpoint(handle: TableHandle, table: tuple[str, str], then: Callable[[TableHandle], object] | None) -> None:
     """Write a checkpoint by a copy of the handle, since one in use would stay locked. The handle goes on from it.
 
     It reads nothing but `_last_checkpoint`, which names the checkpoint that another writer may have written.
@@ -51,10 +52,8 @@ def _checkpoint(handle: TableHandle, table: tuple[str, str], *, vacuums: bool) -
             own.log.checkpoint_version = hint.version
         if checkpoint_due(own, snapshot) and snapshot.files.expected_len <= FILES_MAX:
             checkpoint(own)
-            if vacuums:
-                from alluvia.operations.vacuum import vacuum  # few writers need it
-
-                vacuum(own, names_max=0)
+            if then is not None:
+                then(own)
         handle.log.take_checkpoint(own.log)
     except AlluviaError as error:
         _logger.warning("table %s has no new checkpoint, though one is overdue: %s", handle.name, error)

@@ -11,7 +11,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, Metadata, Protocol, Txn
 from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION, IN_COMMIT_TIMESTAMPS
 from alluvia.operations.replanning import check_not_append_only, check_not_rollup, commit_planned
-from alluvia.table.changes import Changes
+from alluvia.table.changes import RESTORE, Changes
 from alluvia.table.deletion_vectors.descriptors import stored_vector
 from alluvia.table.durations import moment_ago
 from alluvia.table.event_window.content import EVENT_ID
@@ -23,7 +23,6 @@ from alluvia.table.schema.column_identities import restored
 from alluvia.table.schema.former_names import noted
 from alluvia.table.snapshot import Snapshot
 
-RESTORE = "RESTORE"
 BACKFILL, UPLOAD = "backfill:", "alluvia-upload-"
 """What the application ids of backfill jobs and of keyed uploads begin with: a restore that takes their rows back lets
 them come again."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from alluvia.log.actions import Txn
-from alluvia.operations.append import applied, check_txn
 from alluvia.operations.discarding import discard
 from alluvia.operations.edits import Edit, RowChanges
+from alluvia.operations.once import applied, check_txn
 from alluvia.operations.replanning import check_not_append_only, check_not_rollup, commit_planned
 from alluvia.operations.rewriting import Outcome, Rewriter
 from alluvia.table.changes import Changes

@@ -13,8 +13,7 @@ from alluvia.log.commit import CommitActions
 from alluvia.log.replay import replay
 from alluvia.operations.event_window import follow_window
 from alluvia.operations.known_events import held_events
-from alluvia.operations.restore import RESTORE
-from alluvia.table.changes import Changes
+from alluvia.table.changes import RESTORE, Changes
 from alluvia.table.claims import Claim, pending
 from alluvia.table.event_window.id_runs import CONTENT_BYTES, FINGERPRINT_BYTES
 from alluvia.table.event_window.window import DedupWindow, event_ids_of, joined_event_ids, parts
@@ -69,6 +68,10 @@ class StagedHandle(TableHandle):
     def drops(self) -> bool:
         """Whether the transaction has dropped the table."""
         return is_dropped(self._now.properties)
+
+    @property
+    def committed(self) -> TableHandle:
+        return self.inner
 
     @property
     def window(self) -> DedupWindow | None:

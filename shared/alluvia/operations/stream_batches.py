@@ -17,13 +17,11 @@ from alluvia.log.commit import CommitActions
 from alluvia.operations.catalog import Catalog, WritableCatalog
 from alluvia.operations.change_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, INSERT
 from alluvia.operations.changes import feed_commits, feed_schema, labelled_changes
-from alluvia.operations.drop_plan import UNDROP
-from alluvia.operations.expire import EXPIRE
 from alluvia.operations.feed_commits import restored_version
-from alluvia.operations.restore import RESTORE
 from alluvia.operations.scan import scan
 from alluvia.operations.streams import StreamState, check_same, oldest_changes, source_of, the_stream
 from alluvia.table.arguments import check_number
+from alluvia.table.changes import EXPIRE, RESTORE, UNDROP
 from alluvia.table.handle import TableHandle
 from alluvia.table.lineage import version_gaps
 from alluvia.table.snapshot import Snapshot

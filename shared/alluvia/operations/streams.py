@@ -7,7 +7,8 @@ that it writes, by the same claims and decision, and two transactions that move 
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -15,11 +16,10 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from alluvia.errors import AlluviaError, Corrupt, Invalid, TableExists, TableNotFound
+from alluvia.errors import AlluviaError, ConcurrentDomain, Corrupt, Invalid, TableExists, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import DomainMetadata
 from alluvia.operations.catalog import WritableCatalog
-from alluvia.operations.lake_commit import conflicts_named
 from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.snapshot import Snapshot
@@ -238,3 +238,17 @@ def stale_after_ms(stream: StreamState, source: TableHandle, newest: Snapshot) -
     commit = source.log.read_commit(stream.position + 1)
     since_ms = 0 if commit is None else commit.timestamp_ms
     return since_ms + min(newest.settings.file_retention_ms, newest.settings.log_retention_ms)
+
+
+@contextmanager
+def conflicts_named(name: str) -> Iterator[None]:
+    """Have a conflict about the position of the stream whose log has a name say so; other names say nothing."""
+    try:
+        yield
+    except ConcurrentDomain as error:
+        if not name.startswith(STREAMS):
+            raise
+        raise ConcurrentDomain(
+            f"stream {name.removeprefix(STREAMS)} was read or moved by another transaction meanwhile, which has these "
+            "changes: start the transaction again"
+        ) from error

@@ -8,7 +8,6 @@ from alluvia.errors import Conflict, Invalid, VersionExpired, VersionNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.keeping import keep_moment, keep_version, kept_snapshot
-from alluvia.operations.staging import StagedHandle
 from alluvia.store import Store
 from alluvia.table.durations import duration_ms
 from alluvia.table.handle import TableHandle, milliseconds, other_table_message
@@ -100,7 +99,7 @@ def tagged(handle: TableHandle, name: str) -> Snapshot:
     `VersionNotFound` where there is no such tag, or it is of an earlier table of that name, `TableNotFound` where the
     lake had no such table then, and `VersionExpired` for a tag that has expired.
     """
-    handle = handle.inner if isinstance(handle, StagedHandle) else handle
+    handle = handle.committed
     keeper = find_keeper(handle.store, handle.name, TAG, name) or find_keeper(handle.store, None, TAG, name)
     if keeper is None:
         handle.newest()  # without a table, that is what is wrong

@@ -11,11 +11,11 @@ from alluvia.errors import Invalid, Unsupported
 from alluvia.expressions.masking import masked
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, Metadata, Txn
-from alluvia.operations.append import applied, check_txn
 from alluvia.operations.append_evolving import fits
 from alluvia.operations.constraints import row_check
 from alluvia.operations.delete import DeleteEdit
 from alluvia.operations.evolve import plan_merge, protocol_for
+from alluvia.operations.once import applied, check_txn
 from alluvia.operations.replanning import check_not_append_only, check_not_rollup, commit_planned
 from alluvia.operations.row_changes import Plans
 from alluvia.table.changes import Changes

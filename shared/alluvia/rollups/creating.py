@@ -15,8 +15,8 @@ from alluvia.duck.relation import duckdb_type
 from alluvia.errors import Invalid, TableExists, TableNotFound
 from alluvia.operations.catalog import WritableCatalog
 from alluvia.operations.create import create, plan_create
-from alluvia.operations.expire_plan import check_ttl
 from alluvia.operations.relations import Evaluate, Files, Relation
+from alluvia.operations.ttl import check_ttl
 from alluvia.rollups.asking import FRESHNESS, LIVE
 from alluvia.rollups.computing import is_held
 from alluvia.rollups.definition import Definition, RollupQuery, definition_of, keys_of, read_query

@@ -16,6 +16,9 @@ from alluvia.table.skipping.predicate import Predicate
 from alluvia.version import __version__
 
 ENGINE = f"Alluvia/{__version__}"
+RESTORE, UNDROP = "RESTORE", "UNDROP TABLE"
+EXPIRE = "EXPIRE"
+"""The operation of commits of expiry. Readers of changes know by it that their rows were not deleted."""
 
 
 @dataclass(slots=True)

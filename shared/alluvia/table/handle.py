@@ -20,7 +20,7 @@ from alluvia.table.attached import attached_from, external_folders, read_only_me
 from alluvia.table.claims import with_claims
 from alluvia.table.crowd import Crowd
 from alluvia.table.decisions import Decisions, happened
-from alluvia.table.lineage import first_version, in_gap, is_dropped, version_gaps
+from alluvia.table.lineage import DroppedTable, dropped_tables, first_version, in_gap, is_dropped, version_gaps
 from alluvia.table.partitioning.spec import check_types
 from alluvia.table.properties import EXTERNAL, OLDEST_READABLE
 from alluvia.table.snapshot import Snapshot
@@ -89,6 +89,11 @@ class TableHandle:
             own = TableHandle(store, root, self.name, self.clock, self._overdue, follows=False)
             own.log, own.lock = log, log.lock
             return own
+
+    @property
+    def committed(self) -> TableHandle:
+        """Return the handle without what a transaction has staged."""
+        return self
 
     @property
     def attached_place(self) -> str | None:
@@ -366,6 +371,11 @@ def oldest_readable(state: State) -> int:
     if not text.isdecimal():
         raise Corrupt(f"{OLDEST_READABLE} is {text[:100]!r}, which is not a version: only this library may set it")
     return int(text)
+
+
+def in_reach(state: State) -> list[DroppedTable]:
+    """Return the tables that were dropped here and whose files vacuum has left."""
+    return [t for t in dropped_tables(state.metadata.configuration) if t.version > oldest_readable(state)]
 
 
 def expired_message(name: str, version: int, oldest: int) -> str:

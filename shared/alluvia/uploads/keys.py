@@ -19,7 +19,7 @@ from alluvia.log.actions import Txn
 from alluvia.log.commit import CommitActions
 from alluvia.log.log import Log
 from alluvia.log.time_travel import version_at
-from alluvia.operations.append import Once
+from alluvia.operations.once import Once
 from alluvia.operations.restore import UPLOAD
 from alluvia.table.snapshot import Snapshot
 

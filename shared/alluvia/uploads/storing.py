@@ -13,10 +13,11 @@ from alluvia.errors import ConcurrentTransaction, Invalid, TableNotFound
 from alluvia.files.misfit import Misfit
 from alluvia.files.sent import SentFile, SentRows
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.append import Once, append
+from alluvia.operations.append import append
 from alluvia.operations.append_evolving import append_evolving
 from alluvia.operations.catalog import WritableCatalog
 from alluvia.operations.hidden_columns import hidden_columns, newest_versions
+from alluvia.operations.once import Once
 from alluvia.operations.replanning import check_not_rollup
 from alluvia.table.handle import TableHandle
 from alluvia.table.schema.type_names import type_name

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from alluvia import lake_catalog
 from alluvia.lake import Lake
-from alluvia.operations import catalog
 
 
 def test_tables_in_use_stay_warm_and_the_others_are_let_go(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "HANDLES_MAX", 10)
+    monkeypatch.setattr(lake_catalog, "HANDLES_MAX", 10)
     for number in range(12):
         lake.create_table(f"t{number}", {"x": "long"}).append([{"x": number}])
         first = lake.handle("t0")
