@@ -287,6 +287,12 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
 
         return LakeTransaction(self, tables, isolation, whole_lake=not tables)
 
+    def transaction_as_used(self, isolation: str) -> LakeTransaction:
+        """Begin a transaction that looks tables up when it first uses them, for work that is repeated if it conflicts."""
+        from alluvia.lake_transaction import LakeTransaction
+
+        return LakeTransaction(self, (), isolation)
+
     def sql(self, text: str, parameters: Parameters | None = None, *, limits: QueryLimits | None = None) -> pa.Table:
         """Run SQL statements. Several are one transaction: all of it happens, or nothing; the last read is the answer.
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from alluvia.errors import BranchConflict, Conflict, Invalid, VersionNotFound
-from alluvia.lake import Lake
 from alluvia.operations.branch_report import published_row
 from alluvia.sql.nodes import CreateBranch, DropBranch, PublishBranch
 from alluvia.sql.scope import Done, SqlScope
 from alluvia.table.durations import lasting, moment_ago
 from alluvia.table.handle import milliseconds
 from alluvia.table.keepers import BRANCH, TAG, find_keeper
+
+if TYPE_CHECKING:
+    from alluvia.lake import Lake
 
 PUBLISHED = pa.schema(
     [

@@ -207,8 +207,7 @@ def _committed(
     rights: Rights | None = None,
 ) -> pa.Table:
     """Run statements as a transaction of their own, again where what they read has changed meanwhile."""
-    from alluvia.lake_transaction import LakeTransaction  # loads what writes
-    from alluvia.sql.running import answer
+    from alluvia.sql.running import answer  # loads what writes
 
     limits = None if limits is None else limits.begun()
     if not statements:
@@ -218,7 +217,7 @@ def _committed(
     # One statement alone has read all at one moment. So it is one commit, and writes to no table that it only reads.
     isolation = begin.isolation if begin else "write_serializable" if len(statements) == 1 else "serializable"
     for tries in range(1, TRIES_MAX + 1):
-        transaction = LakeTransaction(lake, (), isolation)  # it runs again where tables have changed between uses
+        transaction = lake.transaction_as_used(isolation)
         try:
             found = answer(lake, transaction, statements, values, limits, rights)
             said = _said("rolled back") if discard and found.rows is None else found.shown()

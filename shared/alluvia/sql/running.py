@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from alluvia.access.rights import Rights
 from alluvia.duck.evaluators import evaluating
 from alluvia.errors import Invalid, TableExists, TableNotFound
-from alluvia.lake import Lake
-from alluvia.lake_transaction import LakeTransaction
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.views import find_view
 from alluvia.progress import listener, reporting_to
@@ -24,6 +22,10 @@ from alluvia.sql.binding import check_used
 from alluvia.sql.rights import check_statement
 from alluvia.sql.scope import Done, SqlScope, row
 from alluvia.sql.statements import SqlStatement
+
+if TYPE_CHECKING:
+    from alluvia.lake import Lake
+    from alluvia.lake_transaction import LakeTransaction
 
 _WRITES: Mapping[type, Callable[[SqlScope, Any], Done | pa.Table]] = {
     nodes.Insert: writing.insert,

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from alluvia.access.rights import Rights
 from alluvia.duck.relation import RowPlaces
 from alluvia.errors import TableNotFound
-from alluvia.lake import Lake
-from alluvia.lake_table import Table
-from alluvia.lake_transaction import LakeTransaction
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.query.engine import Result, run
@@ -23,6 +20,11 @@ from alluvia.query.permitted import permitted
 from alluvia.sql.binding import bound, expression
 from alluvia.sql.tokens import Sql
 from alluvia.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from alluvia.lake import Lake
+    from alluvia.lake_table import Table
+    from alluvia.lake_transaction import LakeTransaction
 
 Done = dict[str, Any]
 """What a statement did, by the names of the columns that say so."""

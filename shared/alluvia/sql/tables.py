@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -22,7 +23,6 @@ from alluvia.errors import (
     VersionExpired,
     VersionNotFound,
 )
-from alluvia.lake import Lake
 from alluvia.operations import clone as cloning
 from alluvia.operations.views import find_view
 from alluvia.sql.nodes import AlterTable, Attach, Clone, DropTable, External, Maintain, Restore, RestoreLake
@@ -31,6 +31,9 @@ from alluvia.table.properties import CONSTRAINT
 from alluvia.table.schema.names import fold
 from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import STREAMS
+
+if TYPE_CHECKING:
+    from alluvia.lake import Lake
 
 
 def alter_table(scope: SqlScope, node: AlterTable) -> Done:
