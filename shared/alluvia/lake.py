@@ -288,7 +288,7 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
         return LakeTransaction(self, tables, isolation, whole_lake=not tables)
 
     def transaction_as_used(self, isolation: str) -> LakeTransaction:
-        """Begin a transaction that looks tables up when it first uses them, for work that is repeated if it conflicts."""
+        """Begin a transaction that looks tables up when it first uses them, for work that is run again."""
         from alluvia.lake_transaction import LakeTransaction
 
         return LakeTransaction(self, (), isolation)
