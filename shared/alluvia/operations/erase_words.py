@@ -11,7 +11,10 @@ from alluvia.expressions.condition import expression_of, words_in
 from alluvia.expressions.tree import Node, is_constant
 
 _OF_JSON = frozenset({"->>", "json_extract_string"})
-_CODE_POINT = re.compile(r"\\\\u([0-9a-f]{4})")
+_CODE = re.compile(r"\\\\u[0-9a-f]{4}|%[0-9A-F]{2}")
+"""The code of a character in JSON or a URL, in the expression for a form."""
+_BEFORE = r"(?:(?<!\w)|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}))"
+"""What stands before a word: no letter or digit, unless it ends the code of another character in JSON or a URL."""
 
 
 def words_of(where: str) -> frozenset[str]:
@@ -55,7 +58,7 @@ def word_pattern(words: Collection[str]) -> re.Pattern[str] | None:
     if not words:
         return None
     forms = sorted({form for word in words for form in _forms(word)})
-    return re.compile(rf"(?<!\w)(?:{'|'.join(map(_any_case, forms))})(?!\w)")
+    return re.compile(rf"{_BEFORE}(?:{'|'.join(map(_any_case, forms))})(?!\w)")
 
 
 def _forms(word: str) -> Iterator[str]:
@@ -64,9 +67,8 @@ def _forms(word: str) -> Iterator[str]:
     yield from plain
     yield from once
     yield from (form for text in once for form in _in_json(text))
-    if not word.isalnum():
-        yield quote(word, safe="")
-        yield quote_plus(word)
+    yield quote(word, safe="")
+    yield quote_plus(word)
 
 
 def _in_json(text: str) -> Iterator[str]:
@@ -77,5 +79,5 @@ def _in_json(text: str) -> Iterator[str]:
 
 
 def _any_case(form: str) -> str:
-    """Return the expression for a form; the digits of a code point may be capital letters."""
-    return _CODE_POINT.sub(lambda found: rf"\\u(?i:{found[1]})", re.escape(form))
+    """Return the expression for a form, which finds codes of characters with small and with capital letters."""
+    return _CODE.sub(lambda found: f"(?i:{found[0]})", re.escape(form))

@@ -311,6 +311,11 @@ def test_bounds_of_properties_go(lake: Lake) -> None:
         (rb'{"user_id": "say \"zed99\"", cut', 'say "zed99"'),
         (rb'{"body": "{\"user_id\": \"jos\\u00e977\"}", cut', "josé77"),
         (b"event=a&user_id=zed99%40x, cut", "zed99@x"),
+        (b"event=a&user_id=jos%C3%A977, cut", "josé77"),
+        (b"event=a&user_id=jos%c3%a977, cut", "josé77"),
+        (b"event=a&note=by%20zed99%20too, cut", "zed99"),
+        (rb'{"note": "by:\nzed99\ttoo", cut', "zed99"),
+        (rb'{"note": "by:\u00a0zed99", cut', "zed99"),
     ],
 )
 def test_rejects_that_are_no_objects_are_searched_for_what_they_escape(lake: Lake, raw: bytes, value: str) -> None:
@@ -332,7 +337,7 @@ def test_rejects_that_a_condition_cannot_judge_are_named(lake: Lake, where: str)
     assert not report.ok
     assert report.rejects is not None
     assert report.rejects.proof is not None
-    assert any("rejects in it are no JSON objects" in trace.why for trace in report.rejects.proof.found)
+    assert any("some of its rejects are not JSON objects" in trace.why for trace in report.rejects.proof.found)
 
 
 def test_a_value_with_an_apostrophe_is_found_in_sql_that_the_lake_keeps(lake: Lake) -> None:
@@ -356,6 +361,6 @@ def test_values_in_properties_and_application_ids_are_named(lake: Lake) -> None:
     assert (report.rows, report.ok) == (1, False)
     assert report.proof is not None
     assert sorted(trace.why for trace in report.proof.found) == [
-        "an application's id, given as txn, contains a value of the condition",
+        "an application id (txn) contains a value of the condition",
         "the table's property owner contains a value of the condition",
     ]
