@@ -69,13 +69,29 @@ def test_writers_that_meet_find_a_store_that_looks_and_then_writes(place: Place,
     lake = place.lake("LOCALHOST")
     place.ignore("If-None-Match", match=r"\.json\.[^/]*$")
     for _ in range(2):
-        with pytest.raises(StoreRefused, match="ignores If-None-Match on PUT where writers meet"):
+        with pytest.raises(StoreRefused, match="ignores If-None-Match on PUT when writers race"):
             lake.create_table("t", {"x": "long"})
         assert place.keys() == []
         s3_server.inject()
     lake = place.lake("LocalHost")
     lake.create_table("t", {"x": "long"})
     assert place.keys() == [PROOF_KEY, "t/_delta_log/00000000000000000000.json"]
+
+
+@pytest.mark.parametrize(("status", "error"), [(403, StoreRefused), (503, Unavailable)])
+def test_a_race_that_could_not_be_run_is_no_proof(
+    place: Place, monkeypatch: pytest.MonkeyPatch, status: int, error: type[Exception]
+) -> None:
+    lake = place.lake(f"LOCALhos{'tT'[status == 503]}")
+    monkeypatch.setattr(lake.clock, "sleep", lambda _: None)
+    place.fault("PUT", f"status:{status}", match=r"\.json\.[^/]*$")
+    with pytest.raises(error, match=re.escape(PROOF_KEY)):
+        lake.create_table("t", {"x": "long"})
+    assert place.keys() == []
+    place.server.inject()
+    place.ignore("If-None-Match", match=r"\.json\.[^/]*$")
+    with pytest.raises(StoreRefused, match="ignores If-None-Match on PUT when writers race"):
+        lake.create_table("t", {"x": "long"})
 
 
 def test_writers_that_may_not_delete_leave_what_they_met_over(place: Place) -> None:

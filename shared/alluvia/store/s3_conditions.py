@@ -88,21 +88,32 @@ def _prove_absence(store: ConditionalStore, new_id: Callable[[], str]) -> Failur
     if failure is not None:
         return failure
     if store.endpoint_url not in _exact:
-        _exact[store.endpoint_url] = _race(store, new_id())
+        raced = _race(store, new_id())
+        if isinstance(raced, Failure):
+            _clean_up(store, [PROOF_KEY])  # so that the next proof includes a race
+            return raced
+        _exact[store.endpoint_url] = raced
     if not _exact[store.endpoint_url]:
         _clean_up(store, [PROOF_KEY])
-        raise _refusal(IF_NONE_MATCH, store, "ignores", " where writers meet")
+        raise _refusal(IF_NONE_MATCH, store, "ignores", " when writers race")
     return None
 
 
-def _race(store: ConditionalStore, name: str) -> bool:
-    """Have writers race for keys, which are deleted afterwards; return whether none of them has two winners."""
+def _race(store: ConditionalStore, name: str) -> bool | Failure:
+    """Have writers race for keys, which are deleted afterwards; return whether none of them has two winners.
+
+    Returns the failure of a write if that left a key without a winner, so that its race shows nothing.
+    """
     keys = [f"{PROOF_KEY}.{name}.{number}" for number in range(RACES)]
     entered = [key for key in keys for _ in range(RACERS)]
     found = store.map(lambda key: store.put_if(key, PROOF, "create"), entered, 2 * RACERS)
     _clean_up(store, keys)
-    won = [key for key, answer in zip(entered, found, strict=True) if not isinstance(answer, Failure)]
-    return len(won) == len(set(won))
+    answers = list(zip(entered, found, strict=True))
+    won = [key for key, answer in answers if not isinstance(answer, Failure)]
+    if len(won) > len(set(won)):
+        return False
+    failed = (answer for key, answer in answers if isinstance(answer, Failure) and key not in won)
+    return next((each for each in failed if each.status != 412 and not each.is_conflict), True)
 
 
 def _clean_up(store: ConditionalStore, keys: Sequence[str]) -> None:
