@@ -129,9 +129,9 @@ def _answered(name: str, take: Callable[[], Response], *, faults_show: bool = Fa
     except _NotSetUp as error:  # a fault of ours, which alarms count, and nothing that strangers should learn
         answered_with = 500 if faults_show else 401
         said = {"status": 500, "answered": answered_with, "source": name[:64], "reason": str(error)}
-        logger.error("a source is not set up as it must be", extra=said)  # noqa: TRY400
+        logger.error("a source is misconfigured", extra=said)  # noqa: TRY400
         if faults_show:
-            return failure(500, "a source is not set up as it must be: the log of the function says why")
+            return failure(500, "this source is misconfigured; see the log of the function")
     text = "the signature is missing, wrong or too old, or there is no such source"
     return failure(401, text, **{"WWW-Authenticate": "Signature"})
 

@@ -26,7 +26,7 @@ def say_ready(request: Request, name: str, caller: Caller) -> Response:  # noqa:
             _check_writable(caller.lake)
     except AlluviaError:
         logger.exception("not ready", extra={"status": 503})
-        return _told("the storage of the lake does not answer, or takes no writes", 503)
+        return _told("the lake's storage does not respond, or does not accept writes", 503)
     return _told("ok", 200)
 
 

@@ -126,7 +126,7 @@ class Counts:
         if wrong:
             raise AlluviaError(
                 f"the job's counts do not agree ({'; '.join(wrong)}), so nothing was committed: run it again, and "
-                "report it as an error of Alluvia if it comes again"
+                "if this error comes again, report it as a bug in Alluvia"
             )
 
 

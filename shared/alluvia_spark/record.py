@@ -114,7 +114,7 @@ def take_over(store: Store, clock: Clock, root: str, job_id: str, earlier: Recor
         is_ours=lambda found: found == earlier,
     )
     if theirs is not None and theirs != earlier:
-        raise Invalid(f"job_id {job_id!r} has begun as a job of its own: choose another job id for the repair")
+        raise Invalid(f"job_id {job_id!r} belongs to another job: choose a different job id for the repair")
     return earlier
 
 
@@ -124,9 +124,7 @@ def known_job(
     """Return the record of a job that has begun, and its files. Raises `Invalid` where there is none, or another."""
     record = _read(store, f"{root}_alluvia/backfill/{check_job_id(job_id)}.json")
     if record is None:
-        raise Invalid(
-            f"no backfill with job_id {job_id!r} has begun for this table: give the job_id that it was run with"
-        )
+        raise Invalid(f"this table has no backfill with job_id {job_id!r}: give the job_id of the original run")
     _check_same(record, job_id, source, reading, table_id)
     return record, open_manifest(store, record.manifest)
 

@@ -94,7 +94,7 @@ class TableWriter(DataSourceArrowWriter):
             options.refuse(("replaceWhere", PARTITIONS), "for mode('overwrite')")
         dynamic = options.choice(PARTITIONS, ("static", "dynamic")) == "dynamic"
         if dynamic:
-            options.refuse(("replaceWhere",), f"not for {PARTITIONS} dynamic, where the rows say what is replaced")
+            options.refuse(("replaceWhere",), f"not for {PARTITIONS} dynamic, where the new rows choose the partitions")
         handle, rows, txn = options.handle(), written_schema(columns), options.txn()
         try:
             snapshot = handle.newest()
@@ -200,7 +200,7 @@ def _check_new(handle: TableHandle) -> None:
     """Raise `Invalid` for a place where no lake would list a new table: one list request."""
     check_name(handle.name)
     if next(iter(handle.store.list(LOG_FOLDER)), None) is not None:
-        raise Invalid(f"path: {handle.store.uri} is a table itself, which holds no other: choose another folder")
+        raise Invalid(f"path: {handle.store.uri} is a table, and a table cannot contain another: choose another folder")
 
 
 def _partitions(snapshot: Snapshot) -> pa.Schema:
@@ -209,8 +209,8 @@ def _partitions(snapshot: Snapshot) -> pa.Schema:
     if not spec.fields or any(field.transform is not None for field in spec.fields):
         by = ", ".join(map(str, spec.fields)) or "nothing"
         raise Invalid(
-            f"option {PARTITIONS}: table {snapshot.name} is partitioned by {by}, and 'dynamic' takes columns alone: "
-            "say with replaceWhere which rows to replace"
+            f"option {PARTITIONS}: table {snapshot.name} is partitioned by {by}, and 'dynamic' needs "
+            "partitions by plain columns: choose the rows to replace with replaceWhere"
         )
     return pa.schema([snapshot.schema.field(name) for name in spec.identity_columns])
 
@@ -253,7 +253,7 @@ def _check_overwrites_all() -> None:
     if context is not None and (context.getLocalProperty(SESSIONS_OVERWRITES) or "").lower() == "dynamic":
         raise Invalid(
             f"the session has {SESSIONS_OVERWRITES} set to dynamic, but an overwrite without options replaces the "
-            f"whole table: set the option {PARTITIONS} to dynamic or static, or say with replaceWhere which rows go"
+            f"whole table: set the option {PARTITIONS} to dynamic or static, or choose the rows with replaceWhere"
         )
 
 

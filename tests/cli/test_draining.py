@@ -57,7 +57,7 @@ def test_a_request_that_has_begun_is_answered_before_the_server_ends(tmp_path: P
         connection = begun(port, "/v1/events/t", event)
         process.send_signal(signal.SIGTERM)
         status, body = until_not_ready(port)
-        assert (status, json.loads(body)) == (503, {"error": "the server is about to stop"})
+        assert (status, json.loads(body)) == (503, {"error": "the server is shutting down"})
         assert get(port, "/healthz")[0] == 200
         late = begun(port, "/v1/events/t", event)  # a balancer may not know yet
         for each in (late, connection):

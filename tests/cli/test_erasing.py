@@ -72,7 +72,7 @@ def test_rows_of_a_dropped_table_are_named(lake: Lake) -> None:
     lake.drop_table("orders")
     result = run(lake, WHERE)
     assert result.exit_code == 1
-    assert "alluvia: orders was not erased: it was dropped, and its files still have such rows" in result.stderr
+    assert "alluvia: orders was not erased: it was dropped, and its files still contain matching rows" in result.stderr
     assert "orders" in run(lake, WHERE, "--dry-run").stdout
 
 
@@ -96,7 +96,7 @@ def test_a_field_that_nothing_has_is_named(lake: Lake) -> None:
     lake.create_events("events")
     ingest_batch(lake, "events", [RawEvent(0, {"event_id": "a", "plan": "x"})], arrival_us=lake.clock.now_us())
     result = run(lake, f"usr_id = '{VICTIM}'")
-    assert result.stderr == "alluvia: nothing here has a field usr_id: check how it is spelt\n"
+    assert result.stderr == "alluvia: field usr_id was not found: check the spelling\n"
     assert run(lake, "plan = 'y'").stderr == ""
     assert run(lake, "user_id = 'y'", "--prove").stderr == ""
 

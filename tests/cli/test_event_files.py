@@ -145,7 +145,8 @@ def test_what_comes_before_a_damage_is_ingested(shell: Shell, tmp_path: Path, na
     whole = FORMS[name](EVENTS)
     (tmp_path / name).write_bytes((whole[: whole.rindex(b"]")] if name == "array.json" else whole) + end)
     result = shell.run("ingest", "t", str(tmp_path / name))
-    assert (result.exit_code, says in result.stderr, "what came before is ingested" in result.stderr) == (1, True, True)
+    assert (result.exit_code, says in result.stderr) == (1, True)
+    assert "the events before it were ingested" in result.stderr
     assert shell.rows("query", "SELECT count(*) AS n FROM t") == [{"n": 40}]
 
 

@@ -152,4 +152,4 @@ def test_bodies_that_are_not_complete_hold_no_more_than_they_may(place: Place, m
         place.until(partial(arrived, upload.getsockname()[1]))
         assert sum(each.held_bytes for each in place.open().values()) <= 64 * 1024 + 40 * 1024, at
     assert place.post() == 200
-    assert any("bodies that are not complete hold too many bytes" in line for line in place.lines)
+    assert any("unfinished request bodies take too much space" in line for line in place.lines)

@@ -125,7 +125,7 @@ def _statement(text: str) -> Way:
         ("array<long>", "(1, '[1, 2.5]')", "'2.5' does not fit long unless it is rounded or cut"),
         ("struct<a:long>", "(1, {'a': '2.5'})", "column v.a: '2.5' does not fit long"),
         ("map<string,long>", "(1, '{a=2.5}')", "column v.value: '2.5' does not fit long"),
-        ("map<string,long>", "(1, {'a': 1}), (2, {'b': 2})", "a struct with nulls may lack keys"),
+        ("map<string,long>", "(1, {'a': 1}), (2, {'b': 2})", "a struct with nulls cannot become a map"),
         ("array<date>", "(1, ['2026-01-01 12:00:00'])", "does not fit date"),
     ],
 )  # fmt: skip

@@ -99,7 +99,7 @@ def test_a_longer_footer_than_is_fetched_ahead(
 def test_what_the_store_does_not_serve_is_unavailable(lake: alluvia.Lake, s3_server: S3Server) -> None:
     paths = {file.path for file in lake.table("t").snapshot().files}
     s3_server.inject({"method": "GET", "match": "part-", "fault": "status:403", "times": 1000})
-    with pytest.raises(Unavailable, match=r"^the store did not serve the data file \S+: try again$") as found:
+    with pytest.raises(Unavailable, match=r"^the data file \S+ could not be read from the store: try again$") as found:
         ask(lake, threads=8)
     assert any(path in str(found.value) for path in paths)
     s3_server.inject()

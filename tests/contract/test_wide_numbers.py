@@ -116,7 +116,7 @@ def test_pruning_by_an_integer_beyond_decimals(lake: alluvia.Lake) -> None:
 @pytest.mark.parametrize("value", ["'12:34:56+05'::TIMETZ", "['12:34:56+05'::TIMETZ]", "{'t': '12:34:56+05'::TIMETZ}"])
 def test_times_of_day_with_a_zone_are_refused(lake: alluvia.Lake, value: str) -> None:
     with pytest.raises(
-        Invalid, match=r"^the column v has values of the type TIME WITH TIME ZONE, which cannot be sent"
+        Invalid, match=r"^the column v has values of the type TIME WITH TIME ZONE, which an answer cannot contain"
     ):
         lake.sql(f"SELECT {value} AS v")
     assert lake.sql("SELECT CAST('12:34:56+05'::TIMETZ AS VARCHAR) AS v").to_pylist() == [{"v": "12:34:56+05"}]

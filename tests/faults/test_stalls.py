@@ -119,5 +119,5 @@ def test_a_request_has_no_more_time_than_is_left() -> None:
                 next(step for step in (*STEPS, 0) if step <= max(1, seconds)),
             )
             check_left()
-    with ending(lambda: 0.4), pytest.raises(Unavailable, match="too slow for the time"):
+    with ending(lambda: 0.4), pytest.raises(Unavailable, match="too slow, and the request ran out of time"):
         check_left()

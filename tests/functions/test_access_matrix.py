@@ -235,7 +235,7 @@ def test_each_caller_gets_what_it_may(served: Served, row: Row) -> None:
     with environment({"ALLUVIA_AUTH": "open"}):
         for caller in ("none", "bad"):
             send(caller, "open")
-    for mode in ({}, {"ALLUVIA_AUTH": "iam"}):  # no authorizer has seen these requests
+    for mode in ({}, {"ALLUVIA_AUTH": "iam"}):  # no authorizer has verified these requests
         with environment(mode):
             for caller in ("none", "bad", "admin"):
                 send(caller, "none")

@@ -236,7 +236,7 @@ def test_what_no_authorizer_has_seen_is_a_401_unless_everyone_may_come(
         assert answer["statusCode"] == status, answer
         if status == 401:
             assert outcome(answer)[1] == "AWS4-HMAC-SHA256"
-            assert "no authorizer has seen this request" in answer["body"]
+            assert "no authorizer has verified this request" in answer["body"]
     monkeypatch.setenv("ALLUVIA_AUTH", "open")
     assert send("/q", {"query": "SELECT 1"}, None, **context)["statusCode"] == 200
 

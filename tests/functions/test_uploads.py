@@ -410,7 +410,7 @@ def test_rights(lake: alluvia.Lake) -> None:
 @pytest.mark.parametrize(
     ("body", "query", "headers", "error"),
     [
-        (CSV, "", {}, "the format is not known"),
+        (CSV, "", {}, "unknown format"),
         (CSV, "format=orc", {}, "format: 'orc' is none"),
         (CSV, "formt=csv", {}, "'formt' is not a parameter of uploads"),
         (CSV, "format=csv&format=tsv", {}, "format is given twice"),

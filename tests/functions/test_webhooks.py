@@ -456,7 +456,7 @@ def test_a_source_that_is_not_set_up_is_a_fault_of_ours_that_nobody_else_learns_
     unknown = send(b"{}", headers, to="unknown" if text != b"not TOML" else "s")
     assert (answer.status, answer.json, answer.headers) == (401, REFUSED, unknown.headers)
     line = caplog.records[0]
-    assert (line.getMessage(), line.levelname) == ("a source is not set up as it must be", "ERROR")
+    assert (line.getMessage(), line.levelname) == ("a source is misconfigured", "ERROR")
     assert (log in vars(line)["reason"], vars(line)["status"], vars(line)["answered"]) == (True, 500, 401)
     assert "hunter" not in json.dumps(vars(line), default=str)
 

@@ -311,7 +311,7 @@ def test_what_a_job_has_lost_is_found_and_loaded(
     assert [orjson.loads(text)["raw"].encode() for text in told.stdout.splitlines()] == [
         line.raw for line in done.listed
     ]
-    assert "5 of 9 lines of job job are in no row of ev, version" in told.stderr
+    assert "5 of 9 lines of job job were stored neither as rows of ev, version" in told.stderr
     assert "--repair-of job" in told.stderr
     repaired = CliRunner().invoke(cli, [*words, "--repair-of", "job", "--json"])
     assert repaired.exit_code == 0, repaired.output
@@ -323,7 +323,7 @@ def test_what_a_job_has_lost_is_found_and_loaded(
 
 
 def test_only_a_job_that_has_begun_is_verified_or_repaired(lake: Lake, fill: Fill, spark: SparkSession) -> None:
-    with pytest.raises(Invalid, match="no backfill with job_id 'never' has begun"):
+    with pytest.raises(Invalid, match="this table has no backfill with job_id 'never'"):
         checking.verify(lake.uri, "ev", "x", "never", spark=spark)
-    with pytest.raises(Invalid, match="no backfill with job_id 'never' has begun"):
+    with pytest.raises(Invalid, match="this table has no backfill with job_id 'never'"):
         fill([_line("a")], repair_of="never")

@@ -357,7 +357,7 @@ def test_a_place_that_no_lake_lists_is_refused(registered: SparkSession, lake: L
     lake.create_table("t", {"n": "long"})
     for path, message in (
         (f"{lake.uri}/My Table", "table name 'My Table': use up to 128 lower-case letters"),
-        (f"{lake.uri}/t/inside", "is a table itself, which holds no other"),
+        (f"{lake.uri}/t/inside", "is a table, and a table cannot contain another"),
     ):
         with pytest.raises(PySparkException, match=message):
             writer(registered.range(1), "append").save(path)

@@ -53,7 +53,7 @@ def erase(
         if any(each.proof is not None and each.proof.old_versions for _, report in reports for each in _with(report)):
             say(_VERSIONED)
     if reports and not run.failed and (unknown := set.intersection(*(set(each.unknown) for _, each in reports))):
-        tell(f"alluvia: nothing here has a field {', '.join(sorted(unknown))}: check how it is spelt")
+        tell(f"alluvia: field {', '.join(sorted(unknown))} was not found: check the spelling")
     for name, reason in run.failed.items():
         tell(f"alluvia: {name} was not erased: {reason}")
     left = [name for name, report in reports if not report.ok or _refused(report) or report.rollups_failed]
@@ -106,8 +106,8 @@ class _Run:
                 self.reports.append((name, found))
             elif not found.ok:
                 self.failed[name] = (
-                    "it was dropped, and its files still have such rows: undrop it and erase again, or have "
-                    "vacuum delete them"
+                    "it was dropped, and its files still contain matching rows: undrop it and erase again, or run "
+                    "vacuum to delete them"
                 )
 
 

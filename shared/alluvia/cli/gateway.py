@@ -126,7 +126,7 @@ class Gateway:
         if event["rawPath"] == METRICS_PATH:
             return self._tell_metrics(event)
         if self._drains and event["rawPath"] == "/readyz":
-            return failure(503, "the server is about to stop", **{"Retry-After": "5", "Cache-Control": "no-store"})
+            return failure(503, "the server is shutting down", **{"Retry-After": "5", "Cache-Control": "no-store"})
         if self._downloads is not None and event["rawPath"].startswith(DOWNLOADS_PATH):
             return self._downloads(event, wrap)
         if all(route.name_in(event["rawPath"]) is None for route in self._query_routes):

@@ -64,14 +64,14 @@ class _Parser(HTTPRequestParser):  # type: ignore[misc]
         """
         super().parse_header(header_plus)
         if _FOLDED.search(header_plus):
-            raise ParsingError("a header goes on in the next line: send it in one")
+            raise ParsingError("a header continues on the next line: send it on one line")
         encodings = [each.strip(b" \t").lower() for each in _ENCODING.findall(header_plus)]
         if not encodings:
             return
         if _LENGTH.search(header_plus):
             raise ParsingError("Content-Length and Transfer-Encoding: send one of them")
         if encodings != [b"chunked"] or self.version != "1.1":
-            raise ParsingError("Transfer-Encoding: send chunked, once, in HTTP/1.1, or Content-Length")
+            raise ParsingError("Transfer-Encoding must be chunked, once, in HTTP/1.1; or send Content-Length")
 
 
 class _Unauthorized(Error):  # type: ignore[misc]
@@ -166,7 +166,7 @@ class HttpServer(TcpWSGIServer):  # type: ignore[misc]
             if held <= HELD_BYTES_MAX:
                 return
             held -= slowest.held_bytes
-            slowest.log(f"{slowest.addr[0]} closed: bodies that are not complete hold too many bytes, and it is slow")
+            slowest.log(f"{slowest.addr[0]} closed, the slowest client: unfinished request bodies take too much space")
             slowest.handle_close()
 
     def run(self) -> None:

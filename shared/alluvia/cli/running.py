@@ -69,7 +69,7 @@ _SECONDS = click.FloatRange(0, 366 * 86400)
     type=_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="After SIGTERM, let running requests take so long.",
+    help="How long running requests may take after SIGTERM.",
 )
 @click.option("--quiet", is_flag=True, help="Do not log requests.")
 def serve(

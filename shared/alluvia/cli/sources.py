@@ -79,8 +79,11 @@ def add(common: Common, name: str, table: str | None, origins: tuple[str, ...], 
     change_sources(lake.store, put, heals=name if replace else "")
     show_one(_facts(made), as_json=common.as_json)
     for setting in unsigned_places(made):
-        tell(f"Note: {getattr(made, setting).removeprefix(HEADER)} is not signed. Whoever has captured a request can "
-             f"send it again with another, as a new {'event' if setting == 'event_id' else setting}.")  # fmt: skip
+        header, what = getattr(made, setting).removeprefix(HEADER), "event" if setting == "event_id" else setting
+        tell(
+            f"Note: {header} is not signed. Anyone who has captured a request can send it again with another value, "
+            f"as a new {what}."
+        )
 
 
 @command

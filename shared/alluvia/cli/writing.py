@@ -131,9 +131,9 @@ def ingest(
     help="What becomes of a missing or damaged file: the job fails, or the file is a reject.",
 )
 @click.option("--dry-run", is_flag=True, help="Estimate rows, files, time and price from samples; change nothing.")
-@click.option("--verify", is_flag=True, help="List the lines of a past job that are in no row and in no reject.")
+@click.option("--verify", is_flag=True, help="List a past job's lines that were stored neither as rows nor as rejects.")
 @click.option("--at-version", type=click.IntRange(0), help="With --verify: the version of the table to look in.")
-@click.option("--repair-of", metavar="JOB-ID", help="Load what this job of the same source has lost, as a new job.")
+@click.option("--repair-of", metavar="JOB-ID", help="Load the lines that a past job of the source lost, as a new job.")
 def backfill(
     common: Common,
     table: str,
@@ -160,9 +160,9 @@ def backfill(
     from alluvia_spark.source import list_files
 
     if sum((dry_run, verify, repair_of is not None)) > 1:
-        raise click.UsageError("give one of --dry-run, --verify and --repair-of")
+        raise click.UsageError("give only one of --dry-run, --verify and --repair-of")
     if at_version is not None and not verify:
-        raise click.UsageError("--at-version is for --verify")
+        raise click.UsageError("--at-version needs --verify")
     reading = SourceOptions(is_list=manifest, format=kind, hive=hive, on_bad_file=on_bad_file)
     options = {"endpoint_url": common.endpoint_url} if common.endpoint_url else {}
     if dry_run:
@@ -202,8 +202,8 @@ def _verify_backfill(
     lines = [{**line._asdict(), "raw": line.raw.decode(errors="replace")} for line in found.listed]
     show(lines, as_json=common.as_json)
     tell(
-        f"{found.missing} of {found.lines} lines of job {found.job_id} are in no row of {table}, version "
-        f"{found.version}, and in no reject" + (f"; the first {len(lines)} are listed" if lines else "")
+        f"{found.missing} of {found.lines} lines of job {found.job_id} were stored neither as rows of {table}, "
+        f"version {found.version}, nor as rejects" + (f"; the first {len(lines)} are listed" if lines else "")
     )
     if found.missing:
         tell(

@@ -59,8 +59,8 @@ def _wide_columns(result: duckdb.DuckDBPyConnection) -> list[tuple[int, str, Any
         if not ids.isdisjoint(_NOT_SENT):
             shown = next(each for each in _parts(kind) if each.id in _NOT_SENT)
             raise Invalid(
-                f"the column {name:.100} has values of the type {shown}, which cannot be sent: select "
-                "CAST(… AS VARCHAR) for it"
+                f"the column {name:.100} has values of the type {shown}, which an answer cannot contain: "
+                "select CAST(… AS VARCHAR) instead"
             )
         if not ids.isdisjoint(_LEAST):
             found.append((at, name, kind))

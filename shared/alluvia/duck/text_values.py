@@ -83,7 +83,10 @@ def _entries(structs: pa.StructArray, kind: pa.MapType, path: str) -> pa.Array:
         for row, is_valid in enumerate(structs.is_valid().to_pylist())
     ]
     if any(value is None for row in rows if row for _, value in row):
-        raise Invalid(f"column {path}: a struct with nulls may lack keys, as a map: write MAP {{'key': value}}")
+        raise Invalid(
+            f"column {path}: a struct with nulls cannot become a map, because a null may stand for an absent key: "
+            "write MAP {'key': value}"
+        )
     return pa.array(rows, kind)
 
 

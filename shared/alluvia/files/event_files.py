@@ -76,7 +76,7 @@ def parts(stream: IO[bytes], name: str, kind: str | None = None, bytes_max: int 
     except (Damaged, Misfit, OSError, pa.ArrowException) as error:
         what = str(error) if isinstance(error, Invalid) else f"the file is damaged ({error})"
         kind_of = Misfit if isinstance(error, Misfit) else Invalid
-        raise kind_of(f"{name}: {what}{'; what came before is ingested' if position else ''}") from error
+        raise kind_of(f"{name}: {what}{'; the events before it were ingested' if position else ''}") from error
     if not position:
         raise NoEvents(f"{name} contains no events")
 

@@ -34,7 +34,7 @@ _TYPES = {
 }
 _NAMES = {"json": "ndjson", "jsonl": "ndjson", "jsoneachrow": "ndjson", "csvwithnames": "csv", "tab": "tsv"}
 """Other names of formats: endings of files, and ClickHouse's."""
-_UNKNOWN = "the format is not known: say csv, tsv, ndjson or parquet, as format, or send a Content-Type that does"
+_UNKNOWN = "unknown format: set format to csv, tsv, ndjson or parquet, or send such a Content-Type"
 OpenFile = Callable[[], IO[bytes]]
 
 

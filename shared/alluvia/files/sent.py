@@ -65,9 +65,7 @@ class SentFile:
             with ReadingSession(FileSession, limits.watch(), data, **given, **path) as session:
                 yield session
         except Crashed as error:
-            raise Misfit(
-                f"the file is damaged, or too large: reading it ended the process that did ({error})"
-            ) from None
+            raise Misfit(f"the file is damaged or too large: the process that read it crashed ({error})") from None
         except OutOfTime:
             raise TooLarge(
                 f"the file takes more than the limit of {limits.seconds:g} seconds to read: cut it into several files"
@@ -78,7 +76,7 @@ class SentFile:
                 "several files, or write it with smaller row groups"
             ) from None
         except Cancelled:
-            raise Gone("the sender has gone, so the file was not stored") from None
+            raise Gone("the sender disconnected, so the file was not stored") from None
 
 
 class SentRows:

@@ -123,7 +123,7 @@ def _rejects_finder(handle: TableHandle, where: str) -> Find:
     return find
 
 
-_UNTOLD = "rejects in it are no JSON objects, and the condition does not name the values to look for with = or IN"
+_UNTOLD = "some of its rejects are not JSON objects, and the condition gives no values to look for, with = or IN"
 
 
 class _Texts:

@@ -38,7 +38,7 @@ _FORMS_MAX = 4
 _TRIED_MAX = 250
 _COMBINED_MAX = 64
 """A row with more ways to choose one value for each field is asked about each value, with the first of the others."""
-FAILS = "the condition fails on values in it"
+FAILS = "the condition fails on some of its values"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Judge:
         held = definite(self._forms[0].condition.lenient_mask(batch)).to_pylist()
         for at in having:
             held[at] = False
-        return frozenset({f"rows in it match without a field {names}"}) if any(held) else frozenset()
+        return frozenset({f"rows match only because they lack the field {names}"}) if any(held) else frozenset()
 
     def _batch(self, rows: pa.RecordBatch, kinds: Mapping[str, pa.DataType]) -> pa.RecordBatch:
         arrays, fields = [], []

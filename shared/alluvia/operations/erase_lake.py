@@ -20,10 +20,10 @@ from alluvia.store import ObjectInfo, Store
 FOLDER = "_alluvia/"
 NO_WORDS = "it could not be judged: the condition has no text or number to look for"
 _WHY: Mapping[str, str] = {
-    RESULT_FILES: "a result of a query contains a value of the condition",
-    JOB_FILES: "a job of a query contains a value of the condition",
-    UPLOAD_FILES: "a part of an upload contains a value of the condition",
-    BRANCH_FILES: "a file of a branch contains a value of the condition",
+    RESULT_FILES: "a query result contains a value of the condition",
+    JOB_FILES: "a query job contains a value of the condition",
+    UPLOAD_FILES: "an upload part contains a value of the condition",
+    BRANCH_FILES: "a branch file contains a value of the condition",
     TEXTS: "it contains a value of the condition",
 }
 
@@ -84,5 +84,5 @@ def _found(store: Store, info: ObjectInfo, kind: str, words: re.Pattern[str] | N
         return None
     shown = mentions(data, words, ours=kind != UPLOAD_FILES)
     if shown is None:
-        return None if kind == TEXTS else "it could not be judged: its form is not known"
+        return None if kind == TEXTS else "it could not be judged: its format is unknown"
     return _WHY[kind] if shown else None

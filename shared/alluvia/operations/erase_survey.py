@@ -178,7 +178,7 @@ class _Search:
             if _is_free_text(name) and words.search(f"{name} {text}")
         ]
         if any(map(words.search, self._snapshot.state.txns)):
-            found.append("an application's id, given as txn,")
+            found.append("an application id (txn)")
         for where in found:
             why = f"{where} contains a value of the condition"
             self.found.traces.append(Trace(OTHER, self._handle.root + LOG_FOLDER, why, removable=False))
@@ -276,7 +276,7 @@ class _Search:
         if found and self._word is not None:
             self.found.traces.append(Trace(kind, info.key, "it contains a value of the condition", removable=older))
         elif found is None or self._word is None:
-            why = "it could not be judged: it is no file that a table has" if found is None else NO_WORDS
+            why = "it could not be judged: it is not a file of a table" if found is None else NO_WORDS
             self.found.traces.append(Trace(kind, info.key, why, removable=False))
 
     def _offer(self, info: ObjectInfo) -> None:

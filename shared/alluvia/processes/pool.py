@@ -36,7 +36,7 @@ class ProcessDied(Exception):
     """The process ended: by a signal, if `status` is negative."""
 
     def __init__(self, status: int) -> None:
-        super().__init__(f"a process that works for this one ended with status {status}")
+        super().__init__(f"a worker process ended with status {status}")
         self.status = status
 
 
@@ -191,5 +191,5 @@ def told_error(name: str, message: str) -> AlluviaError:
     module, _, kind = name.partition(":")
     found = getattr(importlib.import_module(module), kind) if module.startswith("alluvia.") else None
     if not (isinstance(found, type) and issubclass(found, AlluviaError)):
-        raise TypeError(f"a process told of {name!r:.100}, which is not an error of ours")
+        raise TypeError(f"a worker process reported {name!r:.100}, which is not an error of Alluvia")
     return found(message)

@@ -339,7 +339,7 @@ class Session:
             return Corrupt(f"{path}, a file of an external table, has changed: refresh the table")
         if error.why == "short":  # our own reader does without the size in the log
             return UnreadableFile(path, Corrupt(f"the data file {path} is shorter than the log says"))
-        return Unavailable(f"the store did not serve the data file {path}: try again")
+        return Unavailable(f"the data file {path} could not be read from the store: try again")
 
     def _missing(self, message: str) -> str | None:
         """Return the name of a file that is not in the store, of those that a message of DuckDB's may be about."""

@@ -96,7 +96,7 @@ class Authorization:
 
             claims = issuer(self.issuer, self.audience, self.jwks_url).claims(token)
         elif claims.get("iss") != self.issuer:  # the authorizer in front is another than the settings name
-            raise Unauthenticated("the token is of another issuer than ALLUVIA_JWT_ISSUER names", given=True)
+            raise Unauthenticated("the token's issuer is not ALLUVIA_JWT_ISSUER", given=True)
         return self.mapping.rights(claims)
 
 
@@ -146,8 +146,8 @@ def _check_signed(request: Request) -> None:
     found = _in_context(request, "authorizer", "iam")
     if not isinstance(found, Mapping) or not any(_is_text(found.get(name)) for name in ("userArn", "accessKey")):
         reason = (
-            f"no authorizer has seen this request, and {AUTH} is {IAM}: sign it with AWS credentials, to a route or a "
-            f"function URL that asks for them; or set {AUTH} to tokens or jwt"
+            f"{AUTH} is {IAM}, but no authorizer has verified this request: sign it with AWS credentials and send it "
+            f"to a route or function URL with IAM authorization, or set {AUTH} to tokens or jwt"
         )
         raise Unauthenticated(reason, given=False, challenge=SIGN)
 

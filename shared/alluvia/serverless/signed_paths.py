@@ -48,8 +48,8 @@ class PathSigner:
         expected = self._signature(_GOES_WITH.get(method, method), path, signed)
         if not hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode()):
             raise Forbidden(
-                "this path is not signed as it was given out: send it unchanged, or ask for a new one. Where several "
-                f"servers take each other's paths, each needs the same {SIGNING_KEY}"
+                "the signature of this path is wrong: send the path unchanged, or ask for a new one. If several "
+                f"servers share paths, give each the same {SIGNING_KEY}"
             )
         parameters = dict(parse_qsl(signed, keep_blank_values=True))
         if self.clock.now_ms() // 1000 >= int(parameters.pop(EXPIRES)):

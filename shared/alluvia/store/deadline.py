@@ -45,4 +45,4 @@ def check_left() -> None:
     """Raise `Unavailable` where a request would have too little time."""
     left = seconds_left()
     if left is not None and left < SECONDS_MIN:
-        raise Unavailable("the storage of the lake has been too slow for the time that a request has: try again")
+        raise Unavailable("the lake's storage was too slow, and the request ran out of time: try again")

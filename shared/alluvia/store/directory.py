@@ -325,7 +325,7 @@ def _opened(path: Path, temporary: Path, like: Path | None) -> tuple[bool, Binar
         linked = like is not None and _linked(like, temporary)
         with suppress(FileNotFoundError):  # a sweep has removed the folder, which was still empty
             return linked, temporary.open("rb" if linked else "xb")
-    raise FileNotFoundError(errno.ENOENT, "its folder is removed again and again", str(path.parent))
+    raise FileNotFoundError(errno.ENOENT, "its folder was removed at each attempt", str(path.parent))
 
 
 def _linked(path: Path, link: Path) -> bool:

@@ -53,8 +53,8 @@ def is_loop(link: str) -> bool:
 def refuse(key: str) -> NoReturn:
     """Raise `Unsupported` for a file behind a link that leads too far."""
     raise Unsupported(
-        f"{key} is a symbolic link out of its table's folder, or lies behind one: this library does not read there; "
-        "put a copy in its place"
+        f"{key} is a symbolic link out of its table's folder, or lies behind one, and such links are not followed: "
+        "replace it by a copy"
     )
 
 

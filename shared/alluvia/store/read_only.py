@@ -42,7 +42,7 @@ class ReadOnlyStore(Wrapper):
         if key.startswith((self._root, _OF_LAKE)):
             return
         if not (key.startswith(self._beside) and _DECISION.fullmatch(key[len(self._beside) :])):
-            raise Unsupported(f"{key} is not below {self._root}: an attached table has no other files")
+            raise Unsupported(f"{key} is outside {self._root}, the folder of the attached table")
 
     def list_pages(self, prefix: str, start_after: str | None = None) -> Iterator[ListedPage]:
         self._check(prefix)

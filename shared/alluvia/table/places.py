@@ -53,8 +53,8 @@ class TablePlaces:
             found = self._absolute(path) if is_absolute(path) else self._relative(path)
         if found is None:
             raise Unsupported(
-                f"file {path:.200} of the table is outside the table's folder, where this lake does not read: "
-                "make a deep clone of the table, or open it by itself, with alluvia.open_table"
+                f"file {path:.200} of the table is outside the table's folder, and a lake reads no files there: "
+                "make a deep clone of the table, or open it alone with alluvia.open_table"
             )
         return found
 

@@ -93,7 +93,10 @@ def test_a_value_that_arrow_has_no_type_for_is_refused(lake: alluvia.Lake, text:
     ],
 )
 def test_a_value_that_only_duckdb_reads_is_refused(lake: alluvia.Lake, text: str, form: Format | None) -> None:
-    refused = r"the column b has values of the type (BIT|BIGNUM), which cannot be sent: select CAST\(… AS VARCHAR\)"
+    refused = (
+        r"the column b has values of the type (BIT|BIGNUM), "
+        r"which an answer cannot contain: select CAST\(… AS VARCHAR\)"
+    )
     with pytest.raises(alluvia.errors.Invalid, match=refused):
         run(lake, text) if form is None else run_rendered(lake, text, form, 1_000_000)
 

@@ -498,7 +498,7 @@ def test_what_cannot_be_created_says_why(lake: Lake, events: Table, hits: Table)
         assert f"as they are. Cast it to a type that it has, as in CAST(… AS {kind})" in str(
             no("other", f"SELECT max({value}) AS m FROM events")
         )
-    assert "column m has values of the type BIT, which cannot be sent" in str(
+    assert "column m has values of the type BIT, which an answer cannot contain" in str(
         no("other", "SELECT max(n::BIT) AS m FROM events")
     )
     assert "the table events as a value" in str(no("other", "SELECT max(events::VARCHAR) AS m FROM events"))

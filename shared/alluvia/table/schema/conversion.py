@@ -103,7 +103,7 @@ def _struct(array: pa.StructArray, kind: pa.StructType, path: str, earlier: Earl
     if unknown is not None:
         raise Invalid(f"column {path}: field {unknown} is not in the table")
     if len(set(given)) < len(given):
-        raise Invalid(f"column {path}: the rows have a field twice")
+        raise Invalid(f"column {path}: two fields of the rows have the same name")
     children = [
         converted(array.field(given.index(field.name)), field.type, f"{path}.{field.name}", earlier)
         if field.name in given
