@@ -29,9 +29,14 @@ class Provider(BaseHTTPRequestHandler):
 
     keys: Sequence[dict[str, Any]] = ()
     asked = 0
+    raw: bytes | None = None
+    """What is sent instead of an answer."""
 
     def do_GET(self) -> None:
         type(self).asked += 1
+        if self.raw is not None:
+            self.wfile.write(self.raw)
+            return
         body = json.dumps({"keys": self.keys}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -170,6 +175,58 @@ def test_invented_keys_cause_no_flood_of_requests(provider: type[Provider]) -> N
 def test_a_provider_that_does_not_answer_is_a_503(provider: type[Provider], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALLUVIA_JWT_JWKS_URL", "http://127.0.0.1:9/jwks.json")
     assert ask(signed())[0] == 503
+
+
+def said(body: bytes, status: str = "200 OK", headers: str = "") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"SSH-2.0-OpenSSH_9.9\r\n",
+        said(b"<html>Sign in</html>"),
+        said(b"\xff\xfe"),
+        said(b"[]"),
+        said(b"null"),
+        said(b'{"keys": 7}'),
+        said(b'{"keys": []}'),
+        said(b'{"keys": [{"kty": "RSA", "kid": "rsa", "n": 7, "e": {}}]}'),
+        said(b"[" * 200_000),
+        said(b" " * 2_000_000 + b'{"keys": []}'),
+        said(b'{"keys": [')[:-3],
+        said(b"", "302 Found", "Location: /jwks.json\r\n"),
+        said(b"", "302 Found", "Location: file:///etc/passwd\r\n"),
+        said(b"", "500 Oops"),
+    ],
+    ids=lambda raw: f"{raw[:60]!r} of {len(raw)}",
+)
+def test_what_is_no_set_of_keys_is_a_503_and_nobody_asks_again_at_once(provider: type[Provider], raw: bytes) -> None:
+    provider.raw = raw
+    assert [ask(signed())[0] for _ in range(3)] == [503] * 3
+    assert provider.asked == 1
+
+
+def test_one_odd_key_takes_no_other_away(provider: type[Provider]) -> None:
+    odd: list[Any] = [
+        7,
+        None,
+        [],
+        {},
+        {"kty": "RSA", "kid": "rsa", "n": 7, "e": {}},
+        {"kty": "RSA", "n": "*", "e": "AQAB"},
+    ]
+    odd += [{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA", "kid": "rsa"}, {"kty": ["RSA"]}, {"kty": "OKP"}]
+    provider.raw = said(json.dumps({"keys": [*odd, *provider.keys]}).encode())
+    assert ask(signed())[0] == 200
+
+
+def test_keys_that_were_read_stay_while_their_provider_talks_nonsense(provider: type[Provider]) -> None:
+    assert ask(signed())[0] == 200
+    provider.raw = said(b"<html>")
+    assert ask(signed(kid="new"))[0] == 503
+    assert ask(signed())[0] == 200
 
 
 def test_keys_come_by_https_only(provider: type[Provider], monkeypatch: pytest.MonkeyPatch) -> None:

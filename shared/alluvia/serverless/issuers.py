@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import time
+from contextlib import suppress
 from functools import cache
 from threading import Lock
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from alluvia.access.claims import SKEW_SECONDS
 from alluvia.errors import Invalid, Unavailable
@@ -19,6 +24,10 @@ TOKEN_CHARS_MAX = 10_000
 LIFETIME_SECONDS = 300
 AGAIN_SECONDS = 30
 """Keys that are not known are looked for no more often than this, whoever invents ids of keys."""
+FAILED_SECONDS = 2
+"""For so long after keys could not be read, nobody waits for them again."""
+ANSWER_SECONDS = 5
+KEYS_BYTES_MAX = 1 << 20
 
 
 class Issuer:
@@ -26,14 +35,15 @@ class Issuer:
 
     def __init__(self, issuer: str, audience: str, jwks_url: str) -> None:
         with needing("cli", "verifying the JWTs of an issuer"):
-            import jwt
+            import jwt  # noqa: F401
 
         if urlsplit(jwks_url).scheme != "https" and urlsplit(jwks_url).hostname not in ("127.0.0.1", "localhost"):
             raise Invalid(f"{jwks_url} is not safe: the keys of an issuer must come by https")
         self._issuer, self._audience = issuer, audience
-        self._client = jwt.PyJWKClient(jwks_url, cache_jwk_set=True, lifespan=LIFETIME_SECONDS, timeout=5)
+        self._url = jwks_url
         self._lock = Lock()
-        self._refreshed = float("-inf")
+        self._keys: list[Any] = []
+        self._read_at = self._failed_at = self._refreshed = float("-inf")
 
     def claims(self, token: str) -> dict[str, Any]:
         """Return the claims of a token. Raises `Unauthenticated`, and `Unavailable` where the keys cannot be read."""
@@ -54,8 +64,6 @@ class Issuer:
                 leeway=SKEW_SECONDS,
                 options={"require": ["exp", "iss", "aud"]},
             )
-        except jwt.PyJWKClientConnectionError:
-            raise Unavailable("the keys of the tokens' issuer cannot be read: try again") from None
         except jwt.ExpiredSignatureError:
             raise Unauthenticated("the token has expired", given=True) from None
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
@@ -77,8 +85,61 @@ class Issuer:
         return self._find(identity, refresh=True)
 
     def _find(self, identity: str, *, refresh: bool) -> Any:
-        keys = self._client.get_jwk_set(refresh=refresh).keys
+        keys = self._published(refresh=refresh)
         return next((key for key in keys if key.key_id == identity and _verifies(key)), None)
+
+    def _published(self, *, refresh: bool) -> list[Any]:
+        """Return the keys that the provider publishes. Raises `Unavailable`."""
+        now = time.monotonic()
+        if not refresh and now - self._read_at < LIFETIME_SECONDS:
+            return self._keys
+        if now - self._failed_at < FAILED_SECONDS:
+            raise Unavailable("the keys of the tokens' issuer cannot be read: try again")
+        try:
+            self._keys = _read_keys(_fetch(self._url))
+        except (OSError, http.client.HTTPException, ValueError, TypeError, RecursionError) as error:
+            self._failed_at = time.monotonic()
+            raise Unavailable("the keys of the tokens' issuer cannot be read: try again") from error
+        self._read_at = now
+        return self._keys
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Takes a redirect for an error: it may lead to http, and to where only this machine may ask."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _fetch(url: str) -> bytes:
+    """Return what is at a URL. Raises `OSError`, `HTTPException`, and `ValueError` where it is too long or too slow."""
+    until = time.monotonic() + ANSWER_SECONDS
+    request = Request(url, headers={"Accept": "application/json", "User-Agent": "alluvia"})  # noqa: S310 - checked
+    body = b""
+    try:
+        with build_opener(_NoRedirect).open(request, timeout=ANSWER_SECONDS) as answer:
+            while part := answer.read1(1 << 16):
+                body += part
+                if len(body) > KEYS_BYTES_MAX or time.monotonic() > until:
+                    raise ValueError(f"{url} has too many keys, or sends them too slowly")
+    except HTTPError as error:
+        error.close()
+        raise
+    return body
+
+
+def _read_keys(body: bytes) -> list[Any]:
+    """Return the keys of a JWKS that can be used, whatever the others are. Raises `ValueError` where there is none."""
+    import jwt
+
+    published = json.loads(body)
+    found = []
+    for each in published.get("keys", ()) if isinstance(published, dict) else ():
+        with suppress(jwt.PyJWTError, ValueError, TypeError, AttributeError, OverflowError):
+            found.append(jwt.PyJWK(each))
+    if not found:
+        raise ValueError("the issuer publishes no key that can be used")
+    return found
 
 
 def _verifies(key: Any) -> bool:
