@@ -160,7 +160,8 @@ def estimated(files: Manifest, samples: Iterable[FileSample], target_file_size: 
     )
     partitions = _all_of(Counter(key for sample in samples for key in sample.keys))
     groups = max(1, partitions)
-    if partitions > PARTITIONS_MAX and packed < groups * target_file_size:
+    ranges = partitions > PARTITIONS_MAX or packed > target_file_size
+    if ranges and packed < groups * target_file_size:
         groups = 1
     count = groups * ceil(packed / groups / target_file_size)
     vcpu_hours = text / TEXT_BYTES_A_VCPU_SECOND / 3600

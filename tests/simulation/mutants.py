@@ -831,6 +831,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "partition = ()",
     ),
     Mutant(
+        "join the files of two partitions",
+        "operations/optimize_joins.py",
+        'return tuple((name, text is None, text or "") for name, text in sorted(each.file.partition_values.items()))',
+        "return ()",
+        ("tests/unit/operations/test_optimize_joins.py",),
+    ),
+    Mutant(
         "fold the rows of files that were planned by another merge's commit",
         "operations/optimize.py",
         "        except Conflict:\n            return False\n",

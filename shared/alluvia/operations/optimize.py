@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from alluvia.errors import Conflict, Corrupt, Invalid, ObjectNotFound
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.actions import AddFile
 from alluvia.operations.checkpoint import checkpoint, checkpoint_due
-from alluvia.operations.optimize_files import candidates, merged_row_bytes
+from alluvia.operations.optimize_files import candidates, files_like, merged_row_bytes
+from alluvia.operations.optimize_joins import plan_joins
 from alluvia.operations.optimize_plan import FULL_SHARE, ORDERS, FileGroup, limited, ordered, plan_optimize
-from alluvia.operations.optimize_write import rewrite
+from alluvia.operations.optimize_write import NewFiles, rewrite
 from alluvia.operations.relations import Evaluate
 from alluvia.progress import report as tell_progress
 from alluvia.table.arguments import check_mapping, check_number
@@ -25,6 +25,7 @@ from alluvia.table.handle import TableHandle
 from alluvia.table.partitioning.spans import KeyPart
 from alluvia.table.schema.nesting import not_for_sql
 from alluvia.table.snapshot import Snapshot
+from alluvia.table_names import REJECTS
 
 if TYPE_CHECKING:
     from alluvia.operations.optimize_fold import Evaluation
@@ -166,12 +167,22 @@ class _Run:
         if self._known is not None:
             found = [each for each in found if each.file.key in self._known]
         self._known = {each.file.key for each in found}
-        groups = ordered(plan_optimize(found, target, full=options.full), options.order)
+        planned = plan_optimize(found, target, full=options.full)
+        if not planned and not self._expires(snapshot):
+            planned = plan_joins(found, target, files_like(snapshot.files, snapshot.partition_spec), full=options.full)
+        groups = ordered(planned, options.order)
         files = None if options.max_files is None else options.max_files - self.report.files_removed
         size = None if options.max_bytes is None else options.max_bytes - self.report.bytes_read
         if groups:
             self.report.refused = next(filter(None, map(not_for_sql, snapshot.schema)), None)
         return limited([] if self.report.refused else groups, files, size)
+
+    def _expires(self, snapshot: Snapshot) -> bool:
+        """Whether files go once all of their rows are old, so that rows of different days must not share one.
+
+        Rejects expire with the rows of their table.
+        """
+        return bool(snapshot.settings.ttl_ms) or f"/{REJECTS}" in self._handle.name
 
     def rewrite(self, snapshot: Snapshot, go_on: Callable[[], bool], turn: AbstractContextManager[object]) -> Snapshot:
         """Plan and rewrite until nothing is left to do, and return the last snapshot."""
@@ -240,7 +251,7 @@ class _Run:
         report.bytes_written += sum(file.size for file in done.files)
         report.rows_folded += done.rows - sum(file.num_records or 0 for file in done.files)
         report.versions.append(commit.version)
-        self._learn(group, done.files)
+        self._learn(group, done)
         if self._known is not None:
             self._known |= {file.key for file in done.files}
         return True
@@ -251,10 +262,10 @@ class _Run:
             return None
         return self._evaluation(self._memory_mb)
 
-    def _learn(self, group: FileGroup, written: Sequence[AddFile]) -> None:
+    def _learn(self, group: FileGroup, done: NewFiles) -> None:
         """Remember what a row takes where it is far less than expected: the rest is to become files of full size."""
-        size, rows = sum(file.size for file in written), sum(file.num_records or 0 for file in written)
-        if rows and size < LEARNED_SHARE * group.weight:
+        size, rows = sum(file.size for file in done.files), sum(file.num_records or 0 for file in done.files)
+        if rows and size / rows < LEARNED_SHARE * group.weight / max(1, done.rows):
             self._row_bytes, self._learned = size / rows, True
 
     def _target(self, snapshot: Snapshot) -> int:

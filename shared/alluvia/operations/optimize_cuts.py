@@ -11,8 +11,8 @@ from alluvia.table.partitioning.spans import Span
 
 OVER_SHARE = 1.25
 """No file of several is made bigger than this share of the target."""
-OWN_SHARE = 1 / 16
-"""A partition value with this share of the target gets files of its own."""
+SMALL_SHARE = 0.6
+"""A file of less than this share of the target is small. A partition value that fills more gets files of its own."""
 UNEVEN_MAX = 1.5
 
 
@@ -27,7 +27,7 @@ def cut_ranges(
     """
     ranges: list[range] = []
     before = [inf] * len(sizes) if between is None else between
-    for own, run in groupby(range(len(sizes)), lambda at: sizes[at] >= target * OWN_SHARE):
+    for own, run in groupby(range(len(sizes)), lambda at: sizes[at] >= target * SMALL_SHARE):
         if own:
             ranges += [range(at, at + 1) for at in run]
         else:

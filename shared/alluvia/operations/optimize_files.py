@@ -5,7 +5,9 @@ A table with nothing to do has none of them, however many files it has, and so c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -216,29 +218,59 @@ def _frequent(columns: list[pa.Array], least: int) -> pa.Array:
 def _without_lone(
     sections: list[LogRows[AddFile]], masks: list[pa.BooleanArray], spec: PartitionSpec
 ) -> list[pa.BooleanArray]:
-    """Drop the small files that are alone in their partition: many of them need no objects either."""
+    """Drop the small files with which no other can be merged, by Delta's partition values."""
     if sum(map(count, masks)) <= FEW_ACTIONS:
         return masks
-    columns = [_partitions(section, mask, spec) for section, mask in zip(sections, masks, strict=True)]
+    columns = [_stored_values(section, mask, spec) for section, mask in zip(sections, masks, strict=True)]
     often = _frequent(columns, 2)
     kept = []
     for section, mask, column in zip(sections, masks, columns, strict=True):
         alone = pc.invert(pc.is_in(column, value_set=often, skip_nulls=True))
-        alone = pc.and_(alone, pc.and_(pc.is_valid(column), pc.invert(section.with_vector().filter(mask))))
+        if spec.transforms:
+            alone = pc.and_not(alone, _maybe_wide(section).filter(mask))
+        alone = pc.and_not(alone, section.with_vector().filter(mask))
         kept.append(pc.and_not(mask, mask_of(positions_of(mask).filter(alone), len(section))))
     return kept
 
 
 def _partitions(section: LogRows[AddFile], mask: pa.BooleanArray, spec: PartitionSpec) -> pa.Array:
     """Return a text for the partition of each row of a mask; null for one that may be in several."""
+    stored = _stored_values(section, mask, spec)
+    if not spec.transforms:
+        return stored
+    tags = section.map_texts("tags", PARTITION_TAG).filter(mask)
+    tag = pc.if_else(pc.match_substring(tags, "["), None, tags)
+    return pc.binary_join_element_wise(stored, tag, pa.scalar(_SEPARATOR, pa.string()))
+
+
+def _stored_values(section: LogRows[AddFile], mask: pa.BooleanArray, spec: PartitionSpec) -> pa.Array:
+    """Return a text for the values of the partition columns of each row of a mask."""
     columns = [section.map_texts("partitionValues", name).filter(mask) for name in spec.stored_columns]
     parts = [pc.fill_null(column, _NULL) for column in columns]
-    if spec.transforms:
-        tags = section.map_texts("tags", PARTITION_TAG).filter(mask)
-        parts.append(pc.if_else(pc.match_substring(tags, "["), None, tags))
     return pc.binary_join_element_wise(
         *(parts or [pa.repeat(pa.scalar(""), count(mask))]), pa.scalar(_SEPARATOR, pa.string())
     )
+
+
+def files_like(files: ActionSet[AddFile], spec: PartitionSpec) -> Callable[[AddFile], int]:
+    """Return what says of a file how many there are with its values of the partition columns, itself included."""
+    if not spec.stored_columns:
+        return lambda _: files.expected_len
+
+    @cache
+    def counts() -> Counter[str]:
+        found: Counter[str] = Counter()
+        for section in files.sections:
+            every = pa.repeat(pa.scalar(value=True), len(section))
+            number = pc.value_counts(_stored_values(section, every, spec))
+            found.update(dict(zip(number.field("values").to_pylist(), number.field("counts").to_pylist(), strict=True)))
+        return found
+
+    def like(file: AddFile) -> int:
+        values = [file.partition_values.get(name) for name in spec.stored_columns]
+        return counts()[_SEPARATOR.join(_NULL if value is None else value for value in values)]
+
+    return like
 
 
 class _Wanted:

@@ -2,7 +2,8 @@
 
 Files of one partition value are packed, smallest first, into files of about the target. Files that hold several values
 are rewritten where they overlap, sorted by partition value and cut between values, so that no query for a value reads
-more than before; a value with enough rows gets files of its own. Files of different values are never joined.
+more than before; a value with enough rows gets files of its own. `optimize_joins` joins files of different values, once
+nothing is left to do here.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from math import ceil, inf, log
 
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.optimize_clusters import worth_dividing
-from alluvia.operations.optimize_cuts import OWN_SHARE, cut_ranges, even_size, keys_within
+from alluvia.operations.optimize_cuts import OVER_SHARE, SMALL_SHARE, cut_ranges, even_size, keys_within
 from alluvia.operations.optimize_files import CLUSTER_FILES_MIN, Candidate
 from alluvia.table.clustering import part_cell
 from alluvia.table.partitioning.spans import Key, Span, hull
@@ -43,13 +44,14 @@ class FileGroup:
     """Files of one partition that are rewritten together. `weight` is what their rows are expected to take, in bytes.
 
     With `cut` their rows are cut between partition values, into about `expected` files; with `divided`, along the curve
-    of a clustered table; else they become one file.
+    of a clustered table; else they become one file, of several partition values if they are `joined`.
     """
 
     files: tuple[Candidate, ...]
     cut: bool = False
     expected: int = 1
     divided: bool = False
+    joined: bool = False
 
     @property
     def size(self) -> int:
@@ -97,7 +99,7 @@ def plan_optimize(candidates: Iterable[Candidate], target: int, *, full: bool = 
 
 def _packed(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[FileGroup]:
     """Pack files of one value, in ascending order, into groups that hold at least about the target, if possible."""
-    for tier in _tiers(files, target, full=full):
+    for tier in tiers(files, target, full=full):
         if len(tier) > 1 or tier[0].thinned:
             yield FileGroup(tuple(tier), expected=ceil(_total(tier) / even_size(_total(tier), target)))
 
@@ -118,19 +120,21 @@ def _divided(files: Sequence[Candidate], target: int, *, full: bool = False) -> 
     return groups
 
 
-def _tiers(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[list[Candidate]]:
+def tiers(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[list[Candidate]]:
+    """Divide files, in ascending order, into those that become a file of about the target."""
+
     def ends(size: int, more: int) -> bool:
         # Two files that are both nearly full become a full one, and one that waits for more rows.
         return (not full and more > GROWTH_MAX * size) or (size + more > target and size >= target * FULL_SHARE)
 
-    return _filled(files, ends, CUT_TARGETS_MAX * target)
+    return filled(files, ends, CUT_TARGETS_MAX * target)
 
 
 def _chunks(files: Sequence[Candidate], most: int) -> Iterator[list[Candidate]]:
-    return _filled(files, lambda size, more: size + more > most, most)
+    return filled(files, lambda size, more: size + more > most, most)
 
 
-def _filled(files: Sequence[Candidate], ends: Callable[[int, int], bool], most: int) -> Iterator[list[Candidate]]:
+def filled(files: Sequence[Candidate], ends: Callable[[int, int], bool], most: int) -> Iterator[list[Candidate]]:
     """Divide files where `ends` says so, given the expected bytes of those taken and of the next one.
 
     Whatever is expected of them, no more than `most` bytes are read together.
@@ -152,8 +156,8 @@ def _recut(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[F
     """Group files of several values, in ascending order: small ones that overlap, and big ones worth being divided."""
     small = [each for each in files if _is_small(each, target)]
     big = [each for each in files if not _is_small(each, target)]
-    tiers = [chunk for level in _levels(small, full=full) for chunk in _chunks(level, CUT_TARGETS_MAX * target)]
-    for tier in tiers:
+    chunks = [chunk for level in _levels(small, full=full) for chunk in _chunks(level, CUT_TARGETS_MAX * target)]
+    for tier in chunks:
         for overlapping in _components(tier):
             group = _as_group(overlapping, target)
             fewer = group.expected < len(overlapping)
@@ -201,8 +205,8 @@ def _components(files: Sequence[Candidate]) -> Iterator[list[Candidate]]:
 
 def _divisible(files: Sequence[Candidate], target: int) -> bool:
     """Whether a value must be among those of some files that has enough rows for files of its own."""
-    values = keys_within(hull(each.span for each in files))
-    return values is not None and sum(each.weight for each in files) >= values * target * OWN_SHARE
+    values, weight = keys_within(hull(each.span for each in files)), _total(files)
+    return values is not None and weight > target * OVER_SHARE and weight >= values * target * SMALL_SHARE
 
 
 def _as_group(files: Sequence[Candidate], target: int) -> FileGroup:
@@ -250,6 +254,8 @@ def _covering(files: Sequence[Candidate], amounts: Sequence[float]) -> list[floa
 def cut_group(group: FileGroup, keys: Sequence[KeyedRows], target: int) -> list[tuple[int, Span]]:
     """Return how many of a group's rows go to which span, in order; `keys` are in order too."""
     rows = sum(each.rows for each in keys)
+    if group.joined:
+        return [(rows, Span(keys[0].key, keys[-1].key))] if keys else []
     sizes = [each.rows * group.weight / rows for each in keys]
     limits, between = _read_before(group.files, [each.key for each in keys])
     return [
@@ -288,7 +294,7 @@ def limited(groups: Sequence[FileGroup], max_files: int | None, max_bytes: int |
                 break
             taken.append(each)
         if len(taken) < len(group.files):
-            if group.cut or group.divided:  # a part of it might not be worth it
+            if group.cut or group.joined or group.divided:  # a part of it might not be worth it
                 continue
             return [*found, FileGroup(tuple(taken))] if len(taken) > 1 else found
         found.append(group)

@@ -98,13 +98,13 @@ def rewrite(
 
                 views = (f"{_SCHEMA}.{stored}", _FILES)
                 folded = fold_rows(connection, evaluate, Files(snapshot, files, urls), folder, views)
-            cut = group.cut or (folded is not None and bool(snapshot.partition_spec.transforms))
-            ranges = _ranges(connection, snapshot, group, target, cut=cut, counted=folded is None)
+            by_value = group.joined or group.cut or (folded is not None and bool(snapshot.partition_spec.transforms))
+            ranges = _ranges(connection, snapshot, group, target, by_value=by_value, counted=folded is None)
             wanted = sum(rows for rows, _ in ranges)
             row_bytes = group.weight / max(1, wanted if folded is None else folded.rows)
             aside = folder / "keyed.parquet" if bytes_max is not None and wanted > ARROW_ROWS_MAX else None
             with _sorted_rows(
-                connection, snapshot, cut=cut, row_bytes=row_bytes, bytes_max=bytes_max, aside=aside
+                connection, snapshot, by_value=by_value, row_bytes=row_bytes, bytes_max=bytes_max, aside=aside
             ) as rows:
                 written = Outputs(snapshot, rows, folder, target, row_bytes).write(ranges)
                 found = sum(output.rows for output in written) + rows.rest()
@@ -112,7 +112,7 @@ def rewrite(
         live = _live_rows(files)
         if live is not None and found != live:
             raise _miscounted(files, urls, found)
-        cells = ["" if cut else group.cell(at, len(written)) for at in range(len(written))]
+        cells = ["" if by_value else group.cell(at, len(written)) for at in range(len(written))]
         put = [
             _put(handle, snapshot, files[0], output, cell, data_change=changed)
             for output, cell in zip(written, cells, strict=True)
@@ -150,10 +150,10 @@ def _put(
 
 
 def _ranges(
-    connection: DuckDBPyConnection, snapshot: Snapshot, group: FileGroup, target: int, *, cut: bool, counted: bool
+    connection: DuckDBPyConnection, snapshot: Snapshot, group: FileGroup, target: int, *, by_value: bool, counted: bool
 ) -> list[tuple[int, Span]]:
     """Return how many of the sorted rows go to which span, in order; `counted`: there are as many as the log says."""
-    if cut:
+    if by_value:
         return cut_group(group, _counted(connection, snapshot), target)
     live = _live_rows([each.file for each in group.files]) if counted else None
     if live is None:
@@ -249,7 +249,7 @@ def _sorted_rows(
     connection: DuckDBPyConnection,
     snapshot: Snapshot,
     *,
-    cut: bool,
+    by_value: bool,
     row_bytes: float,
     bytes_max: int | None,
     aside: Path | None,
@@ -258,7 +258,7 @@ def _sorted_rows(
     schema = pa.schema([each for each in snapshot.schema if each.name not in snapshot.partition_columns])
     names = schema.names
     settings = snapshot.settings
-    keys = _partition_keys(snapshot) if cut else {}
+    keys = _partition_keys(snapshot) if by_value else {}
     columns = settings.cluster_by or settings.sort_by
     if len(settings.cluster_by) > 1:
         keys, columns = {**keys, **_curve_key(connection, snapshot)}, ()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -238,3 +238,33 @@ def test_rows_are_sorted_by_partition_and_then_by_columns(rows: list[tuple[int, 
     assert [list(zip(part["name"].to_pylist(), part["n"].to_pylist(), strict=True)) for part in found] == [
         [row[1:] for row in part] for part in expected
     ]
+
+
+def days_of(number: int, rows: int) -> pa.Table:
+    """Rows of as many days each, of 16 bytes."""
+    days = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=day) for day in range(number) for _ in range(rows)]
+    return pa.table({"ts": pa.array(days, ZONED), "n": pa.array(range(number * rows), pa.int64())})
+
+
+@pytest.mark.parametrize(
+    ("days", "rows", "file_rows", "files"),
+    [
+        (100, 10, None, 100),  # values that fill less than one file have a file each, if they are not many
+        (101, 10, None, 1),  # more values are one file, if they are few bytes
+        (128, 5000, None, 32),  # or a thirty-second of the rows each
+        (128, 5000, 640_000, 32),  # even if it is just a file
+        (128, 5000, 630_000, 8),  # more than a file: an eighth each
+        (32, 10, 100, 4),  # ten days of a tenth of a file each
+        (93, 1000, 3700, 24),  # four days of 0.27 of a file each
+        (93, 1000, 1500, 93),  # two days of 0.67 of a file each would be too much for one
+        (10, 5000, 5000, 10),
+    ],
+)
+def test_a_write_makes_about_as_many_files_as_its_rows_fill(
+    days: int, rows: int, file_rows: int | None, files: int
+) -> None:
+    table = days_of(days, rows)
+    spec = parse_spec(["day(ts)"], table.schema)
+    found = list(split(table, spec, file_bytes=None if file_rows is None else 16 * file_rows))
+    assert len(found) == files
+    assert pa.concat_tables([part for _, part in found]).equals(table)

@@ -27,11 +27,15 @@ from alluvia.table.partitioning.spec import PartitionField, PartitionSpec
 from alluvia.table.partitioning.transforms import is_one_value, one_array, plain, transformed
 
 PARTITIONS_MAX = 100
-"""So many values get a file each at once; more are cut into ranges."""
+"""So many values get a file each at once, if all of them together fill no more than one file."""
 RANGES = 32
-"""A range of several values holds at most about this fraction of what is written, so that it prunes well."""
+"""A range of several values holds at most about this fraction of rows that fill no file, so that it prunes well."""
+FILLED_RANGES = 8
+"""The same of rows that fill more than one file: so there are about as many files as they fill, or eight."""
 RANGE_BYTES_MIN = 256 << 10
 """Ranges of fewer Arrow bytes are not worth a file each."""
+RANGE_OVER_SHARE = 1.25
+"""A range of several values holds at most so many times what one should hold."""
 FOLDER_CHARS_MAX = 200
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
@@ -95,9 +99,10 @@ def partitions(
 
     A range of several values of the transforms ends once it holds `least` bytes.
     """
+    most = int(least * RANGE_OVER_SHARE)
     for values, members in groupby(groups, lambda each: each.values):
         same = list(members)
-        for positions in cut([max(1, int(each.rows * row_bytes)) for each in same], least):
+        for positions in cut([max(1, int(each.rows * row_bytes)) for each in same], least, most):
             span = Span(same[positions.start].key, same[positions.stop - 1].key)
             yield partition_of(spec, values, span), sum(each.rows for each in same[positions.start : positions.stop])
 
@@ -107,10 +112,12 @@ def least_bytes(groups: Sequence[PartitionRows], row_bytes: float, file_bytes: i
 
     `file_bytes` is how many make a file.
     """
-    if len(groups) <= PARTITIONS_MAX:
+    size = int(sum(each.rows for each in groups) * row_bytes)
+    if len(groups) <= PARTITIONS_MAX and (file_bytes is None or size <= file_bytes):
         return 0
-    found = max(RANGE_BYTES_MIN, int(sum(each.rows for each in groups) * row_bytes / RANGES))
-    return found if file_bytes is None else min(found, file_bytes)
+    if file_bytes is None or size <= file_bytes:
+        return max(RANGE_BYTES_MIN, size // RANGES)
+    return min(file_bytes, max(RANGE_BYTES_MIN, size // FILLED_RANGES))
 
 
 def grouped(
