@@ -137,12 +137,19 @@ def run_query(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> tuple[Re
         except ResultTooLarge as error:
             raise too_large(error, asked, caller) from None
         return found, None
-    large = LargeResult(caller.lake, wish.form, stored_coding(wish))
+    large = large_result(caller, wish.form, stored_coding(wish))
     found = run_rendered(
         catalog, asked.text, wish.form, most, limits, asked.parameters, LargeResults(inline, large.keep)
     )
     large.check(found)
     return found, large
+
+
+def large_result(caller: Caller, form: Format, coding: str | None) -> LargeResult:
+    """Return what takes a caller's result to the lake, and counts it as that caller's."""
+    rights, settings = caller.rights, caller.settings
+    most = settings.max_result_bytes if settings.caller_result_bytes is None else settings.caller_result_bytes
+    return LargeResult(caller.lake, form, coding, "" if rights is None else rights.caller, most)
 
 
 def still_there(caller: Caller, key: str) -> bool:

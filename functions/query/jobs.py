@@ -134,7 +134,7 @@ def _check_place(job: QueryJob, caller: Caller) -> None:
 
 def _caller_of(caller: Caller) -> str:
     """Return what a caller is told apart by; "" for those who may do all."""
-    return "" if caller.rights is None else caller.rights.key or caller.rights.subject
+    return "" if caller.rights is None else caller.rights.caller
 
 
 def _refusal(asked: QueryRequest, caller: Caller) -> str | None:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from alluvia.duck.failures import ResultTooLarge
 from alluvia.errors import Unavailable
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.large_results import erased_since, new_large_key, take_back
+from alluvia.operations.large_results import KeptBytes, erased_since, kept_bytes, new_large_key, take_back
 from alluvia.operations.results import LARGE, LINK_SECONDS
 from alluvia.query.engine import Rendered
 from alluvia.query.formats import Format
-from alluvia.serverless.http import Response, answer
+from alluvia.serverless.http import Response, TooManyRequests, answer
 
 from .codings import encoded_parts
+from .settings import CALLER_RESULT_BYTES
 
 if TYPE_CHECKING:
     from alluvia import Lake
@@ -30,25 +31,57 @@ RESULT_BYTES = "Alluvia-Result-Bytes"
 
 @dataclass
 class LargeResult:
-    """A result on its way to the lake. Once it is there, it has a key; `result_bytes` are those before coding."""
+    """A result on its way to the lake. Once it is there, it has a key; `result_bytes` are those before coding.
+
+    `caller` is whose it is, "" for those that are not told apart. A caller may have links to `caller_bytes`, as stored.
+    """
 
     lake: Lake
     form: Format
     coding: str | None
+    caller: str = ""
+    caller_bytes: int | None = None
     key: str | None = None
     result_bytes: int = 0
 
     def keep(self, parts: Iterator[bytes]) -> None:
-        """Write a result. Raises `ResultTooLarge` where nobody could be given a link to it."""
-        key = new_large_key(self.lake.clock, self.form.name.lower(), self.coding)
+        """Write a result. Raises `ResultTooLarge` where nobody could be given a link to it.
+
+        Raises `TooManyRequests` where it would be more than the caller may keep. Besides the result's own requests, two
+        LISTs where that is limited: the second finds what others have written for the caller meanwhile.
+        """
+        key = new_large_key(self.lake.clock, self.form.name.lower(), self.coding, self.caller)
         if link_to(self.lake.store, key) is None:
             raise ResultTooLarge("the result is too large for an answer, and this lake's storage has no links: add a "
                                  "LIMIT, select fewer columns, aggregate, or ask `alluvia serve`")  # fmt: skip
         headers = {"Content-Type": self.form.content_type}
         if self.coding is not None:
             headers["Content-Encoding"] = self.coding
-        self.lake.store.put_parts(key, encoded_parts(self._counted(parts), self.coding), headers)
+        coded = encoded_parts(self._counted(parts), self.coding)
+        if self.caller and self.caller_bytes is not None:
+            coded = self._within(self.caller_bytes, self._kept(), coded)
+        self.lake.store.put_parts(key, coded, headers)
+        if self.caller and self.caller_bytes is not None:
+            kept = self._kept()
+            if kept.total > self.caller_bytes:
+                take_back(self.lake.store, key)
+                raise _no_room(self.caller_bytes, kept)
         self.key = key
+
+    def _kept(self) -> KeptBytes:
+        return kept_bytes(self.lake.store, self.lake.clock, self.caller)
+
+    def _within(self, most: int, kept: KeptBytes, parts: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield what there is room for. Raises where a part is beyond it."""
+        total = kept.total
+        for part in parts:
+            total += len(part)
+            if total > most and kept.total:
+                raise _no_room(most, kept)
+            if total > most:
+                raise ResultTooLarge(f"the result is larger than {most} bytes, all that one caller may have links to "
+                                     f"({CALLER_RESULT_BYTES}): add a LIMIT, or select fewer columns")  # fmt: skip
+            yield part
 
     def _counted(self, parts: Iterator[bytes]) -> Iterator[bytes]:
         self.result_bytes = 0
@@ -61,6 +94,15 @@ class LargeResult:
         if self.key is not None and erased_since(self.lake, found.read):
             take_back(self.lake.store, self.key)
             raise Unavailable("rows of a table were erased while the query ran")
+
+
+def _no_room(most: int, kept: KeptBytes) -> TooManyRequests:
+    return TooManyRequests(
+        f"you have links to {kept.total} bytes of large results, and with this one more than {most}, the limit for one "
+        f"caller ({CALLER_RESULT_BYTES}): the first link expires in {kept.seconds} seconds, send the query again then, "
+        "or add a LIMIT",
+        kept.seconds,
+    )
 
 
 def link_to(store: Store, key: str) -> str | None:

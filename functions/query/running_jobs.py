@@ -15,10 +15,10 @@ from alluvia.operations.jobs import DONE, FAILED, QueryJob, end_job, has_ended, 
 from alluvia.operations.large_results import take_back
 from alluvia.serverless.http import Response, refusal
 
-from .answering import ELAPSED, Caller, elapsed, logger, run_query, told_of
+from .answering import ELAPSED, Caller, elapsed, large_result, logger, run_query, told_of
 from .costs import with_costs
 from .jobs import LENT, asked_by_job, rights_of_job
-from .large import RESULT_BYTES, LargeResult
+from .large import RESULT_BYTES
 from .published import veiled, veiled_headers
 from .settings import QuerySettings
 from .statuses import STATUSES
@@ -64,7 +64,7 @@ def _run(job: QueryJob, caller: Caller) -> dict[str, Any]:
         found, large = run_query(asked, wish, caller)
         size = len(found.body) if large is None or large.key is None else large.result_bytes
         if found.body:
-            large = LargeResult(caller.lake, wish.form, wish.coding)
+            large = large_result(caller, wish.form, wish.coding)
             large.keep(iter([found.body]))
             large.check(found)
         key = None if large is None else large.key

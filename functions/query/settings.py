@@ -21,6 +21,7 @@ JOB_SECONDS = 840
 """A minute less than a function may run."""
 RESULT_HOURS = 24
 CALLER_JOBS = "ALLUVIA_CALLER_JOBS"
+CALLER_RESULT_BYTES = "ALLUVIA_CALLER_RESULT_BYTES"
 JOB_CONCURRENCY_MAX = 100
 """Whoever sends a job reads as many objects."""
 SPILL_LIMIT_BYTES = 1_500_000_000
@@ -52,6 +53,8 @@ class QuerySettings:
     caller_jobs: int | None = None
     """Jobs of one caller that may be queued or running; None: one less than of all."""
     ready_writes: bool = False
+    caller_result_bytes: int | None = None
+    """Bytes of large results that one caller may have links to; None: `max_result_bytes`."""
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> QuerySettings:
@@ -81,6 +84,7 @@ class QuerySettings:
             number(environment, "ALLUVIA_RESULT_CACHE_HOURS", "hours", RESULT_HOURS),
             number(environment, CALLER_JOBS, "jobs", None, most=JOB_CONCURRENCY_MAX),
             choice(environment, "ALLUVIA_READY_WRITES", ("false", "true")) == "true",
+            number(environment, CALLER_RESULT_BYTES, "bytes", None),
         )
 
 

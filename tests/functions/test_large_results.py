@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlencode
@@ -22,6 +23,7 @@ from alluvia.query import engine
 from alluvia.query.engine import Rendered
 from functions.query import answering
 from functions.query import handler as query
+from tests.access import grant, token
 from tests.functions.test_query import Answer, error_of, event
 from tests.s3server import S3Server
 
@@ -176,6 +178,38 @@ def test_a_query_that_fails_late_leaves_nothing(lake: alluvia.Lake, form: str) -
     answer = post("SELECT CASE i WHEN 2999 THEN error('late') ELSE 'x' END AS x FROM range(3000) t(i)", format=form)
     assert (answer["statusCode"], "late" in error_of(answer)) == (400, True)
     assert large(lake) == before
+
+
+def test_no_caller_keeps_more_than_its_share(
+    lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("ALLUVIA_CALLER_RESULT_BYTES", "6000")
+    one, other = ({"authorization": f"Bearer {token(lake, grant('read:totals'))}"} for _ in range(2))
+    monkeypatch.setenv("ALLUVIA_AUTH", "tokens")
+    before = sum(large(lake).values())
+
+    def ask(headers: dict[str, str], limit: int) -> Answer:
+        return get(f"{ALL} LIMIT {limit}", headers | {"accept": "text/csv"})
+
+    urls = [place(ask(one, 199)), place(ask(one, 198))]
+    refused = ask(one, 197)
+    assert (refused["statusCode"], error_of(refused).partition(",")[0].split()[-1]) == (429, "results")
+    assert "more than 6000, the limit for one caller (ALLUVIA_CALLER_RESULT_BYTES)" in error_of(refused)
+    assert 3500 < int(refused["headers"]["Retry-After"]) <= 3601
+    urls.append(place(ask(other, 197)))  # others have room of their own
+    bodies = []
+    for url in urls:
+        with urlopen(url, timeout=30) as found:
+            bodies.append(found.read())
+    assert [body.count(b"\n") for body in bodies] == [200, 199, 198]
+    assert sum(large(lake).values()) == before + sum(map(len, bodies))
+    assert ask(one, 3)["statusCode"] == 200  # what is in an answer needs no room
+
+    monkeypatch.setenv("ALLUVIA_CALLER_RESULT_BYTES", "2000")
+    third = {"authorization": f"Bearer {token(lake, grant('read:totals'))}"}
+    answer = ask(third, 196)
+    assert (answer["statusCode"], "all that one caller may have links to" in error_of(answer)) == (413, True)
 
 
 def test_a_store_that_fails_half_way_is_a_503(lake: alluvia.Lake, s3_server: S3Server) -> None:

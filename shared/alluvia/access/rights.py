@@ -96,6 +96,11 @@ class Rights:
     query_bytes: int | None = field(default=None)
     expires_s: int | None = None
 
+    @property
+    def caller(self) -> str:
+        """Return what stands for the caller where limits count what each one holds."""
+        return self.key or self.subject
+
     def may(self, operation: str, table: str) -> bool:
         """Whether an operation on a table is granted. Whoever may write may also append."""
         wanted = {operation, WRITE} if operation == APPEND else {operation}

@@ -16,7 +16,7 @@ from alluvia.store import ObjectInfo, Store
 
 PATH = "/v1/results/"
 BLOCK_BYTES = 1 << 20
-_NAME = re.compile(r"[0-9a-f-]{36}\.([a-z]+)(?:\.(gzip|zstd))?")
+_NAME = re.compile(r"(?:[0-9a-f]{32}/)?[0-9a-f-]{36}\.([a-z]+)(?:\.(gzip|zstd))?")
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 
 FileWrapper = Callable[[Any, int], Iterable[bytes]]

@@ -59,7 +59,7 @@ class QueryJob:
     @property
     def failed_in_passing(self) -> bool:
         """Whether it failed for a reason that its query has no part in, so that it may succeed if it is sent again."""
-        return self.end is not None and self.end["state"] == FAILED and self.end.get("status", 503) == 503
+        return self.end is not None and self.end["state"] == FAILED and self.end.get("status", 503) in (429, 503)
 
 
 def ask_job(store: Store, clock: Clock, asked: Json, key: str | None = None) -> QueryJob:

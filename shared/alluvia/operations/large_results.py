@@ -1,26 +1,51 @@
 """Results that are too large for an answer: objects of the lake that a link leads to.
 
-`_alluvia/results/large/<id>.<form>[.<coding>]`, written once, in parts, under a name that nobody can guess. They are
-results like the others: an erasure deletes them, clean-up those that are old.
+`_alluvia/results/large/[<hash of a caller>/]<id>.<form>[.<coding>]`, written once, in parts, under a name that nobody
+can guess. They are results like the others: an erasure deletes them, clean-up those that are old. Callers that are told
+apart have folders of their own, so that one LIST says how many bytes a caller has kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import sha256
+from typing import NamedTuple
 
 from alluvia.clock import Clock
 from alluvia.errors import TableNotFound
 from alluvia.operations.catalog import Catalog
-from alluvia.operations.results import LARGE
+from alluvia.operations.results import LARGE, LINK_SECONDS
 from alluvia.store import Store
 from alluvia.table.handle import oldest_readable
 from alluvia.table.snapshot import Snapshot
 
 
-def new_large_key(clock: Clock, form: str, coding: str | None) -> str:
-    """Return a fresh key for a result in a form, by its name in lower case, and a coding."""
+class KeptBytes(NamedTuple):
+    """How many bytes of results a caller has links to, and in how many seconds the first of these links expires."""
+
+    total: int
+    seconds: int
+
+
+def new_large_key(clock: Clock, form: str, coding: str | None, caller: str = "") -> str:
+    """Return a fresh key for a caller's result in a form, by its name in lower case, and a coding.
+
+    `caller` is "" for those that are not told apart.
+    """
     suffix = "" if coding is None else f".{coding}"
-    return f"{LARGE}{clock.new_id()}.{form}{suffix}"
+    return f"{_folder(caller)}{clock.new_id()}.{form}{suffix}"
+
+
+def kept_bytes(store: Store, clock: Clock, caller: str) -> KeptBytes:
+    """Return the bytes of a caller's results that links may still lead to. One LIST."""
+    old_ms = clock.now_ms() - LINK_SECONDS * 1000
+    linked = [info for info in store.list(_folder(caller)) if info.size and info.modified_ms > old_ms]
+    first_ms = min((info.modified_ms for info in linked), default=old_ms)
+    return KeptBytes(sum(info.size for info in linked), max(1, -((old_ms - first_ms) // 1000)))
+
+
+def _folder(caller: str) -> str:
+    return f"{LARGE}{sha256(caller.encode()).hexdigest()[:32]}/" if caller else LARGE
 
 
 def is_there(store: Store, clock: Clock, key: str, age_ms_max: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import alluvia
 from alluvia.clock import ManualClock
-from alluvia.operations.large_results import is_there
+from alluvia.operations.large_results import is_there, kept_bytes, new_large_key, take_back
 from alluvia.operations.results import (
     LARGE,
     RESULTS,
@@ -95,3 +95,19 @@ def test_tables_and_verification_do_not_see_them() -> None:
     keep_result(lake.store, "a", KeptResult(b"x", {}))
     lake.store.put(f"{LARGE}b.csv", b"x")
     assert (lake.tables(), lake["t"].verify().findings) == (["t"], ())
+
+
+def test_what_a_caller_has_kept_counts_while_links_to_it_are_valid() -> None:
+    clock = ManualClock()
+    store = MemoryStore("results", clock)
+    keys = [new_large_key(clock, "csv", None, caller) for caller in ("a", "a", "b", "")]
+    store.put(keys[0], b"x" * 100)
+    clock.advance(1000)
+    store.put(keys[1], b"x" * 20)
+    store.put(keys[2], b"x" * 3)
+    store.put(keys[3], b"x")
+    assert (kept_bytes(store, clock, "a"), kept_bytes(store, clock, "b").total) == ((120, 2600), 3)
+    clock.advance(2600)
+    assert kept_bytes(store, clock, "a") == (20, 1000)
+    take_back(store, keys[1])
+    assert kept_bytes(store, clock, "a").total == 0
