@@ -42,6 +42,7 @@ class SleepingStore(Wrapper):
             meanwhile()
 
     def request(self, kind: str, key: str, send: Callable[[], T]) -> T:
+        self._sleep(f"{kind} {key}")
         if kind in ("put_if_absent", "list"):
             self._sleep("commit" if kind == "put_if_absent" else kind)
         if kind == "put_if_absent" and key.startswith("t/_delta_log/"):
@@ -398,10 +399,48 @@ def test_a_clone_in_the_place_of_a_dropped_table_names_no_copy_that_vacuum_took(
     clock.advance(1)
     asleep = SleepingStore(store)
     asleep.before["copy"] = lambda: lose_files(store, clock, "c")
-    with pytest.raises(TransactionExpired, match="vacuum may have deleted some: try again"):
+    with pytest.raises(TransactionExpired, match="vacuum may have deleted some of its files: try again"):
         Lake(asleep, clock).clone("t", "c", deep=True)
     assert lake.tables() == ["t"]
     assert lake.clone("t", "c", deep=True).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "is_dropped", "error"),
+    [
+        (f"c/_delta_log/{0:020d}.json", False, VersionExpired),
+        (f"c/_delta_log/{2:020d}.json", True, VersionExpired),
+        ("c/_delta_log/", False, TransactionExpired),
+    ],
+)
+def test_a_shallow_clone_that_slept_shares_no_file_that_nothing_keeps(
+    store: MemoryStore, clock: ManualClock, key: str, *, is_dropped: bool, error: type[Exception]
+) -> None:
+    lake = Lake(store, clock)
+    if is_dropped:
+        lake.create_table("c", SCHEMA)
+        lake.drop_table("c")
+        clock.advance(1)
+    asleep = SleepingStore(store)
+
+    def meanwhile() -> None:
+        """Vacuum takes the clone for one that never comes, and then its files."""
+        for _ in range(2):
+            clock.advance(30 * 3600)
+            lake.table("t").delete("true")
+            lake.table("t").append([{"x": 2}])
+            lake.table("t").vacuum()
+
+    if key.endswith("/"):  # the second listing is the one right before the commit
+        asleep.before[f"list {key}"] = lambda: asleep.before.update({f"list {key}": meanwhile})
+    else:
+        asleep.before[f"put_if_absent {key}"] = meanwhile
+    with pytest.raises(error, match="try again"):
+        Lake(asleep, clock).clone("t", "c")
+    assert asleep.before == {}
+    assert lake.tables() == ["t"]
+    lake.clone("t", "c")
+    assert lake.table("c").to_arrow().to_pylist() == [{"x": 2}]
 
 
 def test_the_files_of_an_external_table_are_looked_up_again_after_a_long_sleep(tmp_path: Path) -> None:

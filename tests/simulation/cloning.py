@@ -118,7 +118,7 @@ def clone(actor: Actor) -> None:
     if name == source:
         return
     world.scheduler.note(f"clones {source} {version} as {name}")
-    actor.intent = Steps({"CLONE": Begun()})
+    actor.intent = Steps({"CLONE": Begun(), "DROP TABLE": Empty()})  # one that came too late is dropped at once
     actor.main.clone(source, name, version)
 
 

@@ -21,6 +21,7 @@ from alluvia.operations.branch_store import BranchStore
 from alluvia.operations.catalog import WritableCatalog
 from alluvia.operations.clone_files import copied_files, is_below, shared_files
 from alluvia.operations.create import check_free, create
+from alluvia.operations.drop import drop_table
 from alluvia.operations.drop_plan import FirstVersion
 from alluvia.operations.hidden_columns import names_known, newest_versions
 from alluvia.operations.keeping import keep_version
@@ -34,6 +35,7 @@ from alluvia.table.properties import CLONE_OF, EXTERNAL, OLDEST_READABLE, ROLLUP
 from alluvia.table.protocols import check_writable
 from alluvia.table.schema.former_names import with_names
 from alluvia.table.snapshot import Snapshot
+from alluvia.table.transaction import FILE_AGE_MS_MAX
 
 _NOT_CLONED = (OLDEST_READABLE, ROLLUP, EXTERNAL, CLONE_OF, ENABLED_VERSION, ENABLED_TIMESTAMP)
 
@@ -85,6 +87,7 @@ def clone(
     if tagged_one is not None:
         version = tagged_one.version
     keeper_name = f"{name.replace('/', '.')[:27]}.{clone_id}"
+    begun_ms = catalog.clock.now_ms()
     keeper, snapshot = keep_version(
         origin, CLONE, keeper_name, version, timestamp, details={OWNER: name, OWNER_ID: clone_id}
     )
@@ -103,10 +106,12 @@ def clone(
         check_writable(snapshot.state.protocol, snapshot.state.metadata)
         needed = True  # even where the answer to the commit is lost
         try:
-            return _committed(snapshot, newest, target, rejects, clone_id, properties, adds)
+            report = _committed(snapshot, newest, target, rejects, clone_id, properties, adds, begun_ms)
         except TableExists:
             needed = False
             raise
+        _check_kept(target, rejects, keepers, begun_ms)
+        return report
     finally:
         if not needed:
             for each in keepers:
@@ -159,6 +164,16 @@ def _keep_bases(origin: TableHandle, snapshot: Snapshot, keepers: list[Keeper]) 
             raise VersionExpired(f"version {snapshot.version} of {snapshot.name} has just expired: try again")
 
 
+def _check_kept(target: TableHandle, rejects: TableHandle | None, keepers: Sequence[Keeper], begun_ms: int) -> None:
+    """Drop a clone that came so late that vacuum took it for one that never would. Raises `VersionExpired` then."""
+    if target.clock.now_ms() - begun_ms <= FILE_AGE_MS_MAX:
+        return
+    if all(find_keeper(target.store, each.table, CLONE, each.name) is not None for each in keepers):
+        return
+    drop_table(target, rejects)
+    raise VersionExpired(f"making the clone {target.name} took so long that nothing kept its files: try again")
+
+
 def _committed(
     snapshot: Snapshot,
     newest: Sequence[Snapshot],
@@ -171,8 +186,8 @@ def _committed(
 ) -> CloneReport:
     """Commit the first version of a clone; `shared` are the properties of one that shares its files.
 
-    The files of another were copied since `begun_ms`. `newest` are the source's newest versions, by which columns have
-    names that they had not yet in the one cloned.
+    Its files were copied, or are kept, since `begun_ms`. `newest` are the source's newest versions, by which columns
+    have names that they had not yet in the one cloned.
     """
     before, now_ms = snapshot.state, target.clock.now_ms()
     kept = {name: text for name, text in without_marks(snapshot.properties).items() if name not in _NOT_CLONED}

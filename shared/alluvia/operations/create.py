@@ -107,7 +107,7 @@ def create(
 
     The listing keeps a table whose first versions have expired from being started again. Where a table of that name was
     dropped the new one goes on with its log, and `rejects` of the old one that are still there are dropped first.
-    Raises `TableExists` unless `exist_ok`.
+    Raises `TableExists` unless `exist_ok`, and `TransactionExpired` where its first files are too old.
     """
     now_ms = handle.clock.now_ms()
     settings = read_properties(metadata.configuration)
@@ -128,6 +128,7 @@ def create(
     with handle.lock:
         there, may_be_dropped = find_log(handle.store, handle.root)
         data = encode_commit(info, [protocol, metadata, *txns, *domains, *first.adds])
+        first.check_young(handle.name, handle.clock.now_ms())
         if not there and handle.log.write(0, data, txn_id) is None:
             handle.store.check_lasts()
             if handle.clock.now_ms() - now_ms > FOLLOW_AGE_MS_MAX:

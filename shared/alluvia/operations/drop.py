@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound, TransactionExpired, VersionExpired
+from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound, VersionExpired
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.paths import LOG_FOLDER
@@ -24,7 +24,7 @@ from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle, dropped_message, expired_message, in_reach, oldest_readable
 from alluvia.table.lineage import DroppedTable, dropped_tables, is_dropped
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import FILE_AGE_MS_MAX, Commit, Transaction
+from alluvia.table.transaction import Commit, Transaction
 
 TRIES_MAX = 100
 _HINT = LOG_FOLDER + ".alluvia_dropped."
@@ -120,9 +120,7 @@ def recreate(
         if not is_dropped(state.metadata.configuration):
             raise TableExists(handle.name)
         now_ms = handle.clock.now_ms()
-        if first.begun_ms is not None and now_ms - first.begun_ms > FILE_AGE_MS_MAX:
-            msg = f"writing the files of {handle.name} took over 12 hours, so vacuum may have deleted some: try again"
-            raise TransactionExpired(msg)
+        first.check_young(handle.name, now_ms)
         return plan_recreate(state, metadata, protocol, now_ms, first)
 
     try:

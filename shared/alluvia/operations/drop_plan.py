@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
+from alluvia.errors import TransactionExpired
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, Txn
 from alluvia.log.features import ATTACHED_TABLE, DOMAIN_METADATA, GUARD
@@ -25,14 +26,15 @@ from alluvia.table.lineage import (
 from alluvia.table.properties import OLDEST_READABLE, names_text
 from alluvia.table.protocols import has_domains, with_features
 from alluvia.table.schema.former_names import inherited, noted, with_names_of
+from alluvia.table.transaction import FILE_AGE_MS_MAX
 
 
 @dataclass(frozen=True, slots=True)
 class FirstVersion:
     """What the first version of a table has besides its metadata; the protocol is that of its properties by default.
 
-    With `new_log`, no table may have had the name before. None of the files was written before `begun_ms`; None: all
-    were there before.
+    With `new_log`, no table may have had the name before. None of the files was written, or began to be kept, before
+    `begun_ms`; None: all were there before.
     """
 
     operation: str = "CREATE TABLE"
@@ -43,6 +45,13 @@ class FirstVersion:
     domains: Mapping[str, DomainMetadata] = field(default_factory=dict)
     new_log: bool = False
     begun_ms: int | None = None
+
+    def check_young(self, name: str, now_ms: int) -> None:
+        """Raise `TransactionExpired` where the files are so old that vacuum may have deleted some."""
+        if self.begun_ms is not None and now_ms - self.begun_ms > FILE_AGE_MS_MAX:
+            raise TransactionExpired(
+                f"making the table {name} took over 12 hours, so vacuum may have deleted some of its files: try again"
+            )
 
 
 EMPTY = FirstVersion()
