@@ -11,6 +11,7 @@ from alluvia.log.paths import LOG_FOLDER
 from alluvia.operations.branch_store import BRANCHES
 from alluvia.operations.erase_files import BYTES_MAX, mentions
 from alluvia.operations.erase_report import BRANCH_FILES, JOB_FILES, RESULT_FILES, TEXTS, UPLOAD_FILES, Searched, Trace
+from alluvia.operations.erase_traces import NO_WORDS
 from alluvia.operations.erase_words import word_pattern
 from alluvia.operations.jobs import JOBS
 from alluvia.operations.results import RESULTS
@@ -18,7 +19,6 @@ from alluvia.operations.upload_parts import UPLOADS
 from alluvia.store import ObjectInfo, Store
 
 FOLDER = "_alluvia/"
-NO_WORDS = "it could not be judged: the condition has no text or number to look for"
 _WHY: Mapping[str, str] = {
     RESULT_FILES: "a query result contains a value of the condition",
     JOB_FILES: "a query job contains a value of the condition",
@@ -84,5 +84,5 @@ def _found(store: Store, info: ObjectInfo, kind: str, words: re.Pattern[str] | N
         return None
     shown = mentions(data, words, ours=kind != UPLOAD_FILES)
     if shown is None:
-        return None if kind == TEXTS else "it could not be judged: its format is unknown"
+        return "it could not be judged: its format is unknown"
     return _WHY[kind] if shown else None

@@ -40,7 +40,15 @@ from alluvia.operations.erase_report import (
     WINDOWS,
     Trace,
 )
-from alluvia.operations.erase_traces import Judgement, KnownTraces, Traces, read_if_there, read_present, unclear
+from alluvia.operations.erase_traces import (
+    NO_WORDS,
+    Judgement,
+    KnownTraces,
+    Traces,
+    read_if_there,
+    read_present,
+    unclear,
+)
 from alluvia.operations.erase_words import word_pattern
 from alluvia.operations.kept_files import KeptFiles
 from alluvia.operations.key_hashes import key_hash
@@ -361,7 +369,6 @@ def _is_free_text(name: str) -> bool:
     return name in (ROLLUP, MERGE_QUERY) or name.startswith(CONSTRAINT) or not name.startswith(("alluvia.", "delta."))
 
 
-NO_WORDS = "it could not be judged: the condition has no text or number to look for"
 _NOTHING = re.compile(r"(?!)")
 _DROPPED = f"{LOG_FOLDER}.alluvia_dropped."
 _WHY = {

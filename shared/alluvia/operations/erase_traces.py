@@ -12,6 +12,8 @@ from alluvia.operations.erase_log import LogView
 from alluvia.operations.erase_report import Searched, Trace
 from alluvia.store import ByteRange, ObjectInfo, Store
 
+NO_WORDS = "it could not be judged: the condition has no text or number to look for"
+
 
 @dataclass(slots=True)
 class Traces:

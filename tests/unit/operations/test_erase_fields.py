@@ -284,9 +284,14 @@ def test_what_has_no_known_form_is_named(lake: Lake) -> None:
     table.append([{"user_id": VICTIM}])
     lake.store.put("t/notes.bin", b"\x00\xff\xfe")
     lake.store.put("t/notes.txt.gz", gzip.compress(VICTIM.encode()))
+    lake.store.put("_alluvia/notes.bin", b"\x00\xff\xfe")
     report = table.erase(WHERE, prove=True)
     assert report.proof is not None
-    assert {trace.key for trace in report.proof.found} == {"t/notes.bin", "t/notes.txt.gz"}
+    assert {trace.key for trace in report.proof.found} == {
+        "t/notes.bin",
+        "t/notes.txt.gz",
+        "_alluvia/notes.bin",
+    }
 
 
 def test_bounds_of_properties_go(lake: Lake) -> None:
