@@ -133,7 +133,7 @@ def _check_place(job: QueryJob, caller: Caller) -> None:
 
 
 def _caller_of(caller: Caller) -> str:
-    """Return what a caller is told apart by; "" for those who may do all."""
+    """Return the caller's token or subject; "" for a caller without restrictions."""
     return "" if caller.rights is None else caller.rights.caller
 
 

@@ -1,7 +1,7 @@
-"""Whether each line of a job's source is in the table or in its rejects: a look at what a past job has done.
+"""Verify a past job: look for each line of its source in the table and in its rejects.
 
-Three looks, each at what the one before has not found: for the rows among the table's, for what is no row among the
-rejects, and for rejects as events among the table's rows, which a replay may have made of them.
+Three searches, each for the lines that the one before has not found: rows in the table, lines that are no rows in the
+rejects, and rejects in the table as events, which a replay may have made of them.
 """
 
 from __future__ import annotations

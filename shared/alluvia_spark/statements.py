@@ -1,4 +1,4 @@
-"""What Spark's SQL cannot do to a table of ours, and which function does it."""
+"""Advice for SQL statements that Spark refuses on tables of this format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a server ends: it says that it is not ready, answers what it has begun to take, and only then stops."""
+"""Graceful shutdown: report not ready, finish running requests, then stop."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Gateway:
         return self._queries
 
     def admits(self, method: str, path: str, headers: Mapping[str, str]) -> bool:
-        """Whether the body of a request is to be read: not where a token is asked for, and there is none.
+        """Whether to read the body of a request: not if it needs a token and has none.
 
         `path` is as WSGI has it. Whether a token is valid is looked at later: that may need the store.
         """

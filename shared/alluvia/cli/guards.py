@@ -49,7 +49,7 @@ class HostNames:
 
 
 def host_names(host: str, others: Collection[str]) -> HostNames:
-    """Return the names of a server that listens on a host: a machine's address is many, and whoever set it up knows."""
+    """Return the names of a server that listens on a host: on an address that others reach, any address is one."""
     return HostNames(frozenset(each.lower() for each in (host, *others)), addresses=not is_loopback(host))
 
 

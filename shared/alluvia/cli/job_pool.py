@@ -14,13 +14,13 @@ from alluvia.serverless.http import TooManyRequests
 
 AT_ONCE, WAITING_MAX = 2, 100
 CALLER_JOBS = 10
-"""Jobs of one caller that may wait or run: no token fills the queue of all. `ALLUVIA_CALLER_JOBS` says otherwise."""
+"""The most jobs that one caller may have queued or running; `ALLUVIA_CALLER_JOBS` overrides it."""
 AGAIN_SECONDS = 30
 STOPPED = "the server was stopped: send the job again"
 
 
 class JobPool:
-    """Runs jobs, a few at once. What runs or waits when it stops is marked as failed."""
+    """Runs jobs, a few at once. Jobs that are queued or running when it stops are marked as failed."""
 
     def __init__(
         self, lake: Lake, run: Callable[[str], object], at_once: int = AT_ONCE, caller_jobs: int = CALLER_JOBS
@@ -40,7 +40,7 @@ class JobPool:
             thread.start()
 
     def take(self, job_id: str, caller: str = "") -> None:
-        """Run a job soon, of a caller ("" for those that are not told apart).
+        """Queue a job of a caller ("" for callers without a token).
 
         Raises `Unavailable` if too many wait, and `TooManyRequests` if too many are this caller's.
         """

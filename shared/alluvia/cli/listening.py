@@ -24,11 +24,11 @@ from alluvia.serverless.http import CHALLENGE, NOSNIFF
 BODY_LIMIT_BYTES = 10 << 20
 """API Gateway's limit of an HTTP API: beyond it the server refuses the request without reading it."""
 CONNECTIONS_MAX = 1000
-"""Open connections: beyond it, who comes takes the place of the client that is waited for the longest."""
+"""Open connections: a further one replaces the slowest client."""
 HELD_BYTES_MAX = 256 << 20
-"""Bytes of bodies that have come in, of requests that are not answered: beyond it, the slowest clients give way."""
+"""Bytes of bodies of unanswered requests: beyond this, the slowest clients are disconnected."""
 PACE_BYTES = 10_000
-"""Bytes a second: who sends or reads so many is never the one that is waited for the longest."""
+"""Bytes a second: a client that sends or reads this much is never the slowest."""
 PATH_CHARS_MAX = 200
 THREADS_SECONDS = 1
 """How long threads may take to end once the server does."""
@@ -36,7 +36,7 @@ UNPROVED = "this request needs a token: send Authorization: Bearer <token>"
 Admits = Callable[[str, str, Mapping[str, str]], bool]
 """(method, path, headers by their names in CGI's form) → whether a body of such a request is read."""
 Refused = Callable[[str, str, int, int], object]
-"""(method, path, status, bytes of the answer): what is told of a request that never gets to the application."""
+"""(method, path, status, bytes of the answer): reports a request that does not reach the application."""
 _LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:", re.IGNORECASE)
 _ENCODING = re.compile(rb"\r\ntransfer-encoding[ \t]*:([^\r\n]*)", re.IGNORECASE)
 _FOLDED = re.compile(rb"\r\n[ \t]")
@@ -214,10 +214,10 @@ def listen(
     admits: Admits | None = None,
     refused: Refused = lambda *_: None,
 ) -> HttpServer:
-    """Return a server of a WSGI application; `log` and `refused` hear of requests that never get to the application.
+    """Return a server of a WSGI application; `log` and `refused` get the requests that do not reach the application.
 
     With `connections_max` open, the next one takes the place of the client that is slowest to send its request or to
-    read its answer. Whoever is being answered keeps its place.
+    read its answer. A client that is being answered keeps its connection.
 
     Raises `Invalid` where it cannot listen, naming the option that says where (None: --host and --port).
     """

@@ -1,4 +1,4 @@
-"""Queries of which DuckDB 1.5 gives wrong rows: which are refused, and which run without one of its rules. Pure."""
+"""Queries for which DuckDB 1.5 returns wrong rows: they are refused, or run without the faulty optimizer rule. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reading a file may take."""
+"""Limits for reading a file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from alluvia.processes.pool import Watch
 
 BYTES_MAX = 16 << 20
 NAMES_MAX = 2000
-"""Columns of a file, and fields in them: a table of more is not one that a file should create."""
+"""Columns of a file and nested fields, together."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """What reading a file may take; None: no limit."""
+    """Limits for reading a file; None: no limit."""
 
     bytes_max: int = BYTES_MAX
     """Of the file, inflated, and of its rows, as Arrow counts them."""
@@ -27,7 +27,7 @@ class FileLimits:
     memory_bytes: int | None = None
     """What the process that reads it may hold."""
     cancelled: Callable[[], bool] | None = None
-    """Says whether whoever sent it has gone."""
+    """True once the sender has disconnected."""
     until: float | None = None
     """When the file must be read, by `time.monotonic()`: where it is read several times, they share the time."""
 
@@ -43,4 +43,4 @@ class FileLimits:
 
 
 UNLIMITED = FileLimits(bytes_max=sys.maxsize)
-"""Of files that come from whoever runs the process."""
+"""For files of the user who runs the process."""

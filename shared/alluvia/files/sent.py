@@ -1,4 +1,4 @@
-"""Files that others send, or that foreign tables name: read in a reading process, under limits, never in this one."""
+"""Untrusted files, of uploads and foreign tables: read in a reading process, under limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from alluvia.processes.reading import Crashed, ReadingSession
 
 
 class Gone(Misfit):
-    """Whoever sent the file has gone: nobody waits for the answer."""
+    """The sender has disconnected, so no answer is needed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Delete the data files of a commit that cannot happen any more: nobody knows their names, so nothing can need them."""
+"""Delete the data files of a commit that can no longer happen: no other process knows their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows a condition is about, wherever they have its fields. Pure.
+"""Decide which rows match a condition, wherever they have its fields. Pure.
 
 A row that has a field in one place has one value of it. Where it has several, as an event whose field and whose
 `properties` named the same, the condition is asked about each, since all of them are the row's.
@@ -43,7 +43,7 @@ FAILS = "the condition fails on some of its values"
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Which rows of a batch match, and what could not be judged of it, as clauses for people."""
+    """Which rows of a batch match, and clauses that say what could not be judged."""
 
     mask: pa.BooleanArray
     unclear: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""Search what a lake keeps outside of its tables for values of a condition: results, jobs, uploads, branches, texts."""
+"""Search a lake's objects outside of its tables for values of a condition: results, jobs, uploads, branches, texts."""
 
 from __future__ import annotations
 

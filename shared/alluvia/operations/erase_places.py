@@ -194,7 +194,7 @@ def candidates(text: pa.Array, fields: Sequence[ErasedField]) -> pa.BooleanArray
 
 
 def sources_of(text: str | bytes | None, fields: Sequence[ErasedField]) -> FieldValues | None:
-    """Return what a JSON text has of some fields; None if it has nothing of them, or is none."""
+    """Return the values of some fields in a JSON text; None if it has none of them or is not an object."""
     if not text:
         return None
     try:

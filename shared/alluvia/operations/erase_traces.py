@@ -1,4 +1,4 @@
-"""What a search for erased rows knows and has found, and how it reads objects that may be gone by then."""
+"""The state and findings of a search for erased rows, and reading objects that may be gone."""
 
 from __future__ import annotations
 

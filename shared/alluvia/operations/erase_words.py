@@ -50,7 +50,7 @@ def _is_field(node: Node) -> bool:
 
 
 def word_pattern(words: Collection[str]) -> re.Pattern[str] | None:
-    """Return what finds one of some words in a text, not as a part of a longer one; None if there are none.
+    """Return a pattern that finds whole words in a text; None if no words are given.
 
     A word is also found as a text of SQL has it (`O''Neil`), one of JSON (`jos\\u00e9`, `a\\/b`), also within another
     text of JSON, and one of a URL or a form.

@@ -75,7 +75,7 @@ def entries(
     commits: Iterable[CommitActions],
     times: Mapping[int, int],
 ) -> list[HistoryEntry]:
-    """Return what is told of commits up to `newest`; `oldest` is the oldest version that the log can make.
+    """Return the history up to `newest`; `oldest` is the oldest version that can be read.
 
     `times` are as `own_commits` has them.
     """

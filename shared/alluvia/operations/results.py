@@ -73,7 +73,7 @@ def find_result(store: Store, key: str) -> KeptResult | None:
 
 
 def read_result(data: bytes) -> KeptResult | None:
-    """Return the result that an object is; None if it is none, or is damaged."""
+    """Return the result in an object; None if the object is damaged or not a result."""
     found = _decoded(data)
     return None if found is None else found[1]
 

@@ -1,4 +1,4 @@
-"""Processes that work for another, from their side: they answer its requests until it hangs up.
+"""The child side of worker processes: they answer their parent's requests until it hangs up.
 
 Requests and replies are JSON objects, followed by bytes if they say so.
 """
@@ -22,7 +22,7 @@ import pyarrow as pa
 from alluvia.errors import AlluviaError
 
 NICENESS = 5
-"""Whoever shares the machine, as those who send events do, goes first."""
+"""Other processes of the machine, such as those that accept events, take precedence."""
 
 Reply = dict[str, Any]
 Send = Callable[..., None]

@@ -1,7 +1,7 @@
-"""Processes that work for this one, from this side: started in advance, watched, and killed at a limit.
+"""The parent side of worker processes: started in advance, watched, and killed at a limit.
 
-What they do can crash a library, ignore interrupts, or take memory that no other limit counts. In a process of its own,
-it harms nothing else. One that has answered all that it was asked normally serves whatever comes next.
+Their work can crash a library, ignore interrupts, or take memory that no other limit counts. In a separate process, it
+harms nothing else. A process that has answered normally is used again.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ class ProcessDied(Exception):
 
 
 class OutOfTime(Exception):
-    """Its time was up, and the process was killed."""
+    """The process exceeded its time and was killed."""
 
 
 class Cancelled(Exception):
-    """Nobody waits for its work any more, and the process was killed."""
+    """The caller has disconnected, and the process was killed."""
 
 
 class OutOfMemory(Exception):
-    """The process took more memory than allowed, and was killed."""
+    """The process exceeded its memory and was killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """How long a process may work, by `time.monotonic()`, and how many bytes of memory it may hold; None: no limit."""
+    """Limits of a process: a deadline by `time.monotonic()`, and bytes of memory; None: no limit."""
 
     deadline: float | None = None
     memory_bytes: int | None = None
     cancelled: Callable[[], bool] | None = None
-    """Says whether whoever asked has gone."""
+    """True once the caller has disconnected."""
 
 
 class Worker:
@@ -72,7 +72,7 @@ class Worker:
         self._process, self._pipe = start(module)
         self._failure = failure
         self.refusal: Exception | None = None
-        """What its last reply that refused a request was raised as: such a reply is the whole answer."""
+        """The error of its last reply that refused a request; such a reply ends the answer."""
 
     @property
     def alive(self) -> bool:
@@ -89,7 +89,7 @@ class Worker:
             raise ProcessDied(self._end()) from None
 
     def reply(self, watch: Watch) -> dict[str, Any]:
-        """Return the next reply. Raises the error that it tells of, and what says that the process ended."""
+        """Return the next reply. Raises the error in the reply, or why the process ended."""
         found: dict[str, Any] = orjson.loads(self.data(watch))
         if "refused" in found:
             self.refusal = told_error(found["refused"], found["message"])

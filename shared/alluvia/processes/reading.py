@@ -1,4 +1,4 @@
-"""Reading processes: what others wrote is opened there by libraries that a damaged file can crash, never here.
+"""Reading processes, which open untrusted files: a damaged file can crash the libraries that read it.
 
 A `ReadingSession` is an object of a class of ours in such a process. Its methods yield replies, each with bytes.
 """

@@ -1,4 +1,4 @@
-"""Starts processes that work for this one. Loads little, so that one can start before its parent loads the rest."""
+"""Start worker processes. Loads little, so that a process can start before its parent loads the rest."""
 
 from __future__ import annotations
 

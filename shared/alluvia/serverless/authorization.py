@@ -1,6 +1,6 @@
 """Who sends a request, and what it may do: the one place where the functions, and so the local server, ask.
 
-`ALLUVIA_AUTH` says who has looked at the caller. `iam`, the default: AWS, as the request's context must say; such a
+`ALLUVIA_AUTH` is the authentication of callers. `iam`, the default: AWS, as the request's context must say; such a
 caller may do all. `tokens`: nobody yet, so the request must bear a token of the lake (RFC 6750). `jwt`: API Gateway has
 verified the token of an identity provider; where it has not, its keys are asked for, if the settings say where they
 are. `open`: nobody, and everyone may do all.

@@ -44,9 +44,9 @@ def is_allowed(origin: str, environment: Mapping[str, str]) -> bool:
 def with_cors(
     environment: Mapping[str, str], sources: Callable[[str], bool]
 ) -> Callable[[Callable[[Event, Any], Answer]], Callable[[Event, Any], Answer]]:
-    """Have a handler answer pages of the sites that the settings name, preflight requests included.
+    """Make a handler accept requests of pages of the configured sites, including preflight requests.
 
-    `sources` says of which paths sources say themselves which pages may use them.
+    `sources` is true for paths of webhook sources, which name their own sites.
     """
 
     def decorate(handler: Callable[[Event, Any], Answer]) -> Callable[[Event, Any], Answer]:

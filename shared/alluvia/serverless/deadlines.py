@@ -13,11 +13,11 @@ Event = TypeVar("Event")
 Answer = TypeVar("Answer")
 Handler = Callable[[Event, Any], Answer]
 ANSWER_SECONDS = 1.5
-"""What is left for the answer itself, however long the store takes."""
+"""Reserved for sending the answer, however long the store takes."""
 
 
 def in_time(handler: Handler[Event, Answer]) -> Handler[Event, Answer]:
-    """Have what a function asks of the store end before its invocation does, as its context tells the time.
+    """End a function's requests to the store before its invocation ends, by the time in its context.
 
     A function that answers API Gateway, which waits for 30 seconds, has a limit below that, unless it is to work on
     after its caller was sent away, as that of uploads is. A local server has threads for many requests and no end of an

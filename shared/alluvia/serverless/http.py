@@ -90,7 +90,7 @@ class Request:
     headers: Mapping[str, str]
     event: Mapping[str, Any]
     gone: Callable[[], bool] | None = None
-    """Says whether whoever waits for the answer has gone; None where nobody can tell."""
+    """True once the caller has disconnected; None if the server cannot know."""
 
     @classmethod
     def read(cls, event: object, otherwise: str) -> Request:

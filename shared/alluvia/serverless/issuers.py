@@ -25,7 +25,7 @@ LIFETIME_SECONDS = 300
 AGAIN_SECONDS = 30
 """Keys that are not known are looked for no more often than this, whoever invents ids of keys."""
 FAILED_SECONDS = 2
-"""For so long after keys could not be read, nobody waits for them again."""
+"""After keys could not be read, they are not requested again for this long."""
 ANSWER_SECONDS = 5
 KEYS_BYTES_MAX = 1 << 20
 
@@ -71,7 +71,7 @@ class Issuer:
         return found
 
     def _key(self, identity: str | None) -> Any:
-        """Return the key of an id; None if there is none, or the token names none."""
+        """Return the key of an id; None if it does not exist, or if the token has no id."""
         if not identity:
             return None
         found = self._find(identity, refresh=False)

@@ -45,7 +45,7 @@ def format_of(source: Source, headers: Mapping[str, str], body: bytes) -> str:
 def heard(source: Source, headers: Mapping[str, str], name: str, body: bytes) -> Mapping[str, str]:
     """Return the headers of a request that say something about its events, whose body is in the format of a name.
 
-    A signature covers the body, and few headers or none: whoever has seen a signed request could send it again with
+    A signature covers the body, and few headers or none: an attacker could send a captured request again with
     others. Those count that the kind's proof covers, or that the definition names. The type of the body is that of its
     format; one that says that the body is never read is left, as it only explains a refusal.
     """

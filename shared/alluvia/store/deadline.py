@@ -1,4 +1,4 @@
-"""By when requests to the store must have ended: an invocation's end, which cannot be put off.
+"""The deadline of requests to the store: the end of an invocation.
 
 A function that runs at one invocation at a time sets it for its process, whose threads share it. Where none is set, as
 in a server, requests have the time that the client gives them.

@@ -1,4 +1,4 @@
-"""Symbolic links in directories, and how far they may lead: whoever can write into a table's folder can make one."""
+"""Symbolic links in directories, and how far they may lead: a writer of a table's folder can make one."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from alluvia.store.wrapper import Wrapper
 T = TypeVar("T")
 _READS = frozenset({"get", "get_same", "get_tagged", "list", "list_folders", "head", "get_file"})
 _DECISION = re.compile(r"[^/]+/_alluvia/transactions/[^/]+\.json")
-"""What lies beside the root: whether a transaction has happened in which the table takes part."""
+"""Decisions next to the root, of transactions in which the table takes part."""
 _OF_LAKE = "_alluvia/"
 
 

@@ -117,7 +117,7 @@ def _race(store: ConditionalStore, name: str) -> bool | Failure:
 
 
 def _clean_up(store: ConditionalStore, keys: Sequence[str]) -> None:
-    """Delete what a proof left. Small objects stay where this process may only write: they are in nobody's way."""
+    """Delete what a proof left. A process that may not delete leaves the small objects, which are harmless."""
     with suppress(NotDeleted, StoreRefused):
         store.delete(keys)
 

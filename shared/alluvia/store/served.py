@@ -1,4 +1,4 @@
-"""Which objects a query's process serves to DuckDB as files, and how it is told of them. Pure."""
+"""Objects that a query's process serves to DuckDB as files, and their form on the pipe. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the files that a table's log names may lie: the one judge of paths, which every path of a log goes through.
+"""Check where the files in a table's log may be. Every path of a log goes through this module.
 
 A file lies below its table's root. What the log claims beyond that counts only where this lake has it on record: an
 external table's folders, which the log here declares, and the tables whose files a shallow clone shares, each by the

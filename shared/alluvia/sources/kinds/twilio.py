@@ -90,7 +90,7 @@ def _parameters(delivery: Delivery) -> bytes | None:
 
 
 def _pairs(body: bytes) -> list[tuple[str, str]] | None:
-    """Return the names and values of a form; None for what is none."""
+    """Return the names and values of a form; None if the text is not a form."""
     try:
         return parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_PARAMETERS_MAX)
     except ValueError:  # of UTF-8, and too many fields

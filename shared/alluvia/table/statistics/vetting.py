@@ -79,7 +79,7 @@ class FooterSession:
             try:
                 walk(parse_footer(footer))
             except (Invalid, *UNREADABLE, ValueError, TypeError, KeyError, AttributeError):
-                pass  # whoever reads it hears of it by an exception
+                pass  # `vetted_footers` reads the footer again and returns the error
             yield {}, b""
 
 
