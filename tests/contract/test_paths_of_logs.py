@@ -14,6 +14,7 @@ import pytest
 
 import alluvia
 from alluvia.clock import SystemClock
+from alluvia.duck.views import Views
 from alluvia.errors import AlluviaError, Unsupported
 from alluvia.serverless.environment import environment
 from alluvia.store import Store, open_store
@@ -316,6 +317,43 @@ def test_no_link_leads_out_of_a_table(tmp_path: Path, what: str, whose: str) -> 
     for read in reads:
         with pytest.raises(Unsupported, match="symbolic link out of its table's folder"):
             read()
+
+
+@pytest.mark.parametrize("what", ["file", "folder", "table"])
+def test_a_link_that_comes_between_the_look_and_the_reading_leads_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    place = str(tmp_path / "share")
+    world = World(str(tmp_path / "lake"), place, {}, open_store(place, SystemClock()))
+    shared, secret = tmp_path / "share" / "shared", tmp_path / "lake" / "secret"
+    (file,), (ours,) = world.lake["shared"].snapshot().files, world.ours
+    (shared / "in").mkdir()
+    (shared / "in" / ours.path).write_bytes((shared / file.path).read_bytes())
+    world.forge(1, to(f"in/{ours.path}"))
+    (shared / "_delta_log" / f"{2:020d}.json").unlink()
+    assert world.lake["shared"].to_arrow(["id"]).to_pylist() == [{"id": 1}, {"id": 2}]
+    create = Views.create
+
+    def swap(*args: Any, **options: Any) -> None:
+        if what == "file":
+            as_link(shared / "in" / ours.path, secret / ours.path)
+        elif what == "folder":
+            as_link(shared / "in", secret)
+        else:
+            as_link(shared, tmp_path / "elsewhere")
+            (tmp_path / "elsewhere").mkdir()
+            (tmp_path / "elsewhere" / "in").symlink_to(secret)
+        create(*args, **options)
+
+    monkeypatch.setattr(Views, "create", swap)
+    monkeypatch.setattr("alluvia.query.session.footer", lambda _: b"")  # the query's process reads all of it
+    with pytest.raises(AlluviaError) as caught:
+        print(world.lake.sql("SELECT id FROM shared").to_pylist())  # noqa: T201 - what a failure shows
+    assert str(SECRET) not in str(caught.value)
+    if what != "table":
+        monkeypatch.undo()
+        with pytest.raises(Unsupported, match="symbolic link out of its table's folder"):
+            world.lake.sql("SELECT id FROM shared")
 
 
 def test_a_place_that_is_a_link_is_judged_by_where_it_leads(tmp_path: Path) -> None:

@@ -44,8 +44,9 @@ def open_store(uri: str, clock: Clock, **options: str) -> Store:
     """Open the store that a lake's URI names.
 
     `s3://bucket/prefix` (options `endpoint_url`, `region`, `access_key_id`, `secret_access_key`, `session_token`),
-    `file:///path`, `file:/path` or a plain path, or `memory://name`, which lives as long as the process. Raises
-    `Invalid` for another scheme or an option that the scheme does not have.
+    `file:///path`, `file:/path` or a plain path, or `memory://name`, which lives as long as the process. `links` says
+    how far symbolic links below a `file:` URI lead (`Links`). Raises `Invalid` for another scheme or an option that the
+    scheme does not have.
     """
     uri = plain_uri(uri)
     scheme = urlsplit(uri).scheme if "://" in uri else ""
@@ -60,6 +61,9 @@ def open_store(uri: str, clock: Clock, **options: str) -> Store:
                 return S3Store(parts.netloc, parts.path.strip("/"), clock, **options)
         except TypeError as error:
             raise Invalid(f"unknown option for an S3 lake among {sorted(options)}") from error
+    links = Links.OF_FOLDERS
+    if scheme == "file" and options == Links.INSIDE.options:
+        links, options = Links.INSIDE, {}
     if options:
         raise Invalid(f"{uri!r} takes no options: {sorted(options)} are valid only for s3:// lakes")
     if scheme == "memory":
@@ -68,7 +72,7 @@ def open_store(uri: str, clock: Clock, **options: str) -> Store:
         host, _, path = uri.partition("://")[2].partition("/")  # no ? or # ends a path: both are characters of names
         if host not in ("", "localhost"):
             raise Invalid(f"the lake URI {uri!r} names another machine: use file:///path")
-        return DirectoryStore(Path(unquote(f"/{path}")))
+        return DirectoryStore(Path(unquote(f"/{path}")), links)
     if scheme or not uri:
         raise Invalid(f"the lake URI {uri!r} must be s3://bucket/prefix, file:///path, memory://name, or a path")
     return DirectoryStore(Path(uri).expanduser())

@@ -29,7 +29,7 @@ from alluvia.errors import (
     Unavailable,
     Unsupported,
 )
-from alluvia.store.base import LINK, ObjectInfo, PutResult, Store, check_key, check_prefix, check_range
+from alluvia.store.base import LINK, Address, ObjectInfo, PutResult, Store, check_key, check_prefix, check_range
 from alluvia.store.links import Links, is_loop, real_path, refuse
 from alluvia.store.uris import canonical_path, key_below
 
@@ -165,6 +165,12 @@ class DirectoryStore(Store):
         if not path.is_file():
             raise ObjectNotFound(key)
         return path
+
+    def address(self, key: str) -> Address | None:
+        """Return where others find a file that no link may lead to, so that they judge what they open, too."""
+        if self._links is Links.INSIDE:
+            self._judged(key)
+        return Address(self.uri, self._links.options, key) if self._links is Links.INSIDE else None
 
     def get_file(self, key: str, path: Path) -> None:
         with self._open(key) as source, path.open("wb") as file:

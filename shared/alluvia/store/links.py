@@ -22,6 +22,11 @@ class Links(enum.Enum):
     INSIDE = "inside"
     """As before, and the folders directly below the root are no links."""
 
+    @property
+    def options(self) -> dict[str, str]:
+        """Return the options with which `open_store` opens a directory so."""
+        return {"links": self.value}
+
 
 def real_path(path: str | Path, descriptor: int | None = None) -> str | None:
     """Return the path of a file without links, None if there is none; of a descriptor, of what was opened."""

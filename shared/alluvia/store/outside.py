@@ -154,10 +154,14 @@ class OutsideStore(Wrapper):
         return store.url(key)
 
     def address(self, key: str) -> Address | None:
-        """Return where a query's process finds the object; it compares the ETag of one with a pin whenever it reads."""
+        """Return where a query's process finds the object; it compares the ETag of one with a pin whenever it reads.
+
+        Where only some places may be read, a file of a directory has one, too: a path that was judged may have become a
+        link by the time that DuckDB opens it. Where any may be, a link there leads nowhere that its caller may not go.
+        """
         plain, _, etag = key.partition(PIN)
         store, there = self._at(plain)
-        found = store.address(there)
+        found = store.address(there) if store.parallel or self._allowed is not None else None
         return found if found is None or not etag else found._replace(etag=etag)
 
     def local_path(self, key: str) -> Path | None:
