@@ -43,11 +43,11 @@ def complete_upload(request: Request, _name: str, settings: IngestSettings, lake
     return complete(request, settings, lake)
 
 
-def take_part(request: Request, _name: str, settings: IngestSettings, lake: Lake) -> Response:  # noqa: ARG001
+def take_part(request: Request, _name: str, settings: IngestSettings, lake: Lake) -> Response:
     """Take a part of a file at a signed path."""
     from .upload_parts import put_part
 
-    return put_part(request, lake)
+    return put_part(request, settings, lake)
 
 
 _CALL_TAKERS: dict[str, EventTaker] = {"POST": take_calls, "OPTIONS": allow_calls}

@@ -22,6 +22,9 @@ TABLES_MAX = 1000
 UPLOAD_SECONDS, UPLOAD_MEMORY_BYTES = 840, 1 << 30
 UPLOADS = FileLimits(bytes_max=1 << 30, seconds=UPLOAD_SECONDS, memory_bytes=UPLOAD_MEMORY_BYTES)
 """What reading the file of an upload may take."""
+CALLER_UPLOADS, CALLER_UPLOAD_BYTES = "ALLUVIA_CALLER_UPLOADS", "ALLUVIA_CALLER_UPLOAD_BYTES"
+UPLOADS_OF_ONE, FILES_OF_ONE = 10, 4
+"""Uploads in parts that one caller may have begun, and how many files of the largest size their bytes are."""
 LOGS_TABLE = "logs"
 """Where the log records of POST /v1/logs go."""
 _DEFAULT = Limits()
@@ -40,6 +43,10 @@ class IngestSettings:
     authorization: Authorization = field(default_factory=Authorization)
     rights: Rights | None = None
     """What the sender of a request may do; None: all."""
+    caller_uploads: int = UPLOADS_OF_ONE
+    """Uploads in parts that one caller may have begun and not finished."""
+    caller_upload_bytes: int | None = None
+    """The bytes of these together; None: those of four files of the largest size."""
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> IngestSettings:
@@ -64,4 +71,12 @@ class IngestSettings:
                 number(environment, "ALLUVIA_UPLOAD_MEMORY_BYTES", "bytes", UPLOAD_MEMORY_BYTES),
             ),
             Authorization.read(environment),
+            caller_uploads=number(environment, CALLER_UPLOADS, "uploads", UPLOADS_OF_ONE, most=1000),
+            caller_upload_bytes=number(environment, CALLER_UPLOAD_BYTES, "bytes", None),
         )
+
+    @property
+    def upload_bytes_of_one(self) -> int:
+        """Return the bytes that the unfinished uploads of one caller may have together."""
+        most = self.caller_upload_bytes
+        return FILES_OF_ONE * self.files.bytes_max if most is None else most

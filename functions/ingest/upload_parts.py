@@ -20,14 +20,14 @@ from alluvia.files.rows import format_of
 from alluvia.files.sent import SentFile
 from alluvia.ingest.inflate import TooLarge
 from alluvia.operations.upload_parts import UPLOAD_MS_MAX
-from alluvia.serverless.http import BRANCH_HEADER, Request, Response, answer, refusal
+from alluvia.serverless.http import BRANCH_HEADER, Request, Response, TooManyRequests, answer, refusal
 from alluvia.serverless.log_lines import Logger
 from alluvia.serverless.signed_paths import current_signer
-from alluvia.uploads import parts
+from alluvia.uploads import callers, parts
 from alluvia.uploads.storing import store
 
 from .bodies import REFUSED
-from .settings import SERVICE, IngestSettings
+from .settings import CALLER_UPLOAD_BYTES, CALLER_UPLOADS, SERVICE, IngestSettings
 from .uploads import REPLAYED, STATUSES, check_may_send, key_of, limits_of, stored_answer, upload_of
 
 PART_BYTES = 64 << 20
@@ -60,11 +60,49 @@ def begin_parts(
     checked = upload_of(table, SentFile(b"", format_of(asked["format"], "", "", b"")), kept, settings, None)
     if checked.create is not None and table not in lake:
         raise TableNotFound(f"there is no table {table!r}, and {checked.create}")
-    upload = parts.begin(lake.store, lake.clock, table, count, size, kept, lake.origin)
+    upload = _begun(table, count, size, kept, settings, lake)
     body = _shown(upload, lake) | {"complete": f"{_path(upload)}/complete"}
     if size is not None and "parts" not in asked:
         body["part_bytes"] = part_bytes
     return answer(201, body, Location=_path(upload))
+
+
+def _begun(
+    table: str, count: int, size: int | None, kept: Mapping[str, str], settings: IngestSettings, lake: Lake
+) -> parts.PartedUpload:
+    """Begin an upload, if its sender has not begun too many. A caller that may do all is not limited.
+
+    Of those that begin at once, some find too many after their own came, and take it back.
+    """
+    caller = "" if settings.rights is None else settings.rights.caller
+    most = settings.files.bytes_max if size is None else size
+    share = callers.Share(settings.caller_uploads, settings.upload_bytes_of_one)
+    if caller and most > share.bytes:
+        hint = "say how many it has (bytes=…)" if size is None else "cut the file into several"
+        raise TooLarge(f"bytes: an upload of {most} bytes is more than one caller may have unfinished, {share.bytes} "
+                       f"({CALLER_UPLOAD_BYTES}): {hint}")  # fmt: skip
+    if caller:
+        _check_room(caller, share, callers.Share(1, most), lake)
+    upload = parts.begin(lake.store, lake.clock, table, count, size, kept, lake.origin)
+    if caller:
+        note = callers.note(lake.store, caller, upload, most)
+        try:
+            _check_room(caller, share, callers.Share(0, 0), lake)
+        except TooManyRequests:
+            callers.forget(lake.store, note)
+            raise
+    return upload
+
+
+def _check_room(caller: str, share: callers.Share, more: callers.Share, lake: Lake) -> None:
+    found = callers.lacking(lake.store, lake.clock, caller, share, more)
+    if found is not None:
+        raise TooManyRequests(
+            f"you have {found.uploads} unfinished uploads of up to {found.bytes} bytes together. One caller may have "
+            f"{share.uploads} ({CALLER_UPLOADS}) of {share.bytes} bytes ({CALLER_UPLOAD_BYTES}): complete one. The "
+            f"first of them expires in {found.seconds} seconds",
+            found.seconds,
+        )
 
 
 def tell_parts(request: Request, settings: IngestSettings, lake: Lake) -> Response:
@@ -79,16 +117,21 @@ def tell_parts(request: Request, settings: IngestSettings, lake: Lake) -> Respon
         return refusal(error, logger, _STATUSES)
 
 
-def put_part(request: Request, lake: Lake) -> Response:
-    """Take a part at a path that this server has signed."""
+def put_part(request: Request, settings: IngestSettings, lake: Lake) -> Response:
+    """Take a part at a path that this server has signed. Parts together are no longer than the file may be."""
     try:
         signer, match = current_signer(), _PATH.fullmatch(request.path)
         if signer is None or match is None or match[3] is None:
             raise Forbidden("parts are sent to the URLs that the upload's answer has")
         signer.check("PUT", request.path, str(request.event.get("rawQueryString") or ""))
         upload = parts.find(lake.store, lake.clock, match[1], match[2])
-        lake.store.put(upload.part_key(int(match[3])), request.body())
-        return answer(200, {"part": int(match[3]), "bytes": len(request.body())})
+        part, body = int(match[3]), request.body()
+        others = sum(info.size for other, info in parts.parts_there(lake.store, upload).items() if other != part)
+        most = settings.files.bytes_max if upload.bytes is None else upload.bytes
+        if others + len(body) > most:
+            raise TooLarge(f"the other parts have {others} bytes, and with this one the file has more than {most}")
+        lake.store.put(upload.part_key(part), body)
+        return answer(200, {"part": part, "bytes": len(body)})
     except REFUSED as error:
         return refusal(error, logger, _STATUSES)
 

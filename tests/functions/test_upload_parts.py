@@ -147,7 +147,7 @@ def memory() -> Iterator[tuple[Lake, ManualClock]]:
 def send_parts(lake: Lake, begun: dict[str, Any], data: bytes) -> None:
     for part, piece in zip(begun["parts"], cut(data, len(begun["parts"])), strict=True):
         path, _, query = part["url"].partition("?")
-        assert put_part(request("PUT", path, piece, query), lake)["statusCode"] == 200
+        assert put_part(request("PUT", path, piece, query), SETTINGS, lake)["statusCode"] == 200
 
 
 def test_a_server_without_s3_signs_paths(memory: tuple[Lake, ManualClock]) -> None:
@@ -157,9 +157,9 @@ def test_a_server_without_s3_signs_paths(memory: tuple[Lake, ManualClock]) -> No
     path, _, query = begun["parts"][0]["url"].partition("?")
     changed = query[:-1] + ("0" if query[-1] != "0" else "1")
     for other, signed in ((path.replace("parts/1", "parts/2"), query), (path, changed), (path, "")):
-        assert put_part(request("PUT", other, b"x", signed), lake)["statusCode"] == 403
+        assert put_part(request("PUT", other, b"x", signed), SETTINGS, lake)["statusCode"] == 403
     clock.advance(UPLOAD_MS_MAX // 1000)
-    assert put_part(request("PUT", path, b"x", query), lake)["statusCode"] == 403
+    assert put_part(request("PUT", path, b"x", query), SETTINGS, lake)["statusCode"] == 403
     clock.advance(1)
     assert finish(lake, begun)[0] == told(lake, begun)[0] == 404
     assert not [info for info in lake.store.list(UPLOADS) if "part-" in info.key]
@@ -274,6 +274,83 @@ def test_rights_are_asked_at_each_step(memory: tuple[Lake, ManualClock]) -> None
     small = replace(SETTINGS, files=FileLimits(bytes_max=1000))
     assert finish(lake, begun, small)[0] == 413
     assert finish(lake, begun, sum=1)[0] == 400
+
+
+def settings_of(caller: str, uploads: int = 3, size: int | None = None) -> IngestSettings:
+    rights = Rights((Grant(frozenset({"append", "admin"}), ("*",)),), "test", caller)
+    return replace(SETTINGS, rights=rights, caller_uploads=uploads, caller_upload_bytes=size)
+
+
+def test_a_caller_has_so_many_uploads_that_are_not_finished(memory: tuple[Lake, ManualClock]) -> None:
+    lake, clock = memory
+    one, other = settings_of("one"), settings_of("other")
+    asked = f"bytes={len(CSV)}&format=csv"
+    first, second = (begin(lake, table, asked, one)[1] for table in ("t", "u"))
+    clock.advance(3600)
+    assert begin(lake, "t", asked, one)[0] == 201
+    written = list(lake.store.list(UPLOADS))
+    status, answer = begin(lake, "t", asked, one)
+    assert status == 429
+    assert answer["error"] == (
+        f"you have 3 unfinished uploads of up to {3 * len(CSV)} bytes together. One caller may have 3 "
+        f"(ALLUVIA_CALLER_UPLOADS) of {4 << 30} bytes (ALLUVIA_CALLER_UPLOAD_BYTES): complete one. The first of them "
+        f"expires in {23 * 3600} seconds"
+    )
+    assert list(lake.store.list(UPLOADS)) == written  # what is refused writes nothing
+    assert begin(lake, "t", asked, other)[0] == begin(lake, "t", asked)[0] == 201
+    send_parts(lake, first, CSV)
+    assert finish(lake, first, one)[0] == 200
+    assert [begin(lake, "t", asked, one)[0] for _ in range(2)] == [201, 429]
+    lake.create_table("u", {"id": "long", "amount": "long"}).append([{"id": 7, "amount": 1}])
+    lake.table("u").erase("id = 7")  # which deletes the second
+    assert finish(lake, second, one)[0] == 404
+    assert [begin(lake, "t", asked, one)[0] for _ in range(2)] == [201, 429]
+    clock.advance(UPLOAD_MS_MAX // 1000 - 3600)
+    assert [begin(lake, "t", asked, one)[0] for _ in range(2)] == [429, 429]  # none of the three is a day old
+    clock.advance(3601)
+    assert [begin(lake, "t", asked, one)[0] for _ in range(4)] == [201, 201, 201, 429]
+
+
+def test_a_caller_has_so_many_bytes_that_are_not_finished(memory: tuple[Lake, ManualClock]) -> None:
+    lake, _ = memory
+    one = settings_of("one", size=50_000)
+    assert [begin(lake, "t", f"bytes={size}&format=csv", one)[0] for size in (30_000, 20_001)] == [201, 429]
+    assert begin(lake, "t", "bytes=20000&format=csv", one)[0] == 201
+    status, answer = begin(lake, "t", "parts=1&format=csv", one)
+    assert (status, answer["error"].rpartition(": ")[2]) == (413, "say how many it has (bytes=…)")
+    small = replace(one, files=FileLimits(bytes_max=1000))
+    assert begin(lake, "t", "parts=1&format=csv", settings_of("another", size=50_000))[0] == 413
+    assert begin(lake, "t", "parts=1&format=csv", replace(small, rights=settings_of("third").rights))[0] == 201
+
+
+def test_callers_that_begin_at_once_have_no_more(
+    memory: tuple[Lake, ManualClock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, _ = memory
+    one, began, answers = settings_of("one", uploads=1), parts.begin, list[int]()
+
+    def meanwhile(*args: Any) -> Any:
+        monkeypatch.setattr(parts, "begin", began)
+        answers.append(begin(lake, "t", "parts=1&format=csv", one)[0])
+        return began(*args)
+
+    monkeypatch.setattr(parts, "begin", meanwhile)
+    answers.append(begin(lake, "t", "parts=1&format=csv", one)[0])
+    assert answers == [201, 429]
+
+
+def test_parts_are_no_longer_than_the_file_may_be(memory: tuple[Lake, ManualClock]) -> None:
+    lake, _ = memory
+    begun = begin(lake, "t", "parts=2&bytes=10&format=csv")[1]
+
+    def sent(part: int, body: bytes, settings: IngestSettings = SETTINGS) -> int:
+        path, _, query = begun["parts"][part - 1]["url"].partition("?")
+        return int(put_part(request("PUT", path, body, query), settings, lake)["statusCode"])
+
+    assert [sent(1, b"x" * 8), sent(2, b"x" * 3), sent(1, b"x" * 7), sent(2, b"x" * 3)] == [200, 413, 200, 200]
+    begun = begin(lake, "t", "parts=2&format=csv")[1]
+    small = replace(SETTINGS, files=FileLimits(bytes_max=10))
+    assert [sent(1, b"x" * 8, small), sent(2, b"x" * 3, small)] == [200, 413]
 
 
 def test_parts_go_with_age_and_with_erased_rows(memory: tuple[Lake, ManualClock]) -> None:

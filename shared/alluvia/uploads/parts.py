@@ -134,8 +134,13 @@ def gathered(store: Store, parts: Sequence[ObjectInfo]) -> Iterator[tuple[Path, 
 
 def state_of(store: Store, upload: PartedUpload) -> Mapping[str, Any]:
     """Return what is known of the work on an upload: `state` is open, running, done or failed. One GET."""
+    return find_state(store, upload.folder)
+
+
+def find_state(store: Store, folder: str) -> Mapping[str, Any]:
+    """Return what is known of the work on the upload in a folder, as `state_of`. One GET."""
     try:
-        found: dict[str, Any] = orjson.loads(store.get(f"{upload.folder}state.json"))
+        found: dict[str, Any] = orjson.loads(store.get(f"{folder}state.json"))
     except ObjectNotFound:
         return {"state": "open"}
     return found or {"state": "open"}
