@@ -390,17 +390,22 @@ def test_a_publish_that_slept_copies_the_branch_again(store: MemoryStore, clock:
     assert values(store, clock) == [1, 2]
 
 
+@pytest.mark.parametrize("is_later", [False, True])
 def test_a_clone_in_the_place_of_a_dropped_table_names_no_copy_that_vacuum_took(
-    store: MemoryStore, clock: ManualClock
+    store: MemoryStore, clock: ManualClock, *, is_later: bool
 ) -> None:
     lake = Lake(store, clock)
     lake.create_table("c", SCHEMA)
     lake.drop_table("c")
     clock.advance(1)
     asleep = SleepingStore(store)
+    look = f"get c/_delta_log/{2:020d}.json"
     asleep.before["copy"] = lambda: lose_files(store, clock, "c")
+    if is_later:
+        asleep.before["copy"] = lambda: asleep.before.update({look: lambda: lose_files(store, clock, "c")})
     with pytest.raises(TransactionExpired, match="vacuum may have deleted some of its files: try again"):
         Lake(asleep, clock).clone("t", "c", deep=True)
+    assert asleep.before == {}
     assert lake.tables() == ["t"]
     assert lake.clone("t", "c", deep=True).count() == 1
 
