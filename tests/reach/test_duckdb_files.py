@@ -37,6 +37,12 @@ def test_a_file_gets_its_verdict(text: str, verdict: str, compared: int) -> None
     assert (outcome.verdict, outcome.compared) == (verdict, compared), outcome.notes
 
 
+def test_reals_are_compared_as_far_as_duckdb_casts_decimals_to_them() -> None:
+    table = "statement ok\nCREATE TABLE r (a REAL)\n\nstatement ok\nINSERT INTO r VALUES (-0.2571428716182709)\n\n"
+    outcome = run_text(table + "query R\nSELECT a::DOUBLE FROM r\n----\n-0.25714287\n\n")
+    assert (outcome.verdict, outcome.compared) == (RIGHT, 1), outcome.notes
+
+
 def test_a_wrong_row_and_a_crash_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EXECUTE, lambda *given, **more: execute(*given, **more).slice(1))
     assert run_text(TABLE + ROWS + QUERY).verdict == WRONG
