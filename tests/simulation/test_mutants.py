@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation import mutants
 from tests.simulation.mutants import MUTANTS, PACKAGE, Mutant, hunt, mutated
 
 
@@ -33,6 +34,16 @@ def test_a_mutant_is_caught(name: str) -> None:
     mutant = next(each for each in MUTANTS if each.name == name)
     caught, how = hunt(mutant, 40)
     assert caught, how
+
+
+@pytest.mark.slow
+def test_a_seed_at_which_the_code_itself_fails_catches_no_mutant(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not mutants.fails_whole(4)
+    monkeypatch.setattr(mutants, "fails_whole", lambda _: True)
+    mutant = next(each for each in MUTANTS if each.name == "forget the winners' ids after a lost race")
+    caught, how = hunt(mutant, 40)
+    assert not caught
+    assert how.startswith("the library fails without the mutant too: seed ")
 
 
 def test_the_code_itself_is_not_caught() -> None:
