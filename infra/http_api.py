@@ -54,6 +54,7 @@ WEBHOOK_ROUTES = {"/v1/webhooks/{source}": WEBHOOK_METHODS} | {
 }
 """The methods of each path whose senders the function verifies: of sources, and of Segment's API, which has paths of
 one letter for analytics.js."""
+PREFLIGHTS = "OPTIONS /{proxy+}"
 ACCESS_LOG_FIELDS = {
     "requestId": "$context.requestId",
     "time": "$context.requestTime",
@@ -98,6 +99,7 @@ class HttpApi(Construct):
         query_throttle: api.ThrottleSettings,
         authorizer: api.IHttpRouteAuthorizer,
         webhook_throttle: api.ThrottleSettings | None,
+        preflights: bool,
     ) -> None:
         super().__init__(scope, construct_id)
         self.api = api.HttpApi(self, "Api", create_default_stage=False, default_authorizer=authorizer)
@@ -132,6 +134,9 @@ class HttpApi(Construct):
                 for path, methods in WEBHOOK_ROUTES.items()
                 for method in methods
             }
+        if preflights:
+            routes += self._preflights(to_ingest)
+            settings[PREFLIGHTS] = _limits(query_throttle)
         _resource(self.stage).route_settings = settings
         # API Gateway refuses settings of a route that does not exist yet.
         self.stage.node.add_dependency(*routes)
@@ -147,6 +152,16 @@ class HttpApi(Construct):
         ]
         for route in routes:
             accept(route, "APIG4", "Senders of webhooks have no AWS credentials; the function verifies each request.")
+        return routes
+
+    def _preflights(self, to_ingest: integrations.HttpLambdaIntegration) -> list[api.HttpRoute]:
+        """Add one route for preflight requests of browsers to all others; sources have their own, which go first."""
+        method, _, path = PREFLIGHTS.partition(" ")
+        routes = self.api.add_routes(
+            path=path, methods=[api.HttpMethod(method)], integration=to_ingest, authorizer=api.HttpNoneAuthorizer()
+        )
+        for route in routes:
+            accept(route, "APIG4", "A browser sends no credentials with a preflight request, which changes nothing.")
         return routes
 
     def _stage(self, throttle: api.ThrottleSettings) -> api.HttpStage:
@@ -189,6 +204,11 @@ def authorization_environment(settings: Settings) -> dict[str, str]:
         "ALLUVIA_JWT_HIDE": settings.jwt_hide,
     }
     return {"ALLUVIA_AUTH": settings.auth, **{name: value for name, value in given.items() if value is not None}}
+
+
+def browser_environment(settings: Settings) -> dict[str, str]:
+    """Return the sites whose pages the functions behind the routes answer."""
+    return {} if settings.cors_origins is None else {"ALLUVIA_CORS_ORIGINS": settings.cors_origins}
 
 
 def _limits(throttle: api.ThrottleSettings) -> dict[str, object]:

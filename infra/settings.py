@@ -17,6 +17,7 @@ _RETENTION_HOURS_MAX = 87_600
 _JWT_BYTES_MAX = 3_000
 """What the environment of a function, 4 KB, has left for the settings of tokens."""
 _RELEASE = re.compile(r"emr-spark-8\.[0-9]{1,2}\.[0-9]{1,2}")
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
 
@@ -52,6 +53,7 @@ class Settings:
     jwt_scope_prefix: str | None = None
     jwt_where: str | None = None
     jwt_hide: str | None = None
+    cors_origins: str | None = None
     retention_hours: int = 168
     alarm_email: str | None = None
     backfill_sources: tuple[BackfillSource, ...] = ()
@@ -90,6 +92,8 @@ def read_settings(context: Mapping[str, object]) -> Settings:
     `alluvia:jwt_scopes`        the claim with the scopes; empty: scope
     `alluvia:jwt_scope_prefix`  what the provider puts in front of scopes of this lake, such as lake/; empty: nothing
     `alluvia:jwt_where`, `alluvia:jwt_hide`  a row filter, in which $name is a claim, and hidden columns, with spaces
+    `alluvia:cors_origins`      sites whose pages may call the routes from a browser, such as https://app.example.com,
+                                with spaces between, or * for all; empty: none
     `alluvia:retention_hours`   how long vacuum keeps what no version names any more, 1 to 87600
     `alluvia:alarm_email`       who gets the alarms; may be empty
     `alluvia:backfill_sources`  s3://bucket, s3://bucket/folder or s3://bucket/file, separated by commas: what backfills
@@ -140,6 +144,7 @@ def read_settings(context: Mapping[str, object]) -> Settings:
         jwt_scope_prefix=values.get("jwt_scope_prefix"),
         jwt_where=values.get("jwt_where"),
         jwt_hide=values.get("jwt_hide"),
+        cors_origins=_origins("cors_origins", values["cors_origins"]) if "cors_origins" in values else None,
         retention_hours=_number("retention_hours", values, default.retention_hours, 1, _RETENTION_HOURS_MAX),
         alarm_email=_email("alarm_email", values["alarm_email"]) if "alarm_email" in values else None,
         backfill_sources=_sources("backfill_sources", values.get("backfill_sources", "")),
@@ -204,6 +209,15 @@ def _number_or_none(name: str, values: Mapping[str, str]) -> int | None:
 def _email(name: str, value: str) -> str:
     if _EMAIL.fullmatch(value) is None:
         raise ValueError(f"{PREFIX}{name} is {value!r}: it must be an email address, or empty")
+    return value
+
+
+def _origins(name: str, value: str) -> str:
+    for text in value.split():
+        if text != "*" and _ORIGIN.fullmatch(text) is None:
+            raise ValueError(
+                f"{PREFIX}{name} holds {text!r}: each part must be a site, such as https://app.example.com"
+            )
     return value
 
 

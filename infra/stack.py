@@ -10,7 +10,7 @@ from constructs import Construct
 from infra.alarms import Alarms
 from infra.backfill import Backfill
 from infra.backfill_runs import BackfillRuns
-from infra.http_api import HttpApi, authorization_environment, authorizer_of
+from infra.http_api import HttpApi, authorization_environment, authorizer_of, browser_environment
 from infra.lambdas import Functions
 from infra.metrics import LogMetrics
 from infra.queues import EVENTS, TABLES, FunctionQueue
@@ -91,6 +91,7 @@ class AlluviaStack(Stack):
             webhook_throttle=api.ThrottleSettings(rate_limit=settings.webhook_rate, burst_limit=settings.webhook_burst)
             if settings.webhooks
             else None,
+            preflights=settings.cors_origins is not None,
         )
         Schedules(self, "Schedules", merge=live["Merge"], vacuum=live["Vacuum"])
         self.runs = BackfillRuns(self, "BackfillRuns", backfill=live["Backfill"], storage=self.storage)
@@ -132,7 +133,7 @@ class AlluviaStack(Stack):
             "ALLUVIA_CODE_URI": self.spark.code.uri,
         }
         add = self.functions.add
-        auth = authorization_environment(settings)
+        auth = {**authorization_environment(settings), **browser_environment(settings)}
         ingest = {**lake, **auth, "ALLUVIA_MODE": settings.ingest_mode, **queue, **create}
         add("Ingest", INGEST, ingest, reserved=settings.ingest_concurrency)
         add("Commit", COMMIT, {**lake, "ALLUVIA_MODE": "direct", **create})

@@ -40,6 +40,7 @@ def preflight(handler: Any, path: str, origin: str = SITE) -> Any:
 def paths() -> list[tuple[Any, str]]:
     found = [(ingest.handler, route.path) for route in INGEST_ROUTES if "OPTIONS" not in route.takers]
     found += [(query.handler, route.path) for route in QUERY_ROUTES]
+    found += [(ingest.handler, route.path) for route in QUERY_ROUTES]  # API Gateway sends it all preflight requests
     return [(handler, path.replace("{", "").replace("}", "")) for handler, path in found]
 
 
