@@ -1,9 +1,9 @@
-"""Who sends a request, and what it may do: the one place where the functions, and so the local server, ask.
+"""Authenticate callers and determine their rights, for the functions and the local server.
 
-`ALLUVIA_AUTH` is the authentication of callers. `iam`, the default: AWS, as the request's context must say; such a
-caller may do all. `tokens`: nobody yet, so the request must bear a token of the lake (RFC 6750). `jwt`: API Gateway has
-verified the token of an identity provider; where it has not, its keys are asked for, if the settings say where they
-are. `open`: nobody, and everyone may do all.
+`ALLUVIA_AUTH` is `iam` (the default: AWS has verified the caller, as the request's context must show; such a caller may
+do everything), `tokens` (each request needs a token of the lake, RFC 6750), `jwt` (API Gateway has verified the token
+of an identity provider; without API Gateway, the function verifies it if the settings name the provider's keys) or
+`open` (no authentication; anyone may do everything).
 """
 
 from __future__ import annotations
