@@ -1,12 +1,14 @@
 """An S3 server for tests: moto behind one lock, so that its conditional writes are exact.
 
 moto checks a condition and writes in two steps, so that two of many racing threads can both win; one lock around every
-request that writes makes the pair one step. Run as a process of its own (`python -m tests.s3server`), it prints its
-port, counts requests, and injects faults on demand. `GET /_test/requests` returns counts and resets them;
-`POST /_test/faults` takes `[{"method", "match", "fault", "times"}]`, `fault` one of `status:NNN` (answered before the
-effect), `lost` (the effect happens, the connection breaks), `lost-before` (it breaks before the effect), `delay:N`
-(answered after N seconds more), `unconditional:HEADER` (the request loses a header of a condition, as on a store that
-does not know it).
+request that writes makes the pair one step. It knows no condition of copies, which is checked in front of it. Run as
+a process of its own (`python -m tests.s3server`), it prints its port, counts requests, and injects faults on demand.
+`GET /_test/requests` returns counts and resets them; `POST /_test/faults` takes `[{"method", "match", "fault",
+"times"}]`, `fault` one of `status:NNN` (answered before the effect), `lost` (the effect happens, the connection
+breaks), `lost-before` (it breaks before the effect), `delay:N` (answered after N seconds more), `unconditional:HEADER`
+(the request loses a header of a condition, as on a store that does not know it). `POST /_test/policies` takes
+`[bucket, ARN, statements, roles by access key]`, by which requests of that bucket are then judged
+(`tests/infra/judging.py`); `GET /_test/denials` returns what was denied, and forgets it.
 """
 
 from __future__ import annotations
@@ -21,14 +23,17 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import boto3
 from botocore.client import Config
+
+from tests.infra.judging import Policies
 
 REGION = "us-east-1"
 CREDENTIALS: dict[str, Any] = {"aws_access_key_id": "test-key", "aws_secret_access_key": "test-secret"}
@@ -75,6 +80,16 @@ class S3Server(S3Endpoint):
         """Have the next requests that match fail."""
         self._call("POST", "faults", json.dumps(faults).encode())
 
+    def judge(
+        self, bucket: str, arn: str, statements: Sequence[Any], roles: Mapping[str, tuple[str, list[Any]]]
+    ) -> None:
+        """Have a bucket answer 403 to what policies deny; `roles` are ARNs and statements by access key."""
+        self._call("POST", "policies", json.dumps([bucket, arn, statements, roles]).encode())
+
+    def denials(self) -> list[str]:
+        """Return what was denied since the last call."""
+        return [*self._call("GET", "denials")]
+
     def _call(self, method: str, name: str, body: bytes | None = None) -> Any:
         from http.client import HTTPConnection
 
@@ -118,6 +133,8 @@ class _Exact:
         self._state = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._faults: list[dict[str, Any]] = []
+        self._policies: dict[str, Policies] = {}
+        self._denied: list[str] = []
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
@@ -127,6 +144,8 @@ class _Exact:
         with self._state:
             self._counts[kind] += 1
             fault = self._fault(method, path)
+        if self._denies(environ):
+            return _refuse(403, environ, start_response)
         if fault.startswith("status:"):
             return _refuse(int(fault[7:]), environ, start_response)
         if fault.startswith("delay:"):
@@ -137,12 +156,35 @@ class _Exact:
             environ.pop(f"HTTP_{fault[14:].upper().replace('-', '_')}", None)
         if method in ("PUT", "POST", "DELETE"):
             with self._lock:
+                if self._is_copy_to_a_taken_key(environ):
+                    return _refuse(412, environ, start_response)
                 answer = list(self._inner(environ, start_response))
         else:
             answer = list(self._inner(environ, start_response))
         if fault == "lost":
             _break(environ)
         return answer
+
+    def _denies(self, environ: dict[str, Any]) -> bool:
+        bucket = environ["PATH_INFO"].split("/")[1]
+        if bucket not in self._policies or "/s3/aws4_request" not in unquote(
+            environ.get("HTTP_AUTHORIZATION", "") + environ.get("QUERY_STRING", "")
+        ):
+            return False
+        body = environ["wsgi.input"].getvalue()
+        denied = self._policies[bucket].denials(bucket, environ, body)
+        with self._state:
+            self._denied += denied
+        return bool(denied)
+
+    def _is_copy_to_a_taken_key(self, environ: dict[str, Any]) -> bool:
+        if "HTTP_X_AMZ_COPY_SOURCE" not in environ or environ.get("HTTP_IF_NONE_MATCH") != "*":
+            return False
+        kept = {name: value for name, value in environ.items() if not name.startswith(("HTTP_X_AMZ_", "HTTP_IF_"))}
+        found: list[str] = []
+        head = kept | {"REQUEST_METHOD": "HEAD", "CONTENT_LENGTH": "0", "wsgi.input": BytesIO()}
+        list(self._inner(head, lambda status, *_: found.append(status)))
+        return found[-1].startswith("200")
 
     def _fault(self, method: str, path: str) -> str:
         for fault in self._faults:
@@ -156,9 +198,17 @@ class _Exact:
             if name == "requests":
                 answer: Any = dict(self._counts)
                 self._counts.clear()
+            elif name == "denials":
+                answer = self._denied
+                self._denied = []
             else:
-                self._faults = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+                given = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
                 answer = True
+                if name == "policies":
+                    bucket, *policies = given
+                    self._policies[bucket] = Policies(*policies)
+                else:
+                    self._faults = given
         body = json.dumps(answer).encode()
         start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
         return [body]
@@ -166,7 +216,13 @@ class _Exact:
 
 def _refuse(status: int, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
     environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-    codes = {409: "ConditionalRequestConflict", 503: "SlowDown", 403: "AccessDenied", 501: "NotImplemented"}
+    codes = {
+        409: "ConditionalRequestConflict",
+        503: "SlowDown",
+        403: "AccessDenied",
+        412: "PreconditionFailed",
+        501: "NotImplemented",
+    }
     code = codes.get(status, "InternalError")
     body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>injected</Message></Error>".encode()
     start_response(f"{status} Injected", [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])

@@ -76,6 +76,14 @@ class ObjectNotFound(AlluviaError):
     """No object with that key."""
 
 
+class KeyTaken(AlluviaError):
+    """A new object's key is taken by an object with other content, which stays as it is."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"{key} exists already, with other content: it was not written over")
+        self.key = key
+
+
 class TableNotFound(AlluviaError):
     """The lake has no table of that name."""
 

@@ -120,7 +120,7 @@ def write_manifest(store: Store, key: str, pages: Iterable[pa.RecordBatch]) -> M
         with pq.ParquetWriter(path, _SCHEMA, compression="zstd", write_statistics=False) as writer:
             for rows in _grouped(pages):
                 writer.write_table(rows, row_group_size=GROUP_ROWS)
-        store.put_file(key, path)
+        store.put_new_file(key, path)
         return _read(key, path)
 
 

@@ -13,7 +13,7 @@ from tests.contract.workers import Worker
 STEPS = 12
 
 
-@pytest.mark.parametrize("method", ["put_if_absent", "put"])
+@pytest.mark.parametrize("method", ["put_if_absent", "put_new", "put"])
 def test_a_crash_between_any_two_steps_leaves_all_or_nothing(method: str, tmp_path: Path) -> None:
     worker = Worker("crash_in_put", {"uri": str(tmp_path), "key": "a/b", "method": method, "steps": STEPS})
     assert worker.line() == "ready"

@@ -188,7 +188,7 @@ def test_an_event_of_another_type_becomes_a_reject(lake: Lake) -> None:
 def test_files_of_failed_inserts_are_collected_in_bulk(table: Table, store: CountingStore, clock: ManualClock) -> None:
     """IceDB never collects them, and deletes what it does collect key by key."""
     table.append(rows(0, 2))
-    store.put_many({f"t/part-{at:04}.parquet": b"x" for at in range(1500)})
+    store.put_new_many({f"t/part-{at:04}.parquet": b"x" for at in range(1500)})
     clock.advance(8 * DAY)
     store.requests.clear()
     report = table.vacuum()

@@ -133,13 +133,13 @@ def test_an_external_file_that_has_changed_is_not_read(lake: alluvia.Lake, s3_se
     place = alluvia.connect(f"s3://{bucket}/files", **s3_server.options).store
     for number in range(2):
         pq.write_table(rows(number), tmp_path / "x.parquet")
-        place.put_file(f"{number}.parquet", tmp_path / "x.parquet")
+        place.put_new_file(f"{number}.parquet", tmp_path / "x.parquet")
     lake.create_external("outside", f"s3://{bucket}/files/*.parquet")
     s3_server.requests()
     assert ask(lake, SUM.replace(" t", " outside"))[0]["c"] == 2 * ROWS
     assert set(s3_server.requests()) == {"GET"}
     pq.write_table(rows(5), tmp_path / "x.parquet")
-    place.put_file("1.parquet", tmp_path / "x.parquet")
+    place.put("1.parquet", (tmp_path / "x.parquet").read_bytes())
     POOL.close()
     with pytest.raises(Corrupt, match="a file of an external table, has changed: refresh the table"):
         ask(lake, "SELECT sum(noise) AS s FROM outside")

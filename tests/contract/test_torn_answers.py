@@ -120,7 +120,7 @@ def test_an_upload_that_is_refused_midway_is_tried_again(tmp_path: Path) -> None
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         store = open_store("s3://b/lake", ManualClock(), endpoint_url=url, access_key_id="k", secret_access_key="s")
         with pytest.raises(Unavailable, match="S3"):
-            store.put_file("k", tmp_path / "file")
+            store.put_new_file("k", tmp_path / "file")
         listening.shutdown(socket.SHUT_RDWR)
         thread.join(10)
 

@@ -11,7 +11,7 @@ from alluvia.store import Store, Wrapper
 T = TypeVar("T")
 MODES = ("before", "after", "crash")
 """A read fails in one way only. A crash leaves what the last write left, whatever was read or about to be written."""
-WRITES = frozenset(("put", "put_if_absent", "put_if_same", "put_file", "put_parts", "delete"))
+WRITES = frozenset(("put", "put_new", "put_if_absent", "put_if_same", "put_new_file", "put_parts", "delete"))
 
 
 class Died(BaseException):

@@ -47,7 +47,7 @@ class SleepingStore(Wrapper):
             self._sleep("commit" if kind == "put_if_absent" else kind)
         if kind == "put_if_absent" and key.startswith("t/_delta_log/"):
             self._sleep("lake's commit")
-        if kind == "put" and ".checkpoint." in key:
+        if kind == "put_new" and ".checkpoint." in key:
             self._sleep("checkpoint")
         result = send()
         if kind in ("get", "get_file"):
@@ -56,7 +56,7 @@ class SleepingStore(Wrapper):
             self._sleep("after commit")
         elif kind == "copy":
             self._sleep("copy")
-        elif kind == "put_file" or (kind == "put" and key.endswith(".parquet")):
+        elif kind == "put_new_file" or (kind == "put_new" and key.endswith(".parquet")):
             self._sleep("data file")
         return result
 

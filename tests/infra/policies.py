@@ -5,9 +5,10 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 Statement = Mapping[str, Any]
+EVERYTHING: Statement = {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}
 
 
 def resources_of(template: Mapping[str, Any], kind: str) -> dict[str, dict[str, Any]]:
@@ -60,6 +61,26 @@ def statements_of_role(template: Mapping[str, Any], role: str) -> list[Statement
     return found
 
 
+class LakePolicies(NamedTuple):
+    """What the roles of a stack may do in its bucket: its ARN and statements, and theirs by role, each with its ARN."""
+
+    arn: str
+    bucket: list[Statement]
+    roles: dict[str, tuple[str, list[Statement]]]
+
+
+def lake_policies(template: Mapping[str, Any]) -> LakePolicies:
+    """Read all policies about the lake's bucket. Functions are named as in the stack, and Spark's jobs `Job`."""
+    bucket = the_id(template, "AWS::S3::Bucket", "StorageLake")
+    policies = resources_of(template, "AWS::S3::BucketPolicy").values()
+    (own,) = (each["PolicyDocument"]["Statement"] for each in policies if each["Bucket"] == {"Ref": bucket})
+    found = {}
+    for identity in resources_of(template, "AWS::IAM::Role"):
+        if match := re.match("Functions(.+)Role[0-9A-F]{8}$|Spark(Job)Role", identity):
+            found[match[1] or match[2]] = (f"{{{identity}.Arn}}", statements_of_role(template, identity))
+    return LakePolicies(f"{{{bucket}.Arn}}", own, found)
+
+
 def grants(statements: list[Statement]) -> Iterator[tuple[str, str]]:
     """Every action with every resource that a statement allows it on, whatever another denies."""
     for statement in statements:
@@ -74,8 +95,11 @@ def applies(statement: Statement, action: str, resource: str, request: Mapping[s
     """Whether a statement is about this action on this resource in a request with these condition keys."""
     if not any(fnmatch.fnmatchcase(action.lower(), pattern.lower()) for pattern in many(statement["Action"])):
         return False
-    if not any(fnmatch.fnmatchcase(resource, _glob(text(pattern))) for pattern in many(statement["Resource"])):
+    named, wanted = ("Resource", True) if "Resource" in statement else ("NotResource", False)
+    if wanted != any(fnmatch.fnmatchcase(resource, _glob(text(pattern))) for pattern in many(statement[named])):
         return False
+    if action == "s3:PutObject":  # unless it begins an upload in parts, or sends one
+        request = {"s3:ObjectCreationOperation": "true", **request}
     conditions = statement.get("Condition", {})
     return all(
         _holds(operator, request.get(key), [text(value) for value in many(wanted)])
@@ -94,6 +118,7 @@ def allowed(statements: list[Statement], action: str, resource: str, **request: 
         "service": "iam:PassedToService",
         "none_match": "s3:if-none-match",
         "match": "s3:if-match",
+        "creates": "s3:ObjectCreationOperation",
         "principal": "aws:PrincipalArn",
         "secure": "aws:SecureTransport",
         "tls": "s3:TlsVersion",

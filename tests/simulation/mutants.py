@@ -758,7 +758,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "commit before the data files are durable",
         "table/writer.py",
-        "        self._store.put_many({self._root + add.path: data for add, data in prepared})\n",
+        "        self._store.put_new_many({self._root + add.path: data for add, data in prepared})\n",
         "        for add, data in prepared:\n            try:\n"
         "                self._store.put(self._root + add.path, data)\n"
         "            except Exception:\n                continue\n",

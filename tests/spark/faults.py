@@ -18,8 +18,8 @@ class FailsOnce(Wrapper):
         self.marker = marker
         self.dies = dies
 
-    def put(self, key: str, data: bytes) -> None:
-        super().put(key, data)
+    def put_new(self, key: str, data: bytes) -> None:
+        super().put_new(key, data)
         if not key.endswith(".parquet"):
             return
         try:

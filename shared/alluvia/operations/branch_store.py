@@ -269,8 +269,11 @@ class BranchStore(Wrapper):
         except Unavailable as error:
             raise CommitUnknown(f"it is unknown whether the branch still holds what was written: {error}") from error
 
-    def put_file(self, key: str, path: Path) -> None:
-        self.inner.put_file(self._own(key), path)
+    def put_new(self, key: str, data: bytes) -> None:
+        self.inner.put_new(self._own(key), data)
+
+    def put_new_file(self, key: str, path: Path) -> None:
+        self.inner.put_new_file(self._own(key), path)
 
     def copy(self, source: str, key: str) -> None:
         self.inner.copy(self.place(source), self._own(key))

@@ -79,7 +79,7 @@ class ChangeWriter:
         for partition, here in split(rows, PartitionSpec(fields)):
             data = encode_parquet(form.stored(here), form.settings)
             path = f"{CHANGE_FOLDER}{partition.folder}cdc-{self._handle.clock.new_id()}.parquet"
-            self._handle.store.put(self._snapshot.root + path, data)
+            self._handle.store.put_new(self._snapshot.root + path, data)
             files.append(CdcFile(path, partition.values, len(data)))
         return files
 

@@ -248,7 +248,7 @@ class FileSink:
         self._close_writer()
         stats = merged_statistics(self._statistics)
         new = new_file_like(self._like, self._path.stat().st_size, stats, self._handle.clock)
-        self._handle.store.put_file(self._snapshot.key(new), self._path)
+        self._handle.store.put_new_file(self._snapshot.key(new), self._path)
         return new
 
     def close(self) -> None:

@@ -214,7 +214,7 @@ def _commit(handle: TableHandle, plan: Callable[[State], Changes]) -> Commit:
 
 def put_hints(handle: TableHandle, *, marked: bool) -> None:
     """Say that the table may be dropped from now on; `marked` also where a lake's tables are listed."""
-    handle.store.put(f"{handle.root}{_HINT}{handle.clock.new_id()}", b"1")
+    handle.store.put_new(f"{handle.root}{_HINT}{handle.clock.new_id()}", b"1")
     if marked:
         handle.store.put(_MARKS + handle.name, b"1")
 

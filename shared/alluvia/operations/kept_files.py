@@ -127,7 +127,8 @@ class KeptFiles:
 
         Returns what `checkpoints` does.
         """
-        from alluvia.log.checkpoints.writer import write_checkpoint  # most vacuums do without
+        from alluvia.log.checkpoints.putting import put_single  # most vacuums do without
+        from alluvia.log.checkpoints.writer import write_checkpoint
 
         handle = self._handle
         listing = handle.log.listing() if self.versions else Listing()
@@ -135,7 +136,7 @@ class KeptFiles:
             snapshot = Snapshot(state, handle.root, handle.name, handle.store)
             shown = checkpointed(state) if handle.store.is_branch else state
             data, _ = write_checkpoint(shown, handle.clock.now_ms(), form_of(snapshot))
-            handle.store.put(handle.root + checkpoint_name(state.version), data)
+            put_single(handle.store, handle.root + checkpoint_name(state.version), data)
         return self.checkpoints()
 
     def checkpoints(self) -> frozenset[str]:

@@ -145,7 +145,7 @@ def _put(
     new = new_file(partition, size, stats, handle.clock, data_change=data_change)
     tags = {CLUSTER_TAG: cluster_tag(snapshot.settings.cluster_by, cell)} if cell else {}
     new = replace(new, partition_values=like.partition_values, tags={**new.tags, **tags})
-    handle.store.put_file(snapshot.key(new), output.path)
+    handle.store.put_new_file(snapshot.key(new), output.path)
     return new
 
 

@@ -5,6 +5,8 @@ Keys are text, relative to the store's root, with `/` between parts and none in 
 * **Atomic visibility.** An object is visible completely or not at all: a reader never sees half of a put.
 * **Mutual exclusion.** Of any number of `put_if_absent` calls on a key, in any number of processes, at most one
   takes effect, and no later one replaces what it wrote.
+* **New objects stay.** `put_new` and its like never replace an object of other content: an object that exists has to be
+  what an earlier attempt of the same write left.
 * **Exact replacement.** `put_if_same` replaces only the content that it is told. In a directory it looks and writes in
   two steps, so a delete between them is undone.
 * **Consistent reads.** Once a put has returned, every get, head and list sees it; likewise for a delete.
@@ -17,7 +19,7 @@ No key may be the folder of another (`a` and `a/b`): a directory cannot hold bot
 
 An I/O failure is an exception; a lost race is a value (`PutResult.EXISTS`).
 
-Ask for many objects at once (`get_many`, `put_many`, `get_files`, `prefetch`; `map` and `map_ahead` for other
+Ask for many objects at once (`get_many`, `put_new_many`, `get_files`, `prefetch`; `map` and `map_ahead` for other
 requests): the store decides how many requests run at the same time, and starts no thread if `parallel` is false. Stores
 and wrappers change the methods for one object; those for many are made of them.
 """
@@ -36,7 +38,7 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.errors import Invalid, ObjectNotFound
+from alluvia.errors import Invalid, KeyTaken, ObjectNotFound, Unavailable
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.store.at_once import REQUESTS_AT_ONCE, each, fetched_ahead, one_ahead
 from alluvia.store.uris import key_below
@@ -166,7 +168,10 @@ class Store(ABC):
 
     @abstractmethod
     def put(self, key: str, data: bytes) -> None:
-        """Write an object, over an older one if there is one."""
+        """Write an object, over an older one if there is one. Only small records that say how far something is do this.
+
+        The roles of functions may do it to `_last_checkpoint` and below `_alluvia/` alone (infra/storage.py).
+        """
 
     @abstractmethod
     def put_if_absent(self, key: str, data: bytes) -> PutResult:
@@ -175,6 +180,15 @@ class Store(ABC):
         `EXISTS` can be this caller's own earlier write, when an answer was lost on the way: who must know reads the
         key back. Raises `AnswerLost` when it is unknown whether the write took effect.
         """
+
+    def put_new(self, key: str, data: bytes) -> None:
+        """Write an object under a key of its own, such as one with a UUID. It is tried again, as `put` is.
+
+        If the key is taken by these very bytes, all is well: an earlier attempt has written them. Raises `KeyTaken` if
+        it is taken by others.
+        """
+        if self.put_if_absent(key, data) is PutResult.EXISTS and self.get(key) != data:
+            raise KeyTaken(key)
 
     def get_tagged(self, key: str) -> tuple[bytes, str]:
         """Return an object's bytes, and a tag that other content of its key does not have. Raises as `get` does."""
@@ -272,9 +286,12 @@ class Store(ABC):
         """Copy an object into a local file."""
         path.write_bytes(self.get(key))
 
-    def put_file(self, key: str, path: Path) -> None:
-        """Write a local file as an object. The file may be deleted afterwards, but not be written again."""
-        self.put(key, path.read_bytes())
+    def put_new_file(self, key: str, path: Path) -> None:
+        """Write a local file as an object, as `put_new` does.
+
+        The file may be deleted afterwards, but not be written again.
+        """
+        self.put_new(key, path.read_bytes())
 
     @abstractmethod
     def put_parts(self, key: str, parts: Iterable[bytes], headers: Mapping[str, str]) -> None:
@@ -287,9 +304,20 @@ class Store(ABC):
     def copy(self, source: str, key: str) -> None:
         """Write an object with the bytes of another, of up to 5 GiB, which S3 copies itself.
 
-        Its time is that of the copy. Raises `ObjectNotFound` where there is nothing to copy.
+        Its time is that of the copy, also if an earlier copy was there. Raises `ObjectNotFound` where there is nothing
+        to copy, `KeyTaken` if the key is taken by other bytes, and `Unavailable` if it was changed meanwhile.
         """
-        self.put(key, self.get(source))
+        data = self.get(source)
+        if self.put_if_absent(key, data) is PutResult.EXISTS:
+            self._renew(key, data)
+
+    def _renew(self, key: str, data: bytes) -> None:
+        """Write an object again, whose bytes must be `data`, for its time to be that of now."""
+        found, tag = self.get_tagged(key)
+        if found != data:
+            raise KeyTaken(key)
+        if not self.put_if_same(key, data, tag):
+            raise Unavailable(f"{key} was changed while it was copied: try again")
 
     def map(self, work: Callable[[T], R], items: Iterable[T], at_once: int = REQUESTS_AT_ONCE) -> Sequence[R]:
         """Return what `work` returns for each item, in order. It makes requests: several run at once if that is faster.
@@ -306,9 +334,9 @@ class Store(ABC):
         """Return the bytes of each range, in order. Raises as `get` does, for the first that fails."""
         return self.map(lambda wanted: self.get(*wanted), ranges)
 
-    def put_many(self, objects: Mapping[str, bytes]) -> None:
-        """Write objects, over older ones. Any of them may have been written when one fails."""
-        self.map(lambda item: self.put(*item), objects.items())
+    def put_new_many(self, objects: Mapping[str, bytes]) -> None:
+        """Write objects as `put_new` does. Any of them may have been written when one fails."""
+        self.map(lambda item: self.put_new(*item), objects.items())
 
     def get_files(self, files: Mapping[str, Path]) -> None:
         """Copy objects into local files."""

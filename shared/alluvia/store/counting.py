@@ -16,7 +16,7 @@ LIST_PAGE = 1000
 PART_BYTES = 8 << 20
 DELETE_BATCH = 1000
 _BILLED_AS = {
-    **dict.fromkeys(("put_if_absent", "put_if_same", "put_file", "put_parts", "copy"), "put"),
+    **dict.fromkeys(("put_if_absent", "put_if_same", "put_new", "put_new_file", "put_parts", "copy"), "put"),
     **dict.fromkeys(("get_same", "get_tagged", "get_file"), "get"),
     "list_folders": "list",
 }
@@ -71,6 +71,10 @@ class CountingStore(Wrapper):
         self._count_bytes(written=len(data))
         return super().put_if_absent(key, data)
 
+    def put_new(self, key: str, data: bytes) -> None:
+        self._count_bytes(written=len(data))
+        super().put_new(key, data)
+
     def get_tagged(self, key: str) -> tuple[bytes, str]:
         data, tag = super().get_tagged(key)
         self._count_bytes(read=len(data))
@@ -120,6 +124,6 @@ class CountingStore(Wrapper):
         for _ in range(1 + max(1, -(-total // PART_BYTES))):
             self.request("put", key, lambda: None)
 
-    def put_file(self, key: str, path: Path) -> None:
+    def put_new_file(self, key: str, path: Path) -> None:
         self._count_bytes(written=path.stat().st_size)
-        super().put_file(key, path)
+        super().put_new_file(key, path)

@@ -1,8 +1,8 @@
 """A store in a directory of the local file system.
 
 A put writes a temporary file in the object's folder, flushes it to disk, and then names it: by rename for `put`, by
-hard link for `put_if_absent`, because link(2) fails if the name is taken and so decides a race in one step. Then the
-folder is flushed, so that the name survives a power failure as well as the bytes.
+hard link for `put_if_absent` and `put_new`, because link(2) fails if the name is taken and so decides a race in one
+step. Then the folder is flushed, so that the name survives a power failure as well as the bytes.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from alluvia.errors import (
     AlluviaError,
     AnswerLost,
     Invalid,
+    KeyTaken,
     NotDeleted,
     ObjectNotFound,
     StoreRefused,
@@ -145,6 +146,10 @@ class DirectoryStore(Store):
             raise AnswerLost(msg) from error
         return PutResult.CREATED
 
+    def put_new(self, key: str, data: bytes) -> None:
+        """Write an object as `put_if_absent` does, and look at what is there if the key is taken."""
+        self._create(key, lambda file: file.write(data))
+
     def put_if_same(self, key: str, data: bytes, tag: str) -> bool:
         try:
             same = self.get_tagged(key)[1] == tag
@@ -176,22 +181,39 @@ class DirectoryStore(Store):
         with self._open(key) as source, path.open("wb") as file:
             shutil.copyfileobj(source, file, 1 << 20)
 
-    def put_file(self, key: str, path: Path) -> None:
+    def put_new_file(self, key: str, path: Path) -> None:
         """Write a local file as an object: by a hard link if it is on the same file system, else by a copy."""
         with path.open("rb") as source:
-            self._replace(key, lambda file: shutil.copyfileobj(source, file, 1 << 20), path)
+            self._create(key, lambda file: shutil.copyfileobj(source, file, 1 << 20), path)
 
     def copy(self, source: str, key: str) -> None:
         with self._open(source) as file:  # a link would have the time of the other
-            self._replace(key, lambda copy: shutil.copyfileobj(file, copy, 1 << 20))
+            self._create(key, lambda copy: shutil.copyfileobj(file, copy, 1 << 20), renew=True)
 
     def put_parts(self, key: str, parts: Iterable[bytes], headers: Mapping[str, str]) -> None:  # noqa: ARG002
         self._replace(key, lambda file: file.writelines(parts))
 
-    def _replace(self, key: str, fill: Callable[[BinaryIO], object], like: Path | None = None) -> None:
+    def _replace(self, key: str, fill: Callable[[BinaryIO], object]) -> None:
+        path = self._writable(key)
+        with _temporary(path, fill) as temporary:
+            temporary.replace(path)
+            _sync_folder(path.parent)
+
+    def _create(
+        self, key: str, fill: Callable[[BinaryIO], object], like: Path | None = None, *, renew: bool = False
+    ) -> None:
+        """Write an object whose key is free or has the same bytes; with `renew`, these are written again."""
         path = self._writable(key)
         with _temporary(path, fill, like) as temporary:
-            temporary.replace(path)
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                if path.is_dir():
+                    raise
+                if not _same_bytes(temporary, path):
+                    raise KeyTaken(key) from None
+                if renew:
+                    temporary.replace(path)
             _sync_folder(path.parent)
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
@@ -341,6 +363,14 @@ def _linked(path: Path, link: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def _same_bytes(one: Path, other: Path) -> bool:
+    with one.open("rb") as first, other.open("rb") as second:
+        while (data := first.read(1 << 20)) == second.read(1 << 20):
+            if not data:
+                return True
+    return False
 
 
 def _make_folder(path: Path) -> None:

@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
 
 from alluvia.clock import Clock, SystemClock
-from alluvia.errors import ObjectNotFound
+from alluvia.errors import KeyTaken, ObjectNotFound
 from alluvia.store.base import ObjectInfo, PutResult, Store, check_key, check_prefix, check_range, content_tag
 
 
@@ -50,6 +50,14 @@ class MemoryStore(Store):
                 return PutResult.EXISTS
             self._write(key, data)
         return PutResult.CREATED
+
+    def put_new(self, key: str, data: bytes) -> None:
+        check_key(key)
+        with self._lock:
+            if key not in self._objects:
+                self._write(key, data)
+            elif self._objects[key][0] != data:
+                raise KeyTaken(key)
 
     def put_if_same(self, key: str, data: bytes, tag: str) -> bool:
         check_key(key)

@@ -177,7 +177,7 @@ class OutsideStore(Wrapper):
         with tempfile.TemporaryDirectory(dir=scratch_root()) as folder:
             path = Path(folder) / "copy"
             store.get_file(there, path)
-            self.inner.put_file(key, path)
+            self.inner.put_new_file(key, path)
 
     def get_file(self, key: str, path: Path) -> None:
         store, key = self._at(self._unpinned(key))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 import obstore
 
-from alluvia.errors import AnswerLost, NotDeleted, Unavailable
+from alluvia.errors import AnswerLost, KeyTaken, NotDeleted, ObjectNotFound, Unavailable
 from alluvia.store.answers import CHANGED, NOT_PARTIAL, Failure
 from alluvia.store.base import PAGE_KEYS, Address, ObjectInfo, OldVersion, PutResult, check_prefix, check_range
 from alluvia.store.metering import note_requests
@@ -88,9 +88,6 @@ class S3Store(S3Listing):
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object, and again where that fails for a while."""
-        self._put(key, data)
-
-    def _put(self, key: str, data: bytes | mmap.mmap) -> None:
         name = self._key(key)
         self._tried("put", key, lambda: self._client_for(data).put(name, data, use_multipart=False))
 
@@ -117,6 +114,42 @@ class S3Store(S3Listing):
             raise AnswerLost(f"the conditional write of {key} got no clear answer ({found.code})")
         raise Unavailable(f"S3 kept answering 409 to the conditional write of {key}: try again")
 
+    def put_new(self, key: str, data: bytes) -> None:
+        """Write an object with `If-None-Match: *`, and again where that fails for a while.
+
+        No proof of the condition is needed before: no commit depends on it.
+        """
+        self._put_new(key, data)
+
+    def _put_new(self, key: str, data: bytes | mmap.mmap) -> None:
+        found = self.put_if(key, data, "create")
+        if not isinstance(found, Failure):
+            return
+        if found.status == 412 and self._holds(key, data):  # by an earlier attempt, whose answer was lost
+            return
+        if found.status == 412:
+            raise KeyTaken(key)
+        if found.status == 501:
+            self._prove("If-None-Match")  # which says what the store lacks
+        fail(found, key, self.bucket)
+
+    def _holds(self, key: str, data: bytes | mmap.mmap) -> bool:
+        """Whether an object, which is there, has these bytes; one GET."""
+        name = self._key(key)
+
+        def same() -> bool:
+            at = 0
+            for chunk in self._client.get(name).stream(1 << 20):
+                if bytes(chunk) != data[at : at + len(chunk)]:
+                    return False
+                at += len(chunk)
+            return at == len(data)
+
+        try:
+            return self._tried("get", key, same)
+        except ObjectNotFound as error:
+            raise Unavailable(f"{key} was deleted while it was written: try again") from error
+
     def get_tagged(self, key: str) -> tuple[bytes, str]:
         name = self._key(key)
 
@@ -136,7 +169,7 @@ class S3Store(S3Listing):
             fail(found, key, self.bucket)
         return True
 
-    def put_if(self, key: str, data: bytes, condition: str) -> object:
+    def put_if(self, key: str, data: bytes | mmap.mmap, condition: str) -> object:
         """Write an object under a condition, `create` or an entity tag, and again where that fails for a while."""
         name = self._key(key)
         mode: Literal["create"] | UpdateVersion = "create" if condition == "create" else {"e_tag": condition}
@@ -202,19 +235,28 @@ class S3Store(S3Listing):
 
         self._tried("get", key, copy)
 
-    def put_file(self, key: str, path: Path) -> None:
+    def put_new_file(self, key: str, path: Path) -> None:
         """Send a local file's bytes as they lie in the system's cache, in one request (S3 takes up to 5 GiB so)."""
         with path.open("rb") as file:
             if not path.stat().st_size:
-                self.put(key, b"")
+                self.put_new(key, b"")
                 return
             # Not closed here: obstore's threads can hold the bytes for a moment after a request has ended.
-            self._put(key, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            self._put_new(key, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
     def copy(self, source: str, key: str) -> None:
-        """Have S3 copy an object, in one request."""
+        """Have S3 copy an object with `If-None-Match: *`, in one request.
+
+        Stores that know no condition of copies ignore it, or answer 501, as S3 did until October 2025.
+        """
         start, end = self._key(source), self._key(key)
-        self._tried("put", source, lambda: self._client.copy(start, end))
+        found = self._attempted("put", source, lambda: self._client.copy(start, end, overwrite=False))
+        if isinstance(found, Failure) and found.status == 412:
+            self._renew(key, self.get(source))
+        elif isinstance(found, Failure) and found.status == 501:
+            self._tried("put", source, lambda: self._client.copy(start, end))
+        elif isinstance(found, Failure):
+            fail(found, source, self.bucket)
 
     def put_parts(self, key: str, parts: Iterable[bytes], headers: Mapping[str, str]) -> None:
         """Write an object by a multipart upload, which S3 shows when it is complete, and which is aborted otherwise."""

@@ -66,6 +66,7 @@ def new_client(
         aws_endpoint_url_s3=endpoint,
         virtual_hosted_style_request=not by_path,
         conditional_put="etag",
+        copy_if_not_exists="header:If-None-Match:*",
         skip_signature=False,
         credential_provider=partial(credential, access),
         retry_config={"max_retries": retries, "retry_timeout": timedelta(seconds=min(180, total_seconds))},

@@ -40,6 +40,9 @@ class Wrapper(Store):
     def put_if_absent(self, key: str, data: bytes) -> PutResult:
         return self.request("put_if_absent", key, lambda: self.inner.put_if_absent(key, data))
 
+    def put_new(self, key: str, data: bytes) -> None:
+        self.request("put_new", key, lambda: self.inner.put_new(key, data))
+
     def get_tagged(self, key: str) -> tuple[bytes, str]:
         return self.request("get_tagged", key, lambda: self.inner.get_tagged(key))
 
@@ -66,8 +69,8 @@ class Wrapper(Store):
     def get_file(self, key: str, path: Path) -> None:
         self.request("get_file", key, lambda: self.inner.get_file(key, path))
 
-    def put_file(self, key: str, path: Path) -> None:
-        self.request("put_file", key, lambda: self.inner.put_file(key, path))
+    def put_new_file(self, key: str, path: Path) -> None:
+        self.request("put_new_file", key, lambda: self.inner.put_new_file(key, path))
 
     def copy(self, source: str, key: str) -> None:
         self.request("copy", key, lambda: self.inner.copy(source, key))

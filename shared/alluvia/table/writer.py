@@ -68,7 +68,7 @@ class FileWriter:
         if self._check is not None:
             self._check(table)
         prepared = list(self._encode(table, together=together))
-        self._store.put_many({self._root + add.path: data for add, data in prepared})
+        self._store.put_new_many({self._root + add.path: data for add, data in prepared})
         return [add for add, _ in prepared]
 
     def _encode(self, table: pa.Table, *, together: bool) -> Iterator[tuple[AddFile, bytes]]:

@@ -128,7 +128,7 @@ def test_requests_that_wait_are_one_data_file_and_one_commit_and_each_has_its_ow
         [(1, b'{"event_id":"b","n":"no"}'), (1, b'{"broken'), (0, b'{"broken'), (0, b'{"event_id":"a","n":7}')]
     )
     # the rejects' table, their file and commit, the rows' file and commit, the file and commit of the clash
-    assert place.asked["put"] + place.asked["put_if_absent"] == 7
+    assert place.asked["put_new"] + place.asked["put_if_absent"] == 7
     assert place.lake["clicks/_rejects"].version == 2
 
 
@@ -138,7 +138,7 @@ def test_requests_without_contention_take_two_puts_each() -> None:
     place.store.requests.clear()
     for each in ("b", "c"):
         place.send(json.dumps({"event_id": each}))
-    assert place.store.requests == {"put": 2, "put_if_absent": 2}
+    assert place.store.requests == {"put_new": 2, "put_if_absent": 2}
 
 
 def test_arrivals_are_those_of_each_request() -> None:

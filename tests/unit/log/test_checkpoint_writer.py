@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -250,13 +251,16 @@ def test_a_handle_stands_on_the_checkpoint_that_it_wrote(tmp_path: Path) -> None
 def test_the_hint_comes_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     table = new_table(tmp_path)
     put: list[str] = []
-    write = table.lake.store.put
 
-    def record(key: str, data: bytes) -> None:
-        put.append(key.rpartition("/")[2])
-        write(key, data)
+    def recorded(write: Callable[[str, bytes], None]) -> Callable[[str, bytes], None]:
+        def record(key: str, data: bytes) -> None:
+            put.append(key.rpartition("/")[2])
+            write(key, data)
 
-    monkeypatch.setattr(table.lake.store, "put", record)
+        return record
+
+    for name in ("put", "put_new"):
+        monkeypatch.setattr(table.lake.store, name, recorded(getattr(table.lake.store, name)))
     table.checkpoint()
     assert put == ["00000000000000000003.checkpoint.parquet", "_last_checkpoint"]
     hint = orjson.loads(table.lake.store.get("t/_delta_log/_last_checkpoint"))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import pyarrow as pa
@@ -225,17 +225,21 @@ def test_counting_opens_a_sidecar_only_for_files_that_may_be_in_it() -> None:
     assert len(list(snapshot.files.keys())) == 163
 
 
+T = TypeVar("T")
+
+
 class Dying(CountingStore):
     """Refuses every put from the n-th on."""
 
     puts_left = 1 << 30
 
-    def put(self, key: str, data: bytes) -> None:
-        if self.puts_left <= 0:
-            msg = "the process died"
-            raise Unavailable(msg)
-        self.puts_left -= 1
-        super().put(key, data)
+    def request(self, kind: str, key: str, send: Callable[[], T]) -> T:
+        if kind in ("put", "put_new"):
+            if self.puts_left <= 0:
+                msg = "the process died"
+                raise Unavailable(msg)
+            self.puts_left -= 1
+        return super().request(kind, key, send)
 
 
 def test_a_crash_at_any_put_leaves_the_table_whole(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def bring(table: Table, *ids: str, files: IdFiles | None = None) -> int:
     snapshot = handle.newest()
     rows = events(snapshot.schema, ids)
     objects = divided(ids, files, content_hashes(rows))
-    handle.store.put_many({handle.root + files.name(number): data for number, data in objects.items()})
+    handle.store.put_new_many({handle.root + files.name(number): data for number, data in objects.items()})
     adds = handle.writer(snapshot).write(rows)
     info = files_info([replace(files, ids=len(ids))])
     commit = handle.transaction(snapshot).commit(Changes("WRITE", {"mode": "Append"}, adds=adds, info=info))

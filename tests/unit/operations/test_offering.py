@@ -33,6 +33,9 @@ class DistantStore(CountingStore):
         super().put(key, data)
         if OFFERS in key and self.then:
             self.then.pop(0)()
+
+    def put_new(self, key: str, data: bytes) -> None:
+        super().put_new(key, data)
         if key.endswith(".parquet") and self.after_file:
             self.after_file.pop(0)()
 

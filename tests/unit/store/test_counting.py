@@ -21,7 +21,7 @@ def test_requests_and_bytes_are_counted_by_kind(tmp_path: Path) -> None:
     assert list(store.list_folders("")) == ["a"]
     local = tmp_path / "file"
     store.get_file("a/1", local)
-    store.put_file("a/3", local)
+    store.put_new_file("a/3", local)
     store.delete(["a/1", "a/2"])
     assert store.requests == {"put": 4, "get": 4, "head": 1, "list": 1, "delete": 1}
     assert store.bytes_written == 5 + 3 + 3 + 5

@@ -66,9 +66,9 @@ def test_a_put_is_flushed_before_and_after_it_gets_its_name(
     assert calls == ["fsync file 1", "replace to 1", "fsync folder log"]
     calls.clear()
     (tmp_path / "local").write_bytes(b"x")
-    store.put_file("log/2", tmp_path / "local")
+    store.put_new_file("log/2", tmp_path / "local")
     assert calls.pop(0).startswith("link to 2.")
-    assert calls == ["fsync file 2", "replace to 2", "fsync folder log"]
+    assert calls == ["fsync file 2", "link to 2", "fsync folder log"]
 
 
 def test_a_file_of_the_same_file_system_is_not_copied(
@@ -76,14 +76,18 @@ def test_a_file_of_the_same_file_system_is_not_copied(
 ) -> None:
     local = tmp_path / "local"
     local.write_bytes(b"rows")
-    store.put_file("linked", local)
+    store.put_new_file("linked", local)
     assert (tmp_path / "lake" / "linked").samefile(local)
 
-    def refused(*_: object) -> None:
-        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+    link = os.link
+
+    def refused(source: Path, target: Path) -> None:
+        if source == local:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        link(source, target)
 
     monkeypatch.setattr(os, "link", refused)
-    store.put_file("copied", local)
+    store.put_new_file("copied", local)
     assert not (tmp_path / "lake" / "copied").samefile(local)
     local.unlink()
     assert store.get("linked") == store.get("copied") == b"rows"
@@ -141,7 +145,7 @@ def test_a_full_disk_leaves_no_trace(store: DirectoryStore, tmp_path: Path, monk
         for attempt in (
             lambda: store.put("a", b"new"),
             lambda: store.put_if_absent("b", b"new"),
-            lambda: store.put_file("c", tmp_path / "local"),
+            lambda: store.put_new_file("c", tmp_path / "local"),
         ):
             with pytest.raises(Unavailable, match="No space left"):
                 attempt()
@@ -186,7 +190,7 @@ def test_a_key_that_the_file_system_cannot_hold_is_the_callers_fault(store: Dire
         for attempt in (
             lambda key=key: store.put(key, b""),
             lambda key=key: store.put_if_absent(key, b""),
-            lambda key=key: store.put_file(key, tmp_path / "local"),
+            lambda key=key: store.put_new_file(key, tmp_path / "local"),
         ):
             with pytest.raises(Invalid, match="cannot write"):
                 attempt()

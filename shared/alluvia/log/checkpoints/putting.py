@@ -8,11 +8,12 @@ clean-up deletes the sidecars that nothing names.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from alluvia.clock import Clock
-from alluvia.errors import Unavailable
+from alluvia.errors import KeyTaken, ObjectNotFound, Unavailable
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.log.checkpoints.hint import last_checkpoint
@@ -27,6 +28,7 @@ from alluvia.store import Store
 
 PUT_AGE_MS_MAX = 12 * 60 * 60 * 1000
 """Clean-up may delete sidecars that no checkpoint names after a day."""
+REPLACE_TRIES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ def put_checkpoint(store: Store, root: str, state: State, after_ms: int, form: F
     state = in_one_layer(state)
     data, rows = write_checkpoint(state, after_ms, form)
     name = checkpoint_name(state.version)
-    store.put(root + name, data)
+    put_single(store, root + name, data)
     hint = last_checkpoint(state.version, rows, len(data), len(state.files))
     store.put(root + LAST_CHECKPOINT, hint)
     file, adds = ActionFile(name, data), len(state.files)
@@ -55,6 +57,25 @@ def put_checkpoint(store: Store, root: str, state: State, after_ms: int, form: F
             tombstones=ActionSet(RemoveFile.from_json, [FileRows(file, "remove", RemoveFile.from_json)]),
         ),
     )
+
+
+def put_single(store: Store, key: str, data: bytes) -> None:
+    """Write a checkpoint of one file, whose name says no more than its version: another process may have written one.
+
+    That one is replaced, by `If-Match`: it may be damaged, or hold values that are to be erased. Raises `Unavailable`
+    if it is replaced by others again and again.
+    """
+    for _ in range(REPLACE_TRIES):
+        try:
+            store.put_new(key, data)
+        except KeyTaken:
+            with suppress(ObjectNotFound):  # clean-up has deleted it
+                _, tag = store.get_tagged(key)
+                if store.put_if_same(key, data, tag):
+                    return
+        else:
+            return
+    raise Unavailable(f"{key} is written by others again and again: try again")
 
 
 def put_v2_checkpoint(
@@ -79,14 +100,14 @@ def put_v2_checkpoint(
     new_adds = sidecars(adds.new, "add", AddFile.from_json)
     new_removes = sidecars(removes.new, "remove", RemoveFile.from_json)
     new = {each.rows.file.name: each.data for each in (*new_adds, *new_removes)}
-    store.put_many({root + name: data for name, data in new.items()})
+    store.put_new_many({root + name: data for name, data in new.items()})
     files = ActionSet(AddFile.from_json, [*adds.kept, *(each.rows for each in new_adds)])
     tombstones = ActionSet(RemoveFile.from_json, [*removes.kept, *(each.rows for each in new_removes)])
     named = [*(part.file.sidecar for part in adds.kept), *(part.file.sidecar for part in removes.kept)]
     data, actions = manifest(state, [*named, *(each.rows.file.sidecar for each in (*new_adds, *new_removes))])
     name = v2_checkpoint_name(state.version, clock.new_id())
     check_age()
-    store.put(root + name, data)
+    store.put_new(root + name, data)
     try:
         check_age()
     except Unavailable:  # nobody else writes a file of this name

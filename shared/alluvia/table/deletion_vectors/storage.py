@@ -63,5 +63,5 @@ def write_deletions(store: Store, root: str, clock: Clock, vectors: Sequence[pa.
     if not vectors:
         return []
     path, data, descriptors = encode_file(vectors, clock.new_id())
-    store.put(root + path, data)
+    store.put_new(root + path, data)
     return descriptors
