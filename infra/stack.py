@@ -181,7 +181,9 @@ class AlluviaStack(Stack):
         self.storage.allow_append(roles["Vacuum"])
         self.storage.allow_delete(roles["Vacuum"])
         self.spark.allow_start(roles["Backfill"])
-        self.storage.keep_access([*roles.values(), self.spark.role], [roles["Query"]] if settings.publishing else [])
+        every = [*roles.values(), self.spark.role]
+        self.storage.keep_access(every, [roles["Query"]] if settings.publishing else [])
+        self.storage.keep_data(every)
 
     def _allow_jobs(self, role: iam.Role) -> None:
         """Lets a role start jobs. Nobody starts one a second time: what is left of it says so, and how it ended."""

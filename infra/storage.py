@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from aws_cdk import Aws, Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
@@ -21,12 +22,20 @@ PUBLISHED = f"{LAKE_PREFIX}_alluvia/queries/"
 # What says who may do what: public keys of tokens and what was revoked, senders of webhooks. No function writes it.
 ACCESS = (f"{LAKE_PREFIX}_alluvia/tokens/*", f"{LAKE_PREFIX}_alluvia/sources.toml")
 WRITES = ("s3:PutObject", "s3:DeleteObject")
+# What a function may write again without a look: records of how far something is, leases, results. No table's rows.
+REWRITTEN = (f"{LAKE_PREFIX}_alluvia/*", f"{LAKE_PREFIX}*/_alluvia/*", f"{LAKE_PREFIX}*/_delta_log/_last_checkpoint")
 # Queries whose senders do not wait, and how they ended.
 JOBS = f"{LAKE_PREFIX}_alluvia/jobs/"
 # What keeps versions of tables: tags, clones and branches.
 KEPT = f"{LAKE_PREFIX}_alluvia/kept/"
 # What is written on branches, until it is published: files of their own, which no table of the lake has.
 BRANCHES = f"{LAKE_PREFIX}_alluvia/branches/"
+# Of the lake's own records, those that are tables: files of branches, and checkpoints of these and of streams.
+TABLES_WITHIN = (
+    *(f"{BRANCHES}*.{kind}" for kind in ("parquet", "bin")),
+    *(f"{LAKE_PREFIX}_alluvia/*/_delta_log/*.{kind}" for kind in ("parquet", "json")),
+)
+NEITHER = {"s3:if-none-match": "true", "s3:if-match": "true"}
 # Where people put files for a backfill to read.
 INCOMING_PREFIX = "incoming/"
 UNDO_DAYS = 7
@@ -93,21 +102,52 @@ class Storage(Construct):
         """
         others = [role for role in roles if role not in publishers]
         for sid, keys, denied in (("AccessIsKept", ACCESS, roles), ("QueriesAreKept", (f"{PUBLISHED}*",), others)):
-            resources = [self.bucket.arn_for_objects(key) for key in keys]
-            for role in denied:
-                role.add_to_principal_policy(
-                    iam.PolicyStatement(sid=sid, effect=iam.Effect.DENY, actions=[*WRITES], resources=resources)
-                )
-            self.bucket.add_to_resource_policy(
-                iam.PolicyStatement(
-                    sid=sid,
-                    effect=iam.Effect.DENY,
-                    principals=[iam.AnyPrincipal()],
-                    actions=[*WRITES],
-                    resources=resources,
-                    conditions={"ArnEquals": {"aws:PrincipalArn": [role.role_arn for role in denied]}},
-                )
+            self._deny(denied, sid=sid, actions=[*WRITES], resources=self._arns(keys))
+
+    def keep_data(self, roles: Sequence[iam.IRole]) -> None:
+        """Lets none of `roles` put anything but `REWRITTEN` without `If-None-Match` or `If-Match`.
+
+        So what a function does wrong replaces no data file, deletion vector or checkpoint. Copies need the condition,
+        too, and of a multipart upload, its completion: its other requests have none, and create no object.
+        Source: "Enforce conditional writes on Amazon S3 buckets" in the S3 user guide.
+        """
+        conditions = {"Null": NEITHER, "Bool": {"s3:ObjectCreationOperation": "true"}}
+        put = ["s3:PutObject"]
+        rewritten, within = self._arns(REWRITTEN), self._arns(TABLES_WITHIN)
+        self._deny(roles, sid="NothingIsWrittenOver", actions=put, not_resources=rewritten, conditions=conditions)
+        self._deny(roles, sid="NorInTablesWithin", actions=put, resources=within, conditions=conditions)
+
+    def _arns(self, keys: Sequence[str]) -> list[str]:
+        return [self.bucket.arn_for_objects(key) for key in keys]
+
+    def _deny(
+        self,
+        roles: Sequence[iam.IRole],
+        *,
+        sid: str,
+        actions: list[str],
+        resources: list[str] | None = None,
+        not_resources: list[str] | None = None,
+        conditions: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Has the roles' own policies deny something, and the bucket's."""
+
+        def statement(principals: list[iam.IPrincipal] | None, conditions: Mapping[str, Any]) -> iam.PolicyStatement:
+            return iam.PolicyStatement(
+                sid=sid,
+                effect=iam.Effect.DENY,
+                principals=principals,
+                actions=actions,
+                resources=resources,
+                not_resources=not_resources,
+                conditions=conditions,
             )
+
+        own = conditions or {}
+        for role in roles:
+            role.add_to_principal_policy(statement(None, own))
+        theirs = {**own, "ArnEquals": {"aws:PrincipalArn": [role.role_arn for role in roles]}}
+        self.bucket.add_to_resource_policy(statement([iam.AnyPrincipal()], theirs))
 
     def notify(self, queue: sqs.Queue) -> None:
         """Has S3 send `queue` a message for every tenth commit of each table of the lake.
@@ -204,7 +244,7 @@ class Storage(Construct):
                 principals=[iam.AnyPrincipal()],
                 actions=["s3:PutObject"],
                 resources=[self.bucket.arn_for_objects("*/_delta_log/*.json")],
-                conditions={"Null": {"s3:if-none-match": "true", "s3:if-match": "true"}},
+                conditions={"Null": NEITHER},
             )
         )
 

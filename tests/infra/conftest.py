@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from infra.sources import FUNCTIONS, LIBRARY, Sources
 from infra.specs import STACK_NAME
 from layers.recipes import LAYERS
 from tests.infra.lambda_runtime import Deployed, Machinery
+from tests.infra.policies import LakePolicies, lake_policies
 from tests.s3server import CREDENTIALS, REGION, S3Server
 from tests.samples import lake as lake  # noqa: PLC0414 - a fixture
 
@@ -21,8 +23,10 @@ CDK_CONTEXT: dict[str, object] = json.loads((ROOT / "cdk.json").read_text(encodi
 @pytest.fixture(scope="session")
 def placeholders(tmp_path_factory: pytest.TempPathFactory) -> Sources:
     """Small stand-ins for the layers, the archive and the handlers: a template does not depend on what they hold."""
-    folder = tmp_path_factory.mktemp("sources")
+    return stand_ins(tmp_path_factory.mktemp("sources"))
 
+
+def stand_ins(folder: Path) -> Sources:
     def write(path: str, text: str) -> Path:
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -75,13 +79,27 @@ def machinery(tmp_path_factory: pytest.TempPathFactory) -> Machinery:
     return Machinery(tmp_path_factory.mktemp("lambda"))
 
 
+@pytest.fixture(scope="session")
+def policies(tmp_path_factory: pytest.TempPathFactory) -> LakePolicies:
+    """What the roles of the stack may do in its bucket, with all that can be switched on."""
+    folder = tmp_path_factory.mktemp("policies")  # not `placeholders`: those tests are for another process
+    names = ("sql_writes", "uploads", "webhooks", "create_tables", "publishing")
+    return lake_policies(read_template(synthesise(stand_ins(folder / "in"), folder, **dict.fromkeys(names, "true"))))
+
+
 @pytest.fixture
-def deployed(machinery: Machinery, s3_server: S3Server, tmp_path: Path) -> Deployed:
-    """The functions on an empty lake, with the services of AWS that moto stands for."""
+def deployed(machinery: Machinery, s3_server: S3Server, policies: LakePolicies, tmp_path: Path) -> Iterator[Deployed]:
+    """The functions on an empty lake, with the services of AWS that moto stands for.
+
+    Each function signs with a key of its own, by which the server knows its role: what the policies of the stack deny
+    is refused, and fails the test.
+    """
     s3_server.inject()
-    uri = f"s3://{s3_server.new_bucket()}/lake"
+    bucket = s3_server.new_bucket()
+    s3_server.judge(bucket, *policies)
+    s3_server.denials()
+    uri = f"s3://{bucket}/lake"
     environment = {
-        "AWS_ACCESS_KEY_ID": CREDENTIALS["aws_access_key_id"],
         "AWS_SECRET_ACCESS_KEY": CREDENTIALS["aws_secret_access_key"],
         "AWS_DEFAULT_REGION": REGION,
         "AWS_ENDPOINT_URL": s3_server.endpoint_url,
@@ -90,4 +108,5 @@ def deployed(machinery: Machinery, s3_server: S3Server, tmp_path: Path) -> Deplo
         "ALLUVIA_MODE": "direct",
         "POWERTOOLS_SERVICE_NAME": "test",
     }
-    return Deployed(alluvia.connect(uri, **s3_server.options), environment, machinery, tmp_path)
+    yield Deployed(alluvia.connect(uri, **s3_server.options), environment, machinery, tmp_path)
+    assert s3_server.denials() == []

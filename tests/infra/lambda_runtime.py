@@ -25,6 +25,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import alluvia
+from infra import specs
 from infra.sources import LIBRARY, stage_functions
 from infra.specs import Spec
 from layers.build import PACKAGE_FOLDER, build_layer, build_library
@@ -214,6 +215,12 @@ class Function:
         raise AssertionError(f"no answer: {self.log.read_text()}")
 
 
+def role_of(spec: Spec) -> str:
+    """Return the name of a function's role, as the stack gives it."""
+    (name,) = (name for name, value in vars(specs).items() if value is spec)
+    return name.title()
+
+
 @dataclass(frozen=True, slots=True)
 class Deployed:
     """The functions on a lake of their own."""
@@ -223,14 +230,22 @@ class Deployed:
     machinery: Machinery
     folder: Path
 
+    @contextmanager
+    def running(self, spec: Spec, **settings: str) -> Iterator[Function]:
+        """Start a new process of a function, with the access key of its role."""
+        environment = {"AWS_ACCESS_KEY_ID": role_of(spec), **self.environment, **settings}
+        with self.machinery.running(spec, environment, self.folder) as function:
+            yield function
+
     def run(self, spec: Spec, *events: Any, **settings: str) -> list[Any]:
         """Hand events to a new process of a function, one after another; return its answers."""
-        with self.machinery.running(spec, {**self.environment, **settings}, self.folder) as function:
+        with self.running(spec, **settings) as function:
             return [function.call(event) for event in events]
 
     def loaded(self, spec: Spec, *events: Any, **settings: str) -> Loaded:
         """Return the modules that a new process of a function loads for events."""
-        return self.machinery.loaded(spec, events, {**self.environment, **settings}, self.folder)
+        environment = {"AWS_ACCESS_KEY_ID": role_of(spec), **self.environment, **settings}
+        return self.machinery.loaded(spec, events, environment, self.folder)
 
     def ids(self, table: str) -> list[str]:
         """Return the ids of a table's events, in order."""

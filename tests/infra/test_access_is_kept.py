@@ -8,7 +8,7 @@ import pytest
 
 from infra.sources import Sources
 from tests.infra.conftest import read_template, synthesise
-from tests.infra.policies import Statement, allowed, statements_of_role, text, the_id
+from tests.infra.policies import EVERYTHING, allowed, statements_of_role, text, the_id
 from tests.infra.test_bucket import bucket_statements
 from tests.infra.test_privileges import lake, role_id
 
@@ -17,7 +17,6 @@ ROLES = ("Ingest", "Commit", "Merge", "Query", "Jobs", "Sql", "Upload", "Vacuum"
 ACCESS = ("tokens/keys/k.json", "tokens/issued/t.json", "tokens/revoked/1-t", "sources.toml")
 PUBLISHED = "queries/top/00000000000000000000.json"
 REQUESTS: tuple[dict[str, str], ...] = ({}, {"none_match": "*"}, {"match": '"e"'})
-EVERYTHING: Statement = {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}
 
 
 @pytest.fixture(scope="module")

@@ -128,8 +128,7 @@ def test_a_query_is_sent_as_a_job_which_another_function_runs_and_its_result_fet
 
 def test_files_are_uploaded_whole_and_in_parts(deployed: Deployed) -> None:
     begin = event_of("/v1/upload/parted", query="parts=2&format=csv")
-    environment = {**deployed.environment, "ALLUVIA_CREATE_TABLES": "true"}
-    with deployed.machinery.running(UPLOAD, environment, deployed.folder) as run:
+    with deployed.running(UPLOAD, ALLUVIA_CREATE_TABLES="true") as run:
         assert body_of(run.call(event_of("/v1/upload/whole", CSV, {"content-type": "text/csv"})))["rows"] == 2000
         begun = body_of(run.call(begin))
         for part, data in zip(begun["parts"], (CSV[:9000], CSV[9000:]), strict=True):

@@ -34,8 +34,8 @@ def test_its_role_reads_and_puts_below_the_lake_and_deletes_nothing(uploading: T
     assert actions(uploading, "Upload", "s3") == APPEND
     assert {action.partition(":")[0] for action, _ in grants(found)} == {"s3", "logs"}
     for action in ("s3:PutObject", "s3:GetObject"):
-        assert allowed(found, action, lake(uploading, "lake/clicks/part-0.parquet"))
-        assert not allowed(found, action, lake(uploading, "incoming/x"))
+        assert allowed(found, action, lake(uploading, "lake/clicks/part-0.parquet"), none_match="*")
+        assert not allowed(found, action, lake(uploading, "incoming/x"), none_match="*")
     assert not allowed(found, "s3:DeleteObject", lake(uploading, "lake/clicks/part-0.parquet"))
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import alluvia
+from tests.infra.conftest import policies as policies  # noqa: PLC0414 - a fixture
+from tests.infra.policies import LakePolicies
 from tests.java import QUICK
 from tests.s3server import S3Server
 
@@ -109,8 +111,13 @@ def test_the_files_of_a_driver_that_was_killed_are_deleted_by_the_next(
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_the_job_reads_s3a_and_writes_s3(bare_environment: dict[str, str], s3_server: S3Server, tmp_path: Path) -> None:
+def test_the_job_reads_s3a_and_writes_s3(
+    bare_environment: dict[str, str], s3_server: S3Server, policies: LakePolicies, tmp_path: Path
+) -> None:
+    """With the rights of its role in the lake, by the policies of the stack."""
     archive, bucket = s3_server.new_bucket(), s3_server.new_bucket()
+    s3_server.judge(bucket, *policies)
+    s3_server.denials()
     for day in (1, 2):
         body = b"".join(b'{"id":"%d-%d","ts":"2026-01-0%dT00:00:00Z"}\n' % (day, n, day) for n in range(10))
         s3_server.client.put_object(Bucket=archive, Key=f"logs/2026/{day}.ndjson", Body=body + b"{broken\n")
@@ -119,7 +126,7 @@ def test_the_job_reads_s3a_and_writes_s3(bare_environment: dict[str, str], s3_se
     table = lake.create_events("requests")
     environment = {
         **bare_environment,
-        "AWS_ACCESS_KEY_ID": s3_server.options["access_key_id"],
+        "AWS_ACCESS_KEY_ID": "Job",
         "AWS_SECRET_ACCESS_KEY": s3_server.options["secret_access_key"],
     }
     arguments = [
@@ -132,6 +139,7 @@ def test_the_job_reads_s3a_and_writes_s3(bare_environment: dict[str, str], s3_se
     report = json.loads(done.stdout)
     assert (report["rows"], report["rejects"], report["files"], report["version"]) == (20, 2, 2, 2)
     assert len(table.scan().read_all()) == 20
+    assert s3_server.denials() == []
 
     wrong = [*arguments, "--job-id", "a/b"]
     failed = _run(wrong, environment, tmp_path / "again")
