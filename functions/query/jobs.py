@@ -107,7 +107,7 @@ def submit(
 def _start(job: QueryJob, caller: Caller, *, may_be_known: bool) -> None:
     try:
         _check_place(job, caller)
-        start(job.id, _caller_of(caller))
+        start(job.id, _caller_of(caller), caller.settings.caller_jobs)
     except (TooManyRequests, Unavailable) as error:
         if not may_be_known:  # nobody will ask for it again: its places are for others
             status = 429 if isinstance(error, TooManyRequests) else 503

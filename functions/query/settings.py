@@ -20,7 +20,6 @@ KEPT_BYTES_MAX = 4_000_000
 JOB_SECONDS = 840
 """A minute less than a function may run."""
 RESULT_HOURS = 24
-CALLER_JOBS = "ALLUVIA_CALLER_JOBS"
 CALLER_RESULT_BYTES = "ALLUVIA_CALLER_RESULT_BYTES"
 JOB_CONCURRENCY_MAX = 100
 """Whoever sends a job reads as many objects."""
@@ -51,7 +50,7 @@ class QuerySettings:
     job_concurrency: int | None = None
     result_hours: int = RESULT_HOURS
     caller_jobs: int | None = None
-    """Jobs of one caller that may be queued or running; None: one less than of all."""
+    """Jobs of one caller that may be queued or running; None: one less than of all, and 10 in a server."""
     ready_writes: bool = False
     caller_result_bytes: int | None = None
     """Bytes of large results that one caller may have links to; None: `max_result_bytes`."""
@@ -82,7 +81,7 @@ class QuerySettings:
             number(environment, "ALLUVIA_JOB_SECONDS", "seconds", JOB_SECONDS),
             number(environment, "ALLUVIA_JOB_CONCURRENCY", "jobs", None, most=JOB_CONCURRENCY_MAX),
             number(environment, "ALLUVIA_RESULT_CACHE_HOURS", "hours", RESULT_HOURS),
-            number(environment, CALLER_JOBS, "jobs", None, most=JOB_CONCURRENCY_MAX),
+            number(environment, "ALLUVIA_CALLER_JOBS", "jobs", None, most=JOB_CONCURRENCY_MAX),
             choice(environment, "ALLUVIA_READY_WRITES", ("false", "true")) == "true",
             number(environment, CALLER_RESULT_BYTES, "bytes", None),
         )

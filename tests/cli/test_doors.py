@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from alluvia.cli.doors import Places
+from alluvia.cli.doors import UPLOADS, Places, uploads_of
 from alluvia.cli.gateway import Gateway, ServerRules
 from alluvia.clock import ManualClock
+from alluvia.errors import Invalid
 
 SMALL = b'{"event_id":"a"}'
 LARGE = b'{"event_id":"' + b"a" * 70_000 + b'"}'
@@ -53,3 +54,11 @@ def test_a_large_post_takes_a_place_and_a_small_one_does_not(large: bytes) -> No
     thread.join(30)
     assert first == [200]
     assert post(gateway, large)[0] == 200
+
+
+def test_a_setting_says_how_many_uploads_are_processed_at_once() -> None:
+    assert uploads_of({}) == UPLOADS == Places(2, 30)
+    assert uploads_of({"ALLUVIA_UPLOADS_AT_ONCE": "1"}) == Places(1, 30)
+    for wrong in ("0", "33", "two"):
+        with pytest.raises(Invalid, match="ALLUVIA_UPLOADS_AT_ONCE is"):
+            uploads_of({"ALLUVIA_UPLOADS_AT_ONCE": wrong})

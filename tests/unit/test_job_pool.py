@@ -17,7 +17,9 @@ def test_one_caller_does_not_fill_the_queue_of_all() -> None:
     with pytest.raises(TooManyRequests, match="you have 10 jobs queued or running"):
         pool.take("ann-more", "ann")
     pool.take("ann-0", "ann")  # which it has
-    pool.take("bob-0", "bob")
+    pool.take("bob-0", "bob", 1)
+    with pytest.raises(TooManyRequests, match="you have 1 jobs queued or running"):
+        pool.take("bob-more", "bob", 1)
     for number in range(WAITING_MAX - CALLER_JOBS - 1):
         pool.take(f"all-{number}")
     with pytest.raises(Unavailable, match="too many jobs are waiting"):

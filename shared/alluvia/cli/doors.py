@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import BoundedSemaphore
 
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.http import Response, TooManyRequests, failure
+from alluvia.serverless.settings import number
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,13 @@ RETRY_SECONDS = 5
 QUERIES = Places(4, 16)
 LARGE = Places(8, 56)
 UPLOADS = Places(2, 30)
-"""A file takes up to some hundred MB while it is written."""
+"""A file takes up to half a GB of memory while it is written."""
+UPLOADS_AT_ONCE = "ALLUVIA_UPLOADS_AT_ONCE"
+
+
+def uploads_of(environment: Mapping[str, str]) -> Places:
+    """Return how many uploads are processed at once, from the settings. Raises `Invalid`, naming the variable."""
+    return Places(number(environment, UPLOADS_AT_ONCE, "uploads", UPLOADS.at_once, most=32), UPLOADS.waiting)
 
 
 class Door:

@@ -22,11 +22,9 @@ STOPPED = "the server was stopped: send the job again"
 class JobPool:
     """Runs jobs, a few at once. Jobs that are queued or running when it stops are marked as failed."""
 
-    def __init__(
-        self, lake: Lake, run: Callable[[str], object], at_once: int = AT_ONCE, caller_jobs: int = CALLER_JOBS
-    ) -> None:
+    def __init__(self, lake: Lake, run: Callable[[str], object], at_once: int = AT_ONCE) -> None:
         """`run` runs a job, by its id, to its end."""
-        self._lake, self._run, self._caller_jobs = lake, run, caller_jobs
+        self._lake, self._run = lake, run
         self._callers: dict[str, str] = {}
         self._news = threading.Condition()
         self._waiting: deque[str] = deque()
@@ -39,8 +37,8 @@ class JobPool:
         for thread in self._threads:
             thread.start()
 
-    def take(self, job_id: str, caller: str = "") -> None:
-        """Queue a job of a caller ("" for callers without a token).
+    def take(self, job_id: str, caller: str = "", caller_jobs: int | None = None) -> None:
+        """Queue a job of a caller ("" for callers without a token), which may have `caller_jobs`; None: 10.
 
         Raises `Unavailable` if too many wait, and `TooManyRequests` if too many are this caller's.
         """
@@ -49,8 +47,9 @@ class JobPool:
                 return
             if self._stopping or len(self._waiting) >= WAITING_MAX:
                 raise Unavailable("too many jobs are waiting")
-            if caller and list(self._callers.values()).count(caller) >= self._caller_jobs:
-                reason = f"you have {self._caller_jobs} jobs queued or running, the limit for one caller"
+            most = CALLER_JOBS if caller_jobs is None else caller_jobs
+            if caller and list(self._callers.values()).count(caller) >= most:
+                reason = f"you have {most} jobs queued or running, the limit for one caller"
                 raise TooManyRequests(f"{reason}: send the job again later", AGAIN_SECONDS)
             self._callers[job_id] = caller
             self._waiting.append(job_id)

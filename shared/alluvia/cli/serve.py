@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from functools import partial
 
 from alluvia.cli.bundled import load_handler
+from alluvia.cli.doors import uploads_of
 from alluvia.cli.gateway import Gateway, MetricsPage, ServerRules
 from alluvia.cli.guards import HostNames, host_names
-from alluvia.cli.job_pool import AT_ONCE, CALLER_JOBS, JobPool
+from alluvia.cli.job_pool import AT_ONCE, JobPool
 from alluvia.cli.large_results import download
 from alluvia.cli.listening import HttpServer, listen
 from alluvia.cli.metrics import CommitCount, Metrics
@@ -26,13 +27,11 @@ from alluvia.query.processes import POOL
 from alluvia.serverless.authorization import AUTH, OPEN
 from alluvia.serverless.environment import environment
 from alluvia.serverless.job_starting import using_pool
-from alluvia.serverless.settings import number
 from alluvia.serverless.signed_paths import signer_of, using_signer
 from alluvia.serverless.table_queue import QUEUE_URL
 from alluvia.serverless.warm_lake import using
 
 QUERY_MEMORY = "ALLUVIA_QUERY_MEMORY_MB"
-CALLER_JOBS_SETTING = "ALLUVIA_CALLER_JOBS"
 DEFAULTS = {
     AUTH: OPEN,
     "ALLUVIA_RESULT_CACHE": "on",
@@ -91,7 +90,7 @@ def running(lake: Lake, options: Options, metrics: Metrics | None = None) -> Ite
 
     The block must call `http.run()`, here or in a thread.
     """
-    rules = ServerRules(options.hosts, tells_metrics=options.tells_metrics)
+    rules = ServerRules(options.hosts, tells_metrics=options.tells_metrics, uploads=uploads_of(os.environ))
     metrics = metrics or Metrics()
     defaults = {QUERY_MEMORY: str(memory_mb(rules.queries.at_once + AT_ONCE)), **DEFAULTS}
     settings = {name: value for name, value in defaults.items() if name not in os.environ}
@@ -99,13 +98,9 @@ def running(lake: Lake, options: Options, metrics: Metrics | None = None) -> Ite
     merge = Upkeep(lake, "merge", options.merge_seconds) if options.merge_seconds else None
     vacuum = Upkeep(lake, "vacuum", options.vacuum_seconds) if options.vacuum_seconds else None
     store = CommitCount(lake.store, metrics.commits)
-    caller_jobs = number(os.environ, CALLER_JOBS_SETTING, "jobs", CALLER_JOBS)
     lake = Lake(store if merge is None else CommitWatch(store, merge.changed), lake.clock)
     upkeep = [each for each in (merge, vacuum) if each is not None]
-    signer, jobs = (
-        signer_of(os.environ, lake.clock),
-        JobPool(lake, _run_job, caller_jobs=caller_jobs),
-    )
+    signer, jobs = signer_of(os.environ, lake.clock), JobPool(lake, _run_job)
     with using(lake), using_signer(signer), using_pool(jobs.take), environment(settings, without=[QUEUE_URL]):
         threads = THREADS + rules.queries.total + rules.large.total + rules.uploads.total
         refresher = Refresher(lake)

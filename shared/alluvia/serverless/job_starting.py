@@ -13,7 +13,7 @@ import orjson
 from alluvia.errors import Unavailable
 
 JOBS_FUNCTION = "ALLUVIA_JOBS_FUNCTION"
-_pools: list[Callable[[str, str], None]] = []
+_pools: list[Callable[[str, str, int | None], None]] = []
 
 
 def can_start() -> bool:
@@ -21,13 +21,15 @@ def can_start() -> bool:
     return bool(_pools or os.environ.get(JOBS_FUNCTION))
 
 
-def start(job_id: str, caller: str) -> None:
+def start(job_id: str, caller: str, caller_jobs: int | None = None) -> None:
     """Have a job run soon; twice is as good as once. `caller` is what its sender is told apart by, if at all.
+
+    A pool of this process gives a caller at most `caller_jobs` jobs; None: as many as it gives by itself.
 
     Raises `Unavailable` where it will not, and `TooManyRequests` where the caller has too many.
     """
     if _pools:
-        _pools[-1](job_id, caller)
+        _pools[-1](job_id, caller, caller_jobs)
         return
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -40,8 +42,11 @@ def start(job_id: str, caller: str) -> None:
 
 
 @contextmanager
-def using_pool(take: Callable[[str, str], None]) -> Iterator[None]:
-    """Have a pool of this process take ids of jobs, and callers. It may raise `Unavailable` and `TooManyRequests`."""
+def using_pool(take: Callable[[str, str, int | None], None]) -> Iterator[None]:
+    """Have a pool of this process take ids of jobs, callers, and how many jobs each caller may have.
+
+    It may raise `Unavailable` and `TooManyRequests`.
+    """
     _pools.append(take)
     try:
         yield
