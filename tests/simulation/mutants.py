@@ -200,11 +200,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "                return PutResult.EXISTS\n",
     ),
     _rule_ignored("protocol_changed", ("tests/unit/table/test_conflicts.py",)),
-    _rule_ignored("metadata_changed"),
+    _rule_ignored("metadata_changed", seed=130),
     _rule_ignored("transaction_recorded", seed=78),
     _rule_ignored("domain_changed", ("tests/faults/test_sleepers.py",)),
     _rule_ignored("rows_added"),
-    _rule_ignored("read_file_removed"),
+    _rule_ignored("read_file_removed", seed=128),
     _rule_ignored("file_removed_twice"),
     _rule_ignored("file_compacted", seed=69),
     Mutant(
