@@ -31,8 +31,9 @@ from alluvia_spark.files import SourceOptions
 from alluvia_spark.frames import TASK, Row, mapped, numbered_tasks, parallelism, task_key, to_tasks
 from alluvia_spark.frames import tasks as numbered
 from alluvia_spark.job import REJECTS, ROWS, Job, Target
+from alluvia_spark.live import known_contents
 from alluvia_spark.record import Record, known_job
-from alluvia_spark.repeats import find_absent
+from alluvia_spark.repeats import find_absent, nothing_known
 from alluvia_spark.session import QUICK_JAVA, session
 from alluvia_spark.tasks import LINES, PROBLEM, Line, lines_at, read_clashes, read_task, reject_events
 
@@ -166,7 +167,7 @@ class _Search:
             return {}
         ranges = plan_files("", count).ranges
         found = to_tasks(identities(self.job, ids, self.held[table], ranges), ranges)
-        lost = to_tasks(mapped(found, _find, _LOST), self.splits)
+        lost = to_tasks(mapped(found, partial(_find, self.job, table), _LOST), self.splits)
         counted = mapped(lost, partial(_keep, self.job, look), _COUNTS).collect()
         return {row.task: row.rows for row in counted}
 
@@ -190,9 +191,10 @@ def _read_as_events(job: Job, rows: Iterator[Row]) -> Iterator[Row]:
             yield (encode(ids, PLAIN),)
 
 
-def _find(rows: Iterator[Row]) -> Iterator[Row]:
+def _find(job: Job, table: int, rows: Iterator[Row]) -> Iterator[Row]:
+    known = partial(known_contents, job) if table == ROWS else nothing_known
     for _, ids in joined_ranges(rows):
-        for task, lost in by_task(find_absent(ids)):
+        for task, lost in by_task(find_absent(ids, known)):
             yield task_key(task), task, encode(lost)
 
 

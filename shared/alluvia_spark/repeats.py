@@ -92,10 +92,11 @@ def find_repeats(ids: pa.Table, known: Contents = nothing_known) -> tuple[pa.Tab
     )
 
 
-def find_absent(ids: pa.Table) -> pa.Table:
-    """Return which events of one range are not live, or have other content than the first of their id that is.
+def find_absent(ids: pa.Table, known: Contents = nothing_known) -> pa.Table:
+    """Return which events of one range are not live, or have other content than the row of their id.
 
-    The latter are `CLASH`, the former `DUPLICATE`, as all that come again of an event that is not live.
+    The latter are `CLASH`, the former `DUPLICATE`, as all that come again of an event that is not live. `known` is
+    asked for the contents of live events that come with several; without an answer, the first is taken for the row.
     """
     found = ids.sort_by([(name, "ascending") for name in (HEAD, TAIL, TASK, ROW)]).combine_chunks()
     if not len(found):
@@ -105,22 +106,35 @@ def find_absent(ids: pa.Table) -> pa.Table:
     live = pc.equal(found.filter(begins)[TASK], LIVE).take(number)
     ours = pc.invert(pc.equal(found[TASK], LIVE))
     rows, live = found.filter(ours), live.filter(ours)
-    begins = _begins(rows, [HEAD, TAIL]) if len(rows) else begins.slice(0, 0)
+    if not len(rows):
+        return DROPS.empty_table()
+    begins = _begins(rows, [HEAD, TAIL])
     number = pc.subtract(pc.cumulative_sum(begins.cast(pa.int64())), 1)
     clash = pc.and_(live, pc.not_equal(rows[CONTENT], rows.filter(begins)[CONTENT].take(number)))
+    several = pc.and_(live, pc.is_in(number, pc.unique(number.filter(clash))))
+    if pc.any(several).as_py():
+        judged = _clashes(rows.filter(several), known, clash.filter(several).to_pylist())
+        clash = pa.chunked_array([pc.replace_with_mask(_array(clash), _array(several), judged)])
     kinds = pc.if_else(clash, pa.scalar(CLASH, pa.int8()), pa.scalar(DUPLICATE, pa.int8()))
     return rows.append_column(KIND, kinds).filter(pc.or_(clash, pc.invert(live))).select(DROPS.names)
 
 
-def _clashes(rows: pa.Table, known: Contents) -> pa.Array:
-    """Return which of some events, all of them live, the table knows with other content alone."""
+def _clashes(rows: pa.Table, known: Contents, unknown: Sequence[bool] | None = None) -> pa.Array:
+    """Return which of some events, all of them live, the table knows with other content alone.
+
+    `unknown` says it for each of the events whose content the table does not know; by default they do not clash.
+    """
     prints = [FINGERPRINT.pack(*each) for each in zip(rows[HEAD].to_pylist(), rows[TAIL].to_pylist(), strict=True)]
     held = known(prints)
     found = []
-    for each, content in zip(prints, rows[CONTENT].to_pylist(), strict=True):
+    for each, content, otherwise in zip(
+        prints, rows[CONTENT].to_pylist(), unknown or [False] * len(prints), strict=True
+    ):
         contents = held.get(each)
-        same = contents is None or UNKNOWN in contents or content.to_bytes(CONTENT_BYTES, "little") in contents
-        found.append(not same)
+        if contents is None or UNKNOWN in contents:
+            found.append(otherwise)
+        else:
+            found.append(content.to_bytes(CONTENT_BYTES, "little") not in contents)
     return pa.array(found, pa.bool_())
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from alluvia.table.event_window.id_runs import FINGERPRINT
 from alluvia_spark.chunks import CONTENT, EVENT_ID, HEAD, ROW, SOURCE, TAIL, with_prints
-from alluvia_spark.repeats import CLASH, DUPLICATE, IDS, KIND, LIVE, TASK, divided, find_repeats, ids_of
+from alluvia_spark.repeats import CLASH, DUPLICATE, IDS, KIND, LIVE, TASK, divided, find_absent, find_repeats, ids_of
 
 Event = tuple[int, int, int, int, int]
 """Task, place, head, tail and content."""
@@ -60,6 +60,45 @@ def test_the_first_in_the_table_or_else_in_the_input_is_kept(events: list[Event]
     assert len(lost) == len(expected[0])
     assert stored[HEAD].to_pylist() == [head for head, _, _ in expected[1]]
     assert sorted((row[HEAD], row[TAIL], row[CONTENT]) for row in stored.to_pylist()) == expected[1]
+
+
+def test_an_event_with_the_content_of_the_row_is_not_absent_where_another_came_before_it() -> None:
+    live, other, same = (LIVE, 0, 7, 0, 1 << 24), (0, 0, 7, 0, 5), (0, 9, 7, 0, 6)
+    row = {FINGERPRINT.pack(7, 0): {(6).to_bytes(4, "little")}}
+    judged = find_absent(_ids([live, other, same]), lambda _: row).to_pylist()
+    assert judged == [{TASK: 0, ROW: 0, KIND: CLASH}]
+    unknown = find_absent(_ids([live, other, same])).to_pylist()
+    assert unknown == [{TASK: 0, ROW: 9, KIND: CLASH}]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(LIVE, 2), st.integers(0, 1000), *IDENTITIES, st.integers(1, 3)),
+        max_size=30,
+        unique_by=lambda event: event[:2],
+    ),
+    st.dictionaries(st.tuples(*IDENTITIES), st.sets(st.integers(0, 3), min_size=1)),
+)
+def test_absent_is_what_is_not_live_or_has_other_content_than_the_row(events: list[Event], known: Contents) -> None:
+    held = {
+        FINGERPRINT.pack(*identity): {content.to_bytes(4, "little") for content in contents}
+        for identity, contents in known.items()
+        if 0 not in contents
+    }
+    expected = set()
+    there = {event[2:4] for event in events if event[0] == LIVE}
+    ours = sorted(event for event in events if event[0] != LIVE)
+    for task, place, *identity, content in ours:
+        contents = [event[4] for event in ours if event[2:4] == tuple(identity)]
+        if tuple(identity) not in there:
+            expected.add((task, place, DUPLICATE))
+        elif len(set(contents)) > 1:
+            rows = known.get((identity[0], identity[1]), {0})
+            if content not in ({contents[0]} if 0 in rows else rows):
+                expected.add((task, place, CLASH))
+    found = find_absent(_ids(events), lambda _: held).to_pylist()
+    assert {(row[TASK], row[ROW], row[KIND]) for row in found} == expected
+    assert len(found) == len(expected)
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=50), st.integers(1, 7))

@@ -184,7 +184,7 @@ def _file_holds(handle: TableHandle, matching: Matching, file: AddFile) -> bool:
 
 
 def _refusal(handle: TableHandle, keepers: list[Keeper], *, release_tags: bool) -> str:
-    every = sorted(map(str, keepers))
+    every = sorted(set(map(str, keepers)))
     more = f" and {len(every) - NAMES_MAX:,} more" if len(every) > NAMES_MAX else ""
     names = ", ".join(every[:NAMES_MAX]) + more
     tags = [keeper for keeper in keepers if keeper.kind == TAG]
