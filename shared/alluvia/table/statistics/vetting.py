@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -76,10 +77,9 @@ class FooterSession:
     def walk(self) -> Iterator[tuple[dict[str, Any], bytes]]:
         """Look at all of each footer, and say so."""
         for footer in self._footers:
-            try:
+            # A damaged footer that raises is harmless: its reader raises again. This looks for what ends a process.
+            with suppress(Invalid, *UNREADABLE, ValueError, TypeError, KeyError, AttributeError):
                 walk(parse_footer(footer))
-            except (Invalid, *UNREADABLE, ValueError, TypeError, KeyError, AttributeError):
-                pass  # `vetted_footers` reads the footer again and returns the error
             yield {}, b""
 
 
