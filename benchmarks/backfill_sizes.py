@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 
 import alluvia
 from alluvia_spark import backfill
-from alluvia_spark.committing import Committed, commit
-from alluvia_spark.execute import SPLIT_BYTES_MAX
-from alluvia_spark.manifest import file_page, open_manifest, write_manifest
-from alluvia_spark.places import Found
+from alluvia_spark.backfill_job.committing import Committed, commit
+from alluvia_spark.backfill_job.execute import SPLIT_BYTES_MAX
 from alluvia_spark.session import session
+from alluvia_spark.sources.manifest import file_page, open_manifest, write_manifest
+from alluvia_spark.sources.places import Found
 from benchmarks.backfill_child import peak_bytes
 from benchmarks.backfills import COLUMNS
 

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from alluvia_spark.plan import BUCKET_BYTES_MAX
+from alluvia_spark.backfill_job.plan import BUCKET_BYTES_MAX
 from benchmarks.measure import ROOT, megabytes
 from benchmarks.report import Figure
 from tests.s3server import S3Server

@@ -9,13 +9,13 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 import alluvia
+from alluvia.api.lake import Lake
 from alluvia.clock import SystemClock
-from alluvia.lake import Lake
-from alluvia.log.actions import AddFile
+from alluvia.commit.changes import Changes
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.skipping.predicate import And, Comparison
 from alluvia.store import CountingStore, open_store
-from alluvia.table.changes import Changes
-from alluvia.table.scan import Scan
-from alluvia.table.skipping.predicate import And, Comparison
 from benchmarks.measure import in_turns, megabytes, milliseconds
 from benchmarks.report import Figure
 from benchmarks.tables import ROWS, table_of

@@ -18,7 +18,7 @@ Timed = Callable[[], Any]
 
 def open_ours(uri: str, options: dict[str, Any]) -> Timed:
     """Open a table: its version, and how many files it has."""
-    import alluvia.lake  # what is timed has all its modules
+    import alluvia.api.lake  # what is timed has all its modules
 
     def timed() -> tuple[int, int]:
         snapshot = alluvia.open_table(uri, **options).snapshot()
@@ -29,14 +29,14 @@ def open_ours(uri: str, options: dict[str, Any]) -> Timed:
 
 def list_ours(uri: str, options: dict[str, Any]) -> Timed:
     """Open a table, and name every file."""
-    import alluvia.lake  # what is timed has all its modules
+    import alluvia.api.lake  # what is timed has all its modules
 
     return lambda: len(list(alluvia.open_table(uri, **options).snapshot().files.keys()))
 
 
 def read_ours(uri: str, options: dict[str, Any]) -> Timed:
     """Open a table, and make an object of every file, with its partition, size and statistics."""
-    import alluvia.lake  # what is timed has all its modules
+    import alluvia.api.lake  # what is timed has all its modules
 
     return lambda: len(list(alluvia.open_table(uri, **options).snapshot().files))
 
@@ -65,9 +65,9 @@ def read_deltalake(uri: str, options: dict[str, Any]) -> Timed:
 
 def none_ours(uri: str, column: str) -> Timed:
     """Open a table and prune all of its files, as a query does that none can match."""
-    import alluvia.lake  # what is timed has all its modules
-    from alluvia.table.scan import Scan
-    from alluvia.table.skipping.predicate import Comparison
+    import alluvia.api.lake  # what is timed has all its modules
+    from alluvia.delta.data_files.scan import Scan
+    from alluvia.delta.skipping.predicate import Comparison
 
     return lambda: len(Scan(alluvia.open_table(uri).snapshot(), Comparison((column,), "<", -1)).files)
 
@@ -88,8 +88,8 @@ def upsert_ours(uri: str, rows: str) -> Timed:
     """Put rows, which lie in a Parquet file, into a table by `id`."""
     import pyarrow.parquet as pq
 
-    import alluvia.lake
-    import alluvia.operations.upsert  # what is timed has all its modules
+    import alluvia.api.lake
+    import alluvia.operations.rows.upsert  # what is timed has all its modules
 
     source, table = pq.read_table(rows), alluvia.open_table(uri)
 
@@ -102,8 +102,8 @@ def upsert_ours(uri: str, rows: str) -> Timed:
 
 def delete_ours(uri: str, where: str) -> Timed:
     """Delete the rows that match a condition."""
-    import alluvia.lake
-    import alluvia.operations.delete  # what is timed has all its modules
+    import alluvia.api.lake
+    import alluvia.operations.rows.delete  # what is timed has all its modules
 
     table = alluvia.open_table(uri)
     return lambda: table.delete(where).rows_deleted
@@ -119,8 +119,8 @@ def delete_deltalake(uri: str, where: str) -> Timed:
 
 def update_ours(uri: str, values: dict[str, str], where: str) -> Timed:
     """Set columns of the rows that match a condition."""
-    import alluvia.lake
-    import alluvia.operations.update  # what is timed has all its modules
+    import alluvia.api.lake
+    import alluvia.operations.rows.update  # what is timed has all its modules
 
     table = alluvia.open_table(uri)
     return lambda: table.update(values, where).rows_updated
@@ -153,8 +153,8 @@ def merge_ours(uri: str, memory_mb: int | None = None) -> Timed:
     """Merge a table's files: the bytes that are written."""
     import duckdb  # noqa: F401 - what is timed has all its modules, on both sides
 
-    import alluvia.lake
-    import alluvia.operations.optimize
+    import alluvia.api.lake
+    import alluvia.operations.compaction.optimize
 
     table = alluvia.open_table(uri)
     return lambda: table.optimize(full=True, memory_mb=memory_mb).bytes_written
@@ -192,8 +192,8 @@ def merge_deltalake(uri: str, columns: list[str] | None = None) -> Timed:
 
 def cluster_ours(uri: str, memory_mb: int | None = None) -> Timed:
     """Cluster a table by its property: the number of files."""
-    import alluvia.lake  # what is timed has all its modules
-    import alluvia.operations.optimize
+    import alluvia.api.lake  # what is timed has all its modules
+    import alluvia.operations.compaction.optimize
 
     table = alluvia.open_table(uri)
     return lambda: table.optimize(memory_mb=memory_mb).files_after
@@ -210,17 +210,17 @@ def cluster_deltalake(uri: str, columns: list[str], target_size: int, row_group_
 
 def merge_nothing(uri: str) -> Timed:
     """Open a table, and merge where nothing is to be done."""
-    import alluvia.lake  # what is timed has all its modules
-    import alluvia.operations.optimize
+    import alluvia.api.lake  # what is timed has all its modules
+    import alluvia.operations.compaction.optimize
 
     return lambda: alluvia.open_table(uri).optimize().files_removed
 
 
 def vacuum_ours(uri: str, pages: str) -> Timed:
     """Vacuum a table whose data files are what a file lists: how many stay."""
-    import alluvia.operations.vacuum  # noqa: F401 - what is timed has all its modules
+    import alluvia.operations.retention.vacuum  # noqa: F401 - what is timed has all its modules
+    from alluvia.api.lake import Lake
     from alluvia.clock import SystemClock
-    from alluvia.lake import Lake
     from benchmarks.vacuum_listing import Listed
 
     store = Listed(Path(uri).parent, Path(pages))

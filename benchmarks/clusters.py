@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 import alluvia
-from alluvia.table.properties import names_text
-from alluvia.table.skipping.predicate import And, Comparison, Predicate
+from alluvia.delta.properties import names_text
+from alluvia.delta.skipping.predicate import And, Comparison, Predicate
 from benchmarks.measure import in_processes, megabytes, milliseconds
 from benchmarks.reads import bytes_read
 from benchmarks.report import Figure

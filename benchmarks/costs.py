@@ -17,11 +17,11 @@ from typing import Any
 
 import orjson
 
+from alluvia.api.lake import Lake
 from alluvia.clock import SystemClock
-from alluvia.ingest.envelope import split
-from alluvia.ingest.messages import pack
-from alluvia.ingest.values import Limits, Origin
-from alluvia.lake import Lake
+from alluvia.events.ingest.envelope import split
+from alluvia.events.ingest.messages import pack
+from alluvia.events.ingest.values import Limits, Origin
 from alluvia.prices import GET_DOLLARS, LAMBDA_GB_SECOND_DOLLARS, PUT_DOLLARS, REQUEST_DOLLARS
 from alluvia.serverless.warm_lake import using
 from alluvia.store import CountingStore, MemoryStore

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 import alluvia
 from alluvia.store import Store
-from alluvia.store.file_cache import FileCache, RemoteFile
+from alluvia.store.caches.file_cache import FileCache, RemoteFile
 from benchmarks import duck
 from benchmarks.measure import milliseconds
 from benchmarks.queries import DELAY_SECONDS, delayed

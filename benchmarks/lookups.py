@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 
 import alluvia
-from alluvia.log.actions import AddFile
-from alluvia.table.statistics.written import file_statistics
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.statistics.written import file_statistics
 from benchmarks import duck
 from benchmarks.measure import in_turns, medians, milliseconds
 from benchmarks.queries import DELAY_SECONDS, delayed

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 import alluvia
-from alluvia.log.actions import AddFile
-from alluvia.table.skipping.predicate import And, Comparison, Predicate
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.skipping.predicate import And, Comparison, Predicate
 from benchmarks.measure import Run, in_processes, megabytes, milliseconds
 from benchmarks.reads import bytes_read
 from benchmarks.report import Figure

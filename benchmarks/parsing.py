@@ -177,11 +177,11 @@ def ingestion(body: bytes, declared: bool) -> Timed:
     """Make a table, and return what ingests a body into it: how many rows were stored."""
     import pyarrow as pa
 
+    from alluvia.api.lake import Lake
     from alluvia.clock import SystemClock
-    from alluvia.ingest.envelope import split
-    from alluvia.ingest.pipeline import ingest_batch
-    from alluvia.ingest.values import Limits
-    from alluvia.lake import Lake
+    from alluvia.events.ingest.envelope import split
+    from alluvia.events.ingest.pipeline import ingest_batch
+    from alluvia.events.ingest.values import Limits
     from alluvia.store import MemoryStore
 
     names = ("ip", "user", "method", "path", "referrer", "agent")
@@ -217,9 +217,9 @@ def bare(body: str) -> Timed:
 def posts() -> Timed:
     """Ingest bodies of one event each, one after another: how many rows were stored."""
     import alluvia
-    from alluvia.ingest.envelope import split
-    from alluvia.ingest.pipeline import ingest_batch
-    from alluvia.ingest.values import Limits
+    from alluvia.events.ingest.envelope import split
+    from alluvia.events.ingest.pipeline import ingest_batch
+    from alluvia.events.ingest.values import Limits
 
     lake = alluvia.connect("memory://posts")
     lake.create_events("events")

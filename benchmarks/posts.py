@@ -16,10 +16,10 @@ from threading import Lock, Thread
 from typing import TypeVar
 
 import alluvia
+from alluvia.api.lake import Lake
 from alluvia.clock import SystemClock
-from alluvia.ingest.pipeline import ingest_batch
-from alluvia.ingest.values import RawEvent
-from alluvia.lake import Lake
+from alluvia.events.ingest.pipeline import ingest_batch
+from alluvia.events.ingest.values import RawEvent
 from alluvia.store import MemoryStore, Store, Wrapper
 from benchmarks.report import Figure
 from tests.s3server import S3Server

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from alluvia.lake import Table
-from alluvia.table.scan import Scan
-from alluvia.table.skipping.predicate import And, Comparison, Predicate
+from alluvia.api.lake import Table
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.skipping.predicate import And, Comparison, Predicate
 
 
 def bytes_read(table: Table, queries: Iterable[Predicate]) -> list[int]:

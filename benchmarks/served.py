@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import alluvia
-from alluvia.log.actions import AddFile
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.statistics.written import file_statistics
 from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
-from alluvia.query.processes import POOL
-from alluvia.table.statistics.written import file_statistics
+from alluvia.query.process.processes import POOL
 from benchmarks import duck
 from benchmarks.measure import milliseconds
 from benchmarks.queries import delayed
@@ -32,8 +32,8 @@ from tests.s3server import S3Server
 DELAY_SECONDS = 0.02
 REPEATS = 3
 SHAPES = ((1, 5), (20, 5), (200, 5), (4, 40), (1, 200))
-"""Numbers of files, and their megabytes. The test server copies an object for each range that it is asked for, so that a
-larger one measures that server."""
+"""Numbers of files, and their megabytes. The test server copies an object for each range of it: a larger
+one measures that server."""
 THREADS = (1, 8)
 QUERY = "SELECT count(*), sum(n), max(b) FROM {} WHERE a >= 0"
 _ROW_BYTES = 48

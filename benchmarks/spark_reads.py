@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import alluvia
 import alluvia_spark
-from alluvia.lake import Lake, Table
+from alluvia.api.lake import Lake, Table
 from alluvia_spark.session import session
 from benchmarks.report import Figure
 from tests.s3server import S3Server

@@ -12,10 +12,10 @@ import orjson
 import pyarrow as pa
 
 import alluvia
-from alluvia.lake import Table
-from alluvia.log.actions import AddFile
-from alluvia.log.commit import encode_commit
-from alluvia.log.paths import commit_name
+from alluvia.api.lake import Table
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.commit import encode_commit
+from alluvia.delta.log.paths import commit_name
 
 SCHEMA = pa.schema(
     [

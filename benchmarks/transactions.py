@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import alluvia
+from alluvia.api.lake import Lake
 from alluvia.clock import SystemClock
 from alluvia.errors import Conflict
-from alluvia.lake import Lake
 from alluvia.store import Store, Wrapper, open_store
 from benchmarks.report import Figure
 from benchmarks.requests import count, shown

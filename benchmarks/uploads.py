@@ -54,10 +54,10 @@ def store(place: str) -> Timed:
     """Store the one upload of a lake, and return how many rows its table has."""
     from alluvia.files.limits import FileLimits
     from alluvia.files.sent import SentFile
-    from alluvia.operations.upload_parts import UPLOADS
-    from alluvia.uploads import parts
-    from alluvia.uploads.storing import Upload
-    from alluvia.uploads.storing import store as store_file
+    from alluvia.files.uploads import parts
+    from alluvia.files.uploads.storing import Upload
+    from alluvia.files.uploads.storing import store as store_file
+    from alluvia.operations.results.upload_parts import UPLOADS
 
     lake = alluvia.connect(place)
     [upload_id] = lake.store.list_folders(f"{UPLOADS}t/")
@@ -73,7 +73,7 @@ def store(place: str) -> Timed:
 
 def _begun(place: Path, kind: str, size: int) -> int:
     """Put the parts of a file of about that size into a lake, and return how many rows it has."""
-    from alluvia.uploads import parts
+    from alluvia.files.uploads import parts
 
     file = place / "file"
     place.mkdir(parents=True)

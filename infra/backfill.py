@@ -90,7 +90,7 @@ class Backfill(Construct):
             maximum_capacity=emr.CfnApplication.MaximumAllowedResourcesProperty(
                 cpu="64 vCPU",
                 memory="256 GB",
-                disk="1280 GB",  # APPLICATION_DISK_GB of alluvia_spark.estimate
+                disk="1280 GB",  # APPLICATION_DISK_GB of alluvia_spark.backfill_job.estimate
             ),
             monitoring_configuration=emr.CfnApplication.MonitoringConfigurationProperty(
                 managed_persistence_monitoring_configuration=(

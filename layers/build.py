@@ -25,7 +25,7 @@ from layers.recipes import LAMBDA, MANYLINUX, Machine, Recipe, dropped
 # Lambda puts /opt/python on sys.path, so a layer's packages are in a folder with that name.
 PACKAGE_FOLDER = "python"
 # The command line is not for Lambda, and what it imports is in no layer. The rest is what tools leave behind.
-LIBRARY_LEFT_OUT = ("cli", "__pycache__", ".*")
+LIBRARY_LEFT_OUT = ("cli", "server", "__pycache__", ".*")
 
 
 def build_layer(recipe: Recipe, *, lock: Path, build: Path, machine: Machine = LAMBDA, compiled: bool = True) -> Path:

@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from alluvia.lake import Lake, Table
+from alluvia.api.lake import Lake, Table
+from alluvia.delta.refs import KEPT
 from alluvia.store import DirectoryStore, Store, Wrapper
-from alluvia.store.s3 import S3Store
-from alluvia.table.keepers import KEPT
+from alluvia.store.s3.bucket import S3Store
 from tests.peer_duckdb import Peer
 
 Rows = list[tuple[tuple[str, Any], ...]]

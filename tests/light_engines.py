@@ -28,10 +28,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import alluvia
-from alluvia.duck.connection import connect
+from alluvia.engine.duck.connection import connect
 from alluvia.processes.child import Reply
 from alluvia.processes.pool import Pool, Watch
-from alluvia.query import processes, worker
+from alluvia.query.process import processes, worker
 
 _connect = duckdb.connect
 _open_writer = pq.ParquetWriter.__init__
@@ -63,7 +63,7 @@ def light_engines(*, one_at_a_time: bool = False) -> Iterator[None]:
             patch.setattr(pq.ParquetWriter, "__init__", _uncompressed)
             patch.setattr(tempfile, "tempdir", MEMORY if os.access(MEMORY, os.W_OK) else tempfile.gettempdir())
             for name, keep in (("condition", _kept), ("assignments", _kept_values)):
-                read = getattr(sys.modules[f"alluvia.expressions.{name}"], name)
+                read = getattr(sys.modules[f"alluvia.engine.conditions.{name}"], name)
                 kept = keep(read, thread)
                 for module in modules:
                     if getattr(module, name, None) is read:

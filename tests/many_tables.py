@@ -14,8 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+from alluvia.api.lake import Lake
 from alluvia.clock import SystemClock
-from alluvia.lake import Lake
 from alluvia.serverless import table_queue, warm_lake
 from alluvia.serverless.environment import environment
 from alluvia.store.counting import CountingStore

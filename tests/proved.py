@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from alluvia.store import Store
-from alluvia.store.s3_conditions import PROOF_KEY
+from alluvia.store.s3.s3_conditions import PROOF_KEY
 
 
 def proved(store: Store) -> Store:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from alluvia.api.lake import Lake
 from alluvia.clock import Clock, ManualClock
-from alluvia.lake import Lake
-from alluvia.operations.scan import scan
+from alluvia.operations.reading.scan import scan
 from alluvia.store import MemoryStore, Store, Wrapper
 
 T = TypeVar("T")

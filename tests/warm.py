@@ -10,7 +10,11 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
         *("tests.contract.workers", "tests.processes.worker"),
-        *("alluvia.operations.delete", "alluvia.operations.optimize", "alluvia.operations.vacuum"),
+        *(
+            "alluvia.operations.rows.delete",
+            "alluvia.operations.compaction.optimize",
+            "alluvia.operations.retention.vacuum",
+        ),
     ]
 )
 

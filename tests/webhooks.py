@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from alluvia.sources.definition import Source
-from alluvia.sources.delivery import Delivery
-from alluvia.sources.kinds.registry import KINDS
+from alluvia.events.sources.definition import Source
+from alluvia.events.sources.delivery import Delivery
+from alluvia.events.sources.kinds.registry import KINDS
 from functions.ingest.handler import handler
 from tests.samples import payload
 

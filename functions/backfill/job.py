@@ -13,8 +13,8 @@ from alluvia.errors import AlluviaError
 from alluvia.files.event_files import KINDS
 from alluvia.store import open_store
 from alluvia_spark.backfill import run
-from alluvia_spark.files import ON_BAD_FILE, SourceOptions
-from alluvia_spark.job import Report
+from alluvia_spark.backfill_job.job import Report
+from alluvia_spark.sources.files import ON_BAD_FILE, SourceOptions
 
 STORE_OPTIONS = ("endpoint_url", "region")
 

@@ -9,11 +9,11 @@ import orjson
 
 from alluvia import Lake
 from alluvia.errors import AlluviaError, CommitUnknown, Conflict, Invalid, TableNotFound, Unavailable, Unsupported
-from alluvia.formats.reading import reading_of
-from alluvia.formats.registry import by_name
-from alluvia.formats.values import BodyFormat, RequestOutcome, SentBody
-from alluvia.ingest.envelope import BOM, inflated
-from alluvia.ingest.values import Origin, Split
+from alluvia.events.formats.reading import reading_of
+from alluvia.events.formats.registry import by_name
+from alluvia.events.formats.values import BodyFormat, RequestOutcome, SentBody
+from alluvia.events.ingest.envelope import BOM, inflated
+from alluvia.events.ingest.values import Origin, Split
 from alluvia.serverless.http import Request, Response, TooManyRequests, Unauthenticated, refusal
 from alluvia.serverless.log_lines import Logger
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from alluvia.errors import Invalid
-from alluvia.ingest.messages import unpack
-from alluvia.ingest.pipeline import ingest_batch
+from alluvia.events.ingest.messages import unpack
+from alluvia.events.ingest.pipeline import ingest_batch
 from alluvia.serverless.log_lines import Logger
 
 from .settings import SERVICE
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from alluvia import Lake
-    from alluvia.ingest.values import RawEvent
+    from alluvia.events.ingest.values import RawEvent
 
 logger = Logger(service=SERVICE, child=True)
 

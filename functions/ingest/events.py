@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from alluvia import Lake
-from alluvia.formats.registry import declared
-from alluvia.ingest.envelope import media_type
+from alluvia.events.formats.registry import declared
+from alluvia.events.ingest.envelope import media_type
 from alluvia.serverless.http import Request, Response
 
 from .bodies import take_body

@@ -5,7 +5,7 @@ from __future__ import annotations
 from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
 
 from alluvia.errors import Invalid
-from alluvia.ingest.envelope import media_type
+from alluvia.events.ingest.envelope import media_type
 from alluvia.lazy_dataclasses import dataclass
 
 FIELDS_MAX = 8

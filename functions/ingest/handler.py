@@ -23,7 +23,7 @@ from alluvia.serverless.events import messages_of
 from alluvia.serverless.http import BRANCH_HEADER, Request, Response, safe
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.routes import routed
-from alluvia.serverless.sending import sqs
+from alluvia.serverless.sqs_sender import sqs
 
 from .bodies import REFUSED, refused
 from .consumer import consume

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from alluvia import Lake
-from alluvia.formats.segment_format import PATHS as CALL_PATHS
+from alluvia.events.formats.segment_format import PATHS as CALL_PATHS
 from alluvia.serverless.http import Request, Response, answer
 from alluvia.serverless.routes import Route
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from alluvia.access.rights import Rights
+from alluvia.events.ingest.values import Limits
 from alluvia.files.limits import FileLimits
-from alluvia.ingest.values import Limits
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.authorization import Authorization
 from alluvia.serverless.settings import choice, number, text

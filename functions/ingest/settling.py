@@ -7,12 +7,12 @@ from typing import Any
 
 from alluvia import Lake
 from alluvia.access.rights import APPEND
-from alluvia.ingest.messages import pack
-from alluvia.ingest.pipeline import ingest_batch, keep_rejects, table_for
-from alluvia.ingest.values import Origin, Reject, Split
+from alluvia.events.ingest.messages import pack
+from alluvia.events.ingest.pipeline import ingest_batch, keep_rejects, table_for
+from alluvia.events.ingest.values import Origin, Reject, Split
 from alluvia.serverless.http import EVENTS_HEADER, TABLE_HEADER, Response, answer
 from alluvia.serverless.log_lines import Logger
-from alluvia.serverless.sending import send, sqs
+from alluvia.serverless.sqs_sender import send, sqs
 
 from .settings import SERVICE, IngestSettings
 

@@ -14,17 +14,17 @@ import orjson
 from alluvia import Lake
 from alluvia.access.rights import APPEND
 from alluvia.errors import AlluviaError, Forbidden, Invalid, TableNotFound, Unavailable, Unsupported
+from alluvia.events.ingest.inflate import TooLarge
 from alluvia.files.limits import FileLimits
 from alluvia.files.misfit import Misfit
 from alluvia.files.rows import format_of
 from alluvia.files.sent import SentFile
-from alluvia.ingest.inflate import TooLarge
-from alluvia.operations.upload_parts import UPLOAD_MS_MAX
+from alluvia.files.uploads import callers, parts
+from alluvia.files.uploads.storing import store
+from alluvia.operations.results.upload_parts import UPLOAD_MS_MAX
 from alluvia.serverless.http import BRANCH_HEADER, Request, Response, TooManyRequests, answer, refusal
 from alluvia.serverless.log_lines import Logger
 from alluvia.serverless.signed_paths import current_signer
-from alluvia.uploads import callers, parts
-from alluvia.uploads.storing import store
 
 from .bodies import REFUSED
 from .settings import CALLER_UPLOAD_BYTES, CALLER_UPLOADS, SERVICE, IngestSettings

@@ -10,17 +10,17 @@ from urllib.parse import parse_qsl
 from alluvia import Lake
 from alluvia.access.rights import ADMIN, APPEND, READ
 from alluvia.errors import AlluviaError, Invalid, Unsupported
+from alluvia.events.ingest.envelope import media_type
+from alluvia.events.ingest.inflate import TooLarge, UnknownEncoding, inflate, known_encoding
 from alluvia.files.limits import FileLimits
 from alluvia.files.misfit import Misfit
 from alluvia.files.rows import format_of
 from alluvia.files.sent import SentFile
-from alluvia.ingest.envelope import media_type
-from alluvia.ingest.inflate import TooLarge, UnknownEncoding, inflate, known_encoding
+from alluvia.files.uploads.event_rows import StoredEvents
+from alluvia.files.uploads.schemas import declared_schema
+from alluvia.files.uploads.storing import Stored, Upload, store
 from alluvia.serverless.http import TABLE_HEADER, Request, Response, answer, refusal
 from alluvia.serverless.log_lines import Logger
-from alluvia.uploads.event_rows import StoredEvents
-from alluvia.uploads.schemas import declared_schema
-from alluvia.uploads.storing import Stored, Upload, store
 
 from .bodies import KEY_LIMIT_CHARS, REFUSED
 from .settings import SERVICE, IngestSettings

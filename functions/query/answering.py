@@ -11,20 +11,20 @@ from typing import Any
 
 from alluvia import Lake
 from alluvia.access.rights import Rights
-from alluvia.duck.failures import ResultTooLarge
+from alluvia.delta.schema.names import fold
+from alluvia.engine.duck.failures import ResultTooLarge
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.large_results import is_there
+from alluvia.operations.results.large_results import is_there
 from alluvia.query.engine import Rendered, run_rendered
 from alluvia.query.formats import Format, choose_format, format_named
 from alluvia.query.limits import QueryLimits
 from alluvia.query.permitted import permitted
-from alluvia.query.processes import LargeResults
+from alluvia.query.process.processes import LargeResults
 from alluvia.query.scans import TableScan
 from alluvia.serverless.http import BRANCH_HEADER, Response
 from alluvia.serverless.log_lines import Logger
 from alluvia.store.deadline import seconds_left
-from alluvia.table.schema.names import fold
 
 from .asking import ERROR, QueryRequest
 from .codings import choose_coding, encoded

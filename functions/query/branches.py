@@ -10,18 +10,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from alluvia.access.rights import ADMIN, READ
+from alluvia.api.lake_branch import Branch
+from alluvia.delta.durations import lasting
+from alluvia.delta.refs import BRANCH, Keeper, find_keeper, list_keepers
 from alluvia.errors import BranchConflict, Conflict, Forbidden, Invalid, cut
-from alluvia.lake_branch import Branch
-from alluvia.operations.branch_changes import BranchedTable, branched_tables
-from alluvia.operations.branch_diff import diff_table, files_read
-from alluvia.operations.branch_report import diff_row, published_row
-from alluvia.operations.lake_commit import SERIALIZABLE
+from alluvia.operations.branches.branch_changes import BranchedTable, branched_tables
+from alluvia.operations.branches.branch_diff import diff_table, files_read
+from alluvia.operations.branches.branch_report import diff_row, published_row
+from alluvia.operations.transactions.lake_commit import SERIALIZABLE
 from alluvia.progress import reporting_to
 from alluvia.query.limits import QueryLimits, check_bytes
 from alluvia.serverless.http import Request, Response
 from alluvia.serverless.http import answer as json_answer
-from alluvia.table.durations import lasting
-from alluvia.table.keepers import BRANCH, Keeper, find_keeper, list_keepers
 
 from .answering import NO_STORE, Caller
 from .bodies import json_object

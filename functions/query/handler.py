@@ -16,7 +16,7 @@ from alluvia.processes.starting import start_ahead
 
 if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
     gc.disable()  # what is loaded stays: there is nothing to collect
-    start_ahead("alluvia.query.worker")  # DuckDB loads in that process, while this one loads what follows
+    start_ahead("alluvia.query.process.worker")  # DuckDB loads in that process, while this one loads what follows
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,7 @@ from typing import Any
 from alluvia import Lake
 from alluvia.access.rights import Rights
 from alluvia.errors import AlluviaError, Invalid
-from alluvia.query.processes import POOL
+from alluvia.query.process.processes import POOL
 from alluvia.serverless import warm_lake
 from alluvia.serverless.cors import with_cors
 from alluvia.serverless.deadlines import in_time

@@ -16,8 +16,18 @@ import orjson
 from alluvia.access.claims import TokenClaims, read_claims
 from alluvia.access.rights import Rights
 from alluvia.errors import Invalid, Unavailable
-from alluvia.operations.job_places import take_place
-from alluvia.operations.jobs import CANCELLED, DONE, FAILED, QUEUED, QueryJob, ask_again, ask_job, end_job, find_job
+from alluvia.operations.results.job_places import take_place
+from alluvia.operations.results.jobs import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    QUEUED,
+    QueryJob,
+    ask_again,
+    ask_job,
+    end_job,
+    find_job,
+)
 from alluvia.query.formats import format_named
 from alluvia.query.parameters import from_json, named_values, to_json
 from alluvia.serverless.http import BRANCH_HEADER, Request, Response, TooManyRequests, failure

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from alluvia.operations.branch_changes import CHANGED, CREATED, DROPPED, REPLACED
-from alluvia.operations.branch_publish import CONFLICT, FAST_FORWARD, REBASED
-from alluvia.operations.lake_commit import ISOLATION as LEVELS
-from alluvia.operations.lake_commit import SERIALIZABLE
+from alluvia.operations.branches.branch_changes import CHANGED, CREATED, DROPPED, REPLACED
+from alluvia.operations.branches.branch_publish import CONFLICT, FAST_FORWARD, REBASED
+from alluvia.operations.transactions.lake_commit import ISOLATION as LEVELS
+from alluvia.operations.transactions.lake_commit import SERIALIZABLE
 from alluvia.serverless.openapi import (
     COUNT,
     FLAG,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from alluvia.operations.jobs import CANCELLED, DONE, FAILED, QUEUED, RUNNING
+from alluvia.operations.results.jobs import CANCELLED, DONE, FAILED, QUEUED, RUNNING
 from alluvia.query.formats import FORMATS, JSON
 from alluvia.serverless.openapi import (
     AT_LEAST_ONE,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from alluvia.access.rights import READ, Grant, lacks_query
-from alluvia.duck.failures import QueryTooCostly, ResultTooLarge
+from alluvia.engine.duck.failures import QueryTooCostly, ResultTooLarge
 from alluvia.errors import (
     AlluviaError,
     Corrupt,

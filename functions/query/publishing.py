@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from alluvia.engine.queries.parse import QUERY_LIMIT_BYTES
 from alluvia.errors import Forbidden, Invalid, cut
-from alluvia.expressions.parse import QUERY_LIMIT_BYTES
 from alluvia.query import published
 from alluvia.query.declared import Declared
 from alluvia.query.parameters import to_json

@@ -11,12 +11,12 @@ from dataclasses import replace
 from hashlib import sha256
 
 from alluvia.errors import AlluviaError, Invalid
-from alluvia.operations.results import KeptResult, find_result, forget_result, keep_result
+from alluvia.operations.results.results import KeptResult, find_result, forget_result, keep_result
 from alluvia.query.engine import Rendered
 from alluvia.query.identity import identify
 from alluvia.query.permitted import permitted
 from alluvia.serverless.http import Request, Response, failure
-from alluvia.sql.first_word import is_query
+from alluvia.sql.grammar.first_word import is_query
 
 from .answering import (
     BYTES_READ,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from alluvia.errors import Forbidden
-from alluvia.sql.first_word import is_query
+from alluvia.sql.grammar.first_word import is_query
 
 if TYPE_CHECKING:
-    from alluvia.sql.statements import SqlStatement
+    from alluvia.sql.grammar.statements import SqlStatement
 
 
 WRITES_ARE_OFF = (
@@ -22,8 +22,8 @@ def allowed_statements(text: str, *, writes: bool) -> list[SqlStatement]:
     """Return the statements of a text; none of one query. Raises `Forbidden` for VACUUM, and writes that may not be."""
     if is_query(text):
         return []  # which loads nothing that reads statements
-    from alluvia.sql.nodes import Query
-    from alluvia.sql.statements import parse
+    from alluvia.sql.grammar.nodes import Query
+    from alluvia.sql.grammar.statements import parse
 
     statements = parse(text)
     for statement in statements:
@@ -39,6 +39,6 @@ def has_writes(text: str) -> bool:
     """Whether a text has statements that are not reads."""
     if is_query(text):
         return False
-    from alluvia.sql.statements import parse
+    from alluvia.sql.grammar.statements import parse
 
     return any(statement.writes or statement.kind == "vacuum" for statement in parse(text))

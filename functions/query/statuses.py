@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alluvia.duck.failures import QueryTooCostly, ResultTooLarge
+from alluvia.engine.duck.failures import QueryTooCostly, ResultTooLarge
 from alluvia.errors import (
     AlluviaError,
     CommitUnknown,

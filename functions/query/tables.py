@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from alluvia.access.rights import READ, table_pattern
+from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import TableNotFound
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog.catalog import Catalog
 from alluvia.query.permitted import permitted
 from alluvia.query.visible import visible
 from alluvia.serverless.http import Request, Response
 from alluvia.serverless.http import answer as json_answer
-from alluvia.table.schema.type_names import type_name
-from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import REJECTS
 
 from .answering import NO_STORE, Caller
@@ -50,7 +50,7 @@ def show_table(request: Request, name: str, caller: Caller) -> Response:  # noqa
 
 
 def _sizes(snapshot: Snapshot, catalog: Catalog) -> dict[str, Any]:
-    from alluvia.operations.scan import count  # queries do without
+    from alluvia.operations.reading.scan import count  # queries do without
 
     files, size = snapshot.totals
     return {
@@ -66,7 +66,7 @@ def _sizes(snapshot: Snapshot, catalog: Catalog) -> dict[str, Any]:
 
 def _rejects(table: str, catalog: Catalog) -> int | None:
     """Return how many events of a table were rejected; None if the caller may not see all of them."""
-    from alluvia.operations.scan import count
+    from alluvia.operations.reading.scan import count
 
     rejects, rights = f"{table}/{REJECTS}", catalog.rights
     if rights is not None and (not rights.may(READ, rejects) or rights.restriction(rejects)):

@@ -9,10 +9,11 @@ from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any
 
 from alluvia import Lake, Table
+from alluvia.delta.properties import FILE_RETENTION
 from alluvia.errors import Invalid, Unavailable
-from alluvia.operations.jobs import clean_jobs
-from alluvia.operations.results import ResultLimits, clean_results
-from alluvia.operations.upload_parts import clean_uploads
+from alluvia.operations.results.jobs import clean_jobs
+from alluvia.operations.results.results import ResultLimits, clean_results
+from alluvia.operations.results.upload_parts import clean_uploads
 from alluvia.serverless import warm_lake
 from alluvia.serverless.deadlines import in_time
 from alluvia.serverless.events import messages_of
@@ -20,10 +21,9 @@ from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.rounds import MARGIN_MS, checked, every_table, remaining_ms
 from alluvia.serverless.settings import number
 from alluvia.serverless.table_queue import QUEUE_URL, consume, fan_out
-from alluvia.table.properties import FILE_RETENTION
 
 if TYPE_CHECKING:
-    from alluvia.operations.vacuum_report import VacuumReport
+    from alluvia.operations.retention.vacuum_report import VacuumReport
 
 NAMES_MAX = 100
 RETENTION_HOURS_MAX = 24 * 365 * 100

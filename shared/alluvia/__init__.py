@@ -22,8 +22,8 @@ from alluvia.errors import (
 from alluvia.version import __version__
 
 if TYPE_CHECKING:
-    from alluvia.lake import Lake, Table, connect, open_table
-    from alluvia.table.snapshot import Snapshot
+    from alluvia.api.lake import Lake, Table, connect, open_table
+    from alluvia.delta.snapshot import Snapshot
 
 __all__ = [
     "AlluviaError",
@@ -51,11 +51,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Load the library when it is first used: a process that runs a query needs only a part of it."""
     if name in __all__:
-        from alluvia import lake
-        from alluvia.table import snapshot
+        from alluvia.api import lake
+        from alluvia.delta import snapshot
 
         return getattr(snapshot if name == "Snapshot" else lake, name)
-    from alluvia.other_names import MODULE, no_attribute
+    from alluvia.api.api_hints import MODULE, no_attribute
 
     raise no_attribute("alluvia", name, MODULE)
 

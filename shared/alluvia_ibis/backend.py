@@ -17,10 +17,10 @@ import pyarrow as pa
 from ibis.backends import NoExampleLoader
 from ibis.backends.sql import SQLBackend
 
-from alluvia.duck.quoting import quote_name
+from alluvia.engine.duck.quoting import quote_name
 from alluvia.errors import Forbidden, Invalid, TableNotFound
 from alluvia.extras import needing
-from alluvia.operations.folding import FINAL
+from alluvia.operations.merge_query.folding import FINAL
 from alluvia.rollups.asking import FRESHNESS, LIVE
 from alluvia.table_names import REJECTS
 from alluvia_ibis.access import LakeAccess, NamedTable
@@ -29,7 +29,7 @@ from alluvia_ibis.opening import opened
 from alluvia_ibis.rows import columns_for, fitted, for_columns, in_memory, is_in_memory
 
 if TYPE_CHECKING:
-    from alluvia.lake import Lake
+    from alluvia.api.lake import Lake
 
 BATCH_ROWS = 1_000_000
 MADE_OF_TABLES = (FINAL, LIVE, FRESHNESS)

@@ -6,9 +6,9 @@ from collections.abc import Generator, Sequence
 
 import pyarrow as pa
 
-from alluvia.duck.quoting import quote_name
+from alluvia.api.lake import Lake
+from alluvia.engine.duck.quoting import quote_name
 from alluvia.errors import Invalid, TableNotFound
-from alluvia.lake import Lake
 from alluvia.query.engine import Result, columns, run
 from alluvia.table_names import REJECTS
 from alluvia.version import __version__

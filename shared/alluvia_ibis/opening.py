@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from alluvia.api.lake import Lake, connect
 from alluvia.errors import Invalid
-from alluvia.lake import Lake, connect
 from alluvia_ibis.access import LakeAccess
 from alluvia_ibis.local import OpenLake
 from alluvia_ibis.proofs import bearer, nothing, signature

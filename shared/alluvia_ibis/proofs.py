@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from alluvia.errors import Invalid
 from alluvia.extras import needing
-from alluvia.store.credentials import find_access
+from alluvia.store.s3.credentials import find_access
 
 Proof = Callable[[str, str, bytes | None], Mapping[str, str]]
 """Returns headers for a request, given its method, URL and body."""

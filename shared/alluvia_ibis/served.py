@@ -9,11 +9,11 @@ import orjson
 import pyarrow as pa
 from pyarrow import ipc
 
-from alluvia.duck.quoting import quote_name
+from alluvia.engine.duck.quoting import quote_name
 from alluvia.errors import Invalid, Unavailable
-from alluvia.sql.nodes import Query
+from alluvia.sql.grammar.nodes import Query
+from alluvia.sql.grammar.statements import parse
 from alluvia.sql.showing import sql_type
-from alluvia.sql.statements import parse
 from alluvia.table_names import REJECTS
 from alluvia_ibis.access import LakeAccess, NamedTable, Rows
 from alluvia_ibis.proofs import Proof

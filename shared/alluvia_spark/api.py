@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from alluvia.lake import Lake
-    from alluvia.operations.edits import RowChanges
-    from alluvia.table.transaction import Commit
+    from alluvia.api.lake import Lake
+    from alluvia.commit.transaction import Commit
+    from alluvia.operations.rows.edits import RowChanges
 
 
 def register(spark: SparkSession) -> None:
@@ -27,9 +27,9 @@ def register(spark: SparkSession) -> None:
     Relative paths begin in the folder in which this is called. For a server of Spark Connect on another machine they
     mean nothing, and are refused.
     """
-    from alluvia_spark.data_source import source_at
     from alluvia_spark.statements import advise
     from alluvia_spark.tables import folder_of
+    from alluvia_spark.writing.data_source import source_at
 
     spark.dataSource.register(source_at(folder_of(spark)))
     advise(spark)
@@ -59,7 +59,7 @@ def read_table(
 
     Raises `TableNotFound`, `VersionNotFound`, `VersionExpired`, and `Invalid` for a wrong argument.
     """
-    from alluvia_spark import reading
+    from alluvia_spark.reading import reading
 
     return reading.read_table(
         spark,
@@ -102,8 +102,8 @@ def write_table(
 
     Raises `Invalid`, `TableExists`, `Conflict` and the like; nothing was committed then.
     """
-    from alluvia_spark import table_writes
     from alluvia_spark.tables import TablePlace
+    from alluvia_spark.writing import table_writes
 
     given = table_writes.options_of(
         replace_where=replace_where,
@@ -134,8 +134,8 @@ def update(
     changed. The commit is one, with the conflict rules of the library. With `txn`, an application and its number, it
     happens once: a number that the table has already, or a lower one, changes nothing.
     """
-    from alluvia_spark import row_changes
     from alluvia_spark.tables import TablePlace
+    from alluvia_spark.writing import row_changes
 
     return row_changes.update(spark, TablePlace.of(place, table, options), values, where, txn)
 
@@ -150,8 +150,8 @@ def delete(
     **options: str,
 ) -> RowChanges:
     """Delete the rows that match a condition in this library's SQL, as `Table.delete`; see `update`."""
-    from alluvia_spark import row_changes
     from alluvia_spark.tables import TablePlace
+    from alluvia_spark.writing import row_changes
 
     return row_changes.delete(spark, TablePlace.of(place, table, options), where, txn)
 
@@ -176,9 +176,9 @@ def upsert(
     Table and rows may have any size: Spark joins them. The rows are computed once, and kept by Spark meanwhile. Columns
     are those of the table whose names differ by case alone.
     """
-    from alluvia.operations.upsert import Rules
-    from alluvia_spark import joined_upsert
+    from alluvia.operations.rows.upsert import Rules
     from alluvia_spark.tables import TablePlace
+    from alluvia_spark.writing import joined_upsert
 
     rules = Rules(matched, columns, when, delete_when, unmatched, insert_when)
     return joined_upsert.upsert(TablePlace.of(place, table, options or {}), rows, on, rules, txn)

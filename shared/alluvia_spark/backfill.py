@@ -12,25 +12,25 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 import alluvia
+from alluvia.api.lake import Lake
 from alluvia.clock import Clock, SystemClock
+from alluvia.commit.transaction import FILE_AGE_MS_MAX
+from alluvia.delta.schema.serialization import arrow_schema, only_adds_nullable
+from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import ConcurrentAppend, Invalid, TransactionExpired, Unavailable
-from alluvia.ingest.tables import rejects_of
-from alluvia.lake import Lake
-from alluvia.operations.replanning import check_not_rollup
-from alluvia.operations.vacuum_plan import SCRATCH_FOLDER
+from alluvia.events.ingest.tables import rejects_of
+from alluvia.operations.planning.optimistic_retry import check_not_rollup
+from alluvia.operations.retention.vacuum_plan import SCRATCH_FOLDER
 from alluvia.store import Store, open_store
-from alluvia.table.schema.serialization import arrow_schema, only_adds_nullable
-from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import FILE_AGE_MS_MAX
-from alluvia_spark.committing import Committed, commit, done_before, is_done
-from alluvia_spark.execute import execute
-from alluvia_spark.failures import told_once
-from alluvia_spark.files import SourceOptions
-from alluvia_spark.job import REJECTS, ROWS, Job, JobOutcome, Report, Target
-from alluvia_spark.manifest import Manifest
-from alluvia_spark.record import Record, check_job_id, known_job, obtain, take_over
+from alluvia_spark.backfill_job.committing import Committed, commit, done_before, is_done
+from alluvia_spark.backfill_job.execute import execute
+from alluvia_spark.backfill_job.failures import told_once
+from alluvia_spark.backfill_job.job import REJECTS, ROWS, Job, JobOutcome, Report, Target
+from alluvia_spark.backfill_job.record import Record, check_job_id, known_job, obtain, take_over
 from alluvia_spark.session import QUICK_JAVA, session
-from alluvia_spark.source import list_files
+from alluvia_spark.sources.files import SourceOptions
+from alluvia_spark.sources.manifest import Manifest
+from alluvia_spark.sources.source import list_files
 
 DEFAULT = SourceOptions()
 TRIES = 5

@@ -17,25 +17,25 @@ import pyarrow as pa
 from pyspark import StorageLevel
 
 import alluvia
+from alluvia.api.lake import Lake
 from alluvia.clock import Clock, SystemClock
-from alluvia.ingest.tables import find_rejects
-from alluvia.lake import Lake
-from alluvia.table.event_window.id_files import plan_files
-from alluvia.table.schema.serialization import arrow_schema
-from alluvia_spark import scratch
+from alluvia.commit.event_window.id_files import plan_files
+from alluvia.delta.schema.serialization import arrow_schema
+from alluvia.events.ingest.tables import find_rejects
 from alluvia_spark.backfill import DEFAULT, default_job_id, run_folder
+from alluvia_spark.backfill_job import scratch
+from alluvia_spark.backfill_job.dropping import HeldFiles, by_task, identities, joined_ranges
+from alluvia_spark.backfill_job.execute import check_read, job_session, portion_at, put_splits
+from alluvia_spark.backfill_job.job import REJECTS, ROWS, Job, Target
+from alluvia_spark.backfill_job.live import known_contents
+from alluvia_spark.backfill_job.record import Record, known_job
+from alluvia_spark.backfill_job.repeats import find_absent, nothing_known
+from alluvia_spark.backfill_job.tasks import LINES, PROBLEM, Line, lines_at, read_clashes, read_task, reject_events
 from alluvia_spark.chunks import PLAIN, ROW, decode, encode
-from alluvia_spark.dropping import HeldFiles, by_task, identities, joined_ranges
-from alluvia_spark.execute import check_read, job_session, portion_at, put_splits
-from alluvia_spark.files import SourceOptions
 from alluvia_spark.frames import TASK, Row, mapped, numbered_tasks, parallelism, task_key, to_tasks
 from alluvia_spark.frames import tasks as numbered
-from alluvia_spark.job import REJECTS, ROWS, Job, Target
-from alluvia_spark.live import known_contents
-from alluvia_spark.record import Record, known_job
-from alluvia_spark.repeats import find_absent, nothing_known
 from alluvia_spark.session import QUICK_JAVA, session
-from alluvia_spark.tasks import LINES, PROBLEM, Line, lines_at, read_clashes, read_task, reject_events
+from alluvia_spark.sources.files import SourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

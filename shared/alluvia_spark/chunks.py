@@ -14,11 +14,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alluvia.table.event_window.id_runs import FINGERPRINT_BYTES, HEAD_BYTES
-from alluvia.table.event_window.window import fingerprints
-from alluvia.table.partitioning.partition import PartitionRows, grouped
-from alluvia.table.partitioning.spans import Key, cut
-from alluvia.table.partitioning.spec import PartitionSpec
+from alluvia.commit.event_window.id_runs import FINGERPRINT_BYTES, HEAD_BYTES
+from alluvia.commit.event_window.window import fingerprints
+from alluvia.delta.partitioning.partition import PartitionRows, grouped
+from alluvia.delta.partitioning.spans import Key, cut
+from alluvia.delta.partitioning.spec import PartitionSpec
 
 EVENT_ID = "event_id"
 SOURCE = "source"

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from alluvia.commit.handle import TableHandle
+from alluvia.delta.properties import KNOWN
 from alluvia.errors import Invalid
-from alluvia.table.handle import TableHandle
-from alluvia.table.properties import KNOWN
 from alluvia_spark.tables import absolute_place, handle_of
 
 READING = ("version", "timestamp", "tag", "branch", "where")

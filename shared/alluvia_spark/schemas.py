@@ -9,11 +9,11 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType, VariantType
 
+from alluvia.delta.schema.column_mapping import ID, NAME, ColumnMapping
+from alluvia.delta.schema.serialization import Json, schema_fields
+from alluvia.delta.schema.timestamp_types import is_zoned
+from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, Unsupported
-from alluvia.table.schema.column_mapping import ID, NAME, ColumnMapping
-from alluvia.table.schema.moments import is_zoned
-from alluvia.table.schema.serialization import Json, schema_fields
-from alluvia.table.snapshot import Snapshot
 
 FIELD_ID = "parquet.field.id"
 _VOID = ("void", "null")

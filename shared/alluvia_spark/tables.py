@@ -13,12 +13,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import alluvia
+from alluvia.api.lake import Lake, open_handle
+from alluvia.commit.handle import TableHandle
+from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, Unsupported
-from alluvia.lake import Lake, open_handle
-from alluvia.operations import tags
+from alluvia.operations.references import tags
 from alluvia.store.uris import plain_uri
-from alluvia.table.handle import TableHandle
-from alluvia.table.snapshot import Snapshot
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
 _S3 = re.compile(r"^s3[an]?://", re.IGNORECASE)

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import alluvia
-from alluvia.cli.commands import cli
+from alluvia.cli.command_line import cli
 
 TYPES = {"id": "long", "name": "string", "ts": "timestamp", "price": "decimal(10,2)"}
 

@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import alluvia
-from alluvia.cli.commands import cli
-from alluvia.operations.results import KeptResult, forget_result, keep_result
+from alluvia.cli.command_line import cli
+from alluvia.operations.results.results import KeptResult, forget_result, keep_result
 
 DATA = Path(__file__).parents[2] / "events" / "data" / "access_log.ndjson.gz"
 
@@ -254,7 +254,7 @@ def test_a_backfill_that_is_too_large_for_one_job_says_so(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.json").write_bytes(b'{"event":"e"}\n')
-    monkeypatch.setattr("alluvia_spark.estimate.DISK_SHARE", 1e12)  # 100 TB for a line
+    monkeypatch.setattr("alluvia_spark.backfill_job.estimate.DISK_SHARE", 1e12)  # 100 TB for a line
     result = shell.run("backfill", "clicks", str(tmp_path / "a.json"), "--dry-run")
     assert re.search(r"jobs +\d+", result.stdout)
     assert re.search(r"divide the source among \d+ jobs", result.stderr)

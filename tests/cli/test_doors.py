@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from alluvia.cli.doors import UPLOADS, Places, uploads_of
-from alluvia.cli.gateway import Gateway, ServerRules
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
+from alluvia.server.doors import UPLOADS, Places, uploads_of
+from alluvia.server.gateway import Gateway, ServerRules
 
 SMALL = b'{"event_id":"a"}'
 LARGE = b'{"event_id":"' + b"a" * 70_000 + b'"}'

@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 import alluvia
-from alluvia.cli.commands import cli
+from alluvia.api.lake import Lake
+from alluvia.cli.command_line import cli
 from alluvia.errors import Invalid
-from alluvia.ingest.pipeline import ingest_batch
-from alluvia.ingest.values import RawEvent
-from alluvia.lake import Lake
-from alluvia.store.s3 import S3Store
+from alluvia.events.ingest.pipeline import ingest_batch
+from alluvia.events.ingest.values import RawEvent
+from alluvia.store.s3.bucket import S3Store
 from tests.erased import traces
 from tests.s3server import S3Server
 

@@ -20,14 +20,14 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from alluvia.cli.files import GROUP_FILES_MAX
+from alluvia.cli.commands.files import GROUP_FILES_MAX
 from alluvia.errors import Invalid
+from alluvia.events.formats.registry import by_name
+from alluvia.events.formats.values import SentBody
+from alluvia.events.ingest.envelope import split_json
+from alluvia.events.ingest.values import UNLIMITED
 from alluvia.files import event_files
 from alluvia.files.event_files import parts
-from alluvia.formats.registry import by_name
-from alluvia.formats.values import SentBody
-from alluvia.ingest.envelope import split_json
-from alluvia.ingest.values import UNLIMITED
 from tests.cli.test_commands import Shell
 
 EVENTS = [{"event_id": f"e{at}", "event": f"line\n{at}" if at % 3 else "plain", "n": at} for at in range(40)]

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 import alluvia
-from alluvia.cli.serve import Options, running
 from alluvia.errors import Invalid, NotInstalled
+from alluvia.server.serve import Options, running
 
 
 def test_grpc_is_loaded_only_when_asked_for() -> None:
     script = """
 import sys, alluvia
-from alluvia.cli.serve import in_background
+from alluvia.server.serve import in_background
 with in_background(alluvia.connect("memory://x")):
     assert not {"grpc", "alluvia.flight"} & sys.modules.keys()
 """

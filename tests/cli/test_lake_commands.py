@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from alluvia.cli.commands import cli
+from alluvia.cli.command_line import cli
 
 
 class Shell:

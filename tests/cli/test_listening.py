@@ -14,7 +14,7 @@ import pytest
 from waitress.server import BaseWSGIServer
 
 from alluvia.cli.client import Client
-from alluvia.cli.listening import PACE_BYTES, listen
+from alluvia.server.listening import PACE_BYTES, listen
 
 CONNECTIONS = 4
 BODY_BYTES = 1 << 20
@@ -141,7 +141,7 @@ def test_who_does_not_read_its_answer_gives_way(place: Place) -> None:
 
 
 def test_bodies_that_are_not_complete_hold_no_more_than_they_may(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alluvia.cli.listening.HELD_BYTES_MAX", 64 * 1024)
+    monkeypatch.setattr("alluvia.server.listening.HELD_BYTES_MAX", 64 * 1024)
 
     def arrived(port: int) -> bool:
         return port not in place.open() or place.open()[port].held_bytes > 40 * 1024

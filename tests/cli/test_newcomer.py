@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import alluvia
-from alluvia.cli.commands import cli
+from alluvia.cli.command_line import cli
 from tests.cli.terminals import COMMAND, environment, on_terminal, through_pipe
 
 READING = [["tables"], ["query", "SELECT 1"], ["history", "t"], ["optimize"], ["vacuum"], ["verify", "t"], ["undrop"]]
@@ -104,13 +104,24 @@ def loaded(*words: str) -> set[str]:
 
 
 def test_what_is_loaded_to_start(tmp_path: Path) -> None:
-    heavy = {"boto3", "botocore", "duckdb", "pyarrow", "wcwidth", "waitress", "alluvia.lake", "aws_lambda_powertools"}
+    heavy = {
+        "boto3",
+        "botocore",
+        "duckdb",
+        "pyarrow",
+        "wcwidth",
+        "waitress",
+        "alluvia.api.lake",
+        "aws_lambda_powertools",
+    }
     for words in (["--help"], ["optimize", "--help"], ["--version"]):
         assert not heavy & loaded(*words)
-    assert not {"boto3", "duckdb", "pyarrow", "alluvia.lake"} & loaded("tables", "--lake", str(tmp_path))
+    assert not {"boto3", "duckdb", "pyarrow", "alluvia.api.lake"} & loaded("tables", "--lake", str(tmp_path))
     alluvia.connect(tmp_path).create_table("t", {"n": "long"})
     assert not {"boto3", "botocore", "duckdb", "pyspark"} & loaded("tables", "--lake", str(tmp_path))
-    assert not {"alluvia.cli.running", "alluvia.cli.changing"} & loaded("tables", "--lake", str(tmp_path))
+    assert not {"alluvia.cli.commands.running", "alluvia.cli.commands.changing"} & loaded(
+        "tables", "--lake", str(tmp_path)
+    )
 
 
 def test_merge_says_what_to_call(tmp_path: Path) -> None:

@@ -16,15 +16,15 @@ import pytest
 from click.testing import CliRunner
 
 import alluvia
-from alluvia.cli.commands import cli
+from alluvia.cli.command_line import cli
+from alluvia.events.formats.registry import by_name
+from alluvia.events.formats.values import SentBody
+from alluvia.events.ingest.values import UNLIMITED, Limits
 from alluvia.files.event_files import NDJSON, parts
-from alluvia.formats.registry import by_name
-from alluvia.formats.values import SentBody
-from alluvia.ingest.values import UNLIMITED, Limits
 from alluvia.store import MemoryStore
-from alluvia_spark.files import FileSplit, SourceFile
-from alluvia_spark.formats import read_blocks
-from alluvia_spark.normalise import read_events
+from alluvia_spark.backfill_job.normalise import read_events
+from alluvia_spark.sources.files import FileSplit, SourceFile
+from alluvia_spark.sources.formats import read_blocks
 from tests.functions.test_uploads import send
 
 COLUMNS = pa.schema(

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 import alluvia
-from alluvia.cli.files import COUNTS
-from alluvia.cli.progress import _line, _State
+from alluvia.cli.commands.files import COUNTS
+from alluvia.cli.terminal.progress import _line, _State
 from alluvia.progress import report, reporting_to
 from tests.cli.terminals import COMMAND, environment, read_all, through_pipe
 
 SHOW_ONE = """
 import sys
-from alluvia.cli.progress import progress
+from alluvia.cli.terminal.progress import progress
 from alluvia.progress import report
 with progress("starting", as_json=False, after_seconds=0):
     report("merging \\x1b[31mclicks", 30, 120, "files")

@@ -9,7 +9,7 @@ import pytest
 
 import alluvia
 from alluvia.cli.prompt import CommitNote, history_path
-from alluvia.cli.prompt_text import completions, ends_prompt, is_complete
+from alluvia.cli.terminal.prompt_text import completions, ends_prompt, is_complete
 from tests.cli.terminals import Typist, typing
 
 ENTER, TAB, UP, CTRL_C, CTRL_D = "\r", "\t", "\x1b[A", "\x03", "\x04"

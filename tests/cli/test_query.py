@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import alluvia
-from alluvia.cli.commands import cli
+from alluvia.cli.command_line import cli
 from functions.query.handler import handler
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from alluvia.cli.commands import cli
+from alluvia.cli.command_line import cli
 
 
 def run(lake: Path, *words: str, text: str = "") -> list[dict[str, Any]]:

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import alluvia
-from alluvia.cli.commands import cli
-from alluvia.cli.gateway import Gateway, ServerRules
-from alluvia.cli.refreshing import Refresher
+from alluvia.cli.command_line import cli
+from alluvia.server.gateway import Gateway, ServerRules
+from alluvia.server.refreshing import Refresher
 from alluvia.serverless.warm_lake import using
 
 QUERY = "SELECT page, count(*) AS hits FROM views GROUP BY page"

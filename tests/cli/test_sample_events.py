@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import alluvia
-from alluvia.cli.commands import cli
+from alluvia.cli.command_line import cli
 
 EVENTS = Path(__file__).parents[2] / "events"
 COMMAND = re.compile(r"^alluvia (invoke (\w+) events/(\w+\.json))$", re.MULTILINE)

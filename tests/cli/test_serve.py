@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 import alluvia
 from alluvia.cli.client import Client
-from alluvia.cli.commands import cli
+from alluvia.cli.command_line import cli
 from tests.serving import serving
 
 

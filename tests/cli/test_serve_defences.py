@@ -20,10 +20,10 @@ import pytest
 
 import alluvia
 from alluvia.cli.client import Client, Reply
-from alluvia.cli.gateway import ServerRules
-from alluvia.cli.guards import HostNames, is_loopback, refusal
-from alluvia.cli.listening import BODY_LIMIT_BYTES
-from alluvia.cli.serve import Options, memory_mb
+from alluvia.server.gateway import ServerRules
+from alluvia.server.guards import HostNames, is_loopback, refusal
+from alluvia.server.listening import BODY_LIMIT_BYTES
+from alluvia.server.serve import Options, memory_mb
 from tests.serving import serving
 
 SLOW = {"query": "SELECT levenshtein(repeat('ab', 10000000), repeat('ba', 10000000))"}

@@ -13,8 +13,8 @@ import pytest
 import requests
 
 import alluvia
-from alluvia.operations.jobs import JOBS
-from alluvia.operations.results import LARGE
+from alluvia.operations.results.jobs import JOBS
+from alluvia.operations.results.results import LARGE
 from tests.access import grant, token
 from tests.serving import serving
 

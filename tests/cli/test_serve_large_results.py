@@ -14,10 +14,10 @@ import pytest
 import requests
 
 import alluvia
-from alluvia.cli.large_results import Download, download
 from alluvia.clock import ManualClock
-from alluvia.operations.large_results import new_large_key
-from alluvia.operations.results import LARGE
+from alluvia.operations.results.large_results import new_large_key
+from alluvia.operations.results.results import LARGE
+from alluvia.server.large_results import Download, download
 from alluvia.serverless.signed_paths import PathSigner
 from alluvia.store import MemoryStore
 from tests.serving import serving

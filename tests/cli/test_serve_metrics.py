@@ -15,10 +15,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
 import alluvia
-from alluvia.cli.commands import cli
-from alluvia.cli.metrics import COMMITS, CONFLICTS, CommitCount
-from alluvia.cli.serve import in_background
+from alluvia.cli.command_line import cli
 from alluvia.clock import ManualClock
+from alluvia.server.metrics import COMMITS, CONFLICTS, CommitCount
+from alluvia.server.serve import in_background
 from alluvia.store import MemoryStore, PutResult
 from alluvia.store.metering import Meter
 from tests.package.conftest import ROOT

@@ -17,14 +17,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 import alluvia
-from alluvia.cli.commands import cli
-from alluvia.cli.serve import in_background
+from alluvia.cli.command_line import cli
 from alluvia.errors import AnswerLost, Conflict
-from alluvia.formats.registry import NAMES
-from alluvia.sources.definition import Source
-from alluvia.sources.file import KEY
-from alluvia.sources.kinds.registry import KINDS
-from alluvia.sources.lake_sources import change_sources, read_sources
+from alluvia.events.formats.registry import NAMES
+from alluvia.events.sources.definition import Source
+from alluvia.events.sources.file import KEY
+from alluvia.events.sources.kinds.registry import KINDS
+from alluvia.events.sources.lake_sources import change_sources, read_sources
+from alluvia.server.serve import in_background
 from alluvia.store.wrapper import Wrapper
 from tests.webhooks import SECRETS, SETTINGS, signed, source
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from wcwidth import width
 
 import alluvia
-from alluvia.cli.terminal import escaped, escaped_json
+from alluvia.cli.terminal.terminal import escaped, escaped_json
 from tests.cli.terminals import COMMAND, environment, on_terminal, through_pipe
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07\r\x9b2J\x7f\u202eabc\u2066"

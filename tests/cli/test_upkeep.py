@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import alluvia
-from alluvia.cli import upkeep
-from alluvia.cli.upkeep import CommitWatch, Upkeep
-from alluvia.lake import Lake
+from alluvia.api.lake import Lake
+from alluvia.server import upkeep
+from alluvia.server.upkeep import CommitWatch, Upkeep
 from alluvia.store import PutResult
 
 Handler = Callable[[dict[str, Any], Any], dict[str, Any]]

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from deltalake import write_deltalake
 
 import alluvia
-from alluvia.cli.commands import cli
+from alluvia.cli.command_line import cli
 from tests.s3server import S3Server
 from tests.unit.verify.damages import Hands, make_events
 

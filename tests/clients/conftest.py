@@ -15,9 +15,9 @@ import pytest
 import waitress
 
 import alluvia
-from alluvia.cli.gateway import to_event
-from alluvia.cli.serve import in_background
 from alluvia.clock import SystemClock
+from alluvia.server.gateway import to_event
+from alluvia.server.serve import in_background
 from functions.ingest.handler import handler
 
 

@@ -22,8 +22,8 @@ import segment.analytics as segment
 
 import alluvia
 from alluvia.errors import TableNotFound
-from alluvia.sources.definition import Source
-from alluvia.sources.lake_sources import change_sources
+from alluvia.events.sources.definition import Source
+from alluvia.events.sources.lake_sources import change_sources
 from tests.clients.conftest import Served
 
 KEY = "wr1te-key"

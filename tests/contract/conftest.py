@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from alluvia.api.lake import Lake
 from alluvia.clock import SystemClock
-from alluvia.lake import Lake
 from alluvia.store import CountingStore, open_store
 from tests.s3server import S3Server
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import alluvia
+from alluvia.api.lake import Table
 from alluvia.errors import Invalid
-from alluvia.lake import Table
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import alluvia
 from alluvia.clock import SystemClock
 from alluvia.errors import Corrupt, ReadOnly
 from alluvia.store import open_store
-from alluvia.store.s3_conditions import PROOF_KEY
+from alluvia.store.s3.s3_conditions import PROOF_KEY
 from tests.s3server import S3Server
 
 

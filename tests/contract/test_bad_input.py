@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import alluvia
+from alluvia.api.lake import Table
 from alluvia.errors import Corrupt, Unsupported
-from alluvia.lake import Table
 
 PROPERTIES: dict[str, dict[str, str]] = {
     "v1": {},

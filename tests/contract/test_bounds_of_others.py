@@ -15,8 +15,8 @@ import pytest
 from deltalake import write_deltalake
 
 import alluvia
-from alluvia.lake import Lake
-from alluvia.table.skipping.pruning import FEW_FILES
+from alluvia.api.lake import Lake
+from alluvia.delta.skipping.pruning import FEW_FILES
 
 NAN = float("nan")
 NUMBERS = (1.0, 2.0, NAN, 3.0)

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import alluvia
+from alluvia.api.lake import Table
 from alluvia.errors import Invalid
-from alluvia.lake import Table
 from tests.golden.test_foreign_logs import Made, add, field, meta
 from tests.judges import canonical
 from tests.light_engines import light as light  # noqa: PLC0414 - a fixture

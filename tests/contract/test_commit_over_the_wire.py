@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
+from alluvia.delta.log.commit import encode_commit
+from alluvia.delta.log.paths import commit_name
 from alluvia.errors import AnswerLost, CommitUnknown, Invalid, ObjectNotFound, Unavailable
-from alluvia.lake import Lake, Table
-from alluvia.log.commit import encode_commit
-from alluvia.log.paths import commit_name
 from alluvia.store import PutResult, Store, open_store
-from alluvia.store.s3 import CONFLICT_TRIES, S3Store
+from alluvia.store.s3.bucket import CONFLICT_TRIES, S3Store
 from tests.contract.workers import events
 from tests.proved import proved
 from tests.s3server import S3Server

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from alluvia.lake import Lake, Table
-from alluvia.log.paths import LOG_FOLDER, parse_name
+from alluvia.api.lake import Lake, Table
+from alluvia.delta.log.paths import LOG_FOLDER, parse_name
 from alluvia.store import CountingStore
-from alluvia.store.s3 import S3Store
+from alluvia.store.s3.bucket import S3Store
 from tests.contract.workers import race, workers
 from tests.judges import deltalake_rows, duckdb_rows, options_of, ours
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 import alluvia
+from alluvia.api.lake import Lake
 from alluvia.errors import StoreRefused, Unavailable
-from alluvia.lake import Lake
-from alluvia.store.s3_conditions import PROOF_KEY, RACES, is_aws
+from alluvia.store.s3.s3_conditions import PROOF_KEY, RACES, is_aws
 from tests.s3server import S3Server
 
 ALWAYS = 1_000_000

@@ -19,20 +19,20 @@ import pyarrow.parquet as pq
 import pytest
 
 import alluvia
-from alluvia.duck.failures import EngineError
+from alluvia.engine.conditions.constants import Constants
+from alluvia.engine.duck.failures import EngineError
+from alluvia.engine.queries import rewrite
+from alluvia.engine.queries.parse import parse
+from alluvia.engine.queries.references import find_references
 from alluvia.errors import AlluviaError
-from alluvia.expressions import rewrite
-from alluvia.expressions.constants import Constants
-from alluvia.expressions.parse import parse
-from alluvia.expressions.references import find_references
-from alluvia.operations.relations import Files
+from alluvia.operations.reading.relations import Files
 from alluvia.processes.pool import Watch
 from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
-from alluvia.query.processes import Engine
+from alluvia.query.process.processes import Engine
+from alluvia.query.process.session import Session
 from alluvia.query.scans import plan_scans
-from alluvia.query.session import Session
-from alluvia.store.file_cache import FILES, RemoteFile
+from alluvia.store.caches.file_cache import FILES, RemoteFile
 from functions.query.handler import handler
 from tests.s3server import S3Server
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from alluvia.api.lake import Lake
 from alluvia.errors import Invalid, TableNotFound
-from alluvia.lake import Lake
 from tests.judges import judges_agree, ours
 
 PATHS = ["p=a b/1.parquet", "p=%C3%A4%2F%25/x y+z.parquet", "p=__HIVE_DEFAULT_PARTITION__/~#.parquet"]

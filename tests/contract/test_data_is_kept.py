@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import pytest
 
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
 from alluvia.errors import KeyTaken, Unavailable
-from alluvia.lake import Lake, Table
 from alluvia.store import CountingStore, MemoryStore, Store, Wrapper, open_store
 from tests.s3server import S3Server
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from alluvia.lake import Lake
+from alluvia.api.lake import Lake
 from alluvia.store import CountingStore, DirectoryStore
 from tests.contract.workers import ingest_while_there, race
 from tests.judges import judges_agree

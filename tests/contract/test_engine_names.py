@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import alluvia
-from alluvia.lake import Lake, Table
+from alluvia.api.lake import Lake, Table
 from tests.light_engines import light as light  # noqa: PLC0414 - a fixture
 
 OWN = ("alluvia_file", "alluvia_row", "deleted", "rows", "scan_0")

@@ -8,17 +8,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from alluvia.api.lake import Lake, Table
+from alluvia.commit.handle import TableHandle
 from alluvia.errors import VersionExpired
-from alluvia.ingest import erasing
-from alluvia.ingest.pipeline import ingest_batch
-from alluvia.ingest.values import BodyReading, RawEvent, Reject
-from alluvia.lake import Lake, Table
-from alluvia.operations.erase import erase
-from alluvia.operations.erase_matching import Find
-from alluvia.operations.erase_report import EraseReport
-from alluvia.operations.jobs import JOBS
-from alluvia.operations.results import LARGE
-from alluvia.table.handle import TableHandle
+from alluvia.events.ingest import erasing
+from alluvia.events.ingest.pipeline import ingest_batch
+from alluvia.events.ingest.values import BodyReading, RawEvent, Reject
+from alluvia.operations.erasure.erase import erase
+from alluvia.operations.erasure.erase_matching import Find
+from alluvia.operations.erasure.erase_report import EraseReport
+from alluvia.operations.results.jobs import JOBS
+from alluvia.operations.results.results import LARGE
 from tests.erased import traces
 
 VICTIM = "mallory@example.org"

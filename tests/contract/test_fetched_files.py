@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 import alluvia
-from alluvia.duck.failures import QueryTooCostly
+from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.errors import Corrupt, Unavailable
-from alluvia.query import fetching
 from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
+from alluvia.query.process import fetching
 from alluvia.scratch import scratch_root
-from alluvia.store.file_cache import FILES
+from alluvia.store.caches.file_cache import FILES
 from tests.s3server import S3Server
 
 OFF = QueryLimits(file_cache_bytes=0)

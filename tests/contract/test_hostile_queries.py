@@ -16,18 +16,18 @@ import pytest
 
 import alluvia
 from alluvia import scratch
-from alluvia.duck.failures import QueryTooCostly
+from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.errors import Invalid
 from alluvia.processes.pool import IDLE_MAX, ProcessDied, Watch
 from alluvia.query import engine
 from alluvia.query.engine import run
 from alluvia.query.formats import _distinct
 from alluvia.query.limits import QueryLimits
-from alluvia.query.processes import POOL, Engine, QueryWorker
-from alluvia.query.session import Session
+from alluvia.query.process.processes import POOL, Engine, QueryWorker
+from alluvia.query.process.session import Session
 from alluvia.store import Address, Store
-from alluvia.store.file_cache import FILES
-from alluvia.store.served import ServedFile
+from alluvia.store.caches.file_cache import FILES
+from alluvia.store.caches.served import ServedFile
 from functions.query.handler import handler
 
 _BRACKETS = "repeat('[', 200000) || repeat(']', 200000)"
@@ -327,7 +327,7 @@ def test_ctrl_c_ends_a_query_and_its_process(lake: alluvia.Lake) -> None:
 
 def test_a_process_ends_with_its_parent(lake: alluvia.Lake) -> None:
     code = (
-        "import os; from alluvia.query.processes import QueryWorker; worker = QueryWorker();"
+        "import os; from alluvia.query.process.processes import QueryWorker; worker = QueryWorker();"
         "worker.send('open', options={}, secret=None);"
         "print(worker._process.pid, flush=True); os.kill(os.getpid(), 9)"
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid, VersionExpired
-from alluvia.ingest.envelope import split
-from alluvia.ingest.pipeline import ingest_batch
-from alluvia.ingest.values import Limits
-from alluvia.lake import Lake, Table
+from alluvia.events.ingest.envelope import split
+from alluvia.events.ingest.pipeline import ingest_batch
+from alluvia.events.ingest.values import Limits
 from alluvia.store import CountingStore, MemoryStore
 
 DAY = 86_400

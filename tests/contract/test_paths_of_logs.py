@@ -14,11 +14,11 @@ import pytest
 
 import alluvia
 from alluvia.clock import SystemClock
-from alluvia.duck.views import Views
+from alluvia.delta.refs import CLONE, OWNER, Keeper, put_keeper
+from alluvia.engine.duck.views import Views
 from alluvia.errors import AlluviaError, Unsupported
 from alluvia.serverless.environment import environment
 from alluvia.store import Store, open_store
-from alluvia.table.keepers import CLONE, OWNER, Keeper, put_keeper
 from functions.query import handler as query
 from tests.access import grant, token
 from tests.functions.test_query import event
@@ -346,7 +346,7 @@ def test_a_link_that_comes_between_the_look_and_the_reading_leads_nowhere(
         create(*args, **options)
 
     monkeypatch.setattr(Views, "create", swap)
-    monkeypatch.setattr("alluvia.query.session.footer", lambda _: b"")  # the query's process reads all of it
+    monkeypatch.setattr("alluvia.query.process.session.footer", lambda _: b"")  # the query's process reads all of it
     with pytest.raises(AlluviaError) as caught:
         print(world.lake.sql("SELECT id FROM shared").to_pylist())  # noqa: T201 - what a failure shows
     assert str(SECRET) not in str(caught.value)

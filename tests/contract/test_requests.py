@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 import alluvia
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock, SystemClock
-from alluvia.ingest.envelope import split
-from alluvia.ingest.pipeline import ingest_batch
-from alluvia.ingest.values import Limits
-from alluvia.lake import Lake, Table
+from alluvia.events.ingest.envelope import split
+from alluvia.events.ingest.pipeline import ingest_batch
+from alluvia.events.ingest.values import Limits
 from alluvia.store import CountingStore, MemoryStore, open_store
 from tests.contract.workers import events
 from tests.s3server import S3Server

@@ -12,16 +12,16 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock, SystemClock
-from alluvia.expressions.condition import condition
-from alluvia.lake import Lake, Table
-from alluvia.log.actions import AddFile
-from alluvia.log.checkpoints import v2 as checkpoint_v2
-from alluvia.log.checkpoints.agreement import HEAD_BYTES
+from alluvia.commit.changes import Changes
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.checkpoints import v2 as checkpoint_v2
+from alluvia.delta.log.checkpoints.agreement import HEAD_BYTES
+from alluvia.delta.skipping.predicate import Comparison
+from alluvia.engine.conditions.condition import condition
 from alluvia.store import CountingStore, MemoryStore, open_store
-from alluvia.table.changes import Changes
-from alluvia.table.scan import Scan
-from alluvia.table.skipping.predicate import Comparison
 from benchmarks import duck
 from tests.peer_duckdb import Peer
 from tests.s3server import S3Server

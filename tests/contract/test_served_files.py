@@ -14,15 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import alluvia
-from alluvia.duck.failures import EngineError, QueryStopped
+from alluvia.engine.duck.failures import EngineError, QueryStopped
 from alluvia.errors import Corrupt, Unavailable
-from alluvia.operations.relations import Files
+from alluvia.operations.reading.relations import Files
 from alluvia.processes.pool import Watch
-from alluvia.query import fetching
 from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
-from alluvia.query.processes import POOL
-from alluvia.query.session import Session
+from alluvia.query.process import fetching
+from alluvia.query.process.processes import POOL
+from alluvia.query.process.session import Session
 from tests.s3server import CREDENTIALS, S3Server
 
 FILES, ROWS = 8, 30_000

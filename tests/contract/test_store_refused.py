@@ -12,10 +12,10 @@ import pytest
 
 import alluvia
 from alluvia.errors import StoreRefused
+from alluvia.events.sources.file import KEY
 from alluvia.flight.statuses import status_of
 from alluvia.serverless import warm_lake
 from alluvia.serverless.http import RETRY_AFTER_SECONDS
-from alluvia.sources.file import KEY
 from functions.ingest.handler import handler as ingest
 from functions.query.handler import handler as query
 from tests.access import grant, token

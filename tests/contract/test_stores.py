@@ -24,7 +24,7 @@ from alluvia.store import (
     Wrapper,
     open_store,
 )
-from alluvia.store.s3 import S3Store
+from alluvia.store.s3.bucket import S3Store
 from tests.contract.workers import race
 from tests.proved import proved
 from tests.s3server import S3Endpoint, S3Server

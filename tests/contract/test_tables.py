@@ -13,8 +13,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
+from alluvia.api.lake import Lake, Table
 from alluvia.errors import VersionExpired
-from alluvia.lake import Lake, Table
 from alluvia.store import CountingStore
 from tests.contract.workers import events
 from tests.judges import (

@@ -45,7 +45,7 @@ def where(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def store(where: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """A store on a server that begins to answer each request and then hangs up, and passes for one of AWS's."""
-    monkeypatch.setattr("alluvia.store.s3.is_aws", lambda _: True)
+    monkeypatch.setattr("alluvia.store.s3.bucket.is_aws", lambda _: True)
     answer = ANSWERS[where]
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=_serve, args=[listening, repeat(answer)], daemon=True)

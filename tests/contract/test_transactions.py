@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock, SystemClock
 from alluvia.errors import Conflict, TableExists
-from alluvia.lake import Lake
 from alluvia.store import CountingStore, MemoryStore, open_store
 from tests.contract.test_concurrency import arguments
 from tests.contract.workers import workers

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import alluvia
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock, SystemClock
-from alluvia.lake import Lake, Table
 from alluvia.store import CountingStore, MemoryStore, ObjectInfo, open_store
 from alluvia.verify.report import VerifyReport
 from tests.s3server import S3Server

@@ -15,9 +15,9 @@ from zlib import crc32
 
 import pyarrow as pa
 
+from alluvia.api.lake import Lake
 from alluvia.clock import SystemClock
 from alluvia.errors import ConcurrentDomain, Conflict, TableExists, TableNotFound, Unavailable
-from alluvia.lake import Lake
 from alluvia.store import PutResult, open_store
 from tests.transactions import amounts, stopped
 from tests.warm import started

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from alluvia.cli.commands import cli
+from alluvia.cli.command_line import cli
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("functions/*/README.md"))]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from alluvia.sources.definition import Source
-from alluvia.sources.kinds.registry import KINDS
+from alluvia.events.sources.definition import Source
+from alluvia.events.sources.kinds.registry import KINDS
 from tests.java import QUICK
 from tests.serving import serving
 

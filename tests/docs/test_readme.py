@@ -14,8 +14,8 @@ import pytest
 
 import alluvia
 from alluvia.cli.client import Client
-from alluvia.cli.serve import in_background
-from alluvia.table.properties import KNOWN, read_properties
+from alluvia.delta.properties import KNOWN, read_properties
+from alluvia.server.serve import in_background
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from alluvia.sql.grammar import READERS
+from alluvia.sql.grammar.grammar import READERS
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "SQL.md").read_text()
 

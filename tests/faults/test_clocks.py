@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
-from alluvia.lake import Lake, Table
 from alluvia.store import MemoryStore
 
 NOW_US = 1_700_000_000_000_000

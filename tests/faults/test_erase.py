@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.errors import CommitUnknown, Unavailable
-from alluvia.lake import Lake
 from alluvia.store import MemoryStore
 from tests.erased import traces
 from tests.faults.store import MODES, Died

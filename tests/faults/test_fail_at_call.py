@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.errors import CommitUnknown, Unavailable
+from alluvia.events.ingest.pipeline import ingest_batch
+from alluvia.events.ingest.values import RawEvent
 from alluvia.files.sent import SentFile
-from alluvia.ingest.pipeline import ingest_batch
-from alluvia.ingest.values import RawEvent
-from alluvia.lake import Lake
+from alluvia.files.uploads import storing
 from alluvia.store import MemoryStore
-from alluvia.uploads import storing
 from tests.faults.store import MODES, Died, FailingStore
 
 CALLS_MAX = 200

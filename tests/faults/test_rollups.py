@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
-from alluvia.lake import Lake
 from alluvia.rollups.change import PROGRESS
 from alluvia.store import MemoryStore
 from tests.faults.store import MODES

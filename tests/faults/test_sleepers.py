@@ -11,14 +11,14 @@ from typing import TypeVar
 import pyarrow as pa
 import pytest
 
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
+from alluvia.commit.changes import Changes
 from alluvia.errors import CommitUnknown, Invalid, TransactionExpired, Unavailable, VersionExpired
-from alluvia.lake import Lake, Table
-from alluvia.operations.append import append
-from alluvia.operations.lake_transaction import StagedTables
-from alluvia.operations.vacuum import vacuum
+from alluvia.operations.append.append import append
+from alluvia.operations.retention.vacuum import vacuum
+from alluvia.operations.transactions.lake_transaction import StagedTables
 from alluvia.store import MemoryStore, Store, Wrapper, open_reaching_store
-from alluvia.table.changes import Changes
 
 T = TypeVar("T")
 DAY = 24 * 3600

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
-from alluvia.lake import Lake
 from alluvia.store import MemoryStore
 from tests.faults.store import MODES
 from tests.faults.test_fail_at_call import attempts, tried

@@ -11,9 +11,9 @@ from functools import partial
 
 import pytest
 
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.errors import Conflict, TableExists, TableNotFound
-from alluvia.lake import Lake
 from alluvia.store import MemoryStore
 from tests.faults.store import MODES
 from tests.faults.test_fail_at_call import CALLS_MAX, attempts, check_log, copied, events, tried

@@ -19,7 +19,7 @@ from alluvia.access.claims import TokenClaims, read_claims
 from alluvia.access.issuing import signing_key
 from alluvia.access.rights import Rights
 from alluvia.access.signing import sign, unverified_claims
-from alluvia.cli.gateway import Gateway, ServerRules
+from alluvia.server.gateway import Gateway, ServerRules
 from alluvia.serverless.environment import environment
 from alluvia.serverless.routes import Route
 from alluvia.serverless.warm_lake import using

@@ -14,8 +14,8 @@ from moto.emrserverless.models import emrserverless_backends
 
 from alluvia.errors import Invalid, Unavailable
 from alluvia_spark import backfill as job
-from alluvia_spark.estimate import estimate
-from alluvia_spark.files import SourceOptions
+from alluvia_spark.backfill_job.estimate import estimate
+from alluvia_spark.sources.files import SourceOptions
 from functions.backfill import handler as backfill
 from functions.backfill import job as entry_point
 

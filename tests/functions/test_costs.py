@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 import pytest
 
 import alluvia
-from alluvia.query import fetching
-from alluvia.query.processes import POOL
+from alluvia.query.process import fetching
+from alluvia.query.process.processes import POOL
 from functions.query import handler as query
 from tests.access import grant, token
 from tests.functions.test_query import Answer, event

@@ -17,18 +17,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import alluvia
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
+from alluvia.events.ingest.inflate import TooLarge
 from alluvia.files import json_types
 from alluvia.files.limits import FileLimits
 from alluvia.files.names import FileNames
 from alluvia.files.sent import Gone, SentFile
-from alluvia.ingest.inflate import TooLarge
-from alluvia.lake import Lake
+from alluvia.files.uploads.storing import Stored, Upload, store
 from alluvia.processes import pool
 from alluvia.processes.reading import READERS
 from alluvia.store import MemoryStore
-from alluvia.uploads.storing import Stored, Upload, store
 from tests.damaged_parquet import footer_of, with_false_levels
 from tests.functions.test_uploads import SETTINGS, refused, rows, send
 from tests.serving import serving

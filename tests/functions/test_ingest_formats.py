@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
 import alluvia
-from alluvia.formats.csv_format import delimiter_of
-from alluvia.formats.registry import by_name
-from alluvia.formats.values import SentBody
-from alluvia.ingest.pipeline import ingest_batch
-from alluvia.ingest.values import Limits, RawEvent, Reject
+from alluvia.events.formats.csv_format import delimiter_of
+from alluvia.events.formats.registry import by_name
+from alluvia.events.formats.values import SentBody
+from alluvia.events.ingest.pipeline import ingest_batch
+from alluvia.events.ingest.values import Limits, RawEvent, Reject
 from alluvia.serverless import warm_lake
 from alluvia.serverless.http import Request
 from functions.ingest.bodies import take_body

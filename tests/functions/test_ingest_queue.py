@@ -15,11 +15,12 @@ from moto import mock_aws
 
 import alluvia
 from alluvia.clock import ManualClock
+from alluvia.commit.handle import TableHandle
 from alluvia.errors import Invalid, Unavailable
-from alluvia.ingest import committing
-from alluvia.operations.ingest import ingest
-from alluvia.serverless import sending, warm_lake
-from alluvia.table.handle import TableHandle
+from alluvia.events.ingest import committing
+from alluvia.operations.append.ingest import ingest
+from alluvia.serverless import sqs_sender as sending
+from alluvia.serverless import warm_lake
 from functions.ingest.handler import handler
 from tests import samples
 from tests.samples import EVENTS, payload

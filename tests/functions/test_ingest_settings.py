@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alluvia.errors import Invalid
-from alluvia.ingest.values import Limits
+from alluvia.events.ingest.values import Limits
 from functions.ingest.handler import handler
 from functions.ingest.settings import EVENTS_MAX, IngestSettings
 

@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 import alluvia
-from alluvia.operations.jobs import FAILED, end_job, find_job
+from alluvia.operations.results.jobs import FAILED, end_job, find_job
 from alluvia.serverless import job_starting
 from functions.query import handler as query
 from tests.access import grant, token

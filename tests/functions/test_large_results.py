@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import alluvia
-from alluvia.operations.results import LARGE
+from alluvia.operations.results.results import LARGE
 from alluvia.query import engine
 from alluvia.query.engine import Rendered
 from functions.query import answering

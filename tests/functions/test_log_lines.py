@@ -15,9 +15,9 @@ import pytest
 
 import alluvia
 from alluvia.errors import Invalid, Unavailable
-from alluvia.ingest import committing
-from alluvia.ingest.messages import LIMIT_BYTES
-from alluvia.ingest.pipeline import ingest_batch
+from alluvia.events.ingest import committing
+from alluvia.events.ingest.messages import LIMIT_BYTES
+from alluvia.events.ingest.pipeline import ingest_batch
 from functions.ingest import handler as ingest_module
 from functions.ingest import settling
 from tests.log_lines import HANDLERS, Context, Lines, log_lines

@@ -171,7 +171,7 @@ def test_a_full_scratch_disk_is_no_damage(s3_server: S3Server, tmp_path: Path, m
     folder.mkdir()
     (folder / "new-0.parquet").symlink_to("/dev/full")
     with monkeypatch.context() as patch:
-        scratch = "alluvia.operations.optimize_write.tempfile.TemporaryDirectory"
+        scratch = "alluvia.operations.compaction.optimize_write.tempfile.TemporaryDirectory"
         patch.setattr(scratch, lambda **_: nullcontext(str(folder)))
         with pytest.raises(Unavailable, match="not enough disk space to optimize 3 files"):
             table.optimize()

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import alluvia
-from alluvia.cli.commands import cli
+from alluvia.cli.command_line import cli
 from alluvia.errors import Invalid, TableNotFound
 from functions.query import handler as query
 from tests.access import grant, token

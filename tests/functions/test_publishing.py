@@ -10,7 +10,7 @@ import pytest
 
 import alluvia
 from alluvia.errors import Conflict, PreconditionFailed
-from alluvia.operations.numbered import write_numbered
+from alluvia.operations.catalog.versioned_objects import write_numbered
 from alluvia.query import published
 from functions.query import handler as query
 from tests.access import grant, token

@@ -16,7 +16,7 @@ from alluvia.access import registry
 from alluvia.access.claims import read_claims
 from alluvia.access.rights import Grant
 from alluvia.access.signing import unverified_claims
-from alluvia.cli.commands import cli
+from alluvia.cli.command_line import cli
 from functions.query import handler as query
 from tests.access import asking_for_tokens, grant, token
 from tests.functions.test_query import Answer, error_of, event

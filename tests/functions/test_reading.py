@@ -16,7 +16,7 @@ import pytest
 
 import alluvia
 from alluvia.errors import Invalid, Unavailable
-from alluvia.operations.results import KeptResult, keep_result
+from alluvia.operations.results.results import KeptResult, keep_result
 from alluvia.store import Store
 from functions.query import handler as query
 from functions.query import reading

@@ -14,19 +14,19 @@ import pyarrow as pa
 import pytest
 
 import alluvia
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
-from alluvia.formats.reading import reading_of
-from alluvia.formats.registry import by_name
-from alluvia.formats.values import SentBody
-from alluvia.ingest.pipeline import ingest_batch
-from alluvia.ingest.replay import Replayed
-from alluvia.ingest.values import Limits
-from alluvia.lake import Lake
+from alluvia.events.formats.reading import reading_of
+from alluvia.events.formats.registry import by_name
+from alluvia.events.formats.values import SentBody
+from alluvia.events.ingest.pipeline import ingest_batch
+from alluvia.events.ingest.replay import Replayed
+from alluvia.events.ingest.values import Limits
+from alluvia.events.sources.definition import Source
+from alluvia.events.sources.kinds.registry import KINDS
+from alluvia.events.sources.lake_sources import change_sources
 from alluvia.serverless import warm_lake
-from alluvia.sources.definition import Source
-from alluvia.sources.kinds.registry import KINDS
-from alluvia.sources.lake_sources import change_sources
 from alluvia.store import MemoryStore
 from functions.ingest.handler import handler
 from tests.formats import IDS, SAMPLES, otlp_json
@@ -124,7 +124,7 @@ def test_an_element_that_is_not_valid_is_read_again_by_itself(
     post(body % (one % (b"Good", b"1", b"1"), one % (b"Bad", b"2", b"NaN")), {"content-type": content_type})
     assert [row["event"] for row in rows(lake)] == ["Good"]
     assert replayed(lake) == STAYS
-    monkeypatch.setattr("alluvia.formats.events.decode", lambda raw: json.loads(raw.replace(b"NaN", b"5")))
+    monkeypatch.setattr("alluvia.events.formats.events.decode", lambda raw: json.loads(raw.replace(b"NaN", b"5")))
     assert replayed(lake) == Replayed(looked_at=1, settled=1, stored=1)
     source = "s" if name == "segment" else "/shop"
     found = [(row["event_id"], row["event"], row["source"]) for row in rows(lake)]
@@ -142,7 +142,7 @@ def test_a_log_record_that_was_not_valid_keeps_its_resource_and_its_place(
         assert post(body)["partialSuccess"]["rejectedLogRecords"] == "1"
     assert len(rejects(lake)) == 1
     assert replayed(lake) == STAYS
-    monkeypatch.setattr("alluvia.formats.otlp_format._unhex", lambda text, _: text.encode())
+    monkeypatch.setattr("alluvia.events.formats.otlp_format._unhex", lambda text, _: text.encode())
     assert replayed(lake) == Replayed(looked_at=1, settled=1, stored=1)
     found = rows(lake)
     assert [row["event_id"].rpartition("/")[2] for row in found] == ["0", "1", "2"]

@@ -13,7 +13,7 @@ from moto import mock_aws
 
 import alluvia
 from alluvia.errors import Invalid, Unavailable
-from alluvia.serverless import sending
+from alluvia.serverless import sqs_sender as sending
 from alluvia.serverless.rounds import MARGIN_MS
 from alluvia.serverless.table_messages import message_for
 from functions.merge.handler import handler as merge

@@ -22,16 +22,16 @@ import pytest
 
 import alluvia
 from alluvia.access.rights import Grant, Rights
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock, SystemClock
+from alluvia.events.ingest.values import Limits
 from alluvia.files.limits import FileLimits
-from alluvia.ingest.values import Limits
-from alluvia.lake import Lake
-from alluvia.operations.erase import erase
-from alluvia.operations.upload_parts import KEPT_MS, UPLOAD_MS_MAX, UPLOADS, clean_uploads
+from alluvia.files.uploads import parts
+from alluvia.operations.erasure.erase import erase
+from alluvia.operations.results.upload_parts import KEPT_MS, UPLOAD_MS_MAX, UPLOADS, clean_uploads
 from alluvia.serverless.http import Request
 from alluvia.serverless.signed_paths import PathSigner, using_signer
 from alluvia.store import MemoryStore
-from alluvia.uploads import parts
 from functions.ingest.settings import IngestSettings
 from functions.ingest.upload_parts import complete, put_part, tell_parts
 from functions.ingest.uploads import REPLAYED, take_file
@@ -415,7 +415,7 @@ def test_an_erasure_deletes_uploads_before_it_commits(
         answers.append(finish(lake, begun)[0])
         return erase(*args, **options)
 
-    monkeypatch.setattr("alluvia.ingest.erasing.erase", completed_first)
+    monkeypatch.setattr("alluvia.events.ingest.erasing.erase", completed_first)
     lake.table("t").erase("id = 7")
     assert (answers, lake.table("t").count()) == ([404], 0)
 

@@ -20,14 +20,14 @@ from click.testing import CliRunner
 
 import alluvia
 from alluvia.access.rights import Grant, Rights
-from alluvia.cli.commands import cli
+from alluvia.cli.command_line import cli
 from alluvia.clock import ManualClock
+from alluvia.delta.snapshot import Snapshot
+from alluvia.events.ingest.values import Limits
 from alluvia.files.limits import FileLimits
-from alluvia.ingest.values import Limits
+from alluvia.files.uploads.keys import recorded, txn_of
 from alluvia.serverless.http import Request
 from alluvia.store import MemoryStore
-from alluvia.table.snapshot import Snapshot
-from alluvia.uploads.keys import recorded, txn_of
 from functions.ingest.settings import IngestSettings
 from functions.ingest.uploads import REPLAYED, take_file
 from tests.samples import payload

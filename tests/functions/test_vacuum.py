@@ -12,8 +12,8 @@ import pytest
 
 import alluvia
 from alluvia.errors import AlluviaError, Invalid, Unavailable, VersionExpired
-from alluvia.operations import vacuum as vacuuming
-from alluvia.operations.results import RESULTS, KeptResult, keep_result
+from alluvia.operations.results.results import RESULTS, KeptResult, keep_result
+from alluvia.operations.retention import vacuum as vacuuming
 from alluvia.serverless.rounds import MARGIN_MS
 from alluvia.store import base
 from functions.vacuum import handler as vacuum

@@ -18,11 +18,12 @@ from moto import mock_aws
 import alluvia
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
-from alluvia.serverless import secrets, sending, warm_lake
-from alluvia.sources.definition import Source
-from alluvia.sources.file import KEY
-from alluvia.sources.kinds.registry import KINDS
-from alluvia.sources.lake_sources import change_sources
+from alluvia.events.sources.definition import Source
+from alluvia.events.sources.file import KEY
+from alluvia.events.sources.kinds.registry import KINDS
+from alluvia.events.sources.lake_sources import change_sources
+from alluvia.serverless import secrets, warm_lake
+from alluvia.serverless import sqs_sender as sending
 from alluvia.store.counting import CountingStore
 from functions.ingest.handler import handler
 from tests.webhooks import NOW_US, SECRETS, SETTINGS, URL, Answer, identity, send, signed

@@ -13,11 +13,11 @@ import pytest
 import alluvia
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid, Unavailable
-from alluvia.formats.events import parsed
-from alluvia.formats.segment_format import KEYED_BODY_BYTES_MAX
+from alluvia.events.formats.events import parsed
+from alluvia.events.formats.segment_format import KEYED_BODY_BYTES_MAX
+from alluvia.events.sources.file import KEY
+from alluvia.events.sources.kinds.segment import basic
 from alluvia.serverless import secrets, warm_lake
-from alluvia.sources.file import KEY
-from alluvia.sources.kinds.segment import basic
 from functions.ingest.handler import handler
 from tests.webhooks import NOW_US, Answer, event_of
 
@@ -73,7 +73,7 @@ def test_a_body_is_parsed_once_for_its_key_however_many_sources_there_are(
         bodies.append(body)
         return parsed(body)
 
-    monkeypatch.setattr("alluvia.formats.segment_format.parsed", count)
+    monkeypatch.setattr("alluvia.events.formats.segment_format.parsed", count)
     forged = json.dumps({**CALL, "writeKey": "forged"}).encode()
     assert (track(None, body=forged).status, len([body for body in bodies if body])) == (401, 1)
 
@@ -97,7 +97,7 @@ def test_no_body_is_parsed_for_a_key_that_cannot_be_in_it(
     lake: alluvia.Lake, sources: str, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     define(lake, sources)
-    monkeypatch.setattr("alluvia.formats.segment_format.parsed", lambda body: pytest.fail("parsed a body"))
+    monkeypatch.setattr("alluvia.events.formats.segment_format.parsed", lambda body: pytest.fail("parsed a body"))
     answer = track(None, body=body)
     assert (answer.status, answer.json["success"]) == (401, False)
 

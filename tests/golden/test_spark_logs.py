@@ -12,8 +12,8 @@ from uuid import UUID
 import pytest
 
 import alluvia
+from alluvia.delta.deletion_vectors.z85 import decode_z85, encode_z85
 from alluvia.errors import Corrupt, VersionExpired
-from alluvia.table.deletion_vectors.z85 import decode_z85, encode_z85
 from tests.golden.reading import folders, rows, written
 
 CHECKPOINTED = ("checkpoints_bare", "map_renamed_to_another", "multipart", "stats_struct", "v2_json", "v2_parquet")

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote
 from xml.etree import ElementTree as ET
 
-from alluvia.store.s3_conditions import PROOF_KEY
+from alluvia.store.s3.s3_conditions import PROOF_KEY
 from tests.infra.policies import EVERYTHING, Statement, allowed
 
 _SIGNED = re.compile(r"Credential=([^/,]+)/\d{8}/[^/]+/s3/aws4_request")

@@ -41,7 +41,7 @@ S3 = {"obstore"}
 ON_S3 = {BACKFILL: set[str](), VACUUM: S3 | {"arro3"}}
 """What reaches S3; vacuum lists a bucket as columns."""
 AWS = {"boto3", "botocore", "dateutil", "jmespath", "s3transfer", "six", "urllib3"}
-QUERIES = {"alluvia.duck", "alluvia.expressions", "alluvia.query"}
+QUERIES = {"alluvia.engine.duck", "alluvia.expressions", "alluvia.query"}
 """DuckDB is in the process that runs the query."""
 TOKENS = {"cryptography"}
 MOMENTS = {"dateutil", "six"}
@@ -74,8 +74,8 @@ ASK = POST | {
 CASES: list[tuple[Spec, dict[str, Any] | None, set[str]]] = [
     (INGEST, POST, LOGS | LAKE),
     (QUERY, {"query": "SELECT count(*) FROM events"}, LOGS | LAKE | QUERIES),
-    (MERGE, {}, LOGS | COMPUTED | {"alluvia.duck", "alluvia.operations.optimize", "duckdb"}),
-    (VACUUM, {}, LOGS | LAKE | {"alluvia.operations.vacuum"}),
+    (MERGE, {}, LOGS | COMPUTED | {"alluvia.engine.duck", "alluvia.operations.compaction.optimize", "duckdb"}),
+    (VACUUM, {}, LOGS | LAKE | {"alluvia.operations.retention.vacuum"}),
     (BACKFILL, None, LOGS | AWS),
 ]
 each_function = pytest.mark.parametrize(("spec", "event", "expected"), CASES, ids=[spec.folder for spec, *_ in CASES])
@@ -192,9 +192,9 @@ for number in range(120):
 
 
 def test_the_process_of_a_query_loads_duckdb_pyarrow_and_little_else() -> None:
-    code = "import sys, alluvia.query.worker; print(*sys.modules)"
+    code = "import sys, alluvia.query.process.worker; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     loaded = set(done.stdout.split())
     assert {"duckdb", "pyarrow", "alluvia.query.formats"} <= loaded
-    for heavy in ("pyarrow.compute", "pyarrow.parquet", "obstore", "alluvia.store", "alluvia.log.actions"):
+    for heavy in ("pyarrow.compute", "pyarrow.parquet", "obstore", "alluvia.store", "alluvia.delta.log.actions"):
         assert heavy not in loaded

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from alluvia.operations.jobs import START_MS_MAX
-from alluvia_spark.estimate import APPLICATION_DISK_GB
+from alluvia.operations.results.jobs import START_MS_MAX
+from alluvia_spark.backfill_job.estimate import APPLICATION_DISK_GB
 from functions.backfill.handler import WORKERS
 from functions.query.settings import QuerySettings
 from infra.specs import STACK_NAME

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from alluvia.sources.definition import Source
-from alluvia.sources.delivery import Delivery
-from alluvia.sources.kinds.registry import KINDS
-from alluvia.sources.lake_sources import change_sources
+from alluvia.events.sources.definition import Source
+from alluvia.events.sources.delivery import Delivery
+from alluvia.events.sources.kinds.registry import KINDS
+from alluvia.events.sources.lake_sources import change_sources
 from infra.specs import INGEST, JOBS, MERGE, QUERY, SQL, UPLOAD, VACUUM, Spec
 from tests.access import grant, token
 from tests.infra.lambda_runtime import Deployed, Json

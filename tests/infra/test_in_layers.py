@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import alluvia
-from alluvia.operations.jobs import ask_job
+from alluvia.operations.results.jobs import ask_job
 from infra import specs
 from infra.specs import BACKFILL, COMMIT, INGEST, JOBS, MERGE, QUERY, SQL, UPLOAD, VACUUM, Spec
 from tests.infra.conftest import ROOT

@@ -9,7 +9,7 @@ import pytest
 
 import alluvia
 from alluvia.errors import Corrupt, Unavailable
-from alluvia.ingest import committing
+from alluvia.events.ingest import committing
 from alluvia.serverless import table_queue, warm_lake
 from functions.query import answering
 from tests.infra.metric_filters import Datapoint, datapoints

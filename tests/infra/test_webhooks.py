@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from alluvia.formats.segment_format import PATHS
+from alluvia.events.formats.segment_format import PATHS
 from infra.sources import Sources
 from tests.infra.conftest import read_template, synthesise
 from tests.infra.policies import allowed, resources_of

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from alluvia.api.lake import Lake
 from alluvia.clock import SystemClock
-from alluvia.lake import Lake
 from alluvia.store import open_store
 from tests.processes import checks
 from tests.processes.events import TABLE

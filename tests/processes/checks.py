@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from alluvia.lake import Lake, Table
-from alluvia.log.commit import EVENT_IDS, CommitActions
-from alluvia.table.offers import offers_in
+from alluvia.api.lake import Lake, Table
+from alluvia.commit.group.commit_offers import offers_in
+from alluvia.delta.log.commit import EVENT_IDS, CommitActions
 from alluvia.verify.report import KINDS, Severity
 from tests.judges import canonical, deltalake_rows, duckdb_rows
 from tests.processes.events import SLOTS, TABLE, batch_ids, is_doomed, rows_of

@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import SystemClock
 from alluvia.errors import CommitUnknown, Conflict, Corrupt, Unavailable, VersionExpired
-from alluvia.lake import Lake, Table
 from alluvia.store import open_store
 from tests.processes.events import TABLE, batch_ids, is_doomed, rows_of
 from tests.processes.journal import Entry, Journal, all_entries

@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
-from alluvia.log.commit import CommitActions
+from alluvia.delta.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
+from alluvia.delta.log.commit import CommitActions
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 NAME = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)

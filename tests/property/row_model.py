@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from alluvia.lake import Lake, Table
+from alluvia.api.lake import Lake, Table
 
 Row = tuple[int | None, int | None, str | None, str | None]
 Rows = Counter[Row]

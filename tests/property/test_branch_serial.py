@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.errors import Conflict
-from alluvia.lake import Lake
 from alluvia.store import MemoryStore
 from tests.examples import examples
 

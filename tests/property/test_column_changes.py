@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import alluvia
-from alluvia.lake import Table
+from alluvia.api.lake import Table
 from tests import judges
 
 NAMES = ["a", "b", "c", "d", "e"]

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alluvia.log.actions import AddFile, Metadata, Protocol
-from alluvia.log.checkpoints.reader import read_checkpoint
-from alluvia.log.checkpoints.writer import Form, write_checkpoint
-from alluvia.log.commit import CommitActions
-from alluvia.log.files.file_set import ActionSet
-from alluvia.log.files.rows import ActionRows, LogRows
-from alluvia.log.replay import replay
-from alluvia.table.skipping.column_verdicts import matching
-from alluvia.table.skipping.predicate import Comparison, In, IsNotNull, IsNull, Operator, Predicate, Unknown
-from alluvia.table.skipping.pruning import FileStatistics, prune
-from alluvia.table.skipping.verdicts import can_match, needs_exact
-from alluvia.table.statistics.checkpoint_form import CheckpointForm
-from alluvia.table.statistics.written import file_statistics
+from alluvia.delta.log.actions import AddFile, Metadata, Protocol
+from alluvia.delta.log.checkpoints.reader import read_checkpoint
+from alluvia.delta.log.checkpoints.writer import Form, write_checkpoint
+from alluvia.delta.log.commit import CommitActions
+from alluvia.delta.log.files.file_set import ActionSet
+from alluvia.delta.log.files.rows import ActionRows, LogRows
+from alluvia.delta.log.replay import replay
+from alluvia.delta.skipping.column_verdicts import matching
+from alluvia.delta.skipping.predicate import Comparison, In, IsNotNull, IsNull, Operator, Predicate, Unknown
+from alluvia.delta.skipping.pruning import FileStatistics, prune
+from alluvia.delta.skipping.verdicts import can_match, needs_exact
+from alluvia.delta.statistics.checkpoint_form import CheckpointForm
+from alluvia.delta.statistics.written import file_statistics
 from tests.examples import examples
 from tests.property.test_skipping import AN_OPERATOR, COLUMNS, ROWS, SCHEMA, VALUES, as_other_writers_do, predicates
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
 from alluvia.errors import AlluviaError, Corrupt
-from alluvia.lake import Lake, Table
 from alluvia.store import MemoryStore
 from tests.examples import seeds_from
 from tests.property.damage import Files, damaged, flipped

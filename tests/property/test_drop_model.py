@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.errors import MetadataChanged, TableExists, TableNotFound, VersionExpired, VersionNotFound
-from alluvia.lake import Lake
 from alluvia.store import MemoryStore
 from tests.contract.workers import events
 from tests.examples import examples

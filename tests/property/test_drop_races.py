@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.errors import Conflict, TableExists, TableNotFound, VersionExpired
-from alluvia.lake import Lake
 from alluvia.store import MemoryStore
 from tests.contract.workers import events
 from tests.examples import seeds_from

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
-from alluvia.lake import Lake, Table
 from alluvia.store import MemoryStore
 from tests.erased import traces
 from tests.examples import examples

@@ -6,9 +6,9 @@ from contextlib import suppress
 
 import pytest
 
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
-from alluvia.lake import Lake, Table
 from alluvia.store import MemoryStore
 from tests.examples import seeds_from
 from tests.property.interleaving import Scheduler, TakingTurns

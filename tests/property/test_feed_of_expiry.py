@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
-from alluvia.lake import Lake
 from alluvia.store import MemoryStore
 from tests.examples import seeds_from
 from tests.property.row_model import KINDS

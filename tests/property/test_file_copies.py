@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
-from alluvia.lake import Lake
 from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
 from alluvia.store import MemoryStore, Wrapper

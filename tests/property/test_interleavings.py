@@ -9,9 +9,9 @@ from datetime import timedelta
 
 import pytest
 
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
 from alluvia.errors import ConcurrentDomain, VersionExpired
-from alluvia.lake import Lake, Table
 from alluvia.store import MemoryStore
 from tests.contract.workers import events
 from tests.examples import seeds_from

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import alluvia
+from alluvia.delta.data_files.reader import read_file
 from alluvia.errors import Invalid
-from alluvia.table.reader import read_file
 from tests.examples import examples
 from tests.unit.query.test_pruning_property import FILES, REFUSALS, SCHEMA, conditions, rows_of_file
 

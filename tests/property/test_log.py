@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alluvia.log.actions import AddFile
-from alluvia.log.checkpoints.reader import read_checkpoint
-from alluvia.log.checkpoints.writer import write_checkpoint
-from alluvia.log.commit import CommitActions, encode_commit, parse_commit
-from alluvia.log.paths import decode_path, encode_path
-from alluvia.log.replay import State, replay
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.checkpoints.reader import read_checkpoint
+from alluvia.delta.log.checkpoints.writer import write_checkpoint
+from alluvia.delta.log.commit import CommitActions, encode_commit, parse_commit
+from alluvia.delta.log.paths import decode_path, encode_path
+from alluvia.delta.log.replay import State, replay
 from tests.examples import examples
 from tests.property import actions
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alluvia.table.statistics.typed import FEW_VALUES, ManyStatistics, parse_texts
+from alluvia.delta.statistics.typed import FEW_VALUES, ManyStatistics, parse_texts
 from tests.examples import examples
 
 COLUMNS = {
@@ -78,7 +78,7 @@ plain_texts = st.builds(
 @given(st.lists(plain_texts, min_size=1, max_size=6))
 @settings(max_examples=examples(100))
 def test_arrow_reads_what_each_text_says(some: list[str | None]) -> None:
-    with patch("alluvia.table.statistics.typed._parse_each", side_effect=AssertionError):
+    with patch("alluvia.delta.statistics.typed._parse_each", side_effect=AssertionError):
         found = _many(some)
     assert found == _alone(some)
 
@@ -99,7 +99,7 @@ def _alone(some: list[str | None]) -> list[dict[str, Any]]:
 
 def test_texts_are_read_by_the_types_of_columns() -> None:
     several = [json.dumps({"numRecords": 5, "minValues": PLAIN, "maxValues": PLAIN, "nullCount": {"flag": 1}})]
-    with patch("alluvia.table.statistics.typed._parse_each", side_effect=AssertionError):  # all goes at once
+    with patch("alluvia.delta.statistics.typed._parse_each", side_effect=AssertionError):  # all goes at once
         [row, *others] = _plain(parse_texts(pa.array(several * MANY, pa.string()), COLUMNS))
     assert row["ts"][0].isoformat() == "2026-11-23T10:00:00.123000+00:00"
     assert [row[name][0] for name in ("id", "small", "half", "name", "a")] == [7, -3, 1.25, 'é\n"x"', 9]
@@ -109,7 +109,7 @@ def test_texts_are_read_by_the_types_of_columns() -> None:
 
 def test_numbers_of_rows_alone_are_read_at_once_too() -> None:
     several = pa.array(['{"numRecords":5}'] * (FEW_VALUES + 1), pa.string())
-    with patch("alluvia.table.statistics.typed._parse_each", side_effect=AssertionError):
+    with patch("alluvia.delta.statistics.typed._parse_each", side_effect=AssertionError):
         assert parse_texts(several, {}).rows.to_pylist() == [5] * len(several)
 
 

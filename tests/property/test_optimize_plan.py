@@ -14,13 +14,13 @@ from itertools import count
 
 import pytest
 
-from alluvia.log.actions import AddFile
-from alluvia.operations.optimize_cuts import OVER_SHARE, SMALL_SHARE
-from alluvia.operations.optimize_files import Candidate
-from alluvia.operations.optimize_joins import plan_joins
-from alluvia.operations.optimize_outputs import next_rows
-from alluvia.operations.optimize_plan import FileGroup, KeyedRows, cut_group, plan_optimize
-from alluvia.table.partitioning.spans import Key, Span, part
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.partitioning.spans import Key, Span, part
+from alluvia.operations.compaction.optimize_cuts import OVER_SHARE, SMALL_SHARE
+from alluvia.operations.compaction.optimize_files import Candidate
+from alluvia.operations.compaction.optimize_joins import plan_joins
+from alluvia.operations.compaction.optimize_outputs import next_rows
+from alluvia.operations.compaction.optimize_plan import FileGroup, KeyedRows, cut_group, plan_optimize
 
 TARGET = 1000
 SEEDS = 100

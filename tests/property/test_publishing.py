@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from alluvia.api.lake import Lake, Table
+from alluvia.api.lake_branch import Branch
 from alluvia.clock import ManualClock
 from alluvia.errors import Conflict
-from alluvia.lake import Lake, Table
-from alluvia.lake_branch import Branch
 from alluvia.store import MemoryStore
 from tests.examples import seeds_from
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 import alluvia
-from alluvia.lake import Table
+from alluvia.api.lake import Table
 from tests.examples import seeds_from
 
 FILES = (1, 8, 40)

@@ -15,8 +15,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
-from alluvia.lake import Lake, Table
 from alluvia.store import MemoryStore
 from tests.examples import seeds_from
 from tests.property import row_model as model

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import alluvia
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
-from alluvia.lake import Lake, Table
 from alluvia.store import MemoryStore
 from tests import judges
 from tests.examples import seeds_from

@@ -14,10 +14,10 @@ from functools import partial
 
 import pytest
 
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
 from alluvia.errors import Conflict, VersionExpired
-from alluvia.lake import Lake, Table
-from alluvia.operations.edits import RowChanges
+from alluvia.operations.rows.edits import RowChanges
 from alluvia.store import MemoryStore
 from tests.examples import seeds_from
 from tests.property import row_model as model

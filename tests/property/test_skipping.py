@@ -13,16 +13,16 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
-from alluvia.lake import Lake
-from alluvia.log.actions import AddFile
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.partitioning.partition import split
+from alluvia.delta.partitioning.spec import parse_spec
+from alluvia.delta.skipping.predicate import And, Comparison, In, IsNotNull, IsNull, Operator, Or, Predicate, Unknown
+from alluvia.delta.skipping.pruning import prune
+from alluvia.delta.statistics.written import cut_upwards, file_statistics
 from alluvia.store import MemoryStore
-from alluvia.table.partitioning.partition import split
-from alluvia.table.partitioning.spec import parse_spec
-from alluvia.table.scan import Scan
-from alluvia.table.skipping.predicate import And, Comparison, In, IsNotNull, IsNull, Operator, Or, Predicate, Unknown
-from alluvia.table.skipping.pruning import prune
-from alluvia.table.statistics.written import cut_upwards, file_statistics
 from tests.examples import examples
 from tests.judges import canonical
 

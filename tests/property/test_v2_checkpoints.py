@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alluvia.clock import ManualClock
-from alluvia.log.checkpoints import v2 as checkpoint_v2
-from alluvia.log.checkpoints.putting import put_v2_checkpoint
-from alluvia.log.checkpoints.reader import read_checkpoint
-from alluvia.log.checkpoints.writer import Form
-from alluvia.log.commit import CommitActions
-from alluvia.log.replay import State, replay, totals
+from alluvia.delta.log.checkpoints import v2 as checkpoint_v2
+from alluvia.delta.log.checkpoints.putting import put_v2_checkpoint
+from alluvia.delta.log.checkpoints.reader import read_checkpoint
+from alluvia.delta.log.checkpoints.writer import Form
+from alluvia.delta.log.commit import CommitActions
+from alluvia.delta.log.replay import State, replay, totals
 from alluvia.store import MemoryStore
 from tests.examples import examples
 from tests.property import actions

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.errors import AlluviaError, Unsupported
-from alluvia.lake import Lake
 from alluvia.store import MemoryStore
 from tests.judges import Rows, canonical
 from tests.unit.verify.damages import events, make_events

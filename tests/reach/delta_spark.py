@@ -16,7 +16,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pytest
 
-from alluvia.lake import Table
+from alluvia.api.lake import Table
 from tests.examples import TIMES
 from tests.judges import uri_of
 

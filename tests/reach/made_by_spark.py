@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyspark
 
 import alluvia
-from alluvia.lake import Table
+from alluvia.api.lake import Table
 from tests.golden.spark_tables import PLACE, pack
 from tests.reach.delta_spark import DeltaSpark, named, running_delta_spark
 from tests.reach.delta_spark_worker import DELTA

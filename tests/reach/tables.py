@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from alluvia.lake import Lake, Table
+from alluvia.api.lake import Lake, Table
 from tests.reach.every_type import HIGHEST, LOWEST, ORDINARY, SCHEMA
 
 OPEN = {"alluvia.writers": "any"}

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import alluvia
-from alluvia.lake import Table
+from alluvia.api.lake import Table
 from tests import judges
 from tests.reach.delta_spark import DeltaSpark
 from tests.reach.made_by_spark import BySpark

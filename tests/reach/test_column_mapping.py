@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import alluvia
-from alluvia.lake import Table
-from alluvia.table.schema.former_names import former_names
+from alluvia.api.lake import Table
+from alluvia.delta.schema.former_names import former_names
 from tests import judges
 from tests.reach.delta_spark import BY_SPARK, DeltaSpark, named
 from tests.reach.tables import OPEN

@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 import alluvia
-from alluvia.lake import Table
+from alluvia.api.lake import Table
 from tests import judges
 from tests.reach.delta_spark import DeltaSpark, SparkRefuses, named
 from tests.reach.tables import numbers, simple

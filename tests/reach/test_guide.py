@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 import alluvia
-from alluvia.cli.files import ingest_files
+from alluvia.cli.commands.files import ingest_files
 from tests import judges, peer_duckdb
 from tests.golden.spark_tables import tables as archived
 from tests.golden.variant_tables import CASES

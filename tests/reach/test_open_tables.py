@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import alluvia
+from alluvia.api.lake import Table
 from alluvia.errors import Corrupt
-from alluvia.lake import Table
 from tests import judges
 from tests.reach.delta_spark import BY_SPARK
 from tests.reach.tables import OPEN

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 import pytest
 
 import alluvia
+from alluvia.api.lake import Table
 from alluvia.errors import VersionExpired, VersionNotFound
-from alluvia.lake import Table
 from tests import judges
 from tests.reach.delta_spark import BY_SPARK, judged
 from tests.reach.every_type import CONDITIONS

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import alluvia
+from alluvia.api.lake import Table
 from alluvia.errors import Invalid, Unsupported
-from alluvia.lake import Table
 from tests import judges
 from tests.reach.delta_spark import BY_SPARK, DeltaSpark, named
 from tests.reach.every_type import CONDITIONS

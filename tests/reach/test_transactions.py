@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import alluvia
-from alluvia.lake import Lake, Table
+from alluvia.api.lake import Lake, Table
 from tests import judges
 from tests.reach.delta_spark import BY_SPARK
 from tests.transactions import (

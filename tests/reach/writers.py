@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from alluvia.lake import Table
+from alluvia.api.lake import Table
 from tests import judges
 from tests.reach.delta_spark import DeltaSpark, named
 

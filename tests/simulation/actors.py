@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
+from alluvia.api.lake import Lake
 from alluvia.errors import (
     AlluviaError,
     CommitUnknown,
@@ -20,10 +21,9 @@ from alluvia.errors import (
     VersionExpired,
     VersionNotFound,
 )
-from alluvia.ingest.identity import contents_of
-from alluvia.ingest.pipeline import ingest_batch
-from alluvia.ingest.values import RawEvent
-from alluvia.lake import Lake
+from alluvia.events.ingest.identity import contents_of
+from alluvia.events.ingest.pipeline import ingest_batch
+from alluvia.events.ingest.values import RawEvent
 from tests.simulation import following
 from tests.simulation.backfills import backfillers
 from tests.simulation.branching import branchers, has_branches
@@ -252,7 +252,7 @@ def read(actor: Actor) -> None:
         raise Violation("a reader sees what was committed before", f"{root}: {snapshot.version}, not {least} or later")
     long = chance.random() < 0.3
     world.scheduler.wait(int((2 * HOUR_US if long else 2 * SECOND_US) * chance.random()))
-    from alluvia.operations.scan import scan
+    from alluvia.operations.reading.scan import scan
 
     _hold(actor, root, model.versions[snapshot.version], lambda: scan(snapshot, actor.lake.store).read_all())
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from alluvia.errors import ConcurrentAppend, Corrupt, TransactionExpired
-from alluvia.ingest.identity import contents_of
-from alluvia.ingest.values import RawEvent
-from alluvia_spark import known_ids
+from alluvia.events.ingest.identity import contents_of
+from alluvia.events.ingest.values import RawEvent
+from alluvia_spark.backfill_job import known_ids
 from tests.simulation.events import event_rows, value_of
 from tests.simulation.faults import SECOND_US
 from tests.simulation.intents import AddEvents

@@ -11,14 +11,14 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
+from alluvia.api.lake import Lake
+from alluvia.delta.refs import BRANCH, keeper_key
 from alluvia.errors import AlluviaError, CommitUnknown, Conflict, Corrupt, TransactionExpired, VersionExpired
-from alluvia.ingest.identity import contents_of
-from alluvia.ingest.values import RawEvent
-from alluvia.lake import Lake
-from alluvia.operations.append import append
-from alluvia.operations.lake_transaction import StagedTables
-from alluvia.operations.scan import scan
-from alluvia.table.keepers import BRANCH, keeper_key
+from alluvia.events.ingest.identity import contents_of
+from alluvia.events.ingest.values import RawEvent
+from alluvia.operations.append.append import append
+from alluvia.operations.reading.scan import scan
+from alluvia.operations.transactions.lake_transaction import StagedTables
 from tests.simulation.branched import BranchModel, Publish
 from tests.simulation.events import event_rows, value_of
 from tests.simulation.faults import MINUTE_US, SECOND_US

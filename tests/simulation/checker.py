@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from alluvia.table.reads import READS_INFO
+from alluvia.commit.reads import READS_INFO
 from tests.simulation.faults import MINUTE_US
 from tests.simulation.intents import Intent, NoRows, Steps, difference, widened
 from tests.simulation.ledger import Ledger, ReadOnly, Together

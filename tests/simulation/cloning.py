@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from alluvia.api.lake import Lake
 from alluvia.errors import (
     Conflict,
     Corrupt,
@@ -17,7 +18,6 @@ from alluvia.errors import (
     VersionExpired,
     VersionNotFound,
 )
-from alluvia.lake import Lake
 from tests.simulation.intents import AddRows, ChangeRows, NoRows, Rows, Steps
 from tests.simulation.model import TableModel, Version, tuples
 from tests.simulation.scheduler import Violation

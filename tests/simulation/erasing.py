@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.errors import Conflict, Invalid
-from alluvia.operations.erase_report import EraseReport
+from alluvia.operations.erasure.erase_report import EraseReport
 from tests.simulation.intents import Rows, Steps
 from tests.simulation.model import TableModel, Version, event_of
 from tests.simulation.scheduler import Violation

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from alluvia.lake import Lake
-from alluvia.operations.append import append
-from alluvia.operations.checkpoint import checkpoint
-from alluvia.operations.lake_transaction import StagedTables
-from alluvia.operations.stream_batches import next_batch
-from alluvia.operations.streams import create_stream
-from alluvia.operations.vacuum import vacuum
+from alluvia.api.lake import Lake
+from alluvia.operations.append.append import append
+from alluvia.operations.checkpointing.checkpoint import checkpoint
+from alluvia.operations.retention.vacuum import vacuum
+from alluvia.operations.streams.stream_batches import next_batch
+from alluvia.operations.streams.streams import create_stream
+from alluvia.operations.transactions.lake_transaction import StagedTables
 from alluvia.table_names import STREAMS
 from tests.simulation.faults import SECOND_US
 from tests.simulation.intents import AddRows, NoRows, Rows, Steps

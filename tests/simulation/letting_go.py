@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from alluvia.lake import Lake
-from alluvia.table.keepers import KEPT, LAKE
+from alluvia.api.lake import Lake
+from alluvia.delta.refs import KEPT, LAKE
 from tests.simulation.branched import BRANCHES
 from tests.simulation.branching import SIDE, has_branches
 from tests.simulation.checker import Event

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from alluvia.api.lake import Lake
+from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Corrupt, VersionExpired
-from alluvia.lake import Lake
-from alluvia.operations.folding import final
-from alluvia.operations.optimize import OptimizeOptions, optimize
-from alluvia.table.snapshot import Snapshot
+from alluvia.operations.compaction.optimize import OptimizeOptions, optimize
+from alluvia.operations.merge_query.folding import final
 from tests.simulation.intents import AddRows, ChangeRows, NoRows, RestoreRows, Rows, Steps
 from tests.simulation.model import TableModel, Version, tuples
 from tests.simulation.rollups import computes

@@ -8,8 +8,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-from alluvia.ingest.pipeline import ingest_batch
-from alluvia.ingest.values import RawEvent
+from alluvia.events.ingest.pipeline import ingest_batch
+from alluvia.events.ingest.values import RawEvent
 from tests.simulation.checker import Event
 from tests.simulation.events import CLAIMS, value_of
 from tests.simulation.intents import NoRows, Steps

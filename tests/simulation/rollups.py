@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from alluvia.lake import Lake
-from alluvia.operations.relations import Evaluate
-from alluvia.query.evaluation import evaluation
+from alluvia.api.lake import Lake
+from alluvia.operations.reading.relations import Evaluate
+from alluvia.query.process.evaluation import evaluation
 from alluvia.rollups.change import PROGRESS
 from alluvia.rollups.creating import create_rollup
 from alluvia.rollups.refresh import refresh

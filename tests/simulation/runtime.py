@@ -43,8 +43,8 @@ def simulated() -> Iterator[None]:
         for module in library_modules():
             if hasattr(module, "ThreadPoolExecutor"):
                 patch.setattr(module, "ThreadPoolExecutor", SerialExecutor)
-        log = sys.modules["alluvia.log.log"]
+        log = sys.modules["alluvia.delta.log.log"]
         patch.setattr(log, "RLock", lambda: SimulatedLock(current_scheduler()))
-        grouping = sys.modules["alluvia.operations.grouping"]
+        grouping = sys.modules["alluvia.operations.catalog.request_batching"]
         patch.setattr(grouping, "Lock", lambda: SimulatedGate(current_scheduler()))
         yield

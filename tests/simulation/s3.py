@@ -21,8 +21,8 @@ from obstore.exceptions import AlreadyExistsError, BaseError, GenericError
 
 from alluvia.clock import Clock
 from alluvia.store import Address, PutResult
-from alluvia.store.s3 import S3Store
-from alluvia.store.s3_client import READ_SECONDS
+from alluvia.store.s3.bucket import S3Store
+from alluvia.store.s3.s3_client import READ_SECONDS
 from tests.simulation.faults import Fault, FaultSource
 from tests.simulation.scheduler import Scheduler, Violation
 

@@ -9,10 +9,10 @@ import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
+from alluvia.delta.refs import TAG, find_keeper
 from alluvia.errors import Conflict, Corrupt, TableNotFound, VersionExpired, VersionNotFound
-from alluvia.operations.keeping import held_claims, kept_snapshot
-from alluvia.operations.scan import scan
-from alluvia.table.keepers import TAG, find_keeper
+from alluvia.operations.reading.scan import scan
+from alluvia.operations.references.pinned_versions import held_claims, kept_snapshot
 from tests.simulation.model import TableModel, tuples
 from tests.simulation.s3 import Process
 from tests.simulation.scheduler import Violation

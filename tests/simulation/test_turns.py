@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from alluvia.lake import Lake
+from alluvia.api.lake import Lake
 from alluvia.store import MemoryStore, Store, Wrapper
 from tests.simulation.runtime import running, simulated
 from tests.simulation.scheduler import Scheduler, SimulatedClock

@@ -13,21 +13,21 @@ from collections.abc import Set as AbstractSet
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from alluvia.api.lake import Lake
+from alluvia.api.lake_transaction import LakeTransaction
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Corrupt, TransactionExpired
-from alluvia.lake import Lake
-from alluvia.lake_transaction import LakeTransaction
-from alluvia.operations.append import append
-from alluvia.operations.cut import take_cut
-from alluvia.operations.found_rows import FoundClause, FoundEdit, FoundRules, kept
-from alluvia.operations.lake_commit import SERIALIZABLE
-from alluvia.operations.lake_transaction import StagedTables
-from alluvia.operations.row_changes import change_rows
-from alluvia.operations.scan import predicate_of, scan
-from alluvia.operations.update import update, update_metrics
-from alluvia.sql.finding import VALUES_FROM
+from alluvia.operations.append.append import append
+from alluvia.operations.catalog.consistent_snapshot import take_cut
+from alluvia.operations.reading.scan import predicate_of, scan
+from alluvia.operations.rows.located_edit import FoundClause, FoundEdit, FoundRules, kept
+from alluvia.operations.rows.row_changes import change_rows
+from alluvia.operations.rows.update import update, update_metrics
+from alluvia.operations.transactions.lake_commit import SERIALIZABLE
+from alluvia.operations.transactions.lake_transaction import StagedTables
 from alluvia.sql.fitting import fit_rows
-from alluvia.table.scan import Scan
-from alluvia.table.snapshot import Snapshot
+from alluvia.sql.locate_rows import VALUES_FROM
 from tests.simulation.faults import SECOND_US
 from tests.simulation.intents import AddRows, ChangeRows, Intent, NoRows
 from tests.simulation.ledger import Read, ReadOnly, Together, found

@@ -11,8 +11,8 @@ from hashlib import blake2b
 import pyarrow as pa
 import pytest
 
+from alluvia.api.lake import Lake, Table
 from alluvia.errors import AlluviaError, Corrupt, Invalid, Unsupported
-from alluvia.lake import Lake, Table
 from tests.simulation.branched import BranchModel
 from tests.simulation.checker import Checker, Event, Limits, OnBranch
 from tests.simulation.faults import HOUR_US, MINUTE_US, SECOND_US, Fault, FaultSource, Without, draw_rates

@@ -25,7 +25,7 @@ from typing import Any
 import pyspark
 
 import alluvia
-from alluvia.lake import Lake, Table
+from alluvia.api.lake import Lake, Table
 from alluvia_spark.session import java_variables
 from layers.emr import ROOT, SparkJob, build_job
 from layers.recipes import Machine

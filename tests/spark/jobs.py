@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
+from alluvia.api.lake import Lake
+from alluvia.commit.event_window.id_files import ID_FOLDER, IdFiles
+from alluvia.delta.schema.rows import conform
+from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import ConcurrentAppend, TransactionExpired
-from alluvia.lake import Lake
-from alluvia.operations.scan import scan
-from alluvia.operations.vacuum_plan import SCRATCH_FOLDER
+from alluvia.operations.reading.scan import scan
+from alluvia.operations.retention.vacuum_plan import SCRATCH_FOLDER
 from alluvia.store import Store
-from alluvia.table.event_window.id_files import ID_FOLDER, IdFiles
-from alluvia.table.schema.rows import conform
-from alluvia.table.snapshot import Snapshot
-from alluvia_spark import known_ids
+from alluvia_spark.backfill_job import known_ids
+from alluvia_spark.backfill_job.committing import Committed, commit
+from alluvia_spark.backfill_job.job import ROWS, Counts, Job, JobOutcome, Target, Written
+from alluvia_spark.backfill_job.repeats import divided
 from alluvia_spark.chunks import CONTENT, HEAD, TAIL, with_prints
-from alluvia_spark.committing import Committed, commit
-from alluvia_spark.job import ROWS, Counts, Job, JobOutcome, Target, Written
-from alluvia_spark.repeats import divided
 
 TRIES = 5
 SMALL = (2, 2, 64)

@@ -20,20 +20,21 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 import alluvia
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
+from alluvia.commit.event_window import id_files
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.skipping.predicate import Comparison
 from alluvia.errors import Invalid, MetadataChanged, TableNotFound, Unavailable
-from alluvia.ingest.envelope import split
-from alluvia.ingest.pipeline import ingest_batch
-from alluvia.ingest.values import Limits
-from alluvia.lake import Lake, Table
-from alluvia.operations.lake_transaction import StagedTables
-from alluvia.table.event_window import id_files
-from alluvia.table.scan import Scan
-from alluvia.table.skipping.predicate import Comparison
-from alluvia_spark import backfill, committing, execute, known_ids, plan
-from alluvia_spark import source as source_files
-from alluvia_spark.files import SourceOptions
-from alluvia_spark.job import Report
+from alluvia.events.ingest.envelope import split
+from alluvia.events.ingest.pipeline import ingest_batch
+from alluvia.events.ingest.values import Limits
+from alluvia.operations.transactions.lake_transaction import StagedTables
+from alluvia_spark import backfill
+from alluvia_spark.backfill_job import committing, execute, known_ids, plan
+from alluvia_spark.backfill_job.job import Report
+from alluvia_spark.sources import source as source_files
+from alluvia_spark.sources.files import SourceOptions
 from tests.cli.test_event_files import FORMS
 from tests.spark import faults
 

@@ -15,15 +15,17 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 import alluvia
-from alluvia.cli.commands import cli
+from alluvia.api.lake import Lake
+from alluvia.cli.command_line import cli
+from alluvia.commit.event_window import id_files
 from alluvia.errors import AlluviaError, Invalid, TableNotFound
-from alluvia.ingest.envelope import split
-from alluvia.ingest.pipeline import Answer, ingest_batch
-from alluvia.ingest.values import Limits
-from alluvia.lake import Lake
-from alluvia.table.event_window import id_files
-from alluvia_spark import backfill, checking, execute, known_ids, manifest, source
-from alluvia_spark.job import ROWS, Report, Written
+from alluvia.events.ingest.envelope import split
+from alluvia.events.ingest.pipeline import Answer, ingest_batch
+from alluvia.events.ingest.values import Limits
+from alluvia_spark import backfill, checking
+from alluvia_spark.backfill_job import execute, known_ids
+from alluvia_spark.backfill_job.job import ROWS, Report, Written
+from alluvia_spark.sources import manifest, source
 from tests.spark import faults
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from alluvia.table.partitioning.spec import parse_spec
+from alluvia.delta.partitioning.spec import parse_spec
 from alluvia_spark.chunks import CHUNK, GROUPS_MAX, Chunk, by_partition, decode, encode
 
 ROWS = pa.table(

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
+from alluvia.commit.event_window.content import content_hashes
+from alluvia.commit.event_window.id_files import ID_FOLDER, IdFiles
+from alluvia.commit.handle import TableHandle
 from alluvia.errors import AlluviaError, ConcurrentAppend, TransactionExpired
-from alluvia.lake import Lake, Table
 from alluvia.store import CountingStore, MemoryStore
-from alluvia.table.event_window.content import content_hashes
-from alluvia.table.event_window.id_files import ID_FOLDER, IdFiles
-from alluvia.table.handle import TableHandle
-from alluvia_spark import committing, known_ids
-from alluvia_spark.job import ROWS
+from alluvia_spark.backfill_job import committing, known_ids
+from alluvia_spark.backfill_job.job import ROWS
 from tests.contract.workers import events
 from tests.faults.store import MODES
 from tests.faults.test_fail_at_call import attempts, check_log, tried

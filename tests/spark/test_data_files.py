@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 import alluvia
-from alluvia.lake import Lake
+from alluvia.api.lake import Lake
 from alluvia.store import PutResult, Store, Wrapper
-from alluvia_spark import data_files
+from alluvia_spark.backfill_job import data_files
+from alluvia_spark.backfill_job.data_files import Rows, write_rows
+from alluvia_spark.backfill_job.job import ROWS, Written
+from alluvia_spark.backfill_job.plan import Group
 from alluvia_spark.chunks import encode
-from alluvia_spark.data_files import Rows, write_rows
-from alluvia_spark.job import ROWS, Written
-from alluvia_spark.plan import Group
 from tests.contract.workers import events
 from tests.spark.jobs import job_of
 

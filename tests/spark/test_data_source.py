@@ -14,11 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import alluvia
 import alluvia_spark
+from alluvia.api.lake import Lake, Table
 from alluvia.errors import Invalid, Unsupported
-from alluvia.lake import Lake, Table
-from alluvia_spark.data_source import AlluviaSource
 from alluvia_spark.options import AlluviaOptions
 from alluvia_spark.tables import folder_of
+from alluvia_spark.writing.data_source import AlluviaSource
 from tests import judges
 from tests.reach.tables import APART, EVERY_TYPE
 from tests.spark.sessions import settings

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from alluvia_spark.deleted_rows import FILE, ROW, DeletedRows
+from alluvia_spark.reading.deleted_rows import FILE, ROW, DeletedRows
 
 ROWS = 200_000
 SETS = {

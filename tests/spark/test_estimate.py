@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import alluvia
-from alluvia_spark import estimate as estimates
-from alluvia_spark.estimate import FileSample, estimate, estimated
-from alluvia_spark.files import SourceOptions
-from alluvia_spark.manifest import Manifest
+from alluvia_spark.backfill_job import estimate as estimates
+from alluvia_spark.backfill_job.estimate import FileSample, estimate, estimated
+from alluvia_spark.sources.files import SourceOptions
+from alluvia_spark.sources.manifest import Manifest
 
 COLUMNS = pa.schema([("text", pa.string())])
 

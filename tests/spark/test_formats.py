@@ -9,15 +9,15 @@ from collections.abc import Callable
 
 import pytest
 
+from alluvia.events.ingest.values import Limits, RawEvent
 from alluvia.files import event_files
-from alluvia.ingest.values import Limits, RawEvent
 from alluvia.store import CountingStore, MemoryStore
-from alluvia_spark import files, formats
-from alluvia_spark.files import BadFile, FileSplit, SourceFile
-from alluvia_spark.formats import read_blocks
-from alluvia_spark.hive import folder_fields
-from alluvia_spark.lines import Block
-from alluvia_spark.normalise import normalise, read_events
+from alluvia_spark.backfill_job.normalise import normalise, read_events
+from alluvia_spark.sources import files, formats
+from alluvia_spark.sources.files import BadFile, FileSplit, SourceFile
+from alluvia_spark.sources.formats import read_blocks
+from alluvia_spark.sources.hive import folder_fields
+from alluvia_spark.sources.lines import Block
 from tests.cli.test_event_files import EVENTS, FORMS, csv, ndjson, parquet, zstd
 from tests.spark.test_normalise import SCHEMA
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from alluvia.errors import Invalid
 from alluvia.files import file_text
 from alluvia.store import CountingStore, MemoryStore
-from alluvia_spark import files, lines
-from alluvia_spark.files import BadFile, FileSplit, SourceFile
-from alluvia_spark.formats import read_blocks
-from alluvia_spark.lines import Block, whole_lines
+from alluvia_spark.sources import files, lines
+from alluvia_spark.sources.files import BadFile, FileSplit, SourceFile
+from alluvia_spark.sources.formats import read_blocks
+from alluvia_spark.sources.lines import Block, whole_lines
 
 LIMIT = 1000
 

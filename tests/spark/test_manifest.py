@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from alluvia.errors import Corrupt, Invalid
 from alluvia.store import CountingStore, MemoryStore
-from alluvia_spark import manifest
-from alluvia_spark.files import FileSplit, SourceFile
-from alluvia_spark.manifest import (
+from alluvia_spark.sources import manifest
+from alluvia_spark.sources.files import FileSplit, SourceFile
+from alluvia_spark.sources.manifest import (
     OPEN_COST_BYTES,
     file_page,
     open_manifest,
@@ -21,7 +21,7 @@ from alluvia_spark.manifest import (
     read_splits,
     write_manifest,
 )
-from alluvia_spark.places import Found
+from alluvia_spark.sources.places import Found
 
 
 def _files(sizes: list[int]) -> list[SourceFile]:

@@ -8,12 +8,12 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alluvia.ingest.envelope import split
-from alluvia.ingest.rows import to_rows
-from alluvia.ingest.values import NO_FIELDS, Fields, Limits, Reject
-from alluvia_spark.lines import Block, whole_lines
-from alluvia_spark.normalise import file_id, normalise, read_events
-from tests.unit.ingest.test_alike import SCHEMAS, STRANGE, line
+from alluvia.events.ingest.envelope import split
+from alluvia.events.ingest.rows import to_rows
+from alluvia.events.ingest.values import NO_FIELDS, Fields, Limits, Reject
+from alluvia_spark.backfill_job.normalise import file_id, normalise, read_events
+from alluvia_spark.sources.lines import Block, whole_lines
+from tests.unit.events.ingest.test_alike import SCHEMAS, STRANGE, line
 
 NDJSON = "application/x-ndjson"
 SCHEMA = pa.schema(
@@ -72,7 +72,7 @@ def test_nasty_events_become_what_ingestion_makes_of_them(
     lines = [line(number) for number in range(many)] + strange
     random.shuffle(lines)
     body = b"\n".join([line(100), line(101), *lines])
-    with patch("alluvia.ingest.envelope.MANY", 1), patch("alluvia_spark.normalise.MANY", 2):
+    with patch("alluvia.events.ingest.envelope.MANY", 1), patch("alluvia_spark.backfill_job.normalise.MANY", 2):
         sent = split(body, content_type=NDJSON, content_encoding=None, limits=limits)
         rows = to_rows(sent.events, schema, arrival_us=5, idempotency_key="key", new_id=lambda: "new", fields=fields)
         pieces = [body[at : at + piece * 10] for at in range(0, len(body), piece * 10)]

@@ -4,10 +4,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alluvia.table.partitioning.partition import PartitionRows
-from alluvia.table.partitioning.spans import Key
-from alluvia.table.partitioning.spec import parse_spec
-from alluvia_spark.plan import (
+from alluvia.delta.partitioning.partition import PartitionRows
+from alluvia.delta.partitioning.spans import Key
+from alluvia.delta.partitioning.spec import parse_spec
+from alluvia_spark.backfill_job.plan import (
     BUCKET_BYTES_MAX,
     BUCKET_BYTES_MIN,
     FILE_BYTES_MAX,

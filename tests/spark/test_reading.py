@@ -16,10 +16,10 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 import alluvia
 import alluvia_spark
+from alluvia.api.lake import Table
 from alluvia.errors import Invalid, TableNotFound, VersionNotFound
-from alluvia.lake import Table
-from alluvia_spark import deleted_rows, file_scan
-from alluvia_spark.filters import constant
+from alluvia_spark.reading import deleted_rows, file_scan
+from alluvia_spark.reading.filters import constant
 from tests import judges
 from tests.property import row_model as model
 from tests.reach.tables import APART, EVERY_TYPE

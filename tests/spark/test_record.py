@@ -6,10 +6,10 @@ from alluvia.clock import ManualClock
 from alluvia.errors import AnswerLost, CommitUnknown, Corrupt, Invalid
 from alluvia.store import MemoryStore, PutResult
 from alluvia_spark.backfill import DEFAULT
-from alluvia_spark.files import SourceOptions
-from alluvia_spark.manifest import Manifest, file_page, write_manifest
-from alluvia_spark.places import Found
-from alluvia_spark.record import Record, check_job_id, obtain
+from alluvia_spark.backfill_job.record import Record, check_job_id, obtain
+from alluvia_spark.sources.files import SourceOptions
+from alluvia_spark.sources.manifest import Manifest, file_page, write_manifest
+from alluvia_spark.sources.places import Found
 
 FILES = [file_page(Found(["s3://bucket"] * 2, ["a.gz", "b"], [5, 7], ["x", "y"]), [False, True])]
 OPTIONS = SourceOptions().rows_depend_on

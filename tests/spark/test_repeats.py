@@ -8,9 +8,20 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alluvia.table.event_window.id_runs import FINGERPRINT
+from alluvia.commit.event_window.id_runs import FINGERPRINT
+from alluvia_spark.backfill_job.repeats import (
+    CLASH,
+    DUPLICATE,
+    IDS,
+    KIND,
+    LIVE,
+    TASK,
+    divided,
+    find_absent,
+    find_repeats,
+    ids_of,
+)
 from alluvia_spark.chunks import CONTENT, EVENT_ID, HEAD, ROW, SOURCE, TAIL, with_prints
-from alluvia_spark.repeats import CLASH, DUPLICATE, IDS, KIND, LIVE, TASK, divided, find_absent, find_repeats, ids_of
 
 Event = tuple[int, int, int, int, int]
 """Task, place, head, tail and content."""

@@ -10,12 +10,12 @@ from pyspark.sql import SparkSession, types
 
 import alluvia
 import alluvia_spark
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
-from alluvia.lake import Lake, Table
 from alluvia.store import open_store
-from alluvia_spark import joined_upsert, row_changes
 from alluvia_spark.tables import TablePlace
+from alluvia_spark.writing import joined_upsert, row_changes
 from tests import judges
 from tests.property.row_model import KINDS
 

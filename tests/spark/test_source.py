@@ -13,12 +13,12 @@ import pytest
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
 from alluvia.store import DirectoryStore, MemoryStore
-from alluvia_spark import file_lists, places
-from alluvia_spark import source as sources
-from alluvia_spark.files import BadFile, SourceFile, SourceOptions, read_range
-from alluvia_spark.globs import compiled, fixed_part
-from alluvia_spark.places import SourceUri, parse
-from alluvia_spark.source import list_files
+from alluvia_spark.sources import file_lists, places
+from alluvia_spark.sources import source as sources
+from alluvia_spark.sources.files import BadFile, SourceFile, SourceOptions, read_range
+from alluvia_spark.sources.globs import compiled, fixed_part
+from alluvia_spark.sources.places import SourceUri, parse
+from alluvia_spark.sources.source import list_files
 
 
 def _names(source: str | Path) -> list[str]:

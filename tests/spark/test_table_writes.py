@@ -13,13 +13,13 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import alluvia
 import alluvia_spark
+from alluvia.api.lake import Lake, Table
 from alluvia.errors import AlluviaError, Invalid, TableExists
-from alluvia.lake import Lake, Table
-from alluvia.operations.create import create
+from alluvia.operations.tables.create import create
 from tests import judges
 from tests.spark.sessions import settings
 
-CREATE = "alluvia_spark.writing.create"
+CREATE = "alluvia_spark.writing.writing.create"
 
 
 @pytest.fixture

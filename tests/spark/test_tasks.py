@@ -7,11 +7,11 @@ from pathlib import Path
 import alluvia
 from alluvia.clock import SystemClock
 from alluvia.store import open_store
-from alluvia_spark.files import SourceOptions
-from alluvia_spark.job import ROWS
-from alluvia_spark.manifest import portion_of, write_manifest
-from alluvia_spark.source import list_files
-from alluvia_spark.tasks import LINES, read_task
+from alluvia_spark.backfill_job.job import ROWS
+from alluvia_spark.backfill_job.tasks import LINES, read_task
+from alluvia_spark.sources.files import SourceOptions
+from alluvia_spark.sources.manifest import portion_of, write_manifest
+from alluvia_spark.sources.source import list_files
 from tests.spark.jobs import job_of
 
 LINE = b'{"event_id":"%d","event":"view","body":"%b"}\n'

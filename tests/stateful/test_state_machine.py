@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
 from alluvia.errors import VersionExpired, VersionNotFound
-from alluvia.lake import Lake, Table
 from alluvia.store import MemoryStore
 from tests.examples import examples
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from alluvia.operations import overdue
+from alluvia.operations.checkpointing import overdue
 from tests import judges
 from tests.examples import TIMES
 from tests.stateful.year import Year

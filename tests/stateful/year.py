@@ -14,13 +14,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
-from alluvia.ingest.pipeline import ingest_batch
-from alluvia.ingest.values import RawEvent
-from alluvia.lake import Lake
-from alluvia.operations.jobs import clean_jobs
-from alluvia.operations.results import ResultLimits, clean_results
+from alluvia.events.ingest.pipeline import ingest_batch
+from alluvia.events.ingest.values import RawEvent
+from alluvia.operations.results.jobs import clean_jobs
+from alluvia.operations.results.results import ResultLimits, clean_results
 from alluvia.store import DirectoryStore, MemoryStore
 from alluvia.table_names import STREAMS
 from alluvia.verify.report import Severity

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock, SystemClock
-from alluvia.lake import Lake
 from alluvia.store import CountingStore, DirectoryStore, MemoryStore
 from tests.unit.operations.converting import Write
 

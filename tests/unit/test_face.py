@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 import alluvia
-from alluvia import other_names
+from alluvia.api import api_hints as other_names
+from alluvia.api.lake import Lake, Table
+from alluvia.commit.changes import ENGINE, Changes
 from alluvia.errors import Corrupt, Invalid, NotInstalled, TableNotFound
-from alluvia.lake import Lake, Table
 from alluvia.store import CountingStore
-from alluvia.table.changes import ENGINE, Changes
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 ROWS = [{"n": n} for n in range(5)]
@@ -103,7 +103,7 @@ def test_a_checkpoint_and_commits_after_it_are_counted_alike(lake: Lake, store: 
     table.checkpoint()
     table.delete("n IN (8, 10) OR n >= 15")
     table.append(ROWS)
-    other = alluvia.lake.Lake(store, table._handle.clock)["t"]
+    other = alluvia.api.lake.Lake(store, table._handle.clock)["t"]
     assert other.version == 7
     store.reset()
     assert other.count() == other.to_arrow().num_rows == 16

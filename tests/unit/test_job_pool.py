@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import alluvia
-from alluvia.cli.job_pool import CALLER_JOBS, WAITING_MAX, JobPool
 from alluvia.errors import Unavailable
+from alluvia.server.job_pool import CALLER_JOBS, WAITING_MAX, JobPool
 from alluvia.serverless.http import TooManyRequests
 
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from alluvia.cli.failing import reason
 from alluvia.cli.options import Common
-from alluvia.cli.output import show
 from alluvia.cli.place import how_to_begin
-from alluvia.cli.terminal import tell
+from alluvia.cli.terminal.output import show
+from alluvia.cli.terminal.terminal import tell
 from alluvia.errors import ReadOnly, TableNotFound
 from alluvia.progress import report
 
 if TYPE_CHECKING:
-    from alluvia.lake import Lake, Table
+    from alluvia.api.lake import Lake, Table
 
 Row = Mapping[str, Any]
 

@@ -14,14 +14,14 @@ import click
 
 from alluvia.cli.failing import is_about_table, reason
 from alluvia.cli.place import check_folder, folder_of, is_empty
-from alluvia.cli.progress import progress
-from alluvia.cli.terminal import tell
+from alluvia.cli.terminal.progress import progress
+from alluvia.cli.terminal.terminal import tell
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.table_names import REJECTS_IN_SQL
 
 if TYPE_CHECKING:
-    from alluvia.lake import Lake, Table
+    from alluvia.api.lake import Lake, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Common:
         folder = folder_of(self.uri)
         if folder is not None:
             check_folder(folder, self.uri, new=new)
-        from alluvia.lake import connect
+        from alluvia.api.lake import connect
 
         given: dict[str, Any] = {"endpoint_url": self.endpoint_url} if self.endpoint_url else {}
         return connect(self.uri, outside=outside, **given)
@@ -65,7 +65,7 @@ class Common:
 
     def table_at(self, uri: str) -> Table:
         """Open a table at its path or URI, which may be outside the lake."""
-        from alluvia.lake import open_table
+        from alluvia.api.lake import open_table
 
         if self.endpoint_url and uri.startswith("s3://"):
             return open_table(uri, endpoint_url=self.endpoint_url)
@@ -121,7 +121,7 @@ def command(function: Callable[..., None]) -> click.Command:
 
 def _concerns_lake(command: Callable[..., None]) -> bool:
     """Whether a command is about the lake as a whole, and not about its tables."""
-    return command.__module__.removeprefix(f"{__package__}.") in _OF_THE_LAKE or command.__name__ == "backfill"
+    return command.__module__.removeprefix(f"{__package__}.commands.") in _OF_THE_LAKE or command.__name__ == "backfill"
 
 
 def _branch(*, hidden: bool) -> Callable[..., Any]:

@@ -16,14 +16,14 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.shortcuts import CompleteStyle
 
+from alluvia.api.lake import Lake
 from alluvia.cli.failing import message
 from alluvia.cli.options import Common
-from alluvia.cli.output import note, show
-from alluvia.cli.prompt_text import DOT_COMMANDS, completions, ends_prompt, is_complete
 from alluvia.cli.rows import show_rows
-from alluvia.cli.terminal import say, tell
+from alluvia.cli.terminal.output import note, show
+from alluvia.cli.terminal.prompt_text import DOT_COMMANDS, completions, ends_prompt, is_complete
+from alluvia.cli.terminal.terminal import say, tell
 from alluvia.errors import AlluviaError, Invalid
-from alluvia.lake import Lake
 from alluvia.query.limits import QueryLimits
 from alluvia.sql.run import SqlSession
 from alluvia.store import PutResult

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.cli.options import Common
-from alluvia.cli.output import NULL, note, show_table
-from alluvia.cli.terminal import say_json
+from alluvia.cli.terminal.output import NULL, note, show_table
+from alluvia.cli.terminal.terminal import say_json
 from alluvia.progress import report
 from alluvia.query.formats import CHUNK_ROWS, NDJSON, render
 from alluvia.query.plain import plain_values

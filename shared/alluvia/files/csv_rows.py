@@ -13,11 +13,11 @@ from typing import IO
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
+from alluvia.events.formats.csv_format import delimiter_of, ends_in_returns
 from alluvia.files.file_text import MARK, PIECE_BYTES, buffered
 from alluvia.files.misfit import Misfit, misfit
 from alluvia.files.names import FileNames
 from alluvia.files.text_values import TextType, typed
-from alluvia.formats.csv_format import delimiter_of, ends_in_returns
 
 HEADER_BYTES_MAX = 1 << 20
 BLOCK_BYTES = 4 << 20

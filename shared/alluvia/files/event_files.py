@@ -22,10 +22,10 @@ import orjson
 import pyarrow as pa
 
 from alluvia.errors import Invalid
+from alluvia.events.formats.csv_format import TABS, delimiter_of, ends_in_returns, header_fault, name_of_two
+from alluvia.events.formats.values import SentBody
 from alluvia.files.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
 from alluvia.files.misfit import Misfit
-from alluvia.formats.csv_format import TABS, delimiter_of, ends_in_returns, header_fault, name_of_two
-from alluvia.formats.values import SentBody
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.plain import plain_values
 

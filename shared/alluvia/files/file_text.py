@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.errors import Invalid
-from alluvia.ingest.compression import GZIP, START_BYTES, ZSTD, unread_compression, zstd_fault
+from alluvia.events.ingest.compression import GZIP, START_BYTES, ZSTD, unread_compression, zstd_fault
 
 PIECE_BYTES = 512 << 10  # so that the events parsed from a piece stay in a core's cache: twice as fast as 8 MB
 _CHUNK_BYTES = 1 << 20

@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from alluvia.events.ingest.convert import column
+from alluvia.events.ingest.envelope import split, split_ndjson
+from alluvia.events.ingest.values import UNLIMITED
 from alluvia.files.event_files import NDJSON, json_pieces
 from alluvia.files.json_types import JsonType, by_name
 from alluvia.files.misfit import Misfit, misfit
 from alluvia.files.names import FileNames
-from alluvia.ingest.convert import column
-from alluvia.ingest.envelope import split, split_ndjson
-from alluvia.ingest.values import UNLIMITED
 
 Values = list[dict[str, object]]
 

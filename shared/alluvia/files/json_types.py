@@ -13,12 +13,12 @@ from functools import partial
 
 import pyarrow as pa
 
+from alluvia.delta.schema.nesting import NESTING_MAX, too_deep
+from alluvia.events.ingest.jsontext import ExactNumber, describe, survives_double
+from alluvia.events.ingest.timestamps import TIMESTAMP
 from alluvia.files.misfit import Misfit, misfit
 from alluvia.files.names import FileNames
 from alluvia.files.text_values import TextType
-from alluvia.ingest.jsontext import ExactNumber, describe, survives_double
-from alluvia.ingest.timestamps import TIMESTAMP
-from alluvia.table.schema.nesting import NESTING_MAX, too_deep
 
 Row = Callable[[int], int]
 """The number of a value's row in the file, from the value's index."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from alluvia.delta.schema.names import fold
 from alluvia.files.misfit import Misfit
-from alluvia.table.schema.names import fold
 
 
 class FileNames:

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
+from alluvia.delta.schema.rows import conform
 from alluvia.errors import Invalid
+from alluvia.events.ingest.inflate import TooLarge
 from alluvia.files.misfit import Misfit, misfit
 from alluvia.files.names import FileNames
 from alluvia.files.parquet_sizes import check_sizes
 from alluvia.files.parquet_views import plain_metadata
-from alluvia.ingest.inflate import TooLarge
-from alluvia.table.schema.rows import conform
 
 BATCH_ROWS = 8192
 FIXED_BYTES_MAX = 1 << 10

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pyarrow.parquet as pq
 
+from alluvia.events.ingest.inflate import TooLarge
 from alluvia.files.misfit import Misfit
-from alluvia.ingest.inflate import TooLarge
 
 _WIDTHS = {"BOOLEAN": 0.125, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
 """Bytes of a value; of a text its place in a dictionary."""

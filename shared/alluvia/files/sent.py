@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from alluvia.events.ingest.inflate import TooLarge
 from alluvia.files.event_files import FilePart
 from alluvia.files.limits import FileLimits
 from alluvia.files.misfit import Misfit
 from alluvia.files.session import FileSession
-from alluvia.ingest.inflate import TooLarge
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.processes.pool import Cancelled, OutOfMemory, OutOfTime
 from alluvia.processes.reading import Crashed, ReadingSession

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from alluvia.access.rights import Rights
+from alluvia.api.lake_transaction import LakeTransaction
 from alluvia.arrow_compute import pc
+from alluvia.delta.schema.names import fold
 from alluvia.errors import Invalid, TableExists, TableNotFound
 from alluvia.flight.messages import Message
-from alluvia.lake_transaction import LakeTransaction
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.sql.fitting import table_schema
-from alluvia.sql.nodes import CreateTable, Insert
+from alluvia.sql.grammar.nodes import CreateTable, Insert
 from alluvia.sql.rights import check_statement
-from alluvia.table.schema.names import fold
 
 CREATE, NOT_CREATE = 1, 2
 FAIL, APPEND, REPLACE = 1, 2, 3

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid
 from alluvia.query.parameters import arrow_row, named_values
-from alluvia.sql.nodes import Insert
-from alluvia.sql.statements import SqlStatement
-from alluvia.sql.tokens import tokens_of
+from alluvia.sql.grammar.nodes import Insert
+from alluvia.sql.grammar.statements import SqlStatement
+from alluvia.sql.grammar.tokens import tokens_of
 
 Values = Mapping[str, Any]
 

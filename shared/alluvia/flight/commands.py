@@ -13,7 +13,7 @@ from threading import Lock
 import pyarrow as pa
 
 from alluvia.clock import Clock
-from alluvia.duck.quoting import quote_name
+from alluvia.engine.duck.quoting import quote_name
 from alluvia.errors import Invalid
 from alluvia.flight import metadata
 from alluvia.flight.bulk_ingest import IngestTarget

@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from alluvia.delta.schema.type_names import type_name
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.flight.messages import Message
-from alluvia.operations.catalog import Catalog
-from alluvia.operations.views import VIEWS
+from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.catalog.views import VIEWS
 from alluvia.query.visible import visible_schema
-from alluvia.table.schema.type_names import type_name
 
 TABLE, VIEW = "TABLE", "VIEW"
 TABLES_AT_ONCE = 100

@@ -13,15 +13,15 @@ from itertools import pairwise
 
 import pyarrow as pa
 
+from alluvia.delta.schema.names import fold
 from alluvia.errors import Invalid
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog.catalog import Catalog
 from alluvia.query.visible import visible_schema
 from alluvia.sql.binding import named
-from alluvia.sql.nodes import Insert
-from alluvia.sql.statements import parse
-from alluvia.sql.tokens import Cursor, Token, tokens_of
-from alluvia.sql.types import column_type
-from alluvia.table.schema.names import fold
+from alluvia.sql.grammar.nodes import Insert
+from alluvia.sql.grammar.statements import parse
+from alluvia.sql.grammar.tokens import Cursor, Token, tokens_of
+from alluvia.sql.grammar.types import column_type
 from alluvia.table_names import TABLE_NAME
 
 _COMPARED = frozenset(("=", "==", "<", ">", "<=", ">=", "<>", "!="))

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 import grpc
 
+from alluvia.api.lake import Lake
 from alluvia.errors import Invalid
 from alluvia.flight.commands import Commands
 from alluvia.flight.service import REQUEST_BYTES_MAX, FlightService, Gate
 from alluvia.flight.statements import StatementRules, Statements
-from alluvia.lake import Lake
 
 CALLS_MAX = 256
 """Calls at once, nearly all of which wait: for a place, or for the client. One more is refused."""

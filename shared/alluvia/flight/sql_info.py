@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.flight.handles import HELD_MS_MAX
-from alluvia.sql.tokens import TEXT_LIMIT_BYTES
+from alluvia.sql.grammar.tokens import TEXT_LIMIT_BYTES
 from alluvia.version import __version__
 
 SCHEMA = pa.schema(

@@ -12,22 +12,22 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.access.rights import Rights
-from alluvia.duck.failures import QueryTooCostly
+from alluvia.api.lake import Lake
+from alluvia.api.lake_transaction import LakeTransaction
+from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.errors import Conflict, Invalid
 from alluvia.flight.bulk_ingest import IngestTarget, ingest
 from alluvia.flight.bulk_insert import as_rows
-from alluvia.lake import Lake
-from alluvia.lake_transaction import LakeTransaction
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog.catalog import Catalog
 from alluvia.query.engine import Result, columns, run
 from alluvia.query.limits import QueryLimits
 from alluvia.query.permitted import permitted
 from alluvia.sql.binding import parameter_names
-from alluvia.sql.nodes import Query
+from alluvia.sql.grammar.nodes import Query
+from alluvia.sql.grammar.statements import SqlStatement
 from alluvia.sql.run import TRIES_MAX, execute, execute_in
 from alluvia.sql.running import insert_rows
-from alluvia.sql.statements import SqlStatement
 
 Values = Mapping[str, Any]
 ROWS_CHANGED = "rows_"

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import grpc
 
-from alluvia.duck.failures import QueryTooCostly
+from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.errors import (
     AlluviaError,
     CommitUnknown,

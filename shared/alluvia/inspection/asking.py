@@ -7,11 +7,11 @@ from dataclasses import field
 
 import pyarrow as pa
 
+from alluvia.delta.skipping.predicate import And, Comparison, In, Or, Predicate, Unknown
+from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog import Catalog
-from alluvia.table.skipping.predicate import And, Comparison, In, Or, Predicate, Unknown
-from alluvia.table.snapshot import Snapshot
+from alluvia.operations.catalog.catalog import Catalog
 
 Rows = Iterable[pa.RecordBatch]
 
@@ -69,7 +69,7 @@ def may_match(predicate: Predicate, column: str, value: object) -> bool:
 
 
 def _compares(comparison: Comparison, value: object) -> bool:
-    from alluvia.table.skipping.verdicts import within
+    from alluvia.delta.skipping.verdicts import within
 
     return within(comparison.op, comparison.value, value, value)
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from alluvia.delta.refs import BRANCH, list_keepers
 from alluvia.inspection.asking import Asked, batches_of
-from alluvia.operations.branch_store import BranchStore
-from alluvia.table.keepers import BRANCH, list_keepers
+from alluvia.operations.references.branch_store import BranchStore
 
 SCHEMA = pa.schema(
     [

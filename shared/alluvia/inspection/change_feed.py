@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid
 from alluvia.inspection.asking import Asked
-from alluvia.operations.changes import FEED, changes
-from alluvia.operations.feed_commits import read_commits
-from alluvia.operations.staging import StagedHandle
-from alluvia.table.snapshot import Snapshot
+from alluvia.operations.changes.changes import FEED, changes
+from alluvia.operations.changes.feed_commits import read_commits
+from alluvia.operations.transactions.staging import StagedHandle
 
 
 def schema_of(snapshot: Snapshot) -> pa.Schema:

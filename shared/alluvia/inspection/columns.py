@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
+from alluvia.delta.schema.serialization import schema_fields
+from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.snapshot import Snapshot
+from alluvia.delta.statistics.typed import ColumnStatistics
 from alluvia.inspection.asking import Asked, batches_of
-from alluvia.table.schema.serialization import schema_fields
-from alluvia.table.schema.type_names import type_name
-from alluvia.table.snapshot import Snapshot
-from alluvia.table.statistics.typed import ColumnStatistics
 
 SCHEMA = pa.schema(
     [

@@ -9,13 +9,13 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.partitioning.spans import PARTITION_TAG
+from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Unsupported
 from alluvia.inspection.asking import Asked
-from alluvia.log.actions import AddFile
 from alluvia.store import Store
-from alluvia.table.partitioning.spans import PARTITION_TAG
-from alluvia.table.scan import Scan
-from alluvia.table.snapshot import Snapshot
 
 AT_ONCE = 8192
 TEXTS = pa.map_(pa.string(), pa.string())

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.commit import CommitActions
+from alluvia.delta.log.files.file_set import ActionSet
+from alluvia.delta.log.replay import State
 from alluvia.errors import VersionExpired, VersionNotFound
 from alluvia.inspection.asking import Asked, batches_of, may_match
 from alluvia.inspection.files import TEXTS
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.actions import AddFile
-from alluvia.log.commit import CommitActions
-from alluvia.log.files.file_set import ActionSet
-from alluvia.log.replay import State
-from alluvia.operations.history import entries, own_commits
-from alluvia.operations.scan import known_rows
+from alluvia.operations.reading.history import entries, own_commits
+from alluvia.operations.reading.scan import known_rows
 
 SCHEMA = pa.schema(
     [

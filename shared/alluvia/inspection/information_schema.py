@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from alluvia.duck.relation import duckdb_type
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.duck.relation import duckdb_type
+from alluvia.engine.queries.functions import DATABASE, INFORMATION_SCHEMA, SCHEMA
 from alluvia.errors import AlluviaError, Corrupt, Forbidden, Invalid, TableNotFound, Unsupported
-from alluvia.expressions.functions import DATABASE, INFORMATION_SCHEMA, SCHEMA
 from alluvia.inspection.asking import Asked, batches_of, may_match
 from alluvia.inspection.columns import notes_of
-from alluvia.operations.views import VIEWS, View
-from alluvia.table.snapshot import Snapshot
+from alluvia.operations.catalog.views import VIEWS, View
 
 Row = dict[str, object]
 _TEXT, _NUMBER, _FLAG = pa.string(), pa.int32(), pa.bool_()

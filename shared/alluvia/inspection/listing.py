@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from datetime import datetime
 
+from alluvia.commit.handle import TableHandle
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.fields import Json
+from alluvia.delta.snapshot import Snapshot
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.actions import AddFile
-from alluvia.log.fields import Json
-from alluvia.table.handle import TableHandle
-from alluvia.table.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,10 @@ class DataFiles:
 
 def listed(handle: TableHandle, snapshot: Snapshot, where: str | None) -> list[TableFile]:
     """Return the files of a version that a condition leaves."""
+    from alluvia.delta.data_files.scan import Scan
+    from alluvia.delta.deletion_vectors.descriptors import stored_vector
     from alluvia.inspection.files import partition_of, url_of
-    from alluvia.operations.scan import predicate_of
-    from alluvia.table.deletion_vectors.descriptors import stored_vector
-    from alluvia.table.scan import Scan
+    from alluvia.operations.reading.scan import predicate_of
 
     def absolute(descriptor: Json | None) -> Json | None:
         """Return a deletion vector's descriptor with an absolute path, unless it holds the vector itself."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from alluvia.delta.data_files.scan import Scan
 from alluvia.inspection.asking import Asked, batches_of
 from alluvia.inspection.files import TEXTS, partition_of
-from alluvia.table.scan import Scan
 
 SCHEMA = pa.schema([("partition_values", TEXTS), ("files", pa.int64()), ("rows", pa.int64()), ("bytes", pa.int64())])
 

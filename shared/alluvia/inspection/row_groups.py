@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.snapshot import Snapshot
+from alluvia.delta.statistics.footer import TAIL_GUESS_BYTES, footer_bytes, footer_statistics, stored_columns
+from alluvia.delta.statistics.vetting import vetted_footers
 from alluvia.errors import Corrupt, Invalid, ObjectNotFound
 from alluvia.inspection.asking import Asked
 from alluvia.inspection.statistics import statistics_type, typed_statistics
-from alluvia.log.actions import AddFile
-from alluvia.table.scan import Scan
-from alluvia.table.snapshot import Snapshot
-from alluvia.table.statistics.footer import TAIL_GUESS_BYTES, footer_bytes, footer_statistics, stored_columns
-from alluvia.table.statistics.vetting import vetted_footers
 
 FILES_MAX = 1000
 """Footers of more files are not read: each takes a request."""

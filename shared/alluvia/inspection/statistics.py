@@ -11,13 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from alluvia.log.actions import AddFile
-from alluvia.log.files.rows import ActionRows
-from alluvia.table.schema.column_mapping import physical_path
-from alluvia.table.schema.column_path import ColumnPath, leaves
-from alluvia.table.snapshot import Snapshot
-from alluvia.table.statistics.column_bounds import partition_array
-from alluvia.table.statistics.typed import ColumnStatistics, has_bounds, parse_texts
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.files.rows import ActionRows
+from alluvia.delta.schema.column_mapping import physical_path
+from alluvia.delta.schema.column_path import ColumnPath, leaves
+from alluvia.delta.snapshot import Snapshot
+from alluvia.delta.statistics.column_bounds import partition_array
+from alluvia.delta.statistics.typed import ColumnStatistics, has_bounds, parse_texts
 
 MIN, MAX, NULLS = "min", "max", "null_count"
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from alluvia.access.rights import READ
 from alluvia.inspection.asking import Asked, batches_of
-from alluvia.operations.tags import lake_tags
+from alluvia.operations.references.tags import lake_tags
 
 SCHEMA = pa.schema(
     [

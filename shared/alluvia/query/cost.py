@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
-from alluvia.log.actions import AddFile
+from alluvia.delta.deletion_vectors.descriptors import stored_vector
+from alluvia.delta.log.actions import AddFile
 from alluvia.prices import GET_DOLLARS, LAMBDA_GB_SECOND_DOLLARS
-from alluvia.query.fetching import SMALL_BYTES
-from alluvia.table.deletion_vectors.descriptors import stored_vector
+from alluvia.query.process.fetching import SMALL_BYTES
 
 STEP_BYTES = 8 << 20
 """DuckDB takes a large file in pieces of about this size: the columns of a row group."""

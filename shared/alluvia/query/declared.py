@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from alluvia.delta.schema.serialization import primitive_type
+from alluvia.delta.schema.type_names import normal_name
 from alluvia.errors import Invalid, Unsupported
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.table.schema.serialization import primitive_type
-from alluvia.table.schema.type_names import normal_name
 
 VERSION = "version"
 """Means the version of the query in a request, so no parameter can have this name."""

@@ -12,17 +12,17 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from alluvia.delta.properties import MERGE_QUERY
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.conditions.constants import Constants
+from alluvia.engine.queries.references import At, Reference, References
 from alluvia.errors import Forbidden, Invalid, TableNotFound
-from alluvia.expressions.constants import Constants
-from alluvia.expressions.references import At, Reference, References
-from alluvia.operations.catalog import Catalog
-from alluvia.operations.folding import FINAL, folded
-from alluvia.operations.relations import Evaluate, Files, Relation
+from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.merge_query.folding import FINAL, folded
+from alluvia.operations.reading.relations import Evaluate, Files, Relation
 from alluvia.query.scans import snapshots
 from alluvia.query.streaming import StreamReading
 from alluvia.query.visible import visible
-from alluvia.table.properties import MERGE_QUERY
-from alluvia.table.snapshot import Snapshot
 
 
 def find_derived(

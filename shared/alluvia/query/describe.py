@@ -12,11 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from alluvia.duck.connection import planner
-from alluvia.expressions.references import Reference
-from alluvia.expressions.tree import Node
-from alluvia.table.scan import Scan
-from alluvia.table.schema.type_names import type_name
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.schema.type_names import type_name
+from alluvia.engine.duck.connection import planner
+from alluvia.engine.queries.references import Reference
+from alluvia.engine.queries.tree import Node
 
 _NAMES = {
     "varchar": "string", "bigint": "long", "integer": "integer", "smallint": "short", "tinyint": "byte",

@@ -14,25 +14,25 @@ from typing import Self, TypeVar
 
 import pyarrow as pa
 
-from alluvia.duck.failures import QueryTooCostly, UnreadableFile, out_of_memory
-from alluvia.duck.relation import RowPlaces
-from alluvia.expressions.parse import parse
-from alluvia.expressions.references import shows_tables
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.duck.failures import QueryTooCostly, UnreadableFile, out_of_memory
+from alluvia.engine.duck.relation import RowPlaces
+from alluvia.engine.queries.parse import parse
+from alluvia.engine.queries.references import shows_tables
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog.catalog import Catalog
 from alluvia.processes.pool import Watch
 from alluvia.query.describe import describes, in_our_terms
-from alluvia.query.fetching import asks_no_rows
 from alluvia.query.formats import Format, render
 from alluvia.query.identity import Identity, identity_of
 from alluvia.query.limits import QueryLimits
 from alluvia.query.opening import Opened, open_session
 from alluvia.query.parameters import Parameters, arrow_row, named_values
-from alluvia.query.processes import LargeResults
+from alluvia.query.process.fetching import asks_no_rows
+from alluvia.query.process.processes import LargeResults
+from alluvia.query.process.session import Session
 from alluvia.query.scans import TableScan, scan_table
-from alluvia.query.session import Session
-from alluvia.table.scan import Scan
-from alluvia.table.snapshot import Snapshot
 
 
 class Result:

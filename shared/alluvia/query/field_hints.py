@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from alluvia.duck.quoting import quote_text
+from alluvia.engine.duck.quoting import quote_text
 
 PROPERTIES = "properties"
 _NO_COLUMN = re.compile(r'Referenced column "([^"\']+)" not found|does not have a column named "([^"\']+)"')

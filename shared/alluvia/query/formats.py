@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import orjson
 import pyarrow as pa
 
-from alluvia.duck.failures import ResultTooLarge
+from alluvia.engine.duck.failures import ResultTooLarge
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.plain import plain_values

@@ -14,23 +14,23 @@ from threading import Lock
 import orjson
 
 from alluvia.access.rights import Rights
+from alluvia.commit.intents import CLAIM
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.conditions.constants import Constants
+from alluvia.engine.queries.parse import Analyse, Analysis, Statement, parse
+from alluvia.engine.queries.references import At, Reference, find_references, names_in_use, shows_tables
+from alluvia.engine.queries.varying import condition_varies, query_varies, varies
 from alluvia.errors import Forbidden, TableNotFound
-from alluvia.expressions.constants import Constants
-from alluvia.expressions.parse import Analyse, Analysis, Statement, parse
-from alluvia.expressions.references import At, Reference, find_references, names_in_use, shows_tables
-from alluvia.expressions.varying import condition_varies, query_varies, varies
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog.catalog import Catalog
 from alluvia.processes.pool import Watch
 from alluvia.query.derived import final_snapshot
 from alluvia.query.describe import describes
 from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Parameters, check_given, named_values
+from alluvia.query.process.session import Session
 from alluvia.query.scans import newest_snapshots, snapshots
-from alluvia.query.session import Session
 from alluvia.query.views import expand
-from alluvia.table.claims import CLAIM
-from alluvia.table.snapshot import Snapshot
 from alluvia.version import __version__
 
 STATEMENTS_KEPT = 128

@@ -14,12 +14,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from alluvia.duck.failures import QueryTooCostly
-from alluvia.duck.quoting import quote_name
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.schema.names import fold
+from alluvia.delta.skipping.predicate import Predicate, Unknown
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.conditions.constants import Constants
+from alluvia.engine.duck.failures import QueryTooCostly
+from alluvia.engine.duck.quoting import quote_name
+from alluvia.engine.queries.references import Call, Reference, References
+from alluvia.engine.queries.tree import Node, integer_literal, text_literal, walk
 from alluvia.errors import Invalid, TableNotFound
-from alluvia.expressions.constants import Constants
-from alluvia.expressions.references import Call, Reference, References
-from alluvia.expressions.tree import Node, integer_literal, text_literal, walk
 from alluvia.inspection import branches as lake_branches
 from alluvia.inspection import change_feed, history, information_schema, lake_tables, partitions, row_groups
 from alluvia.inspection import columns as column_rows
@@ -27,17 +31,13 @@ from alluvia.inspection import files as file_rows
 from alluvia.inspection import tags as lake_tags
 from alluvia.inspection.asking import Asked, Rows
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog import Catalog
-from alluvia.operations.relations import LocalRows, Relation
-from alluvia.query.evaluator import ProcessEvaluator
+from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.reading.relations import LocalRows, Relation
 from alluvia.query.limits import PlannedReads, QueryLimits
+from alluvia.query.process.evaluator import ProcessEvaluator
+from alluvia.query.process.session import Session
 from alluvia.query.scans import TableScan, snapshots
-from alluvia.query.session import Session
 from alluvia.query.visible import visible_schema
-from alluvia.table.scan import Scan
-from alluvia.table.schema.names import fold
-from alluvia.table.skipping.predicate import Predicate, Unknown
-from alluvia.table.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +228,8 @@ def _where(node: Node | None, snapshot: Snapshot, now_us: int, session: Session,
     text = text_literal(node)
     if text is None:
         raise Invalid("where: expected a condition as text, as in files('t', 'ts >= ''2026-01-31''')")
-    from alluvia.duck.evaluators import evaluating
-    from alluvia.expressions.condition import pruning_predicate
+    from alluvia.engine.conditions.condition import pruning_predicate
+    from alluvia.engine.duck.evaluators import evaluating
 
     with ProcessEvaluator(limits) as evaluator, evaluating(evaluator):
         return pruning_predicate(text, snapshot.schema, now_us, session.analyse, session.plan)

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from alluvia.access.rights import Rights
-from alluvia.duck.failures import QueryTooCostly
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.relations import Files, Inputs
+from alluvia.operations.reading.relations import Files, Inputs
 from alluvia.store.metering import Meter
-from alluvia.table.snapshot import Snapshot
 
 FILE_CACHE_BYTES = 256 << 20
 READ = Meter()

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from alluvia.operations.catalog import Catalog
-from alluvia.operations.views import View
-from alluvia.table.handle import TableHandle
-from alluvia.table.scan import Scan
-from alluvia.table.snapshot import Snapshot
+from alluvia.commit.handle import TableHandle
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.snapshot import Snapshot
+from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.catalog.views import View
 
 if TYPE_CHECKING:
-    from alluvia.operations.stream_batches import StreamBatch
-    from alluvia.operations.streams import StreamState
+    from alluvia.operations.streams.stream_batches import StreamBatch
+    from alluvia.operations.streams.streams import StreamState
 
 
 class NotedCatalog:

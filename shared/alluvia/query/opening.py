@@ -12,29 +12,29 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from alluvia.duck.relation import RowPlaces
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.conditions.constants import Constants
+from alluvia.engine.duck.relation import RowPlaces
+from alluvia.engine.queries.engine_faults import rules_left_out
+from alluvia.engine.queries.parse import Statement
+from alluvia.engine.queries.references import Reference, References, find_references, names_in_use
+from alluvia.engine.queries.rewrite import Rewritten, rewrite
 from alluvia.errors import Invalid
-from alluvia.expressions.constants import Constants
-from alluvia.expressions.engine_faults import rules_left_out
-from alluvia.expressions.parse import Statement
-from alluvia.expressions.references import Reference, References, find_references, names_in_use
-from alluvia.expressions.rewrite import Rewritten, rewrite
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog import Catalog
-from alluvia.operations.folding import FINAL
-from alluvia.operations.relations import Files, Inputs, LocalRows, Relation
+from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.merge_query.folding import FINAL
+from alluvia.operations.reading.relations import Files, Inputs, LocalRows, Relation
 from alluvia.query.derived import find_derived
-from alluvia.query.evaluation import evaluation
-from alluvia.query.fetching import EARLY_FILES, may_end_early
 from alluvia.query.limits import PlannedReads, QueryLimits
 from alluvia.query.parameters import check_given
+from alluvia.query.process.evaluation import evaluation
+from alluvia.query.process.fetching import EARLY_FILES, may_end_early
+from alluvia.query.process.session import Session
 from alluvia.query.scans import TableScan, newest_snapshots, plan_scans, report
-from alluvia.query.session import Session
 from alluvia.query.streaming import StreamReading
 from alluvia.query.views import expand
 from alluvia.store.metering import metered_here
-from alluvia.table.scan import Scan
-from alluvia.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from alluvia.query.inspecting import Inspection

@@ -16,8 +16,8 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from alluvia.engine.queries.tree import Node, walk
 from alluvia.errors import Invalid
-from alluvia.expressions.tree import Node, walk
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 Values = Mapping[str, Any]

@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from alluvia.access.rights import READ, WRITE, Rights
+from alluvia.commit.handle import TableHandle
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import TableNotFound
-from alluvia.operations.catalog import Catalog, check_name
-from alluvia.operations.views import View
-from alluvia.table.handle import TableHandle
-from alluvia.table.scan import Scan
-from alluvia.table.snapshot import Snapshot
+from alluvia.operations.catalog.catalog import Catalog, check_name
+from alluvia.operations.catalog.views import View
 from alluvia.table_names import split_branch
 
 if TYPE_CHECKING:
-    from alluvia.operations.stream_batches import StreamBatch
-    from alluvia.operations.streams import StreamState
+    from alluvia.operations.streams.stream_batches import StreamBatch
+    from alluvia.operations.streams.streams import StreamState
 
 
 def permitted(catalog: Catalog, rights: Rights | None) -> Catalog:

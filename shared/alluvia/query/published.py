@@ -14,12 +14,12 @@ from typing import Any
 
 from alluvia.access.definer import plain_definer, read_definer
 from alluvia.access.rights import Rights
+from alluvia.engine.queries.parse import parse
+from alluvia.engine.queries.references import shows_tables
 from alluvia.errors import Conflict, Corrupt, Invalid, PreconditionFailed
-from alluvia.expressions.parse import parse
-from alluvia.expressions.references import shows_tables
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog import Catalog
-from alluvia.operations.numbered import Numbered, find_numbered, newest_numbered, write_numbered
+from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.catalog.versioned_objects import Numbered, find_numbered, newest_numbered, write_numbered
 from alluvia.query.declared import Declared, declare, sample_of
 from alluvia.query.describe import describes
 from alluvia.query.engine import run

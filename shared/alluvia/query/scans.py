@@ -7,22 +7,22 @@ from datetime import datetime
 
 import pyarrow as pa
 
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.schema.names import fold
+from alluvia.delta.skipping.predicate import Predicate
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.conditions.constants import Constants
+from alluvia.engine.conditions.date_trunc import to_datetime
+from alluvia.engine.conditions.predicates import all_of, table_predicate
+from alluvia.engine.queries.functions import LAKE_FUNCTIONS, TABLE_FUNCTIONS
+from alluvia.engine.queries.references import At, Reference, References
+from alluvia.engine.queries.scopes import filters_by_table
 from alluvia.errors import Invalid, TableNotFound, VersionNotFound
-from alluvia.expressions.constants import Constants
-from alluvia.expressions.functions import LAKE_FUNCTIONS, TABLE_FUNCTIONS
-from alluvia.expressions.moments import to_datetime
-from alluvia.expressions.predicates import all_of, table_predicate
-from alluvia.expressions.references import At, Reference, References
-from alluvia.expressions.scopes import filters_by_table
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog import Catalog
-from alluvia.operations.relations import Files, ShownPart
+from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.reading.relations import Files, ShownPart
 from alluvia.query.cost import dollars, requests_of
 from alluvia.query.visible import visible
-from alluvia.table.scan import Scan
-from alluvia.table.schema.names import fold
-from alluvia.table.skipping.predicate import Predicate
-from alluvia.table.snapshot import Snapshot
 
 NAMES_SHOWN_MAX = 20
 
@@ -146,7 +146,7 @@ def snapshots(
 
 
 def _tagged(catalog: Catalog, name: str, tag: str) -> Snapshot:
-    from alluvia.operations.tags import tagged  # most queries do without
+    from alluvia.operations.references.tags import tagged  # most queries do without
 
     return tagged(catalog.handle(name), tag)
 

@@ -1,6 +1,6 @@
 """Streams in a query: what one has not given, as rows in a file of our own.
 
-In a transaction, that the query was run moves the stream (`operations/lake_transaction.py`).
+In a transaction, that the query was run moves the stream (`operations/transactions/lake_transaction.py`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from alluvia.errors import Invalid
-from alluvia.operations.catalog import Catalog
-from alluvia.operations.relations import LocalRows, Relation
+from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.reading.relations import LocalRows, Relation
 from alluvia.query.limits import PlannedReads, QueryLimits
 
 
@@ -49,7 +49,7 @@ class StreamReading:
             raise Invalid(f"a dry run reads no rows, so it cannot read stream {name}: send the query without dry_run")
         import pyarrow.parquet as pq  # queries without streams do without
 
-        from alluvia.operations.stream_batches import columns_of
+        from alluvia.operations.streams.stream_batches import columns_of
 
         batch = self._catalog.read_stream(name) if self._with_rows else None  # else it would count as read
         schema = columns_of(self._catalog, stream) if batch is None else batch.schema

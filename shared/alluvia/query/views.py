@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from alluvia.delta.schema.names import fold
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.queries.parse import QUERY_LIMIT_BYTES, Analyse, Statement, parse, read
+from alluvia.engine.queries.references import At, Reference, References, find_references
+from alluvia.engine.queries.rewrite import put_subqueries
+from alluvia.engine.queries.tree import walk
 from alluvia.errors import Invalid
-from alluvia.expressions.parse import QUERY_LIMIT_BYTES, Analyse, Statement, parse, read
-from alluvia.expressions.references import At, Reference, References, find_references
-from alluvia.expressions.rewrite import put_subqueries
-from alluvia.expressions.tree import walk
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog import Catalog
-from alluvia.operations.views import View
-from alluvia.table.schema.names import fold
-from alluvia.table.snapshot import Snapshot
+from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.catalog.views import View
 
 DEPTH_MAX = 16
 """Views of views of views."""

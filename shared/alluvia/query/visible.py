@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from alluvia.delta.lineage import is_dropped
+from alluvia.delta.skipping.predicate import Predicate
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.conditions.predicates import all_of
 from alluvia.errors import Forbidden, Invalid
-from alluvia.expressions.predicates import all_of
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog import Catalog
-from alluvia.operations.hidden_columns import hidden_columns, newest_versions
-from alluvia.operations.relations import ShownPart
-from alluvia.table.lineage import is_dropped
-from alluvia.table.skipping.predicate import Predicate
-from alluvia.table.snapshot import Snapshot
+from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.reading.hidden_columns import hidden_columns, newest_versions
+from alluvia.operations.reading.relations import ShownPart
 
 if TYPE_CHECKING:
-    from alluvia.expressions.condition import Condition
+    from alluvia.engine.conditions.condition import Condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def visible_schema(catalog: Catalog, snapshot: Snapshot) -> pa.Schema:
 
 
 def _filter(text: str, snapshot: Snapshot) -> Condition:
-    from alluvia.expressions.condition import condition  # most callers have no row filter
+    from alluvia.engine.conditions.condition import condition  # most callers have no row filter
 
     try:
         return condition(text, snapshot.schema)

@@ -9,16 +9,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from alluvia.delta.properties import ROLLUP
+from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog import Catalog
-from alluvia.operations.relations import Evaluate, LocalRows, Relation
+from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.reading.relations import Evaluate, LocalRows, Relation
 from alluvia.rollups.change import app_id, find_change
 from alluvia.rollups.computing import computing
 from alluvia.rollups.definition import definition_of
 from alluvia.rollups.refresh import source_of, touched_groups
-from alluvia.table.properties import ROLLUP
-from alluvia.table.snapshot import Snapshot
 
 LIVE, FRESHNESS = "_live", "_freshness"
 """What a query adds to a rollup's name for its rows as they would be now, and for how fresh they are."""

@@ -15,18 +15,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
+from alluvia.commit.handle import TableHandle
+from alluvia.commit.intents import pending
+from alluvia.delta.lineage import is_own_commit, version_gaps
+from alluvia.delta.log.actions import AddFile, CdcFile, RemoveFile, Txn
+from alluvia.delta.log.commit import CommitActions
+from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, VersionExpired, VersionNotFound
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.actions import AddFile, CdcFile, RemoveFile, Txn
-from alluvia.log.commit import CommitActions
-from alluvia.operations.change_files import AFTER, INSERT
-from alluvia.operations.changes import rows_changed
-from alluvia.operations.expire import has_expired
-from alluvia.operations.feed_commits import is_expiry, read_commits, restored_version
-from alluvia.table.claims import pending
-from alluvia.table.handle import TableHandle
-from alluvia.table.lineage import is_own_commit, version_gaps
-from alluvia.table.snapshot import Snapshot
+from alluvia.operations.changes.changes import rows_changed
+from alluvia.operations.changes.feed_commits import is_expiry, read_commits, restored_version
+from alluvia.operations.reading.change_files import AFTER, INSERT
+from alluvia.operations.retention.expire import has_expired
 
 PROGRESS = "alluvia.rollup"
 """The application id under which every refresh records the source's version, so that two conflict."""

@@ -11,16 +11,16 @@ from functools import cache
 
 import pyarrow as pa
 
-from alluvia.duck.connection import planner
-from alluvia.duck.quoting import quote_name, quote_text
-from alluvia.duck.relation import duckdb_type
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.duck.connection import planner
+from alluvia.engine.duck.quoting import quote_name, quote_text
+from alluvia.engine.duck.relation import duckdb_type
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.actions import AddFile
-from alluvia.operations.relations import Files, LocalRows, Relation
+from alluvia.operations.reading.relations import Files, LocalRows, Relation
 from alluvia.rollups.change import SourceChange
 from alluvia.rollups.definition import Definition, RollupQuery, definition_of, named, read_query
 from alluvia.rollups.groups import Groups, Touched, range_sql, scan_of
-from alluvia.table.snapshot import Snapshot
 
 _HELD_TOO = {"BIGINT": ("HUGEINT",), "VARCHAR": ("JSON", "UUID")}
 """Types of DuckDB's that a column of another type holds too: a sum of integers is 128 bits wide, and must fit."""

@@ -11,20 +11,20 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from alluvia.duck.relation import duckdb_type
+from alluvia.commit.handle import TableHandle
+from alluvia.delta.properties import MERGE_QUERY, ROLLUP, check_of_rollup
+from alluvia.delta.schema.names import fold
+from alluvia.delta.schema.serialization import arrow_schema, schema_string
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.duck.relation import duckdb_type
 from alluvia.errors import Invalid, TableExists, TableNotFound
-from alluvia.operations.catalog import WritableCatalog
-from alluvia.operations.create import create, plan_create
-from alluvia.operations.relations import Evaluate, Files, Relation
-from alluvia.operations.ttl import check_ttl
+from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.operations.planning.ttl import check_ttl
+from alluvia.operations.reading.relations import Evaluate, Files, Relation
+from alluvia.operations.tables.create import create, plan_create
 from alluvia.rollups.asking import FRESHNESS, LIVE
 from alluvia.rollups.computing import is_held
 from alluvia.rollups.definition import Definition, RollupQuery, definition_of, keys_of, read_query
-from alluvia.table.handle import TableHandle
-from alluvia.table.properties import MERGE_QUERY, ROLLUP, check_of_rollup
-from alluvia.table.schema.names import fold
-from alluvia.table.schema.serialization import arrow_schema, schema_string
-from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import REJECTS, TABLE_NAME
 
 MARKS = "_alluvia/rollups/"

@@ -13,17 +13,17 @@ from functools import lru_cache
 import orjson
 import pyarrow as pa
 
+from alluvia.delta.arguments import check_text
+from alluvia.delta.properties import ROLLUP
+from alluvia.delta.schema.names import fold
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.queries.parse import Statement, parse
+from alluvia.engine.queries.references import At, Reference, find_references
+from alluvia.engine.queries.reproducible import PICKING, clauses, expressions
+from alluvia.engine.queries.rewrite import VIEW_SCHEMA, rewrite
+from alluvia.engine.queries.tree import Node, integer_literal, walk, without_locations
 from alluvia.errors import Corrupt, Invalid
-from alluvia.expressions.parse import Statement, parse
-from alluvia.expressions.references import At, Reference, find_references
-from alluvia.expressions.reproducible import PICKING, clauses, expressions
-from alluvia.expressions.rewrite import VIEW_SCHEMA, rewrite
-from alluvia.expressions.tree import Node, integer_literal, walk, without_locations
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.table.arguments import check_text
-from alluvia.table.properties import ROLLUP
-from alluvia.table.schema.names import fold
-from alluvia.table.snapshot import Snapshot
 
 EXAMPLE = "SELECT day, count(*) AS hits FROM events GROUP BY day"
 _INSTEAD = {

@@ -17,18 +17,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
-from alluvia.duck.quoting import quote_text
-from alluvia.expressions.constants import Constants
-from alluvia.expressions.parse import parse
-from alluvia.expressions.predicates import table_predicate
-from alluvia.expressions.scopes import Filter, Scope, table_item
-from alluvia.expressions.tree import Node
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.skipping.predicate import And, Comparison, IsNull, Or, Predicate, Unknown
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.conditions.constants import Constants
+from alluvia.engine.conditions.predicates import table_predicate
+from alluvia.engine.duck.quoting import quote_text
+from alluvia.engine.queries.parse import parse
+from alluvia.engine.queries.scopes import Filter, Scope, table_item
+from alluvia.engine.queries.tree import Node
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.relations import LocalRows
+from alluvia.operations.reading.relations import LocalRows
 from alluvia.rollups.definition import RollupQuery
-from alluvia.table.scan import Scan
-from alluvia.table.skipping.predicate import And, Comparison, IsNull, Or, Predicate, Unknown
-from alluvia.table.snapshot import Snapshot
 
 _BOUNDED = (int, str, date, datetime)
 _CHARS_MAX = 1000

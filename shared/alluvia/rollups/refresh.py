@@ -13,21 +13,21 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from alluvia.commit.changes import Changes
+from alluvia.commit.handle import TableHandle
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, TableNotFound, VersionExpired
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.actions import AddFile
-from alluvia.operations.catalog import Catalog
-from alluvia.operations.constraints import row_check
-from alluvia.operations.relations import Evaluate, LocalRows, Relation
-from alluvia.operations.replanning import commit_planned
+from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.planning.constraints import row_check
+from alluvia.operations.planning.optimistic_retry import commit_planned
+from alluvia.operations.reading.relations import Evaluate, LocalRows, Relation
 from alluvia.rollups.change import SourceChange, find_change, progress_txns, rebuilt, write_rows
 from alluvia.rollups.computing import Computing, computing
 from alluvia.rollups.definition import definition_of
 from alluvia.rollups.groups import Touched, write_touched
 from alluvia.scratch import scratch_root
-from alluvia.table.changes import Changes
-from alluvia.table.handle import TableHandle
-from alluvia.table.snapshot import Snapshot
 
 CHUNK_ROWS = 1 << 20
 CHUNK_BYTES = 64 << 20

@@ -18,12 +18,12 @@ from weakref import WeakKeyDictionary
 from alluvia.access.mapping import NAME, ClaimsMapping, filled
 from alluvia.access.rate import RequestRates
 from alluvia.access.rights import Rights
+from alluvia.api.lake import Lake
+from alluvia.delta.schema.names import fold
 from alluvia.errors import Invalid, StoreRefused
-from alluvia.lake import Lake
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.http import Request, TooManyRequests, Unauthenticated
 from alluvia.serverless.settings import choice, text
-from alluvia.table.schema.names import fold
 
 AUTH = "ALLUVIA_AUTH"
 JWT_WHERE = "ALLUVIA_JWT_WHERE"
@@ -103,7 +103,7 @@ class Authorization:
 @cache
 def check_row_filter(template: str) -> None:
     """Raise `Invalid`, naming the variable, unless a row filter is a condition once claims are in it. Loads DuckDB."""
-    from alluvia.expressions.sql_condition import read_expression
+    from alluvia.engine.conditions.sql_condition import read_expression
 
     try:
         read_expression(filled(template, dict.fromkeys(NAME.findall(template), "")))

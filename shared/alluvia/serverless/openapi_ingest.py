@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from alluvia.events.formats.segment_format import PATHS as CALL_PATHS
+from alluvia.events.formats.segment_format import SHORT_PATHS
 from alluvia.files.rows import FORMATS
-from alluvia.formats.segment_format import PATHS as CALL_PATHS
-from alluvia.formats.segment_format import SHORT_PATHS
 from alluvia.serverless.openapi import (
     AT_LEAST_ONE,
     COUNT,

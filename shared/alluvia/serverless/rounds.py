@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any
 
+from alluvia.api.lake import Lake, Table
 from alluvia.errors import AlluviaError, Invalid, ReadOnly, TableNotFound
-from alluvia.lake import Lake, Table
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.events import fields_of
 from alluvia.serverless.log_lines import Logger

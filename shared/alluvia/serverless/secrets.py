@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from alluvia.errors import Invalid, Unavailable
+from alluvia.events.sources.references import parse_reference
 from alluvia.extras import needing
-from alluvia.sources.references import parse_reference
 
 if TYPE_CHECKING:
     from botocore.config import Config

@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from alluvia.api.lake import Lake, Table
 from alluvia.errors import AlluviaError, Invalid
-from alluvia.lake import Lake, Table
 from alluvia.serverless.log_lines import Logger
 from alluvia.serverless.rounds import work_on
-from alluvia.serverless.sending import send, sqs
+from alluvia.serverless.sqs_sender import send, sqs
 from alluvia.serverless.table_messages import Look, looks, message_for, superseded
 
 QUEUE_URL = "ALLUVIA_TABLES_QUEUE_URL"

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
+from alluvia.api.lake import Lake, connect
 from alluvia.errors import Invalid
-from alluvia.lake import Lake, connect
 from alluvia.serverless import settings
 from alluvia.serverless.environment import environment
 from alluvia.serverless.http import BRANCH_HEADER, Request

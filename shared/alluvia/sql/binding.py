@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from alluvia.delta.schema.names import fold
 from alluvia.errors import Invalid
 from alluvia.query.parameters import Values, arrow_row, check_names
-from alluvia.sql.nodes import Assignments
-from alluvia.sql.tokens import Sql, Token, tokens_of
-from alluvia.table.schema.names import fold
+from alluvia.sql.grammar.nodes import Assignments
+from alluvia.sql.grammar.tokens import Sql, Token, tokens_of
 
 EXPRESSION_TOKENS_MAX = 20_000
 """Longer ones would keep DuckDB's planner busy for seconds."""
@@ -64,7 +64,7 @@ def with_literals(sql: Sql, values: Values) -> str:
 
 
 def _literals(sql: Sql, values: Values, tokens: Sequence[Token]) -> Iterable[_Edit]:
-    from alluvia.duck.literals import literal
+    from alluvia.engine.duck.literals import literal
 
     return [(start, end, literal(_value(name, values))) for start, end, name in parameters(sql, tokens)]
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from alluvia.commit.handle import milliseconds
+from alluvia.delta.durations import lasting, moment_ago
+from alluvia.delta.refs import BRANCH, TAG, find_keeper
 from alluvia.errors import BranchConflict, Conflict, Invalid, VersionNotFound
-from alluvia.operations.branch_report import published_row
-from alluvia.sql.nodes import CreateBranch, DropBranch, PublishBranch
+from alluvia.operations.branches.branch_report import published_row
+from alluvia.sql.grammar.nodes import CreateBranch, DropBranch, PublishBranch
 from alluvia.sql.scope import Done, SqlScope
-from alluvia.table.durations import lasting, moment_ago
-from alluvia.table.handle import milliseconds
-from alluvia.table.keepers import BRANCH, TAG, find_keeper
 
 if TYPE_CHECKING:
-    from alluvia.lake import Lake
+    from alluvia.api.lake import Lake
 
 PUBLISHED = pa.schema(
     [

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from alluvia.duck.text_values import literal_values, text_values
+from alluvia.delta.schema.rows import conform
+from alluvia.delta.schema.serialization import normal_schema
+from alluvia.delta.schema.type_names import type_name
+from alluvia.engine.duck.text_values import literal_values, text_values
 from alluvia.errors import Invalid
 from alluvia.query.engine import Result
-from alluvia.sql.lone_texts import Texts
-from alluvia.table.schema.rows import conform
-from alluvia.table.schema.serialization import normal_schema
-from alluvia.table.schema.type_names import type_name
+from alluvia.sql.literal_values import Texts
 
 
 def fitted(result: Result, schema: pa.Schema, *, literals: bool) -> pa.RecordBatchReader:

@@ -6,7 +6,7 @@ What queries read is checked where their tables are resolved (`query.permitted`)
 from __future__ import annotations
 
 from alluvia.access.rights import ADMIN, APPEND, READ, WRITE, Rights
-from alluvia.sql import nodes
+from alluvia.sql.grammar import nodes
 
 
 def check_statement(rights: Rights, kind: str, node: nodes.Node) -> None:

@@ -15,13 +15,13 @@ from alluvia.errors import Conflict, Invalid
 from alluvia.query.engine import run
 from alluvia.query.parameters import named_values
 from alluvia.query.permitted import permitted
-from alluvia.sql.nodes import Control, Query
-from alluvia.sql.statements import SqlStatement, parse
+from alluvia.sql.grammar.nodes import Control, Query
+from alluvia.sql.grammar.statements import SqlStatement, parse
 
 if TYPE_CHECKING:
     from alluvia.access.rights import Rights
-    from alluvia.lake import Lake
-    from alluvia.lake_transaction import LakeTransaction
+    from alluvia.api.lake import Lake
+    from alluvia.api.lake_transaction import LakeTransaction
     from alluvia.query.limits import QueryLimits
     from alluvia.query.parameters import Parameters, Values
 

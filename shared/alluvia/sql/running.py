@@ -9,23 +9,24 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from alluvia.access.rights import Rights
-from alluvia.duck.evaluators import evaluating
+from alluvia.engine.duck.evaluators import evaluating
 from alluvia.errors import Invalid, TableExists, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.views import find_view
+from alluvia.operations.catalog.views import find_view
 from alluvia.progress import listener, reporting_to
-from alluvia.query.evaluator import ProcessEvaluator
 from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Values
-from alluvia.sql import branches, nodes, showing, streams, tables, tags, views, writing
+from alluvia.query.process.evaluator import ProcessEvaluator
+from alluvia.sql import branches, showing, streams, tables, tags, views, writing
 from alluvia.sql.binding import check_used
+from alluvia.sql.grammar import nodes
+from alluvia.sql.grammar.statements import SqlStatement
 from alluvia.sql.rights import check_statement
 from alluvia.sql.scope import Done, SqlScope, row
-from alluvia.sql.statements import SqlStatement
 
 if TYPE_CHECKING:
-    from alluvia.lake import Lake
-    from alluvia.lake_transaction import LakeTransaction
+    from alluvia.api.lake import Lake
+    from alluvia.api.lake_transaction import LakeTransaction
 
 _WRITES: Mapping[type, Callable[[SqlScope, Any], Done | pa.Table]] = {
     nodes.Insert: writing.insert,

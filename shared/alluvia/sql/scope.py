@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from alluvia.access.rights import Rights
-from alluvia.duck.relation import RowPlaces
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.duck.relation import RowPlaces
 from alluvia.errors import TableNotFound
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog import Catalog
+from alluvia.operations.catalog.catalog import Catalog
 from alluvia.query.engine import Result, run
 from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Values
 from alluvia.query.permitted import permitted
 from alluvia.sql.binding import bound, expression
-from alluvia.sql.tokens import Sql
-from alluvia.table.snapshot import Snapshot
+from alluvia.sql.grammar.tokens import Sql
 
 if TYPE_CHECKING:
-    from alluvia.lake import Lake
-    from alluvia.lake_table import Table
-    from alluvia.lake_transaction import LakeTransaction
+    from alluvia.api.lake import Lake
+    from alluvia.api.lake_table import Table
+    from alluvia.api.lake_transaction import LakeTransaction
 
 Done = dict[str, Any]
 """What a statement did, by the names of the columns that say so."""

@@ -8,16 +8,16 @@ from dataclasses import replace
 import pyarrow as pa
 
 from alluvia.access.rights import READ
-from alluvia.duck.quoting import quote_name, quote_text
+from alluvia.delta.partitioning.spec import PartitionField
+from alluvia.delta.properties import KNOWN, ROLLUP
+from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.duck.quoting import quote_name, quote_text
 from alluvia.errors import Invalid
-from alluvia.operations.create import NOT_GIVEN
-from alluvia.operations.views import find_view, list_views
-from alluvia.sql.nodes import Show
+from alluvia.operations.catalog.views import find_view, list_views
+from alluvia.operations.tables.create import NOT_GIVEN
+from alluvia.sql.grammar.nodes import Show
 from alluvia.sql.scope import SqlScope
-from alluvia.table.partitioning.spec import PartitionField
-from alluvia.table.properties import KNOWN, ROLLUP
-from alluvia.table.schema.type_names import type_name
-from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import REJECTS
 
 _MOMENT = pa.timestamp("us", tz="UTC")

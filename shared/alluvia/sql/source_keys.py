@@ -7,16 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from alluvia.duck.literals import literal
-from alluvia.duck.quoting import quote_name
+from alluvia.engine.duck.literals import literal
+from alluvia.engine.duck.quoting import quote_name
+from alluvia.engine.queries.parse import parse
+from alluvia.engine.queries.references import find_references
+from alluvia.engine.queries.reproducible import expressions
+from alluvia.engine.queries.tree import walk
 from alluvia.errors import Invalid
-from alluvia.expressions.parse import parse
-from alluvia.expressions.references import find_references
-from alluvia.expressions.reproducible import expressions
-from alluvia.expressions.tree import walk
-from alluvia.sql.nodes import Merge
+from alluvia.sql.grammar.nodes import Merge
+from alluvia.sql.grammar.tokens import Sql
 from alluvia.sql.scope import SqlScope
-from alluvia.sql.tokens import Sql
 
 KEYS_MAX = 100
 """About so many distinct values of a key are listed; of more, only the least and the greatest count."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from alluvia.errors import TableNotFound
-from alluvia.sql.nodes import CreateStream, DropStream
+from alluvia.sql.grammar.nodes import CreateStream, DropStream
 from alluvia.sql.scope import Done, SqlScope
 
 

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from alluvia.access.rights import ADMIN, READ, Rights
+from alluvia.delta.properties import CONSTRAINT
+from alluvia.delta.schema.names import fold
+from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import (
     AlluviaError,
     CommitUnknown,
@@ -23,17 +26,14 @@ from alluvia.errors import (
     VersionExpired,
     VersionNotFound,
 )
-from alluvia.operations import clone as cloning
-from alluvia.operations.views import find_view
-from alluvia.sql.nodes import AlterTable, Attach, Clone, DropTable, External, Maintain, Restore, RestoreLake
+from alluvia.operations.catalog.views import find_view
+from alluvia.operations.tables import clone as cloning
+from alluvia.sql.grammar.nodes import AlterTable, Attach, Clone, DropTable, External, Maintain, Restore, RestoreLake
 from alluvia.sql.scope import Done, SqlScope
-from alluvia.table.properties import CONSTRAINT
-from alluvia.table.schema.names import fold
-from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import STREAMS
 
 if TYPE_CHECKING:
-    from alluvia.lake import Lake
+    from alluvia.api.lake import Lake
 
 
 def alter_table(scope: SqlScope, node: AlterTable) -> Done:
@@ -59,7 +59,7 @@ def _has(snapshot: Snapshot, name: str) -> bool:
 
 
 def _constrain(scope: SqlScope, node: AlterTable) -> Done:
-    from alluvia.operations import constrain
+    from alluvia.operations.tables import constrain
 
     assert node.constraint is not None  # noqa: S101 - the caller has seen it
     name, condition = node.constraint
@@ -151,7 +151,7 @@ def restore(scope: SqlScope, node: Restore) -> Done:
 
 def restore_lake(scope: SqlScope, node: RestoreLake) -> Done:
     """Restore all tables to a time or a tag."""
-    from alluvia.operations.lake_restore import restore_as_asked
+    from alluvia.operations.transactions.lake_restore import restore_as_asked
 
     def check(name: str) -> None:
         if scope.rights is not None and (not scope.rights.may(ADMIN, name) or scope.rights.restriction(name)):
@@ -180,7 +180,7 @@ _KINDS = (
 
 def _names_hidden(lake: Lake, rights: Rights, message: str) -> bool:
     """Whether a message names a table, or one whose rejects or files it is about, that a caller may not read."""
-    from alluvia.operations.lake_restore import log_names
+    from alluvia.operations.transactions.lake_restore import log_names
 
     names = (name.removeprefix(STREAMS) for name in log_names(lake))
     return any(re.search(rf"\b{name}\b", message) and not rights.may(READ, name) for name in names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from alluvia.errors import VersionNotFound
-from alluvia.sql.nodes import CreateTag, DropTag
+from alluvia.sql.grammar.nodes import CreateTag, DropTag
 from alluvia.sql.scope import Done, SqlScope
 
 

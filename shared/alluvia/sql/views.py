@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from alluvia.errors import Invalid, TableExists, TableNotFound
-from alluvia.operations.views import find_view, write_view
+from alluvia.operations.catalog.views import find_view, write_view
 from alluvia.query.views import reads_view
-from alluvia.sql.nodes import CreateView, DropView
+from alluvia.sql.grammar.nodes import CreateView, DropView
 from alluvia.sql.scope import Done, SqlScope
 
 

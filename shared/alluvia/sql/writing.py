@@ -7,20 +7,21 @@ from contextlib import suppress
 
 import pyarrow as pa
 
+from alluvia.delta.schema.names import fold
 from alluvia.errors import Invalid, TableExists
-from alluvia.operations import merge as merging
-from alluvia.operations.merge import MergeClause, MergeRules
-from alluvia.operations.upsert_source import RepeatedKey
+from alluvia.operations.rows import merge as merging
+from alluvia.operations.rows.merge import MergeClause, MergeRules
+from alluvia.operations.rows.upsert_source import RepeatedKey
 from alluvia.query.engine import Result
-from alluvia.sql import finding, pairing
+from alluvia.sql import locate_rows as finding
+from alluvia.sql import merge_by_query as pairing
 from alluvia.sql.binding import assigned, column_of
 from alluvia.sql.fitting import fitted, table_schema, with_texts
-from alluvia.sql.lone_texts import without_texts
-from alluvia.sql.nodes import CreateTable, Delete, Insert, Merge, Update, reads_more
+from alluvia.sql.grammar.nodes import CreateTable, Delete, Insert, Merge, Update, reads_more
+from alluvia.sql.grammar.tokens import Sql, holds_query
+from alluvia.sql.literal_values import without_texts
 from alluvia.sql.scope import Done, SqlScope
 from alluvia.sql.tables import check_no_view
-from alluvia.sql.tokens import Sql, holds_query
-from alluvia.table.schema.names import fold
 
 SOURCE_BYTES = 256 << 20
 """A larger source of a MERGE is read by the query that pairs it with the table, not into memory."""

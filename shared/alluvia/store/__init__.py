@@ -16,7 +16,7 @@ from alluvia.store.links import Links
 from alluvia.store.memory import MemoryStore
 from alluvia.store.outside import OutsideStore
 from alluvia.store.uris import plain_uri
-from alluvia.store.wide import WideStore
+from alluvia.store.whole_bucket_store import WideStore
 from alluvia.store.wrapper import Wrapper
 
 __all__ = [
@@ -56,7 +56,7 @@ def open_store(uri: str, clock: Clock, **options: str) -> Store:
             raise Invalid(f"the lake URI {uri!r} must have the form s3://bucket/prefix")
         try:
             with needing("aws", "a lake on S3"):
-                from alluvia.store.s3 import S3Store
+                from alluvia.store.s3.bucket import S3Store
 
                 return S3Store(parts.netloc, parts.path.strip("/"), clock, **options)
         except TypeError as error:

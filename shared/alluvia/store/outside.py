@@ -32,7 +32,7 @@ class OutsideStore(Wrapper):
 
     An object outside has its absolute path or URI as its key, which no object inside can have. `open_place` opens the
     store at a URI; one in a directory follows no link out of the folders below it. `allowed` are the URIs below which
-    places may be; None for any. Which place a table may read is said by the table (`alluvia.table.places`).
+    places may be; None for any. Which place a table may read is said by the table (`alluvia.delta.places`).
     """
 
     def __init__(self, inner: Store, open_place: Callable[[str], Store], allowed: Sequence[str] | None = None) -> None:

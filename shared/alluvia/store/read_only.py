@@ -60,5 +60,5 @@ class ReadOnlyStore(Wrapper):
         raise ReadOnly(self._why)
 
     def locate(self, path: str) -> str | None:
-        """Return an absolute path as the key that it is here; what a log may name is for `table/places.py` to say."""
+        """Return an absolute path as the key that it is here; what a log may name is for `delta/places.py` to say."""
         return canonical_path(path)

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import partial
 
+from alluvia.commit.commit_records import ABORTED, DECISIONS, Decision, Decisions, read_decision
+from alluvia.commit.handle import TableHandle
+from alluvia.commit.intents import CLAIM, Claim, parse_claim, placed_in
+from alluvia.commit.transaction import TRANSACTION_AGE_MS_MAX
+from alluvia.delta.log.actions import AddFile, DomainMetadata
+from alluvia.delta.log.commit import CommitActions
+from alluvia.delta.log.log import Log
 from alluvia.errors import AlluviaError, Corrupt, ObjectNotFound, Unsupported
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.actions import AddFile, DomainMetadata
-from alluvia.log.commit import CommitActions
-from alluvia.log.log import Log
-from alluvia.operations.cut import carried_out
-from alluvia.table.claims import CLAIM, Claim, parse_claim, placed_in
-from alluvia.table.decisions import ABORTED, DECISIONS, Decision, Decisions, read_decision
-from alluvia.table.handle import TableHandle
-from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX
+from alluvia.operations.catalog.consistent_snapshot import carried_out
 from alluvia.verify.objects import Objects
 from alluvia.verify.report import Findings
 

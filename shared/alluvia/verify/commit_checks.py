@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import field
 
+from alluvia.delta.log.commit import CommitActions
+from alluvia.delta.log.paths import commit_name
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.commit import CommitActions
-from alluvia.log.paths import commit_name
 from alluvia.verify.report import Findings
 
 _ENGINE = "Alluvia/"

@@ -9,23 +9,23 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from alluvia.commit.event_window.content import EVENT_ID
+from alluvia.delta.data_files.reader import live_rows, open_parquet, unreadable
+from alluvia.delta.data_files.writer import RowCheck
+from alluvia.delta.deletion_vectors.storage import read_deletions
+from alluvia.delta.file_schema_adapter import ReadPlan
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.files.parquet import UNREADABLE
+from alluvia.delta.schema.digits import too_long
+from alluvia.delta.schema.required import check_required
+from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.snapshot import Snapshot
+from alluvia.delta.statistics.footer import footer_statistics, stored_columns
+from alluvia.delta.statistics.vetting import vetted_footer
 from alluvia.errors import Corrupt, Invalid, Unsupported
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.actions import AddFile
-from alluvia.log.files.parquet import UNREADABLE
-from alluvia.operations.datafile import BATCH_ROWS
+from alluvia.operations.reading.datafile import BATCH_ROWS
 from alluvia.store import Store
-from alluvia.table.deletion_vectors.storage import read_deletions
-from alluvia.table.event_window.content import EVENT_ID
-from alluvia.table.fitting import ReadPlan
-from alluvia.table.reader import live_rows, open_parquet, unreadable
-from alluvia.table.schema.digits import too_long
-from alluvia.table.schema.required import check_required
-from alluvia.table.schema.type_names import type_name
-from alluvia.table.snapshot import Snapshot
-from alluvia.table.statistics.footer import footer_statistics, stored_columns
-from alluvia.table.statistics.vetting import vetted_footer
-from alluvia.table.writer import RowCheck
 from alluvia.verify.event_ids import EventIds
 from alluvia.verify.leaves import Leaf
 from alluvia.verify.report import Findings

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.duck.scratch import scratch_database
+from alluvia.commit.event_window.content import EVENT_ID, SOURCE
+from alluvia.engine.duck.scratch import scratch_database
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.scratch import scratch_root
-from alluvia.table.event_window.content import EVENT_ID, SOURCE
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

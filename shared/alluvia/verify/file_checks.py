@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 
+from alluvia.delta.deletion_vectors.descriptors import cardinality_of, decode_inline
+from alluvia.delta.deletion_vectors.storage import NO_POSITIONS
+from alluvia.delta.log.actions import AddFile, RemoveFile
+from alluvia.delta.partitioning.values import partition_value
+from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError, Corrupt, Invalid, Unsupported
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.store import ObjectInfo, Store
 from alluvia.store.base import LINK
-from alluvia.table.deletion_vectors.descriptors import cardinality_of, decode_inline
-from alluvia.table.deletion_vectors.storage import NO_POSITIONS
-from alluvia.table.partitioning.values import partition_value
-from alluvia.table.snapshot import Snapshot
 from alluvia.verify.leaves import Leaf
 from alluvia.verify.log_walk import Change
 from alluvia.verify.objects import Objects

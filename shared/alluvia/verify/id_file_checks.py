@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from alluvia.arrow_compute import pc
-from alluvia.errors import Corrupt
-from alluvia.store import ObjectInfo
-from alluvia.table.event_window.id_files import (
+from alluvia.commit.event_window.id_files import (
     ID_BYTES,
     IdFiles,
     encode_range,
@@ -16,9 +14,11 @@ from alluvia.table.event_window.id_files import (
     range_columns,
     range_prints,
 )
-from alluvia.table.event_window.window import WindowRules
-from alluvia.table.lineage import in_gap
-from alluvia.table.transaction import FILE_AGE_MS_MAX
+from alluvia.commit.event_window.window import WindowRules
+from alluvia.commit.transaction import FILE_AGE_MS_MAX
+from alluvia.delta.lineage import in_gap
+from alluvia.errors import Corrupt
+from alluvia.store import ObjectInfo
 from alluvia.verify.report import Findings
 from alluvia.verify.window_checks import WindowRecord
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from alluvia.commit.handle import TableHandle
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Corrupt, VersionExpired, VersionNotFound
-from alluvia.log.actions import AddFile
-from alluvia.table.handle import TableHandle
-from alluvia.table.snapshot import Snapshot
 from alluvia.verify.file_checks import Place, check_live_files
 from alluvia.verify.objects import Objects
 from alluvia.verify.report import Findings

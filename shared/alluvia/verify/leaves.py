@@ -13,13 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from alluvia.delta.log.actions import Metadata, Protocol
+from alluvia.delta.schema.column_mapping import ColumnMapping, mapping_of, physical_schema
+from alluvia.delta.schema.column_path import ColumnPath
+from alluvia.delta.schema.serialization import arrow_schema
+from alluvia.delta.statistics.typed import typed_value
 from alluvia.errors import Corrupt
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.actions import Metadata, Protocol
-from alluvia.table.schema.column_mapping import ColumnMapping, mapping_of, physical_schema
-from alluvia.table.schema.column_path import ColumnPath
-from alluvia.table.schema.serialization import arrow_schema
-from alluvia.table.statistics.typed import typed_value
 
 _MILLISECOND_US = 1000
 _ROUNDING = Decimal(2) ** -50

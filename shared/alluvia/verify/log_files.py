@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from alluvia.log.checkpoints.hint import parse_last_checkpoint
-from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER
+from alluvia.delta.log.checkpoints.hint import parse_last_checkpoint
+from alluvia.delta.log.paths import LAST_CHECKPOINT, LOG_FOLDER
 from alluvia.verify.objects import Objects
 from alluvia.verify.report import Findings
 

@@ -6,20 +6,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 
+from alluvia.delta.log.actions import CdcFile, Metadata, Protocol, RemoveFile
+from alluvia.delta.log.checkpoints.agreement import disagreement
+from alluvia.delta.log.checkpoints.reader import Checkpoint as OpenCheckpoint
+from alluvia.delta.log.commit import CommitActions, parse_commit
+from alluvia.delta.log.files.parquet import UNREADABLE
+from alluvia.delta.log.files.sidecars import Sidecar
+from alluvia.delta.log.in_commit_timestamps import has_in_commit_timestamps
+from alluvia.delta.log.paths import LOG_FOLDER, commit_name
+from alluvia.delta.log.replay import State
+from alluvia.delta.properties import read_properties
+from alluvia.delta.schema.column_mapping import MODE
 from alluvia.errors import Corrupt, ObjectNotFound, Unavailable, Unsupported
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.actions import CdcFile, Metadata, Protocol, RemoveFile
-from alluvia.log.checkpoints.agreement import disagreement
-from alluvia.log.checkpoints.reader import Checkpoint as OpenCheckpoint
-from alluvia.log.commit import CommitActions, parse_commit
-from alluvia.log.files.parquet import UNREADABLE
-from alluvia.log.files.sidecars import Sidecar
-from alluvia.log.in_commit_timestamps import has_in_commit_timestamps
-from alluvia.log.paths import LOG_FOLDER, commit_name
-from alluvia.log.replay import State
 from alluvia.store import ByteRange, Store
-from alluvia.table.properties import read_properties
-from alluvia.table.schema.column_mapping import MODE
 from alluvia.verify.checkpoint_checks import Lacking, Subject, compare, wrong_facts
 from alluvia.verify.commit_checks import CommitChecks
 from alluvia.verify.leaves import Leaf, stored_leaves

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import field, replace
 
+from alluvia.delta.log.paths import LOG_FOLDER, SIDECAR_FOLDER, CheckpointFile, CommitFile, parse_name
+from alluvia.delta.partitioning.hive import holds_no_data
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.paths import LOG_FOLDER, SIDECAR_FOLDER, CheckpointFile, CommitFile, parse_name
-from alluvia.operations.change_files import CHANGE_FOLDER
+from alluvia.operations.reading.change_files import CHANGE_FOLDER
 from alluvia.store import ObjectInfo
-from alluvia.table.partitioning.hive import holds_no_data
 
 WINDOW_FOLDER = "_alluvia/window/"
 Checkpoint = tuple[CheckpointFile, ...]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from alluvia.delta.deletion_vectors.descriptors import StoredVector, stored_vector
+from alluvia.delta.log.actions import AddFile, RemoveFile
 from alluvia.errors import AlluviaError, Corrupt, Unsupported
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.store import ObjectInfo
 from alluvia.store.base import LINK
-from alluvia.table.deletion_vectors.descriptors import StoredVector, stored_vector
 from alluvia.verify.objects import Objects
 
 Locate = Callable[[str], str]

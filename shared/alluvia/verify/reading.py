@@ -7,10 +7,10 @@ from contextlib import ExitStack
 
 import pyarrow as pa
 
+from alluvia.commit.event_window.content import EVENT_ID
+from alluvia.delta.snapshot import Snapshot
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.store import Store
-from alluvia.table.event_window.content import EVENT_ID
-from alluvia.table.snapshot import Snapshot
 from alluvia.verify.data_files import FileVerification, RowRules
 from alluvia.verify.event_ids import EventIds, Repeated
 from alluvia.verify.file_checks import There

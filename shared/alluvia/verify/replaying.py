@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import field
 
+from alluvia.delta.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
+from alluvia.delta.log.commit import CommitActions
+from alluvia.delta.log.replay import State
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
-from alluvia.log.commit import CommitActions
-from alluvia.log.replay import State
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
+from alluvia.delta.schema.column_path import ColumnPath
+from alluvia.delta.statistics.typed import has_bounds
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.table.schema.column_path import ColumnPath
-from alluvia.table.statistics.typed import has_bounds
 from alluvia.verify.leaves import Leaf, comparable
 
 

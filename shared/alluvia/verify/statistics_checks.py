@@ -12,10 +12,10 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from alluvia.table.schema.column_path import find
-from alluvia.table.schema.digits import digits_fit
-from alluvia.table.schema.type_names import type_name
-from alluvia.table.statistics.typed import parse_statistics, whole_number
+from alluvia.delta.schema.column_path import find
+from alluvia.delta.schema.digits import digits_fit
+from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.statistics.typed import parse_statistics, whole_number
 from alluvia.verify.leaves import Leaf, bound, excludes, is_loose, is_rounded, shown
 from alluvia.verify.row_tally import Tally
 

@@ -11,22 +11,22 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
+from alluvia.commit.event_window.content import EVENT_ID
+from alluvia.commit.event_window.index import index_name
+from alluvia.commit.handle import TableHandle, oldest_readable
+from alluvia.delta.data_files.writer import RowCheck
+from alluvia.delta.lineage import in_gap, is_dropped, version_gaps
+from alluvia.delta.log.features import GUARD
+from alluvia.delta.log.paths import LAST_CHECKPOINT, LOG_FOLDER, commit_name, version_prefix
+from alluvia.delta.log.replay import State
+from alluvia.delta.properties import Properties, read_properties
+from alluvia.delta.protocols import check_readable
+from alluvia.delta.schema.serialization import arrow_schema
+from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Corrupt, Invalid, ObjectNotFound, TableNotFound, Unsupported
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.features import GUARD
-from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER, commit_name, version_prefix
-from alluvia.log.replay import State
-from alluvia.operations.constraints import row_check
+from alluvia.operations.planning.constraints import row_check
 from alluvia.store import ObjectInfo
-from alluvia.table.event_window.content import EVENT_ID
-from alluvia.table.event_window.index import index_name
-from alluvia.table.handle import TableHandle, oldest_readable
-from alluvia.table.lineage import in_gap, is_dropped, version_gaps
-from alluvia.table.properties import Properties, read_properties
-from alluvia.table.protocols import check_readable
-from alluvia.table.schema.serialization import arrow_schema
-from alluvia.table.snapshot import Snapshot
-from alluvia.table.writer import RowCheck
 from alluvia.verify.claim_checks import Claimed, check_claims, check_decisions
 from alluvia.verify.data_files import RowRules
 from alluvia.verify.file_checks import (

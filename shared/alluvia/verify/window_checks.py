@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from hashlib import blake2b
 
+from alluvia.commit.event_window.id_files import IdFiles, files_of
+from alluvia.commit.event_window.id_runs import CommitIds
+from alluvia.commit.event_window.index import read_index
+from alluvia.commit.event_window.window import UNKNOWN, WindowRules, event_id_pairs, event_ids_of
+from alluvia.delta.lineage import in_gap
+from alluvia.delta.log.actions import Metadata, Protocol
+from alluvia.delta.log.commit import CommitActions
+from alluvia.delta.log.in_commit_timestamps import has_in_commit_timestamps
 from alluvia.errors import Corrupt
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.actions import Metadata, Protocol
-from alluvia.log.commit import CommitActions
-from alluvia.log.in_commit_timestamps import has_in_commit_timestamps
-from alluvia.table.event_window.id_files import IdFiles, files_of
-from alluvia.table.event_window.id_runs import CommitIds
-from alluvia.table.event_window.index import read_index
-from alluvia.table.event_window.window import UNKNOWN, WindowRules, event_id_pairs, event_ids_of
-from alluvia.table.lineage import in_gap
 
 _ENDLESS_MS = 1 << 62
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from alluvia.api.lake import Lake
 from alluvia.errors import Invalid
 from alluvia.flight.bulk_ingest import APPEND, BARE_VALUES_MAX, CREATE, IngestTarget, ingest
-from alluvia.lake import Lake
 
 TARGET = IngestTarget("t", CREATE, APPEND)
 

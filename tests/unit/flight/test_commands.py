@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pytest
 
-from alluvia.duck.failures import QueryTooCostly
+from alluvia.api.lake import Lake
+from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.errors import Invalid
 from alluvia.flight.commands import Commands
 from alluvia.flight.messages import new, packed, unpacked
 from alluvia.flight.statements import FlightCaller, StatementRules, Statements
 from alluvia.flight.statuses import HandleNotFound
-from alluvia.lake import Lake
 from alluvia.query.limits import QueryLimits
-from alluvia.sql.nodes import Query
-from alluvia.sql.statements import SqlStatement, parse
+from alluvia.sql.grammar.nodes import Query
+from alluvia.sql.grammar.statements import SqlStatement, parse
 
 HERE, THERE = (FlightCaller("key", None, peer) for peer in ("ipv4:127.0.0.1:1", "ipv4:127.0.0.1:2"))
 COMMIT, ROLL_BACK = 1, 2

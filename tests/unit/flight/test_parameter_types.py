@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from alluvia.api.lake import Lake
 from alluvia.flight.metadata import like
 from alluvia.flight.parameter_types import parameter_schema
 from alluvia.flight.sql_info import SCHEMA, sql_info
-from alluvia.lake import Lake
 
 LONG, TEXT, DAY, MONEY = pa.int64(), pa.string(), pa.date32(), pa.decimal128(10, 2)
 

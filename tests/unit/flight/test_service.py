@@ -10,11 +10,11 @@ from typing import Any
 import grpc
 import pytest
 
+from alluvia.api.lake import Lake
 from alluvia.flight import service
 from alluvia.flight.server import serving
 from alluvia.flight.service import SERVICE, Gate
 from alluvia.flight.statements import StatementRules
-from alluvia.lake import Lake
 from alluvia.query.limits import QueryLimits
 from alluvia.serverless.authorization import Authorization
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from alluvia.lake import Table
-from alluvia.table.changes import Changes
-from alluvia.table.event_window.content import content_hashes
-from alluvia.table.event_window.id_files import ID_FOLDER, IdFiles, encode_range, files_info, heads_of, parts_of
-from alluvia.table.event_window.id_files import prints_of as prints_array
-from alluvia.table.event_window.window import fingerprints
+from alluvia.api.lake import Table
+from alluvia.commit.changes import Changes
+from alluvia.commit.event_window.content import content_hashes
+from alluvia.commit.event_window.id_files import ID_FOLDER, IdFiles, encode_range, files_info, heads_of, parts_of
+from alluvia.commit.event_window.id_files import prints_of as prints_array
+from alluvia.commit.event_window.window import fingerprints
 from tests.contract.workers import events
 
 

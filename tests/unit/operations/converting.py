@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from alluvia.lake import Table
+from alluvia.api.lake import Table
 
 Write = Callable[..., None]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from alluvia.ingest.pipeline import ingest_batch
-from alluvia.ingest.values import RawEvent, Reject
-from alluvia.lake import Lake, Table
+from alluvia.api.lake import Lake, Table
+from alluvia.events.ingest.pipeline import ingest_batch
+from alluvia.events.ingest.values import RawEvent, Reject
 
 DAY_SECONDS = 24 * 60 * 60
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from alluvia.lake import Lake, Table
+from alluvia.api.lake import Lake, Table
 from tests.contract.workers import events
 
 

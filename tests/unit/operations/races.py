@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from alluvia.lake import Lake, Table
+from alluvia.api.lake import Lake, Table
 from alluvia.store import CountingStore, PutResult, Store
 
 Winner = Callable[[], Any]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
 from alluvia.errors import VersionExpired
-from alluvia.lake import Lake, Table
 
 DAY = 86_400
 SCHEMA = pa.schema([("x", pa.int64())])

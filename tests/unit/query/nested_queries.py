@@ -17,10 +17,10 @@ import duckdb
 import pyarrow as pa
 
 import alluvia
+from alluvia.delta.skipping.predicate import Unknown
 from alluvia.errors import AlluviaError, Invalid
 from alluvia.query import scans
 from alluvia.query.engine import run
-from alluvia.table.skipping.predicate import Unknown
 
 STRUCT = pa.struct([("id", pa.int64()), ("k", pa.int64())])
 TABLES = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from alluvia.access.rights import Grant, Rights
+from alluvia.api.lake import Lake
 from alluvia.clock import SystemClock
 from alluvia.errors import Forbidden, Invalid, TableNotFound
-from alluvia.lake import Lake
 from alluvia.query.engine import columns, run
 from alluvia.query.limits import QueryLimits
 from alluvia.query.permitted import permitted

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 import alluvia
-from alluvia.duck.failures import QueryTooCostly
-from alluvia.expressions.parse import parse
+from alluvia.engine.duck.failures import QueryTooCostly
+from alluvia.engine.queries.parse import parse
 from alluvia.query.describe import TYPE_CHARS_MAX, delta_name, in_our_terms
 from alluvia.query.engine import run, run_rendered
 from alluvia.query.formats import NDJSON, PARQUET, Format

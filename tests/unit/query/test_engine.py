@@ -10,16 +10,16 @@ import pyarrow as pa
 import pytest
 
 import alluvia
+from alluvia.api.lake_catalog import LakeCatalog
 from alluvia.clock import ManualClock
-from alluvia.duck.failures import QueryTooCostly
+from alluvia.commit.handle import TableHandle
+from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.errors import Corrupt, Invalid, TableNotFound, VersionNotFound
-from alluvia.lake_catalog import LakeCatalog
 from alluvia.query.cost import file_requests
 from alluvia.query.engine import run
 from alluvia.query.identity import identify
 from alluvia.query.limits import QueryLimits
 from alluvia.query.scans import TableScan
-from alluvia.table.handle import TableHandle
 from tests.unit.query.conftest import SCHEMA, fill, query, rows_of_day, scans
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from alluvia.duck.failures import QueryTooCostly, ResultTooLarge
+from alluvia.engine.duck.failures import QueryTooCostly, ResultTooLarge
 from alluvia.errors import Invalid
 from alluvia.query.formats import (
     ARROW,

@@ -15,12 +15,12 @@ import pytest
 
 import alluvia
 from alluvia.access.rights import Grant, Rights
+from alluvia.delta.schema.column_identities import fresh_names, identified, mapped, renamed, without
+from alluvia.delta.schema.former_names import FORMER_NAMES, former_names
 from alluvia.errors import AlluviaError, Corrupt, Forbidden
 from alluvia.query.permitted import permitted
 from alluvia.query.visible import visible_schema
 from alluvia.sql.run import execute
-from alluvia.table.schema.column_identities import fresh_names, identified, mapped, renamed, without
-from alluvia.table.schema.former_names import FORMER_NAMES, former_names
 from tests.examples import examples
 
 SECRET = "hunter2"

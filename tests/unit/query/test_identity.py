@@ -9,8 +9,8 @@ from itertools import product
 from typing import Any
 
 import alluvia
+from alluvia.commit.intents import pending, with_claims
 from alluvia.query.identity import Identity, TableRead, identify
-from alluvia.table.claims import pending, with_claims
 
 READ = TableRead("t", "id", 3)
 MADE_OF = Identity("FROM t", (READ,))

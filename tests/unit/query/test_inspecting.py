@@ -14,11 +14,11 @@ import pytest
 
 import alluvia
 from alluvia.access.rights import Grant, Rights
+from alluvia.api.lake import Lake
 from alluvia.clock import SystemClock
-from alluvia.duck.failures import QueryTooCostly
+from alluvia.engine.duck.failures import QueryTooCostly
+from alluvia.engine.queries.functions import INFORMATION_SCHEMA_VIEWS, LAKE_FUNCTIONS
 from alluvia.errors import Forbidden, Invalid, TableNotFound, VersionNotFound
-from alluvia.expressions.functions import INFORMATION_SCHEMA_VIEWS, LAKE_FUNCTIONS
-from alluvia.lake import Lake
 from alluvia.query.engine import columns, run
 from alluvia.query.identity import identify
 from alluvia.query.inspecting import OF_LAKES, OF_TABLES

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 import alluvia
-from alluvia.expressions import constants
-from alluvia.expressions.parse import parse
-from alluvia.expressions.references import find_references
+from alluvia.engine.conditions import constants
+from alluvia.engine.queries.parse import parse
+from alluvia.engine.queries.references import find_references
 from alluvia.query.scans import plan_scans
 
 MOMENTS = [f"2024-02-01 00:00:00.{at:04d}" for at in range(4000)]

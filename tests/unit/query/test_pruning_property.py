@@ -22,12 +22,12 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 import alluvia
+from alluvia.delta.skipping.predicate import Unknown
+from alluvia.engine.queries import derived
+from alluvia.engine.queries.tree import Node
 from alluvia.errors import Invalid
-from alluvia.expressions import derived
-from alluvia.expressions.tree import Node
 from alluvia.query import scans
 from alluvia.query.engine import run
-from alluvia.table.skipping.predicate import Unknown
 from tests.examples import examples, seeds_from
 from tests.light_engines import light_engines
 from tests.unit.query.nested_queries import Generator, Seen, build, compare

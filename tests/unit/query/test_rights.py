@@ -13,7 +13,7 @@ import pytest
 
 import alluvia
 from alluvia.access.rights import Grant, Rights
-from alluvia.duck.failures import QueryTooCostly
+from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.errors import AlluviaError, Forbidden, Invalid, TableNotFound
 from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
 from alluvia.errors import AlluviaError, Invalid, TableExists, TableNotFound
-from alluvia.lake import Lake, Table
 from alluvia.store import CountingStore
 from tests.light_engines import light as light  # noqa: PLC0414 - a fixture
 from tests.unit.operations.races import Race
@@ -275,7 +275,7 @@ def test_where_changes_are_larger_than_the_table_the_rollup_is_rebuilt(
 
 
 def test_a_source_that_was_dropped_and_created_again_is_another(lake: Lake, events: Table, hits: Table) -> None:
-    from alluvia.operations.drop import drop_table
+    from alluvia.operations.tables.drop import drop_table
 
     drop_table(lake.handle("events"))
     with pytest.raises(Invalid, match="the rollup hits has lost its source; bring it back, or drop the rollup"):
@@ -375,7 +375,7 @@ def test_a_new_column_of_the_source_does_not_take_over_a_name_in_the_query(
 
 @pytest.mark.parametrize("given", [{"day": "date", "n": "double"}, {"day": "date", "N": "long"}])
 def test_a_source_that_no_longer_has_the_columns_is_refused(lake: Lake, hits: Table, given: dict[str, str]) -> None:
-    from alluvia.operations.drop import drop_table
+    from alluvia.operations.tables.drop import drop_table
 
     totals = lake.create_rollup("totals", "SELECT day, sum(n) AS total FROM events GROUP BY day")
     means = lake.create_rollup("means", MEANS)

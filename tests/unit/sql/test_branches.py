@@ -9,8 +9,8 @@ import pytest
 
 import alluvia
 from alluvia.access.rights import Rights
+from alluvia.api.lake import Lake
 from alluvia.errors import BranchConflict, Forbidden, Invalid, VersionNotFound
-from alluvia.lake import Lake
 from alluvia.sql.run import execute
 from tests.access import grant
 

@@ -6,8 +6,8 @@ import pytest
 
 from alluvia.access.rights import Grant, Rights
 from alluvia.errors import Forbidden
+from alluvia.sql.grammar.statements import parse
 from alluvia.sql.rights import check_statement
-from alluvia.sql.statements import parse
 from tests.access import grant
 
 CLONE = "CREATE TABLE mine SHALLOW CLONE events"

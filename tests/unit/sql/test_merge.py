@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 import alluvia
-from alluvia.duck.failures import QueryTooCostly
+from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.errors import Invalid
-from alluvia.operations import found_rows, merge, rewriting
-from alluvia.operations.row_changes import change_rows
+from alluvia.operations.rows import located_edit as found_rows
+from alluvia.operations.rows import merge, rewriting
+from alluvia.operations.rows.row_changes import change_rows
 from alluvia.query.limits import QueryLimits
-from alluvia.sql import finding, writing
+from alluvia.sql import locate_rows as finding
+from alluvia.sql import writing
 from alluvia.sql.run import execute
 from tests.sql.sequences import run
 

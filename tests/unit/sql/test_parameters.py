@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import alluvia
-from alluvia.duck.connection import evaluator
-from alluvia.duck.literals import literal
+from alluvia.engine.duck.connection import evaluator
+from alluvia.engine.duck.literals import literal
 from alluvia.errors import Invalid
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)

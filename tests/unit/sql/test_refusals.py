@@ -6,7 +6,7 @@ import pytest
 
 import alluvia
 from alluvia.errors import Invalid, TableExists
-from alluvia.sql.statements import parse
+from alluvia.sql.grammar.statements import parse
 
 
 @pytest.mark.parametrize(

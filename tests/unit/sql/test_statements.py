@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from alluvia.errors import Invalid
-from alluvia.sql.statements import parse
+from alluvia.sql.grammar.statements import parse
 
 
 def kinds(text: str) -> list[tuple[str, bool]]:

@@ -8,9 +8,9 @@ import pytest
 
 import alluvia
 from alluvia.access.rights import Rights
-from alluvia.duck.failures import QueryTooCostly
+from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.errors import Conflict, Forbidden, Invalid
-from alluvia.operations.found_rows import FoundEdit
+from alluvia.operations.rows.located_edit import FoundEdit
 from alluvia.query.limits import QueryLimits
 from alluvia.sql.run import execute
 from tests.access import grant

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from alluvia.errors import Invalid
-from alluvia.sql.tokens import tokens_of
+from alluvia.sql.grammar.tokens import tokens_of
 
 LOGIC = sorted((Path(__file__).parents[2] / "sql").glob("*.test"))
 PIECES = [

@@ -9,7 +9,7 @@ import pytest
 
 import alluvia
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound
-from alluvia.operations.views import find_view, write_view
+from alluvia.operations.catalog.views import find_view, write_view
 
 
 def rows(lake: alluvia.Lake, query: str, parameters: Any = None) -> list[tuple[Any, ...]]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import alluvia
-from alluvia.duck.failures import QueryTooCostly
+from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.errors import Invalid, TableExists, TableNotFound
 from alluvia.query.limits import QueryLimits
 from alluvia.sql import writing

@@ -8,8 +8,8 @@ import pytest
 
 from alluvia.clock import SystemClock
 from alluvia.store import Address, open_store
-from alluvia.store.engine_files import EngineFiles, Unserved
-from alluvia.store.served import ServedFile, name_of, packed, unpacked
+from alluvia.store.caches.engine_files import EngineFiles, Unserved
+from alluvia.store.caches.served import ServedFile, name_of, packed, unpacked
 
 DATA = bytes(range(256)) * 40
 NAME = name_of(0)

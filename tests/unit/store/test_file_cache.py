@@ -12,8 +12,8 @@ import pytest
 
 from alluvia.errors import ObjectNotFound, Unavailable
 from alluvia.store import CountingStore, MemoryStore, Wrapper
-from alluvia.store.file_cache import FileCache, RemoteFile
-from alluvia.store.kept_bytes import KEPT_SECONDS
+from alluvia.store.caches.file_cache import FileCache, RemoteFile
+from alluvia.store.caches.kept_bytes import KEPT_SECONDS
 
 LIMIT = 100
 
@@ -48,7 +48,7 @@ def files(*numbers: int) -> list[RemoteFile]:
 
 @pytest.fixture(autouse=True)
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("alluvia.store.file_cache.scratch_root", lambda: tmp_path)
+    monkeypatch.setattr("alluvia.store.caches.file_cache.scratch_root", lambda: tmp_path)
     return tmp_path
 
 

@@ -8,7 +8,7 @@ import alluvia
 from alluvia.clock import SystemClock
 from alluvia.errors import Invalid
 from alluvia.store import DirectoryStore, open_store
-from alluvia.store.s3 import S3Store
+from alluvia.store.s3.bucket import S3Store
 
 
 def test_a_path_and_a_file_uri_name_a_directory(tmp_path: Path) -> None:

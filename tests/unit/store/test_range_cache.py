@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alluvia.errors import Unavailable
 from alluvia.store import ByteRange, CountingStore, MemoryStore
-from alluvia.store.range_cache import GAP_BYTES, RangeCache
+from alluvia.store.caches.range_cache import GAP_BYTES, RangeCache
 
 DATA = bytes(range(256)) * 1024
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import alluvia
-from alluvia.lake import Table
+from alluvia.api.lake import Table
 from alluvia.verify.report import VerifyReport
 
 Action = dict[str, Any]
@@ -42,7 +42,7 @@ def events(*numbers: int, day: int = 0) -> pa.Table:
     return pa.Table.from_pylist(rows, schema)
 
 
-def make_events(lake: alluvia.lake.Lake, **properties: str) -> Table:
+def make_events(lake: alluvia.api.lake.Lake, **properties: str) -> Table:
     """Create `events`: ingested, appended to, deleted from by vectors, with a checkpoint at version 5 of 8."""
     given = {"delta.enableDeletionVectors": "true", **properties}
     columns = pa.schema([("n", pa.int64()), ("price", pa.float64())])

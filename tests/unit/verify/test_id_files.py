@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
-from alluvia.lake import Lake, Table
+from alluvia.commit.event_window.id_files import ID_BYTES, ID_FOLDER, IdFiles
+from alluvia.commit.event_window.index import index_name
 from alluvia.store import MemoryStore
-from alluvia.table.event_window.id_files import ID_BYTES, ID_FOLDER, IdFiles
-from alluvia.table.event_window.index import index_name
 from tests.unit.operations.bringing import bring
 from tests.unit.operations.ingesting import ingest
 

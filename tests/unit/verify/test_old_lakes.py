@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
-from alluvia.lake import Lake
-from alluvia.log.paths import commit_name
-from alluvia.table.decisions import DECISIONS
+from alluvia.commit.commit_records import DECISIONS
+from alluvia.delta.log.paths import commit_name
 
 DAY = 24 * 3600
 

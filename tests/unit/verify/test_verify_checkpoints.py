@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import alluvia
-from alluvia.table.event_window.id_runs import CommitIds
-from alluvia.table.event_window.index import read_index, write_index
-from alluvia.table.event_window.window import DedupWindow, WindowRules
-from tests.unit.table.old_window import old_index
+from alluvia.commit.event_window.id_runs import CommitIds
+from alluvia.commit.event_window.index import read_index, write_index
+from alluvia.commit.event_window.window import DedupWindow, WindowRules
+from tests.unit.commit.event_window.old_window import old_index
 from tests.unit.verify.damages import Action, Hands, codes, events, make_events
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import alluvia
-from alluvia.lake import Lake
-from alluvia.table.claims import CLAIM
+from alluvia.api.lake import Lake
+from alluvia.commit.intents import CLAIM
 from tests.transactions import APPLY_OF_A, APPLY_OF_B, DECISION, append_both, filled, stopped, transfer
 from tests.unit.verify.damages import Hands, codes
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from alluvia.table.deletion_vectors.descriptors import encode_inline
+from alluvia.delta.deletion_vectors.descriptors import encode_inline
 from tests.unit.verify.damages import Hands, codes
 
 

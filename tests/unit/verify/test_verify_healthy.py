@@ -14,9 +14,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import alluvia
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.errors import TableNotFound, Unsupported
-from alluvia.lake import Lake
 from alluvia.store import MemoryStore
 from tests.golden.test_golden import READ
 from tests.reach.every_type import LOWEST, ORDINARY, SCHEMA

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import alluvia
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
-from alluvia.lake import Lake
 from alluvia.store import MemoryStore
 from alluvia.verify.event_ids import EventIds
 from tests.unit.verify.damages import Action, Hands, codes, events

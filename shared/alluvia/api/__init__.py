@@ -1,0 +1,1 @@
+"""The public API: a lake, its tables, branches, streams, tags and transactions."""

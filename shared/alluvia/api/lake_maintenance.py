@@ -1,0 +1,185 @@
+"""The public API: what keeps a table small, fast and up to date, deletes what nobody needs, and checks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from alluvia.api import api_hints as other_names
+from alluvia.commit.handle import TableHandle
+from alluvia.delta.arguments import check_number
+from alluvia.delta.properties import ROLLUP
+from alluvia.errors import AlluviaError
+from alluvia.table_names import REJECTS
+
+if TYPE_CHECKING:
+    from alluvia.api.lake import Lake
+    from alluvia.operations.compaction import optimize as optimizing
+    from alluvia.operations.erasure import erase_report
+    from alluvia.operations.retention import expire as expiring
+    from alluvia.operations.retention import vacuum_report
+    from alluvia.rollups import asking
+    from alluvia.rollups import refresh as refreshing
+    from alluvia.verify.report import VerifyReport
+    from alluvia.verify.verification import Progress
+
+
+class TableMaintenance:
+    """`optimize`, `refresh`, `expire`, `vacuum`, `erase`, `checkpoint` and `verify` of a table."""
+
+    lake: Lake
+    _handle: TableHandle
+
+    def optimize(
+        self,
+        *,
+        target_size: int | None = None,
+        full: bool = False,
+        order: str = "smallest",
+        partition: Mapping[str, object] | None = None,
+        max_files: int | None = None,
+        max_bytes: int | None = None,
+        memory_mb: int | None = None,
+        dry_run: bool = False,
+        go_on: Callable[[], bool] = lambda: True,
+        turn: AbstractContextManager[object] | None = None,
+    ) -> optimizing.OptimizeReport:
+        """Rewrite small files into larger, sorted ones, without changing data, and write a checkpoint if one is due.
+
+        `order` is `smallest`, `oldest` or `newest` first. `partition` restricts it to some values of fields of
+        `partition_by`, such as `{"country": "de", "day(ts)": "2026-01-31"}`. `max_files` and `max_bytes` limit what is
+        read. A dry run only plans: see the report's `plan`. `go_on` is called before each group of files; when it
+        returns false, the rest is left. `memory_mb` is how much memory this process may take in all, in MB; what does
+        not fit is sorted on disk. `turn` is held while rows are rewritten, so that several tables share that limit.
+        """
+        from alluvia.operations.compaction import optimize as optimizing
+
+        return optimizing.optimize(
+            self._handle,
+            optimizing.OptimizeOptions(target_size, full, order, partition, max_files, max_bytes),
+            memory_mb=memory_mb,
+            dry_run=dry_run,
+            go_on=go_on,
+            turn=turn,
+            evaluation=self.lake.evaluation,
+        )
+
+    def refresh(self, *, rebuild: bool = False, memory_mb: int | None = None) -> refreshing.RefreshReport:
+        """Bring a rollup up to date with its source, exactly once for each version of the source.
+
+        Groups that lost rows are computed again; new rows are added to theirs where all aggregates are count, sum, min,
+        max, bool_and or bool_or. With `rebuild`, all groups are computed again: what has expired in the source is lost.
+        Raises `Invalid` for a table that is not a rollup or has lost its source, and if the rollup can only be rebuilt
+        but rows of its source have expired.
+        """
+        from alluvia.rollups import refresh as refreshing
+
+        check_number("memory_mb", memory_mb)
+        return refreshing.refresh(self.lake, self._handle.name, self.lake.evaluation(memory_mb), rebuild=rebuild)
+
+    @property
+    def is_rollup(self) -> bool:
+        """Return whether the table is a rollup."""
+        return ROLLUP in self._handle.at_hand().properties
+
+    def freshness(self) -> asking.Freshness:
+        """Return which version of its source a rollup shows, and how many it is behind. Raises `Invalid`."""
+        from alluvia.rollups import asking
+
+        return asking.freshness(self.lake, self._handle.snapshot())
+
+    def expire(self, *, dry_run: bool = False) -> expiring.ExpireReport:
+        """Remove the files whose rows are all older than `alluvia.ttl`; for rejects without one, that of their table.
+
+        A dry run only says which. Removed files are deleted by vacuum, after the table's retention.
+        """
+        from alluvia.operations.retention import expire as expiring
+
+        self.lake.check_whole("expire")  # published, expired rows would count as deleted
+        parent, found, _ = self._handle.name.partition(f"/{REJECTS}")
+        return expiring.expire(self._handle, ttl_of=self.lake.handle(parent) if found else None, dry_run=dry_run)
+
+    def vacuum(
+        self,
+        retention: timedelta | None = None,
+        *,
+        dry_run: bool = False,
+        time_limit: timedelta | None = None,
+        names_max: int | None = None,
+    ) -> vacuum_report.VacuumReport:
+        """Delete what no version within the retention needs; a dry run says what would go, and why the rest stays.
+
+        After `time_limit` it stops, and the next vacuum goes on. `names_max` limits the names of a kind in the report.
+        """
+        from alluvia.operations.retention import vacuum
+
+        return vacuum.vacuum(self._handle, retention, dry_run=dry_run, time_limit=time_limit, names_max=names_max)
+
+    def erase(
+        self,
+        where: str,
+        *,
+        prove: bool = False,
+        dry_run: bool = False,
+        release_tags: bool = False,
+        anywhere: bool = False,
+    ) -> erase_report.EraseReport:
+        """Delete the rows that match, everything that still holds them, and what shows their values, rejects included.
+
+        Files are rewritten, old ones deleted at once, and earlier versions can no longer be read. With `prove`, every
+        object of the table is searched afterwards. A dry run only searches. A rollup is refreshed first, and rollups of
+        the table once the rows are deleted. The condition may name columns by any name that they have had, and fields
+        that are in `properties`; with `anywhere` also fields that the table has no place for, which earlier versions
+        may have had. What could not be judged is in `unjudged`, and `ok` is false then. If it fails or stops, call it
+        again. Tags whose versions hold such rows are deleted with `release_tags`. Raises `Invalid` for an append-only
+        table, and, before anything is changed, for such tags without it, and clones and branches that hold such rows.
+        """
+        from alluvia.events.ingest import erasing
+
+        self.lake.check_whole("erase")
+        if dry_run:
+            return erasing.prove_erased(self.lake, self._handle, where, anywhere=anywhere)
+        if self.is_rollup:
+            self.refresh()
+        failed: dict[str, str] = {}
+
+        def refresh_rollups() -> None:
+            for name in self.lake.rollups(self._handle.name, nested=True):
+                try:
+                    self.lake.table(name).refresh()
+                except AlluviaError as error:  # which must not keep the rows from being erased
+                    failed[name] = str(error)
+
+        report = erasing.erase_rows(
+            self.lake,
+            self._handle,
+            where,
+            proof=prove,
+            before_removal=refresh_rollups,
+            release_tags=release_tags,
+            anywhere=anywhere,
+        )
+        return replace(report, rollups_failed=failed)
+
+    def checkpoint(self) -> int:
+        """Write a checkpoint of the newest version, and return that version."""
+        from alluvia.operations.checkpointing import checkpoint as checkpoints
+
+        self._handle.newest()
+        return checkpoints.checkpoint(self._handle)
+
+    def verify(self, *, full: bool = False, progress: Progress | None = None) -> VerifyReport:
+        """Check the table for damage and report everything found; `full` reads every row. Writes nothing.
+
+        `progress` is called with what is being read (`log` or `files`), how much is done, and the total. Damage is
+        reported, not raised. Raises `Unsupported` for a table with a feature that this library cannot read.
+        """
+        from alluvia.verify import verification as verify
+
+        return verify.verify(self._handle, full=full, progress=progress)
+
+
+TableMaintenance.optimize.__dict__.update(compact=other_names.compact, z_order=other_names.compact)

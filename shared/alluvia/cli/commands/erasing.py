@@ -1,0 +1,198 @@
+"""The command that erases rows, and proves it."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from alluvia.cli.options import TABLE, Common, command
+from alluvia.cli.terminal.output import show, size
+from alluvia.cli.terminal.terminal import say, tell
+from alluvia.errors import AlluviaError, Invalid
+
+if TYPE_CHECKING:
+    from alluvia.api.lake import Lake, Table
+    from alluvia.operations.erasure.erase_report import EraseReport, Proof
+
+_FOUND_MAX = 20
+_VERSIONED = (
+    "The older versions were not searched. The bucket of a deployed stack keeps them for 7 days; elsewhere, delete "
+    "them, or have a lifecycle rule expire them. --json lists them all."
+)
+
+
+@command
+@click.argument("where", metavar="CONDITION")
+@click.argument("tables", nargs=-1, type=TABLE)
+@click.option("--prove", is_flag=True, help="Search every object afterwards, and exit 1 if anything is found.")
+@click.option("--dry-run", is_flag=True, help="Only search, and remove nothing.")
+@click.option("--release-tags", is_flag=True, help="Delete tags whose versions hold such rows; else it refuses.")
+def erase(
+    common: Common, where: str, tables: tuple[str, ...], *, prove: bool, dry_run: bool, release_tags: bool
+) -> None:
+    """Erase rows for good, such as "user_id = '42'": from all versions, the log, change files and rejects.
+
+    From all tables by default, in columns and in properties. Versions of before can no longer be read. It exits with 1
+    if something is left, or could not be judged. Run it again if it stops.
+    """
+    lake = common.lake()
+    with common.progress("erasing"):
+        run = _Run(lake, where, prove=prove, dry_run=dry_run, release_tags=release_tags, named=bool(tables))
+        run.erase(list(map(lake.table, tables)) if tables else _tables(lake, where))
+        if not tables:
+            run.look_at_dropped()
+    reports = run.reports
+    if common.as_json:
+        show((_row(name, report) for name, report in reports), as_json=True)
+    else:
+        for name, report in reports:
+            _print(name, report, dry_run=dry_run)
+        if any(each.proof is not None and each.proof.old_versions for _, report in reports for each in _with(report)):
+            say(_VERSIONED)
+    if reports and not run.failed and (unknown := set.intersection(*(set(each.unknown) for _, each in reports))):
+        tell(f"alluvia: field {', '.join(sorted(unknown))} was not found: check the spelling")
+    for name, reason in run.failed.items():
+        tell(f"alluvia: {name} was not erased: {reason}")
+    left = [name for name, report in reports if not report.ok or _refused(report) or report.rollups_failed]
+    if left and not dry_run:
+        tell(f"alluvia: something is left in {', '.join(left)}")
+    if run.failed or (left and not dry_run):
+        sys.exit(1)
+
+
+class _Run:
+    """Erases from tables one after another: one that refuses does not keep it from the others."""
+
+    def __init__(self, lake: Lake, where: str, *, prove: bool, dry_run: bool, release_tags: bool, named: bool) -> None:
+        self.reports: list[tuple[str, EraseReport]] = []
+        self.failed: dict[str, str] = {}
+        self._lake = lake
+        self._where = where
+        self._dry_run = dry_run
+        self._named = named
+        self._how = {"prove": prove, "dry_run": dry_run, "release_tags": release_tags, "anywhere": not named}
+
+    def erase(self, tables: list[Table]) -> None:
+        """Erase from tables. Those that refuse come again once: what their clones kept may be gone then."""
+        refused = [table for table in tables if not self._erased(table, last=self._named)]
+        for table in refused if len(refused) < len(tables) else ():
+            self._erased(table, last=False)
+
+    def _erased(self, table: Table, *, last: bool) -> bool:
+        self.failed.pop(table.name, None)
+        try:
+            self.reports.append((table.name, table.erase(self._where, **self._how)))
+        except AlluviaError as error:
+            if last:
+                raise
+            self.failed[table.name] = str(error)
+            return False
+        return True
+
+    def look_at_dropped(self) -> None:
+        """Search tables that were dropped, whose files are there until vacuum deletes them."""
+        from alluvia.events.ingest.erasing import prove_erased
+
+        for name in sorted(set(self._lake.tables(dropped=True)) - set(self._lake.tables())):
+            try:
+                found = prove_erased(self._lake, self._lake.handle(name), self._where, anywhere=True, dropped=True)
+            except AlluviaError as error:
+                self.failed[name] = str(error)
+                continue
+            if self._dry_run:
+                self.reports.append((name, found))
+            elif not found.ok:
+                self.failed[name] = (
+                    "it was dropped, and its files still contain matching rows: undrop it and erase again, or run "
+                    "vacuum to delete them"
+                )
+
+
+def _tables(lake: Lake, where: str) -> list[Table]:
+    """Return all tables, rollups last. Raises `Invalid` where none can have the fields of the condition."""
+    from alluvia.operations.erasure.erase_matching import matching_rows
+
+    find = matching_rows(where)
+    tables = [lake.table(name) for name in lake.tables()]
+    refused: list[Invalid] = []
+    for table in tables:
+        try:
+            find(table.snapshot())
+        except Invalid as error:
+            refused.append(error)
+    if refused and len(refused) == len(tables):
+        raise refused[-1]
+    return sorted(tables, key=lambda table: table.is_rollup)
+
+
+def _row(name: str, report: EraseReport) -> dict[str, Any]:
+    return {"table": name, **dataclasses.asdict(report), "ok": report.ok}
+
+
+def _refused(report: EraseReport) -> bool:
+    """Whether the store refused to delete an object."""
+    return any(each.not_deleted for each in _with(report))
+
+
+def _with(report: EraseReport) -> list[EraseReport]:
+    """Return a report and that of the rejects."""
+    return [report] if report.rejects is None else [report, report.rejects]
+
+
+def _print(name: str, report: EraseReport, *, dry_run: bool) -> None:
+    if not dry_run:
+        rows = "rows" if report.rows is None else _many(report.rows, "row")
+        arrived = f", {report.rows_arrived:,} of which arrived meanwhile" if report.rows_arrived else ""
+        say(f"{name}: erased {rows}{arrived}; the oldest version that can be read is {report.oldest_version}")
+        gone = [_of_kind(number, kind) for kind, number in report.removed.items()]
+        if report.commits_redacted:
+            gone.append(f"what {_many(report.commits_redacted, 'commit')} showed")
+        if gone:
+            say(f"  removed: {', '.join(gone)}")
+        for key in report.not_deleted:
+            say(f"  not deleted, because the store refused it: {key}")
+        for trace in report.unjudged:
+            say(f"  {trace.key}: {trace.why}")
+        for rollup, reason in report.rollups_failed.items():
+            say(f"  rollup {rollup} was not refreshed: {reason}")
+    if report.proof is not None:
+        _print_proof(report.proof)
+    if report.rejects is not None:
+        _print(f"{name}._rejects", report.rejects, dry_run=dry_run)
+
+
+def _print_proof(proof: Proof) -> None:
+    for each in proof.searched:
+        say(f"  searched {_of_kind(each.objects, each.kind)} ({size(each.bytes)})")
+    _print_old_versions(proof)
+    if proof.ok:
+        say(f"  nothing found up to version {proof.version}")
+        return
+    say(f"  found in {_many(len(proof.found), 'object')}:")
+    for trace in proof.found[:_FOUND_MAX]:
+        until = "" if trace.until is None else f"; erase again after {trace.until:%Y-%m-%d %H:%M} UTC"
+        say(f"    {trace.key}: {trace.why}{until}")
+    if len(proof.found) > _FOUND_MAX:
+        say(f"    and {len(proof.found) - _FOUND_MAX:,} more")
+
+
+def _print_old_versions(proof: Proof) -> None:
+    if proof.old_versions is None:
+        say(f"  not known which older versions the bucket still keeps: {proof.unlisted}")
+        return
+    for each in proof.old_versions[:_FOUND_MAX]:
+        say(f"  the bucket still keeps {each.key}, version {each.version_id} ({size(each.size)})")
+    if len(proof.old_versions) > _FOUND_MAX:
+        say(f"  and {_many(len(proof.old_versions) - _FOUND_MAX, 'older version')} more")
+
+
+def _of_kind(number: int, kind: str) -> str:
+    what, of, rest = kind.partition(" of ")
+    return f"{number:,} {what.removesuffix('s') + of + rest if number == 1 else kind}"
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

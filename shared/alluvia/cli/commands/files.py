@@ -1,0 +1,230 @@
+"""Ingest files of events part by part, by this process or by several at once."""
+
+from __future__ import annotations
+
+import glob
+import multiprocessing
+import os
+import re
+import shlex
+import stat
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from alluvia.api.lake import Lake, connect
+from alluvia.errors import Invalid
+from alluvia.events.ingest.tables import find_events
+from alluvia.files.event_files import PART_BYTES, FilePart, NoEvents, parts
+from alluvia.files.file_text import is_parquet
+from alluvia.files.limits import UNLIMITED
+from alluvia.files.sent import SentFile
+from alluvia.files.uploads.event_rows import store_parts
+from alluvia.progress import report
+
+COUNTS = ("accepted", "stored", "duplicates", "rejected", "conflicting")
+WORKERS_MAX = 4
+LARGE_BYTES = 32 << 20
+"""How large files are, together, that several processes take by default: each needs half a second to start."""
+
+GROUP_FILES_MAX = 256
+"""So many files are committed together at most. If one breaks the code, each of them is committed alone."""
+
+Counts = dict[str, int | None]
+Store = Callable[[Iterable[list[FilePart]]], Iterator[list[Counts]]]
+"""Commits groups of parts, each in one commit, and says what became of each part, in order."""
+_URI = re.compile(r"([a-z][a-z0-9+.-]*)://", re.ASCII | re.IGNORECASE)
+
+
+def found_files(names: Sequence[str], table: str) -> list[str]:
+    """Return the files that names and patterns mean, in order.
+
+    Raises `Invalid` for a pattern without a file, for a folder, and for a URI, whose message says what loads it.
+    """
+    found: list[str] = []
+    for name in names:
+        if (uri := _URI.match(name)) and not Path(name).exists():
+            raise Invalid(f"{name}: {_instead(uri[1].lower(), name, table)}")
+        if Path(name).is_dir():
+            pattern = Path(glob.escape(name)) / "**" / "*"
+            raise Invalid(f'{name} is a folder: write a pattern for its files, such as "{pattern}"')
+        if name == "-" or Path(name).exists() or not glob.has_magic(name):
+            found.append(name)
+            continue
+        every = glob.glob(name, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+        matching = sorted(each for each in every if Path(each).is_file())
+        if not matching:
+            raise Invalid(f"{name}: no file matches")
+        found += matching
+    return found
+
+
+def _instead(scheme: str, name: str, table: str) -> str:
+    if scheme in ("s3", "s3a", "s3n"):
+        return f"ingest reads files of this machine: load it with `alluvia backfill {table} {shlex.quote(name)}`"
+    if scheme == "file":
+        return "ingest takes paths: leave out file://"
+    return 'ingest reads files of this machine: download it, or send it to standard input, which is "-"'
+
+
+def workers_for(names: Sequence[str]) -> int:
+    """Return how many processes some files are worth."""
+    size = sum(Path(name).stat().st_size for name in names if Path(name).is_file())
+    return min(WORKERS_MAX, os.cpu_count() or 1) if size >= LARGE_BYTES else 1
+
+
+def ingest_files(
+    lake: Lake, table: str, names: Sequence[str], *, create: bool, kind: str | None = None, store: Store | None = None
+) -> tuple[list[dict[str, Any]], list[Exception]]:
+    """Ingest files of events; "-" is standard input. Return the reports, with counts for all of a file, and why files
+    could not be read, which stops no other. `store` is by default this process.
+
+    An event without an id gets one from its file's content up to its part's end and its position, so that the same
+    file again adds nothing within the table's window. Of several files, one that is empty is read, and small ones are
+    committed together. Errors about the table are raised: the next file would meet them, too.
+    """
+    files: list[_File] = []
+    failures: list[Exception] = []
+    under_way: deque[list[_File]] = deque()
+
+    def opened() -> Iterator[tuple[_File, FilePart]]:
+        for name in names:
+            with ExitStack() as stack:
+                try:
+                    stream = sys.stdin.buffer if name == "-" else stack.enter_context(Path(name).open("rb"))
+                except OSError as error:
+                    failures.append(error)
+                    continue
+                files.append(_File(name, 0 if name == "-" else _size(stream)))
+                try:
+                    for part in _parts(stream, name, kind):
+                        files[-1].read = stream.tell() if files[-1].size else 0
+                        yield files[-1], part
+                except Invalid as error:
+                    files[-1].is_empty = isinstance(error, NoEvents)
+                    if len(names) == 1 or not files[-1].is_empty:
+                        failures.append(error)
+
+    def groups() -> Iterator[list[FilePart]]:
+        missing = create
+        for group in _grouped(opened()):
+            if missing and find_events(lake, table) is None:
+                lake.create_events(table, exist_ok=True)  # even for rejects alone, which are kept
+            missing = False
+            under_way.append([file for file, _ in group])
+            yield [part for _, part in group]
+
+    store = store or partial(map, partial(_counts, lake, table))
+    for answers in store(groups()):
+        for file, counts in zip(under_way.popleft(), answers, strict=True):
+            file.add(counts)
+    passes = len(names) > 1
+    return [file.totals for file in files if file.has_counts() or (passes and file.is_empty)], failures
+
+
+def _parts(stream: IO[bytes], name: str, kind: str | None) -> Iterator[FilePart]:
+    """Yield the events of a file. Parquet is read in a process of its own, which damage may end."""
+    if stream.seekable() and kind in (None, "parquet"):
+        at, start = stream.tell(), stream.read(4)
+        stream.seek(at)
+        if kind == "parquet" or is_parquet(start):
+            return SentFile(stream.read() if name == "-" else Path(name), "parquet", UNLIMITED).parts(name)
+    return parts(stream, name, kind)
+
+
+class _File:
+    """A file that is being ingested. `read`: so many of its bytes are."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self.totals: dict[str, Any] = {"file": name, **dict.fromkeys(COUNTS, 0), "version": None}
+        self.size = size
+        self.read = 0
+        self.is_empty = False
+        self._report()
+
+    def add(self, counts: Counts) -> None:
+        """Count what became of a part."""
+        for count in COUNTS:
+            self.totals[count] += counts[count]
+        versions = [each for each in (self.totals["version"], counts["version"]) if each is not None]
+        self.totals["version"] = max(versions, default=None)
+        self._report()
+
+    def has_counts(self) -> bool:
+        """Whether anything became of an event."""
+        return any(self.totals[count] for count in COUNTS)
+
+    def _report(self) -> None:
+        done, unit = (self.read, "bytes") if self.size else (self.totals["accepted"], "events")
+        report(f"ingesting {self.totals['file']}", done, self.size, unit)
+
+
+def _grouped(found: Iterable[tuple[_File, FilePart]]) -> Iterator[list[tuple[_File, FilePart]]]:
+    """Yield parts that are committed together: together they are no larger than one part may be."""
+    group: list[tuple[_File, FilePart]] = []
+    size = 0
+    for file, part in found:
+        if group and size + len(part.data) > PART_BYTES:
+            yield group
+            group, size = [], 0
+        group.append((file, part))
+        size += len(part.data)
+        if size >= PART_BYTES or len(group) == GROUP_FILES_MAX:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+@contextmanager
+def processes(number: int, uri: str, table: str, endpoint_url: str | None) -> Iterator[Store]:
+    """Yield what stores groups by several processes, twice as many groups as processes at a time.
+
+    Of different events under one id, which is the first is then not certain.
+    """
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(number, context, _open, (uri, table, endpoint_url))
+    try:
+        yield partial(_in_order, pool, 2 * number)
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def _in_order(pool: ProcessPoolExecutor, most: int, groups: Iterable[list[FilePart]]) -> Iterator[list[Counts]]:
+    under_way: deque[Future[list[Counts]]] = deque()
+    for group in groups:
+        under_way.append(pool.submit(_store, group))
+        if len(under_way) == most:
+            yield under_way.popleft().result()
+    for future in under_way:
+        yield future.result()
+
+
+_opened: list[tuple[Lake, str]] = []
+
+
+def _open(uri: str, table: str, endpoint_url: str | None) -> None:
+    lake = connect(uri, endpoint_url=endpoint_url) if endpoint_url else connect(uri)
+    _opened.append((lake, table))
+
+
+def _store(group: list[FilePart]) -> list[Counts]:
+    lake, table = _opened[-1]
+    return _counts(lake, table, group)
+
+
+def _counts(lake: Lake, table: str, group: list[FilePart]) -> list[Counts]:
+    return [answer.counts() for answer in store_parts(lake, table, group)]
+
+
+def _size(stream: IO[bytes]) -> int:
+    """Return how many bytes a file has; 0 for anything else, such as a pipe."""
+    facts = os.fstat(stream.fileno())
+    return facts.st_size if stat.S_ISREG(facts.st_mode) else 0

@@ -1,0 +1,206 @@
+"""Commands that maintain tables: optimize, checkpoint, expire, vacuum."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from alluvia.cli.each_table import show_each
+from alluvia.cli.options import TABLE, Common, command
+from alluvia.cli.terminal.output import size
+from alluvia.cli.terminal.terminal import tell
+from alluvia.errors import AlluviaError
+
+if TYPE_CHECKING:
+    from alluvia.api.lake import Lake, Table
+    from alluvia.operations.retention.vacuum_plan import Kept
+
+
+class Duration(click.ParamType[timedelta]):
+    """A duration such as 30m, 12h or 7d, or as properties have it: `1 hour`, `interval 7 days`. 0 is one too."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        """Read it, or fail as wrong usage."""
+        from alluvia.delta.durations import duration_ms
+
+        found = duration_ms(value)
+        if found is None:
+            self.fail(
+                f"{str(value).strip()!r} is not a duration; use for example 30m, 12h, 7d, '1 hour' or 0", param, ctx
+            )
+        return timedelta(milliseconds=found)
+
+
+@command
+@click.argument("tables", nargs=-1, type=TABLE)
+@click.option("--target-size", type=click.IntRange(1), metavar="BYTES", help="Size of the files to make.")
+@click.option("--full", is_flag=True, help="Take whatever fits, also a big file with a few small ones.")
+@click.option(
+    "--order", type=click.Choice(["smallest", "oldest", "newest"]), default="smallest", help="What comes first."
+)
+@click.option(
+    "--partition", multiple=True, metavar="FIELD=VALUE", help="Only this partition, such as day(ts)=2026-01-31."
+)
+@click.option("--max-files", type=click.IntRange(1), help="Rewrite at most so many files.")
+@click.option("--max-bytes", type=click.IntRange(1), help="Rewrite at most so many bytes.")
+@click.option("--dry-run", is_flag=True, help="Show what would be rewritten, and write nothing.")
+def optimize(
+    common: Common, tables: tuple[str, ...], partition: tuple[str, ...], *, dry_run: bool, **options: Any
+) -> None:
+    """Rewrite small files into bigger, sorted ones (all tables by default); checkpoint where it is due."""
+    wanted = dict(map(_partition, partition)) or None
+
+    def work(table: Table) -> dict[str, Any] | list[dict[str, Any]]:
+        report = table.optimize(partition=wanted, dry_run=dry_run, **options)
+        if report.refused:
+            tell(f"alluvia: table {table.name} is left as it is: {report.refused}")
+        if dry_run:
+            plan = [dataclasses.asdict(group) for group in report.plan]
+            return [{"table": table.name, **group} for group in plan] or [{"table": table.name, "files": 0}]
+        return {"table": table.name, **dataclasses.asdict(report)}
+
+    show_each(common, tables, work, columns=_PLAN_COLUMNS if dry_run else _OPTIMIZE_COLUMNS)
+
+
+def _partition(text: str) -> tuple[str, str | None]:
+    """Read `FIELD=VALUE`; without a value it is null."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"--partition: expected FIELD=VALUE, got {text!r}")
+    return name.strip(), value or None
+
+
+@command
+@click.argument("tables", nargs=-1, type=TABLE)
+def checkpoint(common: Common, tables: tuple[str, ...]) -> None:
+    """Write a checkpoint (of all tables by default)."""
+    show_each(common, tables, lambda table: {"table": table.name, "version": table.checkpoint()})
+
+
+@command
+@click.argument("tables", nargs=-1, type=TABLE)
+@click.option("--dry-run", is_flag=True, help="Show what would expire, and change nothing.")
+def expire(common: Common, tables: tuple[str, ...], *, dry_run: bool) -> None:
+    """Remove rows that are older than a table's alluvia.ttl (from all tables by default).
+
+    Whole files go, once all their rows are older; vacuum deletes them later. vacuum does this too, before it begins.
+    """
+
+    def work(table: Table) -> dict[str, Any]:
+        report = table.expire(dry_run=dry_run)
+        if common.as_json:
+            return {"table": table.name, **dataclasses.asdict(report)}
+        return {
+            "table": table.name,
+            "column": report.column,
+            "before": report.before,
+            "would_expire" if dry_run else "expired": len(report.files),
+            "rows": report.rows,
+            "size": size(report.bytes),
+            "version": report.version,
+        }
+
+    show_each(common, tables, work)
+
+
+@command
+@click.argument("tables", nargs=-1, type=TABLE)
+@click.option(
+    "--retention", type=Duration(), help="Keep what was removed less than this long ago, such as 7d or '1 hour'."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask where --retention is shorter than a table's own.")
+def vacuum(common: Common, tables: tuple[str, ...], retention: timedelta | None, *, dry_run: bool, yes: bool) -> None:
+    """Delete what no retained version needs (of all tables by default), after rows have expired by alluvia.ttl.
+
+    Asks first where --retention is shorter than a table's own (delta.deletedFileRetentionDuration, 7 days by default).
+    """
+    lake = common.lake()
+    if retention is not None and not (dry_run or yes):
+        _ask(lake, tables, retention)
+
+    def work(table: Table) -> dict[str, Any]:
+        expired = table.expire(dry_run=dry_run).files if lake.branch_name is None else ()
+        report = table.vacuum(retention, dry_run=dry_run)
+        if common.as_json:
+            return {"table": table.name, "expired": expired, **dataclasses.asdict(report)}
+        row = {
+            "table": table.name,
+            "expired": len(expired),
+            "data_files": len(report.data_files),
+            "orphans": len(report.orphans),
+            "log_files": len(report.log_files),
+            "would_free" if dry_run else "freed": size(report.bytes_freed),
+            "oldest_version": report.oldest_version,
+        }
+        if report.not_deleted:
+            row["not_deleted"] = len(report.not_deleted)
+        if dry_run:
+            row["stays"] = "; ".join(_stays(each, report.oldest_version) for each in report.kept)
+        return row
+
+    if not tables:
+        from alluvia.operations.results.jobs import clean_jobs
+        from alluvia.operations.results.results import ResultLimits, clean_results
+        from alluvia.operations.results.upload_parts import clean_uploads
+
+        clean_jobs(lake.store, lake.clock, ResultLimits().age_ms_max, dry_run=dry_run)
+        results = clean_results(lake.store, lake.clock, ResultLimits(), dry_run=dry_run)
+        if results.deleted:
+            verb = "would go" if dry_run else "deleted"
+            tell(f"kept results of queries: {results.deleted} {verb}, {results.kept} stay")
+        uploads = clean_uploads(lake.store, lake.clock, dry_run=dry_run)
+        if uploads.deleted:
+            verb = "would go" if dry_run else "deleted"
+            tell(f"parts of uploads: {uploads.deleted} {verb}, {uploads.kept} stay")
+    show_each(common, tables, work, lake=lake)
+
+
+def _stays(kept: Kept, oldest: int) -> str:
+    """Say what stays, and why."""
+    why = {
+        "live": "in use",
+        "claimed": "claimed by a transaction over several tables",
+        "removed": f"removed, but needed by versions from {oldest} on",
+        "young": "in no commit, but too young to delete",
+        "changes": "change files",
+        "log": f"log of versions from {oldest} on",
+        "keepers": "needed by tags, clones or branches",
+        "other": "not data of this table",
+    }[kept.reason]
+    until = "" if kept.until is None else f", until {kept.until:%Y-%m-%d %H:%M} UTC at the latest"
+    return f"{kept.objects} {why} ({size(kept.bytes)}{until})"
+
+
+def _ask(lake: Lake, given: Sequence[str], retention: timedelta) -> None:
+    """Have the user agree to lose versions that a table's own retention keeps. Fails where nobody can be asked."""
+    shorter = []
+    for name in given or lake.tables(rejects=True, dropped=True):
+        try:
+            own_ms = lake.handle(name).newest(dropped=True).settings.file_retention_ms
+        except AlluviaError:  # which vacuum itself will tell
+            continue
+        if retention < timedelta(milliseconds=own_ms):
+            shorter.append(f"{name}: {own_ms / 86_400_000:g} days")
+    if not shorter:
+        return
+    more = f", and {len(shorter) - 3} more" if len(shorter) > 3 else ""
+    what = f"--retention is shorter than the tables' own ({', '.join(shorter[:3])}{more}): older versions go for good."
+    if not sys.stdin.isatty():
+        msg = f"{what} Nothing was deleted: add --yes to go on, or --dry-run to see what would be deleted."
+        raise click.UsageError(msg)
+    click.confirm(f"{what} Queries that still read them will fail. Delete?", abort=True, err=True)
+
+
+_PLAN_COLUMNS = ("table", "partition", "files", "bytes", "into_files", "into_bytes")
+_OPTIMIZE_COLUMNS = (
+    *("table", "files_before", "files_removed", "files_added", "files_after"),
+    *("bytes_read", "bytes_written", "rows_folded", "conflicts", "version", "checkpoint_version"),
+)

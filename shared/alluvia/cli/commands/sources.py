@@ -1,0 +1,227 @@
+"""Commands about sources: add, list, test, rotate, remove."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from alluvia.cli.options import Common, command
+from alluvia.cli.terminal.output import show, show_one
+from alluvia.cli.terminal.terminal import tell
+from alluvia.errors import Invalid, TableNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from alluvia.api.lake import Lake
+    from alluvia.events.sources.definition import Source
+
+_SETTINGS = {
+    "secret": "Where the secret is: env:NAME, file:PATH, secretsmanager:NAME[#KEY] or ssm:/NAME. Never the secret.",
+    "format": "The format of its bodies, if requests do not say it.",
+    "delimiter": "Of CSV.",
+    "event_id": "Where an event has its identity: a path such as data.id, or header:NAME.",
+    "ts": "Where it has its time.",
+    "event": "Where it has its name.",
+    "url": "The address that the sender was told, where it signs that (twilio).",
+    "handshake": "A GET request to answer: hub (hub.challenge) or challenge.",
+    "verify_token": "Where the token is that a handshake of hub must bring.",
+    "header": "The header with the signature (hmac) or the token (token).",
+    "algorithm": "sha256, sha1 or sha512 (hmac).",
+    "encoding": "hex or base64 (hmac).",
+    "prefix": "What stands before the signature in its header (hmac).",
+    "timestamp_header": "The header with the time that is signed (hmac).",
+    "signed": "What is signed, such as {timestamp}.{body} (hmac).",
+}
+
+
+@click.group()
+def source() -> None:
+    """Senders of webhooks: how each proves who it is, and where its events go."""
+
+
+def _options(function: Callable[..., None]) -> Callable[..., None]:
+    for name, text in reversed(_SETTINGS.items()):
+        function = click.option(f"--{name.replace('_', '-')}", name, metavar="TEXT", help=text)(function)
+    return function
+
+
+@command
+@click.argument("name")
+@click.option("--kind", required=True, help="How the sender signs: github, stripe, … `open` proves nothing.")
+@click.option("--table", help="Where the events go, created if it does not exist. By default, the source's name.")
+@_options
+@click.option(
+    "--origin", "origins", multiple=True, metavar="URL", help="A site whose pages may send events; * for all."
+)
+@click.option("--tolerance-seconds", type=int, help="How old a signed time may be.")
+@click.option("--replace", is_flag=True, help="In place of the source of that name.")
+def add(common: Common, name: str, table: str | None, origins: tuple[str, ...], *, replace: bool, **given: Any) -> None:
+    """Add the source NAME. Comments in sources.toml are lost."""
+    from alluvia.events.sources.definition import HEADER, Source, check_no_proof
+    from alluvia.events.sources.lake_sources import change_sources
+    from alluvia.events.sources.receiving import unsigned_places
+
+    settings = {key: value for key, value in given.items() if value is not None}
+    settings["table"] = name.replace("-", "_") if table is None else table
+    made = Source.read(name, settings | ({"origins": origins} if origins else {}))
+    check_no_proof(made)
+    _check_secret(made)
+    lake = common.lake(new=True)
+
+    def put(sources: dict[str, Source]) -> None:
+        if name in sources and not replace:
+            raise Invalid(f"there is a source {name} already: remove it first, or use --replace")
+        sources[name] = made
+
+    _create_table(lake, made.table)
+    change_sources(lake.store, put, heals=name if replace else "")
+    show_one(_facts(made), as_json=common.as_json)
+    for setting in unsigned_places(made):
+        header, what = getattr(made, setting).removeprefix(HEADER), "event" if setting == "event_id" else setting
+        tell(
+            f"Note: {header} is not signed. Anyone who has captured a request can send it again with another value, "
+            f"as a new {what}."
+        )
+
+
+@command
+def list_sources(common: Common) -> None:
+    """List the sources."""
+    from alluvia.events.sources.lake_sources import read_sources
+
+    found = read_sources(common.lake().store)
+    rows = [_facts(each) for _, each in sorted(found.by_name.items())]
+    faulty = [{"source": name, "fault": fault} for name, fault in sorted(found.faults.items())]
+    show([*rows, *faulty], as_json=common.as_json)
+
+
+@command
+@click.argument("name")
+@click.option("--secret", required=True, metavar="TEXT", help="Where the new secret is, as for `add`.")
+@click.option(
+    "--keep-hours", type=click.IntRange(0, 87_600), default=24, show_default=True, help="How long the old is good."
+)
+def rotate(common: Common, name: str, secret: str, keep_hours: int) -> None:
+    """Give the source NAME another secret. Both are good until the old one's time is up."""
+    from dataclasses import replace
+    from datetime import UTC, datetime, timedelta
+
+    from alluvia.events.sources.definition import Source
+    from alluvia.events.sources.lake_sources import change_sources
+
+    lake = common.lake()
+    until = datetime.fromtimestamp(lake.clock.now_ms() // 1000, UTC) + timedelta(hours=keep_hours)
+    after: list[Source] = []
+
+    def change(sources: dict[str, Source]) -> None:
+        found = sources.get(name) or _missing(name)
+        if found.secret == secret:
+            raise Invalid("--secret: the source has its secret from there already")
+        rotated = replace(found, secret=secret, previous_secret=found.secret, previous_until=until)
+        sources[name] = Source.read(name, rotated.settings())
+        _check_secret(sources[name])
+        after[:] = [sources[name]]
+
+    change_sources(lake.store, change)
+    show_one(_facts(after[0]), as_json=common.as_json)
+
+
+@command
+@click.argument("name")
+def remove(common: Common, name: str) -> None:
+    """Remove the source NAME. Its table stays. Functions that know it forget it within 30 seconds."""
+    from alluvia.events.sources.lake_sources import change_sources
+
+    def drop(sources: dict[str, Source]) -> None:
+        if sources.pop(name, None) is None and name not in faulty:
+            _missing(name)
+
+    lake = common.lake()
+    faulty = _faults(lake)
+    change_sources(lake.store, drop, heals=name)
+    show_one({"removed": name}, as_json=common.as_json)
+
+
+@command
+@click.argument("name")
+@click.option("--url", "base", metavar="URL", help="The server, such as http://localhost:8080; else in this process.")
+@click.option("--body", type=click.File("rb"), metavar="FILE", help="What to send; else a sample.")
+@click.option("--content-type", metavar="TYPE", help="What the file is.")
+def test(common: Common, name: str, base: str | None, body: Any, content_type: str | None) -> None:
+    """Sign a sample event as the sender of NAME does, and post it; it is stored. A forged one must get a 401.
+
+    Exits 1, with the reason, if the first is not stored, or the second is taken.
+    """
+    from alluvia.cli.commands.trying_source import try_source
+    from alluvia.events.sources.lake_sources import read_sources
+
+    lake = common.lake()
+    found = read_sources(lake.store).find(name) or _missing(name)
+    done, fault = try_source(lake, found, base, None if body is None else body.read(), content_type)
+    show_one(done, as_json=common.as_json)
+    if fault:
+        raise Invalid(fault)
+
+
+def _missing(name: str) -> Source:
+    raise Invalid(f"there is no source {name!r:.100}: see `alluvia source list`")
+
+
+def _faults(lake: Lake) -> set[str]:
+    from alluvia.events.sources.lake_sources import read_sources
+
+    return set(read_sources(lake.store).faults)
+
+
+def _check_secret(made: Source) -> None:
+    """Raise Invalid for a secret that can be read here and can never prove anything.
+
+    One that cannot be read may come later, or be for the server alone. Services of AWS are not asked.
+    """
+    from alluvia.events.sources.kinds.registry import KINDS
+    from alluvia.events.sources.references import parse_reference
+    from alluvia.serverless.secrets import read_secret
+
+    if not made.secret or parse_reference(made.secret).place not in ("env", "file"):
+        return
+    try:
+        secret = read_secret(made.secret)
+    except Invalid:
+        return
+    fault = KINDS[made.kind].secret_fault(secret)
+    if fault is not None:
+        raise Invalid(f"secret: {made.secret} cannot be that of a source of kind {made.kind}: {fault}")
+
+
+def _create_table(lake: Lake, table: str) -> None:
+    """Create a table of events if there is none. Raises Invalid for a table that can take none."""
+    from alluvia.events.ingest.event_schema import identifies_events
+    from alluvia.operations.planning.optimistic_retry import check_not_rollup
+
+    try:
+        found = lake.table(table).snapshot()
+    except TableNotFound:
+        lake.create_events(table, exist_ok=True)
+        return
+    check_not_rollup(found, "ingest")
+    if not identifies_events(found.schema):
+        raise Invalid(
+            f"table: {table} is not a table of events, because it has no column event_id of type string: "
+            "name another, which is created if it does not exist"
+        )
+
+
+def _facts(found: Source) -> dict[str, Any]:
+    return {"source": found.name, "path": f"/v1/webhooks/{found.name}", **found.settings()}
+
+
+for _name, _command in (
+    ("add", add),
+    ("list", list_sources),
+    ("test", test),
+    ("rotate", rotate),
+    ("remove", remove),
+):
+    source.add_command(_command, _name)

@@ -1,0 +1,275 @@
+"""Commands about tokens: create, list, show, revoke, rotate-key."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from alluvia.cli.commands.maintaining import Duration
+from alluvia.cli.options import Common, command
+from alluvia.cli.terminal.output import show, show_one
+from alluvia.cli.terminal.terminal import say, tell
+from alluvia.errors import Invalid, TableNotFound
+
+if TYPE_CHECKING:
+    from alluvia.access.claims import TokenClaims
+    from alluvia.access.registry import Issued
+    from alluvia.access.rights import Grant, Rights
+    from alluvia.api.lake import Lake
+
+_RATE = re.compile(r"(\d+)(?:/(m|min|minute))?")
+_SIZE = re.compile(r"(\d+)\s*(B|KB|MB|GB|TB)?", re.IGNORECASE)
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+@click.group()
+def token() -> None:
+    """Bearer tokens, for callers of the HTTP routes."""
+
+
+@command
+@click.option("--append", multiple=True, metavar="TABLE", help="Take events for TABLE; * stands for any characters.")
+@click.option("--read", multiple=True, metavar="TABLE", help="Query TABLE.")
+@click.option("--write", multiple=True, metavar="TABLE", help="Run INSERT, UPDATE, DELETE and MERGE on TABLE.")
+@click.option("--admin", multiple=True, metavar="TABLE", help="Run CREATE, ALTER, DROP and the like on TABLE.")
+@click.option("--query", multiple=True, metavar="NAME[@N]", help="Run the published query NAME, or only version N.")
+@click.option("--publish", multiple=True, metavar="NAME", help="Publish and withdraw the query NAME.")
+@click.option("--where", metavar="CONDITION", help="Of what it reads, let it see only such rows.")
+@click.option("--hide", multiple=True, metavar="COLUMN", help="Of what it reads, do not let it see COLUMN.")
+@click.option("--expires", type=Duration(), default="30d", show_default=True, metavar="TIME", help="How long it lives.")
+@click.option("--limit-requests", metavar="N/m", help="Requests a minute, such as 60/m.")
+@click.option("--limit-bytes", metavar="SIZE", help="Bytes of files that a query may read, such as 1GB.")
+@click.option("--name", default="", help="Who it is for; lists and logs show it.")
+def create(
+    common: Common,
+    append: tuple[str, ...],
+    read: tuple[str, ...],
+    write: tuple[str, ...],
+    admin: tuple[str, ...],
+    query: tuple[str, ...],
+    publish: tuple[str, ...],
+    where: str | None,
+    hide: tuple[str, ...],
+    expires: timedelta,
+    limit_requests: str | None,
+    limit_bytes: str | None,
+    name: str,
+) -> None:
+    """Make a token, and print it this once."""
+    from alluvia.access.rights import Rights
+
+    lake = common.lake(new=True)
+    if (where is not None or hide) and not read and not query:
+        raise click.UsageError("--where and --hide limit what --read and --query allow: name what may be read")
+    asked = {"append": append, "write": write, "admin": admin, "publish": publish}
+    grants = [_grant(operation, names) for operation, names in asked.items() if names]
+    grants += [
+        _grant(operation, names, where, hide) for operation, names in (("read", read), ("query", query)) if names
+    ]
+    if not grants:
+        raise click.UsageError(
+            "name what it may do: --append, --read, --write or --admin with a table, --query or --publish with a query"
+        )
+    for grant in grants:
+        _check_fits(lake, grant)
+    rights = Rights(
+        tuple(grants),
+        name,
+        requests_per_minute=None if limit_requests is None else _rate(limit_requests),
+        query_bytes=None if limit_bytes is None else _size(limit_bytes),
+    )
+    text, claims = make_token(lake, rights, name, expires)
+    if common.as_json:
+        show_one({"token": text, **_facts(claims)}, as_json=True)
+        return
+    say(text)
+    tell_kept_nowhere(claims)
+
+
+def make_token(lake: Lake, rights: Rights, name: str, expires: timedelta) -> tuple[str, TokenClaims]:
+    """Make a token, with the newest key of this machine that the lake has; a lake without keys gets its first."""
+    from alluvia.access.issuing import issue, key_folder, new_key, signing_key
+
+    key = signing_key(lake.store, os.environ)
+    if key is None:
+        made = new_key(lake.store, lake.clock, key_folder(os.environ))
+        tell(f"The lake's first key for tokens: {key_folder(os.environ) / made.id}.pem. Keep it, and keep it secret.")
+        key = signing_key(lake.store, os.environ)
+        assert key is not None  # noqa: S101 - it was just made
+    return issue(lake.store, lake.clock, key, rights, name, int(expires.total_seconds()))
+
+
+def tell_kept_nowhere(claims: TokenClaims) -> None:
+    """Tell that a token is shown only once."""
+    tell(f"Token {claims.id}, valid until {_moment(claims.expires_s)}. It is shown only now, and kept nowhere.")
+
+
+@command
+def list_tokens(common: Common) -> None:
+    """List the tokens that were made, and which of them are valid."""
+    from alluvia.access.registry import issued
+
+    lake = common.lake()
+    now_s = lake.clock.now_ms() / 1000
+    show([_row(each, now_s) for each in issued(lake.store, lake.clock)], as_json=common.as_json)
+
+
+@command
+@click.argument("token")
+def show_token(common: Common, token: str) -> None:
+    """Show what TOKEN, or the token of that id, may do."""
+    lake = common.lake()
+    claims, state = _found(lake, token)
+    show_one({"state": state, **_facts(claims)}, as_json=common.as_json)
+
+
+@command
+@click.argument("token")
+def revoke(common: Common, token: str) -> None:
+    """End TOKEN, or the token of that id, within 30 seconds."""
+    from alluvia.access import registry
+
+    lake = common.lake()
+    claims, _ = _found(lake, token)
+    registry.revoke(lake.store, lake.clock, claims)
+    show_one({"revoked": claims.id, "name": claims.name}, as_json=common.as_json)
+
+
+@command
+@click.option("--retire", metavar="KEY", help="End all tokens that this key has signed, instead of making one.")
+def rotate_key(common: Common, retire: str | None) -> None:
+    """Make a new key for tokens to come; those that older keys have signed stay valid."""
+    from alluvia.access import registry
+    from alluvia.access.issuing import key_folder, new_key
+
+    lake = common.lake(new=True)
+    if retire is not None:
+        registry.remove_key(lake.store, retire)
+        show_one({"retired": retire}, as_json=common.as_json)
+        return
+    made = new_key(lake.store, lake.clock, key_folder(os.environ))
+    show_one({"key": made.id, "file": str(key_folder(os.environ) / f"{made.id}.pem")}, as_json=common.as_json)
+
+
+def _grant(operation: str, names: tuple[str, ...], where: str | None = None, hide: tuple[str, ...] = ()) -> Grant:
+    from alluvia.access.rights import QUERY_OPERATIONS, Grant, table_pattern
+    from alluvia.delta.schema.names import fold
+
+    operations, hidden = frozenset({operation}), frozenset(map(fold, hide))
+    if operation in QUERY_OPERATIONS:
+        return Grant(operations, (), where, hidden, names)
+    return Grant(operations, tuple(map(table_pattern, names)), where, hidden)
+
+
+def _check_fits(lake: Lake, grant: Grant) -> None:
+    """Raise `Invalid` where a limit cannot hold for a table that is there: it would then refuse every query."""
+    if grant.where is not None:
+        from alluvia.engine.conditions.sql_condition import read_expression
+
+        read_expression(grant.where)
+    if grant.where is None and not grant.hide:
+        return
+    from alluvia.delta.schema.names import fold
+    from alluvia.engine.conditions.condition import condition
+
+    for name in {*grant.tables, *_tables_read(lake, grant)}:
+        if "*" in name:
+            continue
+        try:
+            schema = lake.table(name).schema
+        except TableNotFound:  # it may come later, or it is a view
+            continue
+        if grant.where is not None:
+            condition(grant.where, schema)
+        unknown = sorted(grant.hide - set(map(fold, schema.names)))
+        if unknown:
+            raise Invalid(f"--hide: table {name} has no column {unknown[0]}: it has {', '.join(schema.names)}")
+        if grant.hide and "properties" in set(schema.names) - grant.hide:
+            tell(
+                f"Table {name} shows its column properties. Fields of events are there if they had no column when the "
+                "events came: to hide these too, add --hide properties."
+            )
+
+
+def _tables_read(lake: Lake, grant: Grant) -> set[str]:
+    """Return the tables and views that published queries of a grant read now."""
+    from alluvia.query.published import find_published
+
+    named = (pattern.partition("@") for pattern in grant.queries if "*" not in pattern)
+    found = (find_published(lake.store, name, int(number) if number else None) for name, _, number in named)
+    return {table for query in found if query is not None for table in query.tables}
+
+
+def _found(lake: Lake, token: str) -> tuple[TokenClaims, str]:
+    """Return what a token, or an id of one, stands for, and whether it is valid."""
+    from alluvia.access import registry
+    from alluvia.access.claims import read_claims
+    from alluvia.access.signing import unverified_claims
+    from alluvia.access.verifying import TokenVerifier
+
+    if "." not in token:
+        found = registry.find_issued(lake.store, lake.clock, token)
+        return found.claims, _state(found, lake.clock.now_ms() / 1000)
+    claims = read_claims(unverified_claims(token))
+    try:
+        TokenVerifier(lake.store, lake.clock).verify(token)
+    except Invalid as error:
+        return claims, str(error)
+    return claims, "valid"
+
+
+def _row(found: Issued, now_s: float) -> dict[str, Any]:
+    return {"state": _state(found, now_s), **_facts(found.claims), "key": found.key}
+
+
+def _state(found: Issued, now_s: float) -> str:
+    return "revoked" if found.revoked else "expired" if now_s > found.claims.expires_s else "valid"
+
+
+def _facts(claims: TokenClaims) -> dict[str, Any]:
+    rights = claims.rights
+    scopes = [
+        f"{each}:{name}"
+        for grant in rights.grants
+        for each in sorted(grant.operations)
+        for name in (*grant.tables, *grant.queries)
+    ]
+    return {
+        "id": claims.id,
+        "name": claims.name,
+        "scopes": " ".join(scope.replace("/", ".") for scope in scopes),
+        "where": " AND ".join(grant.where for grant in rights.grants if grant.where is not None) or None,
+        "hide": " ".join(sorted(name for grant in rights.grants for name in grant.hide)) or None,
+        "requests_per_minute": rights.requests_per_minute,
+        "query_bytes": rights.query_bytes,
+        "created": _moment(claims.issued_s),
+        "expires": _moment(claims.expires_s),
+    }
+
+
+def _moment(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _rate(text: str) -> int:
+    match = _RATE.fullmatch(text.strip())
+    if match is None or not 0 < int(match[1]) < 10**9:
+        raise click.UsageError(f"--limit-requests {text!r}: write it as a number of requests a minute, such as 60/m")
+    return int(match[1])
+
+
+def _size(text: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or not 0 < int(match[1]) < 10**9:
+        raise click.UsageError(f"--limit-bytes {text!r}: write it as a size, such as 100MB or 1GB")
+    return int(match[1]) * _UNITS[(match[2] or "B").upper()]
+
+
+for _name, _command in (
+    ("create", create), ("list", list_tokens), ("show", show_token), ("revoke", revoke), ("rotate-key", rotate_key),
+):  # fmt: skip
+    token.add_command(_command, _name)

@@ -1,0 +1,139 @@
+"""Trying a source: a request as its sender signs it, in its source's format, and a forged one."""
+
+from __future__ import annotations
+
+import base64
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import orjson
+
+from alluvia.api.lake import Lake
+from alluvia.errors import Invalid, Unavailable
+from alluvia.events.formats.registry import contradicts
+from alluvia.events.formats.samples import sample_in
+from alluvia.events.sources.definition import Source
+from alluvia.events.sources.delivery import Delivery
+from alluvia.events.sources.kinds.base import Sample
+from alluvia.events.sources.kinds.registry import KINDS
+from alluvia.server.bundled import LocalContext, load_handler
+from alluvia.serverless.http import EVENTS_HEADER
+from alluvia.serverless.secrets import read_secret
+from alluvia.serverless.warm_lake import using
+
+_LOCAL = "http://localhost"
+_TIMEOUT_SECONDS = 60
+_ANSWER_BYTES_MAX = 100_000
+
+
+class _Answer(NamedTuple):
+    """An answer; events: what became of the events, as the header of it says, by outcome."""
+
+    status: int
+    text: str
+    events: Mapping[str, int]
+
+
+def try_source(
+    lake: Lake, source: Source, base: str | None, body: bytes | None, content_type: str | None
+) -> tuple[dict[str, Any], str]:
+    """Post a signed event and a forged one, and say what is wrong; "" if nothing is.
+
+    The facts are their statuses (`signed`, `forged`: None where nothing is signed) and the answer to the first. Raises
+    Invalid for an address that is none, or a secret that is missing; Unavailable.
+    """
+    server = (base or _LOCAL).rstrip("/")
+    if urlsplit(server).scheme not in ("http", "https"):
+        raise Invalid(f"--url {base!r:.100}: write it as http://localhost:8080")
+    kind, now_us = KINDS[source.kind], lake.clock.now_us()
+    sample = _sample(source, lake.clock.new_id(), now_us)
+    headers = {**sample.headers, **({"content-type": content_type} if content_type else {})}
+    if body is not None and not content_type and contradicts(source.format, headers.get("content-type", ""), {}):
+        del headers["content-type"]  # which is the sample's
+    path = f"/v1/webhooks/{source.name}"
+    told = source.url or f"https://{urlsplit(server).netloc}{urlsplit(server).path}{path}"
+    delivery = Delivery(headers, sample.body if body is None else body, told)
+
+    def post(secret: str) -> _Answer:
+        signed = {**headers, **kind.sign(source, delivery, secret, now_us)}
+        if base is None:
+            return _in_process(lake, path, delivery.body, signed)
+        return _over_http(f"{server}{path}", delivery.body, signed)
+
+    secret = read_secret(source.secret) if kind.needs_secret else ""
+    forged = None
+    if kind.needs_secret:
+        another = base64.b64encode(lake.clock.new_id().encode()).decode()  # good enough for every kind
+        forged = post(another).status
+    signed = post(secret)
+    facts = {"source": source.name, "signed": signed.status, "forged": forged, "answer": signed.text}
+    return facts, _fault(source, signed, forged)
+
+
+def _fault(source: Source, signed: _Answer, forged: int | None) -> str:
+    if forged not in (None, 401):
+        return f"a forged request got the status {forged}, not 401"
+    if signed.status >= 300:
+        return f"the signed request got the status {signed.status}{_reason(signed)}"
+    accepted, rejected = (signed.events.get(name) for name in ("accepted", "rejected"))
+    if rejected:
+        return f"events were rejected: {rejected}{_reason(signed)}; see `alluvia rejects show {source.table}`"
+    return "the request brought no event" if accepted == 0 else ""
+
+
+def _reason(answer: _Answer) -> str:
+    """Return what an answer says about its first reject, or about itself, if it is of those that do."""
+    try:
+        told = orjson.loads(answer.text)
+    except orjson.JSONDecodeError:
+        return ""
+    errors = told.get("errors") if isinstance(told, dict) else None
+    reason = errors[0].get("reason") if errors else told.get("error") if isinstance(told, dict) else None
+    return f" ({reason})" if reason else ""
+
+
+def _sample(source: Source, event_id: str, now_us: int) -> Sample:
+    """Return the sample of the source's kind; its event in the format that the source names, if it names one."""
+    sample = KINDS[source.kind].sample(event_id, now_us)
+    if source.format in ("", "json"):
+        return sample
+    written = sample_in(source.format, event_id, now_us, source.delimiter)
+    return Sample(written.body, {**sample.headers, **written.headers})
+
+
+def _in_process(lake: Lake, path: str, body: bytes, headers: Mapping[str, str]) -> _Answer:
+    event = {
+        "rawPath": path,
+        "rawQueryString": "",
+        "headers": {"host": urlsplit(_LOCAL).netloc, **headers},
+        "requestContext": {"http": {"method": "POST", "path": path}, "stage": "$default"},
+        "body": base64.b64encode(body).decode(),
+        "isBase64Encoded": True,
+    }
+    with using(lake), redirect_stdout(sys.stderr):  # for what the function logs
+        answer = load_handler("ingest")(event, LocalContext("ingest", lake.clock))
+    text = base64.b64decode(answer["body"]).decode(errors="replace") if answer["isBase64Encoded"] else answer["body"]
+    return _Answer(int(answer["statusCode"]), text, _events(answer["headers"].get(EVENTS_HEADER)))
+
+
+def _events(header: str | None) -> dict[str, int]:
+    pairs = (part.partition("=") for part in (header or "").split(", "))
+    return {name: int(count) for name, _, count in pairs if count.isascii() and count.isdigit()}
+
+
+def _over_http(url: str, body: bytes, headers: Mapping[str, str]) -> _Answer:
+    request = urllib.request.Request(url, body, dict(headers), method="POST")  # noqa: S310 - the scheme is checked
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
+            text = answer.read(_ANSWER_BYTES_MAX).decode(errors="replace")
+            return _Answer(answer.status, text, _events(answer.headers.get(EVENTS_HEADER)))
+    except urllib.error.HTTPError as error:
+        return _Answer(error.code, error.read(_ANSWER_BYTES_MAX).decode(errors="replace"), {})
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        raise Unavailable(f"{url} does not answer: {reason}") from None

@@ -1,0 +1,101 @@
+"""What is typed at the prompt of `alluvia sql`: when it is complete, and what may come next. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from alluvia.engine.duck.quoting import quote_name
+from alluvia.errors import Invalid
+from alluvia.sql.grammar.tokens import Unfinished, tokens_of
+
+DOT_COMMANDS = {
+    ".exit": "end; so does Ctrl-D",
+    ".help": "show this",
+    ".schema": "NAME  show the columns of a table",
+    ".tables": "list the tables",
+    ".timing": "show how long each statement takes, or no longer",
+}
+_WORDS = (
+    "ADD ALTER AND AS ASC BEGIN BETWEEN BY CASE CAST CLUSTER COLUMN COMMIT CONSTRAINT CREATE CROSS DEFAULT DELETE DESC "
+    "DESCRIBE DETAIL DISTINCT DROP ELSE END EXCEPT EXISTS EXPLAIN FALSE FILTER FROM FULL GROUP HAVING HISTORY IF ILIKE "
+    "IN INNER INSERT INTERSECT INTERVAL INTO IS JOIN LEFT LIKE LIMIT MATCHED MERGE NOT NULL OFFSET ON OPTIMIZE OR "
+    "ORDER OUTER OVER PARTITION QUALIFY RENAME RESTORE RIGHT ROLLBACK SELECT SET SHOW SORT SUMMARIZE TABLE TABLES "
+    "TBLPROPERTIES THEN TIMESTAMP TO TRUE TRUNCATE UNDROP UNION UPDATE USING VACUUM VALUES VERSION VIEW VIEWS WHEN "
+    "WHERE WINDOW WITH"
+)
+KEYWORDS = _WORDS.split()
+_ENDS = ("exit", "quit", ".exit", ".quit")
+_NAME = re.compile(r"""[^\W\d][\w$]*|"(?:""|[^"])*\"""")
+_LAST = re.compile(r"""(?:(?P<table>[^\W\d]\w*|"(?:""|[^"])+")\.)?(?P<word>[^\W\d]\w*|"[^"]*)?\Z""")
+
+
+def ends_prompt(text: str) -> bool:
+    """Whether a text asks to leave the prompt."""
+    return text.strip().rstrip(";").strip().lower() in _ENDS
+
+
+def is_complete(text: str) -> bool:
+    """Whether Enter runs a text: a dot command, or statements of which the last ends with `;` outside quotes."""
+    stripped = text.strip()
+    if not stripped or stripped.startswith(".") or ends_prompt(text):
+        return True
+    try:
+        tokens = tokens_of(text)
+    except Unfinished:
+        return False
+    except Invalid:  # shown when it runs
+        return stripped.endswith(";")
+    return bool(tokens) and tokens[-1].word == ";"
+
+
+def completions(text: str, tables: Sequence[str], columns: Callable[[str], Iterable[str]]) -> tuple[str, list[str]]:
+    """Return the word before the cursor at the end of a text, and what it may become, in order.
+
+    `columns` tells those of a table, and is only asked about tables that the text names.
+    """
+    if text.lstrip().startswith("."):
+        return _dot_completions(text.lstrip(), tables)
+    found = _LAST.search(text)
+    table, word = (None, "") if found is None else (found["table"], found["word"] or "")
+    named = {_unquoted(name) for name in _NAME.findall(text)}
+    if table is not None:
+        of = _table_called(_unquoted(table), text, tables)
+        return word, _starting(word, () if of is None else map(_as_name, columns(of)))
+    known = [name for name in tables if name in named]
+    own = dict.fromkeys(_as_name(column) for name in known for column in columns(name))
+    keywords = [keyword.lower() for keyword in KEYWORDS] if word.islower() else KEYWORDS
+    return word, [
+        *_starting(word, [*own, *map(_as_name, tables)]),
+        *(_starting(word, keywords) if word and not word.startswith('"') else ()),
+    ]
+
+
+def _dot_completions(text: str, tables: Sequence[str]) -> tuple[str, list[str]]:
+    command, space, word = text.partition(" ")
+    if not space:
+        return command, _starting(command, DOT_COMMANDS)
+    return word, _starting(word, tables if command == ".schema" else ())
+
+
+def _table_called(name: str, text: str, tables: Sequence[str]) -> str | None:
+    """Return the table that a name stands for: its own, or an alias that the text gives it."""
+    if name in tables:
+        return name
+    pattern = re.compile(rf"""([^\W\d]\w*)\s+(?:as\s+)?"?{re.escape(name)}"?(?!\w)""", re.IGNORECASE)
+    return next((found[1] for found in pattern.finditer(text) if found[1] in tables), None)
+
+
+def _starting(word: str, names: Iterable[str]) -> list[str]:
+    plain = word.lstrip('"').lower()
+    return [name for name in names if name.lstrip('"').lower().startswith(plain) and name != word]
+
+
+def _as_name(name: str) -> str:
+    """Return a name as SQL takes it: quoted where it must be."""
+    plain = re.fullmatch(r"[a-z_][a-z0-9_]*", name) and name.upper() not in KEYWORDS
+    return name if plain else quote_name(name)
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name

@@ -1,0 +1,1 @@
+"""Commits to tables: handles, transactions, conflicts, and transactions over several tables."""

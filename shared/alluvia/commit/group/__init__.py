@@ -1,0 +1,1 @@
+"""Group commits: writers that meet offer their rows, and one of them commits for all."""

@@ -1,0 +1,1 @@
+"""Data files: how rows are laid out in them, written and read."""

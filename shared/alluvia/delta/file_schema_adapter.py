@@ -1,0 +1,217 @@
+"""Fit the columns of a data file to the table's schema, no matter who wrote the file, and when. Pure.
+
+A file may lack columns and fields that were added later, hold some that were dropped since, name them differently
+(column mapping), and store a type in another way: INT96 or nanoseconds for times, any encoding of decimals, a narrower
+type than the table has now, variants as bytes and typed columns. A conversion that could change a value's meaning is
+refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from alluvia.arrow_compute import pc
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.partitioning.values import partition_value
+from alluvia.delta.schema.column_mapping import FIELD_ID, ColumnMapping
+from alluvia.delta.schema.variants import variant_texts
+from alluvia.errors import Corrupt
+from alluvia.lazy_dataclasses import dataclass
+
+Fields = list[pa.Field]
+_TYPES = pa.types
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """Which columns to read of a table's files: as the table has them and, field by field, as its files do."""
+
+    schema: pa.Schema
+    physical: pa.Schema
+    partition_columns: frozenset[str]
+    mapping: ColumnMapping = ColumnMapping.NONE
+
+    def stored_names(self, stored: pa.Schema) -> list[str]:
+        """Return which of a file's top columns hold the columns wanted. Raises `Corrupt`."""
+        fields = list(stored)
+        places = _Places(fields, self.mapping)
+        found = [
+            places.find(physical)
+            for field, physical in zip(self.schema, self.physical, strict=True)
+            if field.name not in self.partition_columns
+        ]
+        return [fields[at].name for at in found if at is not None]
+
+    def fit(self, batch: pa.RecordBatch, file: AddFile) -> pa.RecordBatch:
+        """Return a batch of a file's rows with exactly the columns wanted: stored, from the log, or null.
+
+        Raises `Corrupt`, naming the file and the column, for values that the column's type does not take.
+        """
+        places = _Places(list(batch.schema), self.mapping)
+        arrays = []
+        for field, physical in zip(self.schema, self.physical, strict=True):
+            if field.name in self.partition_columns:
+                value = partition_value(file, physical.name, field.type)
+                arrays.append(pa.repeat(pa.scalar(value, field.type), len(batch)))
+                continue
+            at = places.find(physical)
+            if at is None:
+                arrays.append(pa.nulls(len(batch), field.type))
+                continue
+            try:
+                arrays.append(fit_array(batch.column(at), field.type, physical.type, self.mapping))
+            except (pa.ArrowException, ValueError) as error:
+                raise Corrupt(f"data file {file.path}: column {field.name} does not fit the table: {error}") from error
+        if not arrays:
+            return batch.select([])
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def fit_array(array: pa.Array, kind: pa.DataType, physical: pa.DataType, mapping: ColumnMapping) -> pa.Array:
+    """Return a file's values as the table's type. `physical` is that type with the names that fields have in files.
+
+    Raises `ValueError` or an `ArrowException` for values that the type does not take.
+    """
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if _TYPES.is_struct(physical) and not _TYPES.is_struct(kind):
+        return variant_texts(array)
+    if _TYPES.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if array.type.equals(kind) and mapping is ColumnMapping.NONE:
+        return array
+    if _TYPES.is_struct(kind) and _TYPES.is_struct(physical):
+        return _fit_struct(array, kind, physical, mapping)
+    if _TYPES.is_map(kind) and _TYPES.is_map(physical):
+        return _fit_map(array, kind, physical, mapping)
+    if _TYPES.is_list(kind) and _TYPES.is_list(physical):
+        return _fit_list(array, kind, physical, mapping)
+    return _fit_leaf(array, kind)
+
+
+class _Places:
+    """Where a file's fields are, by name and by id: read once for all of them, since a table may have thousands."""
+
+    def __init__(self, fields: Fields, mapping: ColumnMapping) -> None:
+        self._by_id = mapping is ColumnMapping.ID
+        self._exact: dict[object, list[int]] = {}
+        self._folded: dict[object, list[int]] = {}
+        for at, field in enumerate(fields):
+            identity = (field.metadata or {}).get(FIELD_ID) if self._by_id else field.name
+            self._exact.setdefault(identity, []).append(at)
+            if not self._by_id:
+                self._folded.setdefault(field.name.lower(), []).append(at)
+        self._lacks_ids = self._by_id and bool(fields) and not any(self._exact)
+
+    def find(self, wanted: pa.Field) -> int | None:
+        """Return which of the fields is the one wanted: by its id, else by its name, whose case may differ."""
+        if self._lacks_ids:
+            raise Corrupt("a data file has no field ids, which the table's column mapping by id needs")
+        if self._by_id:
+            found = self._exact.get((wanted.metadata or {})[FIELD_ID], [])
+        else:
+            found = self._exact.get(wanted.name) or self._folded.get(wanted.name.lower(), [])
+        if len(found) > 1:
+            raise Corrupt(f"a data file has the column {wanted.name} {len(found)} times")
+        return found[0] if found else None
+
+
+def _fit_struct(array: pa.Array, kind: pa.StructType, physical: pa.StructType, mapping: ColumnMapping) -> pa.Array:
+    if not isinstance(array, pa.StructArray):
+        raise _misfit(array, kind)
+    places = _Places(array.type.fields, mapping)
+    children = []
+    for ours, theirs in zip(kind.fields, physical.fields, strict=True):
+        at = places.find(theirs)
+        child = pa.nulls(len(array), ours.type) if at is None else array.field(at)
+        children.append(child if at is None else fit_array(child, ours.type, theirs.type, mapping))
+    if not children:
+        return pa.array([{}] * len(array), kind)
+    return pa.StructArray.from_arrays(children, fields=kind.fields, mask=array.is_null())
+
+
+def _fit_list(array: pa.Array, kind: pa.ListType, physical: pa.ListType, mapping: ColumnMapping) -> pa.Array:
+    if _TYPES.is_fixed_size_list(array.type) or _TYPES.is_large_list(array.type):
+        array = array.cast(pa.list_(array.type.value_field))
+    if not isinstance(array, pa.ListArray) or isinstance(array, pa.MapArray):
+        raise _misfit(array, kind)
+    values = fit_array(array.values, kind.value_type, physical.value_type, mapping)
+    return _with_children(array, kind, values)
+
+
+def _fit_map(array: pa.Array, kind: pa.MapType, physical: pa.MapType, mapping: ColumnMapping) -> pa.Array:
+    if isinstance(array, pa.MapArray):
+        keys, items = array.keys, array.items
+    elif (
+        isinstance(array, pa.ListArray)
+        and isinstance(array.values, pa.StructArray)
+        and array.values.type.num_fields == 2
+    ):
+        keys, items = array.values.field(0), array.values.field(1)
+    else:
+        raise _misfit(array, kind)
+    keys = fit_array(keys, kind.key_type, physical.key_type, mapping)
+    items = fit_array(items, kind.item_type, physical.item_type, mapping)
+    entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
+    return _with_children(array, kind, entries)
+
+
+def _with_children(array: pa.Array, kind: pa.DataType, values: pa.Array) -> pa.Array:
+    validity, offsets = array.buffers()[:2]
+    return pa.Array.from_buffers(
+        kind, len(array), [validity, offsets], array.null_count, array.offset, children=[values]
+    )
+
+
+def _fit_leaf(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if array.type.equals(kind):
+        return array
+    if _TYPES.is_null(array.type):
+        return pa.nulls(len(array), kind)
+    if _TYPES.is_timestamp(kind):
+        return _fit_time(array, kind)
+    if not any(takes(kind) and is_given(array.type) for takes, is_given in _CONVERSIONS):
+        raise _misfit(array, kind)
+    if _TYPES.is_decimal(kind) and _TYPES.is_integer(array.type):
+        array = array.cast(pa.decimal256(76, kind.scale))
+    return array.cast(kind)
+
+
+def _fit_time(array: pa.Array, kind: pa.TimestampType) -> pa.Array:
+    """Return times in microseconds. INT96 says nothing of zones; whatever a file says, its values are in UTC."""
+    if _TYPES.is_date(array.type) and kind.tz is None:
+        return array.cast(kind)
+    if not _TYPES.is_timestamp(array.type):
+        raise _misfit(array, kind)
+    zone = array.type.tz
+    if array.type.unit == "ns":
+        array, zone = pc.floor_temporal(array.cast(pa.timestamp("ns")), unit="microsecond"), None
+    micros = array.cast(pa.timestamp("us", zone))
+    return micros.view(pa.int64()).view(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return _TYPES.is_string(kind) or _TYPES.is_large_string(kind) or _TYPES.is_string_view(kind)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    checks = (_TYPES.is_binary, _TYPES.is_large_binary, _TYPES.is_fixed_size_binary, _TYPES.is_binary_view)
+    return any(check(kind) for check in checks)
+
+
+_CONVERSIONS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool]]] = [
+    (_TYPES.is_integer, _TYPES.is_integer),
+    (_TYPES.is_float32, _TYPES.is_float16),
+    (_TYPES.is_float64, lambda kind: _TYPES.is_floating(kind) or _TYPES.is_integer(kind)),
+    (_TYPES.is_decimal, lambda kind: _TYPES.is_decimal(kind) or _TYPES.is_integer(kind)),
+    (_TYPES.is_date, _TYPES.is_date),
+    (_is_text, lambda kind: _is_text(kind) or _is_bytes(kind)),
+    (_is_bytes, lambda kind: _is_text(kind) or _is_bytes(kind)),
+]
+"""What a column's type takes from a file's; Arrow checks that each value fits."""
+
+
+def _misfit(array: pa.Array, kind: pa.DataType) -> ValueError:
+    return ValueError(f"the file has {array.type}, the table {kind}")

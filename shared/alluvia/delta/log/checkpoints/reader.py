@@ -1,0 +1,145 @@
+"""Read checkpoints of every kind: from the bytes of their files to a state. Pure; the caller fetches sidecars.
+
+The few actions that are not about files are read at once. File actions are decoded, and sidecars fetched, on demand.
+Source: Delta protocol, "Checkpoints", "Sidecar Files" and "Checkpoint Schema".
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import orjson
+import pyarrow as pa
+
+from alluvia.delta.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
+from alluvia.delta.log.checkpoints.schema import ADD, REMOVE
+from alluvia.delta.log.fields import Json, whole
+from alluvia.delta.log.files.file_set import ActionSet
+from alluvia.delta.log.files.parquet import KEYS, ActionFile, bodies
+from alluvia.delta.log.files.rows import ActionRows, FileRows, LogRows, check_fields, check_partitions
+from alluvia.delta.log.files.sidecars import Fetch, Sidecar, SidecarFile, sidecar_rows
+from alluvia.delta.log.replay import State
+from alluvia.errors import Corrupt
+
+_UNREADABLE = (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, OSError, OverflowError)
+_FILES: dict[str, dict[str, pa.DataType]] = {"add": ADD, "remove": REMOVE}
+_PARSERS: dict[str, Callable[[Json], Any]] = {"add": AddFile.from_json, "remove": RemoveFile.from_json}
+T = TypeVar("T")
+
+
+class FalseCheckpoint(Corrupt):
+    """A checkpoint that can be read, and says what no writer may: that there is no protocol, or another version."""
+
+
+class Checkpoint:
+    """A checkpoint's own files, read; those of its `sidecars` are left alone until a row of them is needed."""
+
+    def __init__(self, version: int, files: Sequence[tuple[str, bytes]]) -> None:
+        """Take the name and the bytes of each file. Raises `Corrupt`, naming the file."""
+        self.version = version
+        self._parts = [_open(name, data) for name, data in files]
+        self._names = ", ".join(name for name, _ in files)
+        self.sidecars = tuple({each.name: each for each in self._actions("sidecar", Sidecar.from_json)}.values())
+        for said in self._actions("checkpointMetadata", lambda body: whole(body, "version")):
+            if said != version:
+                msg = f"checkpoint {self._names} is named for version {version}, but says that it holds version {said}"
+                raise FalseCheckpoint(msg)
+
+    def state(self, fetch: Fetch | None = None) -> State:
+        """Return the state; `fetch` gets sidecars by name. Raises `Corrupt`, naming the file."""
+        protocols = self._actions("protocol", Protocol.from_json)
+        metadata = self._actions("metaData", Metadata.from_json)
+        for found, kind in ((protocols, "protocol"), (metadata, "metaData")):
+            if not found or any(each != found[0] for each in found):
+                msg = f"checkpoint {self._names} holds {len(found) or 'no'} {kind} action{'s' if found else ''}"
+                raise FalseCheckpoint(msg)
+        if metadata[0].partition_columns:
+            for part in self._parts:
+                check_partitions(part.name, part.rows("add"))
+        if self.sidecars and fetch is None:
+            raise Corrupt(f"checkpoint {self._names} has sidecars, and nothing to fetch them with")
+        txns = self._actions("txn", Txn.from_json)
+        domains = self._actions("domainMetadata", DomainMetadata.from_json)
+        files = [SidecarFile(each, fetch) for each in self.sidecars] if fetch is not None else []
+        return State(
+            self.version,
+            protocols[0],
+            metadata[0],
+            files=ActionSet(AddFile.from_json, self._rows("add", files)),
+            tombstones=ActionSet(RemoveFile.from_json, self._rows("remove", files)),
+            txns={txn.app_id: txn for txn in txns},
+            domains={domain.domain: domain for domain in domains if not domain.removed},
+        )
+
+    def _actions(self, kind: str, parse: Callable[[Json], T]) -> list[T]:
+        found: list[T] = []
+        for part in self._parts:
+            try:
+                found += [parse(row) for row in part.bodies(kind)]
+            except _UNREADABLE as error:
+                raise Corrupt(f"checkpoint {part.name}: {kind}: {error}") from error
+        return found
+
+    def _rows(self, kind: str, sidecars: Sequence[SidecarFile]) -> list[LogRows[Any]]:
+        own = [part.rows(kind) for part in self._parts]
+        return [*(rows for rows in own if len(rows)), *sidecar_rows(sidecars, kind, _PARSERS[kind], _FILES[kind])]
+
+
+def read_checkpoint(version: int, parts: Sequence[tuple[str, bytes]], fetch: Fetch | None = None) -> State:
+    """Read the state that a checkpoint's files (name and bytes of each) and sidecars hold. Raises `Corrupt`."""
+    return Checkpoint(version, parts).state(fetch)
+
+
+class _Part(ABC):
+    name: str
+
+    @abstractmethod
+    def bodies(self, kind: str) -> Sequence[Json]:
+        """Return the bodies of all actions of a kind."""
+
+    @abstractmethod
+    def rows(self, kind: str) -> LogRows[Any]:
+        """Return the file actions of a kind."""
+
+
+class _Parquet(_Part):
+    def __init__(self, name: str, data: bytes) -> None:
+        self.name = name
+        self._file = ActionFile(name, data)
+        self._few = self._file.few()
+
+    def bodies(self, kind: str) -> Sequence[Json]:
+        return bodies(self._few[kind])
+
+    def rows(self, kind: str) -> LogRows[Any]:
+        check_fields(self._file, kind, _FILES[kind])
+        return FileRows(self._file, kind, _PARSERS[kind])
+
+
+class _Manifest(_Part):
+    """A v2 checkpoint in JSON: an action a line, as in a commit."""
+
+    def __init__(self, name: str, data: bytes) -> None:
+        self.name = name
+        self._bodies: dict[str, list[Json]] = {kind: [] for kind in KEYS}
+        try:
+            for line in data.splitlines():
+                if line and not line.isspace():
+                    for kind, body in orjson.loads(line).items():
+                        if body is not None and kind in self._bodies:
+                            self._bodies[kind].append(body)
+            self._files = {kind: [parse(body) for body in self._bodies[kind]] for kind, parse in _PARSERS.items()}
+        except _UNREADABLE as error:
+            raise Corrupt(f"checkpoint {name} is not readable JSON: {error}") from error
+
+    def bodies(self, kind: str) -> Sequence[Json]:
+        return self._bodies[kind]
+
+    def rows(self, kind: str) -> LogRows[Any]:
+        return ActionRows(self._files[kind])
+
+
+def _open(name: str, data: bytes) -> _Part:
+    return _Manifest(name, data) if name.endswith(".json") else _Parquet(name, data)

@@ -1,0 +1,138 @@
+"""Convert Arrow values to the types of a table's columns, wherever rows come from, so that nothing is lost. Pure.
+
+| Column | takes |
+|---|---|
+| integer | integers, and decimals without a fraction in their type, such as a `sum`, in the column's range |
+| decimal | integers and decimals with no more digits on either side |
+| floating point | integers that it holds exactly, decimals, and floating-point numbers in its range |
+| timestamp | timestamps, with a zone only if it has one itself, and dates, as midnight |
+| date, text, bytes, boolean | its own kind |
+| struct | structs with no other fields; fields without names count in their order; a missing one is null |
+| array, map | arrays and maps of what its elements, keys and values take |
+
+Anything else is refused: text is never a number, nor a number text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from alluvia.arrow_compute import pc
+from alluvia.delta.schema.timestamp_types import is_zoned
+from alluvia.delta.schema.type_names import type_name
+from alluvia.errors import Invalid
+
+Earlier = Callable[[pa.Array, pa.DataType, str], pa.Array | None]
+"""What converts an array to a type, of the column or part with a name, before the rules do; None where it does not."""
+_TYPES = pa.types
+_Check = Callable[[pa.DataType], bool]
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return _TYPES.is_string(kind) or _TYPES.is_large_string(kind) or _TYPES.is_string_view(kind)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return _TYPES.is_binary(kind) or _TYPES.is_large_binary(kind) or _TYPES.is_fixed_size_binary(kind)
+
+
+def _is_whole(kind: Any) -> bool:
+    return _TYPES.is_integer(kind) or (_TYPES.is_decimal(kind) and kind.scale == 0)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return _TYPES.is_integer(kind) or _TYPES.is_decimal(kind) or _TYPES.is_floating(kind)
+
+
+_TAKES: list[tuple[_Check, _Check]] = [
+    (_TYPES.is_integer, _is_whole),
+    (_TYPES.is_decimal, lambda kind: _TYPES.is_integer(kind) or _TYPES.is_decimal(kind)),
+    (_TYPES.is_floating, _is_number),
+    (is_zoned, lambda kind: _TYPES.is_timestamp(kind) or _TYPES.is_date(kind)),
+    (_TYPES.is_timestamp, lambda kind: (_TYPES.is_timestamp(kind) and not is_zoned(kind)) or _TYPES.is_date(kind)),
+    (_TYPES.is_date, _TYPES.is_date),
+    (_is_text, _is_text),
+    (_is_bytes, _is_bytes),
+    (_TYPES.is_boolean, _TYPES.is_boolean),
+]
+
+
+def converted(array: pa.Array, kind: pa.DataType, path: str, earlier: Earlier | None = None) -> pa.Array:
+    """Return values in a column's type. Raises `Invalid`, naming the column or its part, for what does not fit."""
+    if array.type.equals(kind):
+        return array
+    if isinstance(array, pa.DictionaryArray):
+        return converted(array.cast(array.type.value_type), kind, path, earlier)
+    if array.null_count == len(array) and (earlier is not None or _TYPES.is_null(array.type)):
+        return pa.nulls(len(array), kind)
+    found = None if earlier is None else earlier(array, kind, path)
+    if found is not None:
+        return found
+    if isinstance(kind, pa.StructType) and isinstance(array, pa.StructArray):
+        return _struct(array, kind, path, earlier)
+    if isinstance(kind, pa.MapType) and isinstance(array, pa.MapArray):
+        keys = converted(array.keys, kind.key_type, f"{path}.key", earlier)
+        items = converted(array.items, kind.item_type, f"{path}.value", earlier)
+        entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
+        return _with_children(array, kind, entries)
+    if isinstance(kind, pa.ListType) and isinstance(array, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)):
+        lists: Any = array
+        if not isinstance(array, pa.ListArray):
+            lists = array.cast(pa.list_(array.type.field(0)))
+        values = converted(lists.values, kind.value_type, f"{path}.element", earlier)
+        return _with_children(lists, kind, values)
+    if not any(is_kind(kind) and takes(array.type) for is_kind, takes in _TAKES):
+        raise Invalid(
+            f"column {path} is {type_name(kind)} in the table, but the rows have {type_name(array.type)}: cast them, "
+            "or use another name; a column cannot change its type"
+        )
+    try:
+        return _leaf(array, kind)
+    except pa.ArrowException as error:
+        raise Invalid(f"column {path}: a value does not fit {type_name(kind)}: {error}") from error
+
+
+def _struct(array: pa.StructArray, kind: pa.StructType, path: str, earlier: Earlier | None) -> pa.Array:
+    given, fields = [field.name for field in array.type], list(kind)
+    if not any(given) and len(given) == len(fields):
+        given = [field.name for field in fields]
+    unknown = next((name for name in given if kind.get_field_index(name) < 0), None)
+    if unknown is not None:
+        raise Invalid(f"column {path}: field {unknown} is not in the table")
+    if len(set(given)) < len(given):
+        raise Invalid(f"column {path}: two fields of the rows have the same name")
+    children = [
+        converted(array.field(given.index(field.name)), field.type, f"{path}.{field.name}", earlier)
+        if field.name in given
+        else pa.nulls(len(array), field.type)
+        for field in fields
+    ]
+    if not children:
+        return pa.array([{}] * len(array), kind)
+    return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
+
+
+def _with_children(array: pa.Array, kind: pa.DataType, values: pa.Array) -> pa.Array:
+    validity, offsets = array.buffers()[:2]
+    return pa.Array.from_buffers(
+        kind, len(array), [validity, offsets], array.null_count, array.offset, children=[values]
+    )
+
+
+def _leaf(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    source = array.type
+    if _TYPES.is_date(source) and not _TYPES.is_date(kind):
+        array = array.cast(pa.timestamp("us"))
+    if _TYPES.is_timestamp(kind) and is_zoned(kind) and not is_zoned(array.type):
+        return pc.assume_timezone(array.cast(pa.timestamp("us")), "UTC")
+    if _TYPES.is_decimal(kind) and _TYPES.is_integer(source):
+        array = array.cast(pa.decimal256(76, kind.scale))
+    if _TYPES.is_floating(kind) and _TYPES.is_decimal(source):  # by text, since Arrow's own cast of many digits is off
+        array = array.cast(pa.string()).cast(pa.float64())
+    cast = array.cast(kind)
+    if _TYPES.is_float32(kind) and not pc.is_finite(cast).equals(pc.is_finite(array)):
+        raise pa.ArrowInvalid("a number is out of range")
+    return cast

@@ -1,0 +1,61 @@
+"""The type names that users write and read: Delta's, such as `long` or `array<string>`. Pure.
+
+SQL names are accepted as input, in any case: `BIGINT`, `varchar`, `timestamptz`. `timestamp` has two meanings; here it
+is Delta's: `timestamp` is a moment in UTC, `timestamp_ntz` a time without a zone.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from alluvia.delta.schema.names import fold
+
+_SQL = {
+    "varchar": "string", "text": "string", "char": "string", "bpchar": "string",
+    "bigint": "long", "int": "integer", "smallint": "short", "tinyint": "byte",
+    "real": "float", "double precision": "double", "bool": "boolean",
+    "blob": "binary", "bytea": "binary", "varbinary": "binary",
+    "timestamptz": "timestamp", "timestamp with time zone": "timestamp", "timestamp without time zone": "timestamp_ntz",
+}  # fmt: skip
+_ARROW = {
+    "string": "string", "large_string": "string", "string_view": "string", "int64": "long", "int32": "integer",
+    "int16": "short", "int8": "byte", "float": "float", "double": "double", "bool": "boolean", "binary": "binary",
+    "large_binary": "binary", "date32[day]": "date", "timestamp[us, tz=UTC]": "timestamp",
+    "timestamp[us]": "timestamp_ntz",
+}  # fmt: skip
+_SPACE = re.compile(r"\s+")
+_NUMERIC = re.compile(r"^(?:numeric|dec)(?=\()")
+
+
+def normal_name(text: str) -> str:
+    """Return Delta's name for SQL's name of a type, in any case; anything else as it is, folded."""
+    name = _NUMERIC.sub("decimal", _SPACE.sub(" ", fold(text.strip())).replace(" (", "("))
+    return _SQL.get(name, name)
+
+
+def split_types(text: str, separators: str = ",") -> list[str]:
+    """Cut a list of types at what separates them outside brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "(<") - (letter in ")>")
+        if letter in separators and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def type_name(kind: pa.DataType) -> str:
+    """Return Delta's name of a type; Arrow's of one, or of a part of one, that Delta lacks."""
+    types = pa.types
+    if types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if types.is_struct(kind):
+        return f"struct<{','.join(f'{field.name}:{type_name(field.type)}' for field in kind.fields)}>"
+    if types.is_map(kind):
+        return f"map<{type_name(kind.key_type)},{type_name(kind.item_type)}>"
+    if types.is_list(kind) or types.is_large_list(kind):
+        return f"array<{type_name(kind.value_type)}>"
+    return _ARROW.get(str(kind), str(kind))

@@ -1,0 +1,221 @@
+"""A table at one version. It never changes, whatever is committed later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cached_property
+
+import pyarrow as pa
+
+from alluvia import notebook
+from alluvia.delta.file_schema_adapter import ReadPlan
+from alluvia.delta.log.actions import AddFile, Protocol
+from alluvia.delta.log.files.file_set import ActionSet
+from alluvia.delta.log.replay import State, totals
+from alluvia.delta.partitioning.spec import PartitionField, PartitionSpec, parse_spec
+from alluvia.delta.physical_layout import FileForm
+from alluvia.delta.places import TablePlaces
+from alluvia.delta.properties import Properties
+from alluvia.delta.protocols import check_readable, settings_of
+from alluvia.delta.schema.column_mapping import ColumnMapping, mapping_of, physical_schema
+from alluvia.delta.schema.nesting import not_readable
+from alluvia.delta.schema.serialization import arrow_schema, schema_fields, uses_type
+from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.schema.variants import VARIANT
+from alluvia.errors import Corrupt
+from alluvia.store import Store
+from alluvia.store.outside import PIN, is_outside
+
+ETAG = "alluvia.etag"
+"""The tag of an external table's file with its ETag."""
+_OF_METADATA = (
+    "schema",
+    "settings",
+    "partition_spec",
+    "mapping",
+    "physical_schema",
+    "has_variants",
+    "file_form",
+    "places",
+)
+
+
+class Snapshot:
+    """One version of the table at `root`, a key prefix of its store.
+
+    Without the store, the keys of files whose paths are absolute are not known. `earlier` is another version of the
+    table: what follows from its metadata need not be worked out again if that is the same. Raises `Unsupported` on
+    creation for a table with a feature that this library cannot read.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        root: str,
+        name: str,
+        store: Store | None = None,
+        earlier: Snapshot | None = None,
+    ) -> None:
+        self.state = state
+        self.root = root
+        self.name = name
+        self._store = store
+        self.origin = ""
+        """What tells its versions from those of the same table elsewhere: the id of a branch."""
+        known = None if earlier is None else earlier.state
+        if known is not None and known.metadata is state.metadata and known.protocol is state.protocol:
+            self.__dict__.update({key: earlier.__dict__[key] for key in _OF_METADATA if key in earlier.__dict__})
+        else:
+            check_readable(state.protocol, state.metadata)
+
+    def __repr__(self) -> str:
+        return f"<Snapshot {self.name!r}, version {self.version}{self._committed}>"
+
+    def _repr_html_(self) -> str:
+        files, size = self.totals
+        columns = [(field.name, type_name(field.type), "" if field.nullable else "NOT NULL") for field in self.schema]
+        summary = f"version {self.version}{self._committed}: {files:,} files, {size:,} bytes"
+        return notebook.table(self.name, summary, ("column", "type", ""), columns)
+
+    @property
+    def _committed(self) -> str:
+        if not self.timestamp_ms:
+            return ""
+        return f", committed {datetime.fromtimestamp(self.timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+    @property
+    def version(self) -> int:
+        """Return the version's number."""
+        return self.state.version
+
+    @property
+    def timestamp_ms(self) -> int:
+        """Return when the version was committed, in ms since the Unix epoch; 0 where the log does not say."""
+        return self.state.timestamp_ms
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Return the columns, partition columns included, in the table's order. Raises `Corrupt` or `Unsupported`."""
+        schema = arrow_schema(self.state.metadata.schema_string)
+        missing = [name for name in self.partition_columns if name not in schema.names]
+        if missing:
+            msg = f"the table's metaData names the partition column {missing[0]!r}, which is not in its schemaString"
+            raise Corrupt(msg)
+        return schema
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """Return the columns whose values are in the log and not in the files."""
+        return self.state.metadata.partition_columns
+
+    @property
+    def files(self) -> ActionSet[AddFile]:
+        """Return the data files; `len()` of them is cheap."""
+        return self.state.files
+
+    @cached_property
+    def totals(self) -> tuple[int, int]:
+        """Return how many data files there are, and their bytes together; opens no sidecar for it (`replay.totals`)."""
+        return totals(self.state)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Return the table's properties as they are in the log."""
+        return self.state.metadata.configuration
+
+    @property
+    def protocol(self) -> Protocol:
+        """Return what a client of this table must be able to do."""
+        return self.state.protocol
+
+    @cached_property
+    def settings(self) -> Properties:
+        """Return the properties that are in force, parsed."""
+        return settings_of(self.protocol, self.state.metadata)
+
+    @cached_property
+    def partition_spec(self) -> PartitionSpec:
+        """Return how rows are split into files: `alluvia.partition_by`, else the partition columns."""
+        if self.settings.partition_by:
+            fields = parse_spec(self.settings.partition_by, self.schema).fields
+        else:
+            # Another writer's columns may have any type, and any name.
+            columns = [self.schema.field(name) for name in self.partition_columns]
+            fields = tuple(PartitionField(each.name, kind=each.type) for each in columns)
+        if self.mapping is not ColumnMapping.NONE:
+            fields = tuple(replace(each, stored=self.physical_name(each.column)) for each in fields)
+        return PartitionSpec(fields)
+
+    @cached_property
+    def mapping(self) -> ColumnMapping:
+        """Return how columns are found in data files."""
+        return mapping_of(self.protocol, self.state.metadata)
+
+    @cached_property
+    def physical_schema(self) -> pa.Schema:
+        """Return the schema, field by field, with the names that columns have in files, statistics and the log.
+
+        A variant, which is text in the schema, has the type that it is stored in.
+        """
+        if self.mapping is ColumnMapping.NONE and not self.has_variants:
+            return self.schema
+        return physical_schema(self.state.metadata.schema_string, self.mapping)
+
+    @property
+    def column_names(self) -> list[str]:
+        """Return the columns' names, also of a table whose rows cannot be read. Raises `Corrupt`."""
+        return [str(field.get("name")) for field in schema_fields(self.state.metadata.schema_string)]
+
+    @cached_property
+    def not_readable(self) -> str | None:
+        """Return why rows cannot be read, if a column is nested too deeply. Raises `Corrupt`."""
+        return not_readable(schema_fields(self.state.metadata.schema_string))
+
+    @cached_property
+    def has_variants(self) -> bool:
+        """Return whether there are variants in a column."""
+        text = self.state.metadata.schema_string
+        return VARIANT in text and uses_type(text, VARIANT)
+
+    @cached_property
+    def file_form(self) -> FileForm:
+        """Return how rows lie in data files."""
+        known = [name for name in self.settings.bloom_filters if name in self.schema.names]
+        settings = replace(self.settings, bloom_filters=tuple(map(self.physical_name, known)))
+        return FileForm(self.schema, self.physical_schema, settings)
+
+    def physical_name(self, column: str) -> str:
+        """Return the name that a top column has in files, statistics and the log."""
+        return str(self.physical_field(column).name)
+
+    def physical_field(self, column: str) -> pa.Field:
+        """Return a top column as files have it."""
+        return self.physical_schema.field(self.schema.get_field_index(column))
+
+    def read_plan(self, schema: pa.Schema) -> ReadPlan:
+        """Return how to read some of the table's columns from its files; `schema` holds them, in any order."""
+        at = [self.schema.get_field_index(name) for name in schema.names]
+        physical = pa.schema([self.physical_schema.field(each) for each in at])
+        return ReadPlan(schema, physical, frozenset(self.partition_columns), self.mapping)
+
+    def key(self, file: AddFile) -> str:
+        """Return a data file's key in the store. Raises `Unsupported` for one that the store does not hold.
+
+        That of an external table's file is pinned to the ETag that it had when it was declared.
+        """
+        key, etag = self.locate(file.path), file.tags.get(ETAG)
+        return key if etag is None or not is_outside(key) else f"{key}{PIN}{etag}"
+
+    def locate(self, path: str) -> str:
+        """Return the key of a path as the log has it (decoded): below the table's root, or absolute.
+
+        Raises `Unsupported` for a file that is not the table's (`TablePlaces`).
+        """
+        return self.places.key(path)
+
+    @cached_property
+    def places(self) -> TablePlaces:
+        """Return the judge of where files may lie."""
+        return TablePlaces(self._store, self.root, self.state.metadata)

@@ -1,0 +1,150 @@
+"""Conditions and values over a table's row and the source's row that matches it: what MERGE INTO takes.
+
+Each row is known by its alias, `t.a`, and a column that only one of them has by its own name as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from alluvia.delta.masks import definite
+from alluvia.delta.schema.names import fold
+from alluvia.delta.schema.rows import conform
+from alluvia.engine.conditions.condition import Condition, condition
+from alluvia.engine.conditions.sql_assignments import SqlValues
+from alluvia.engine.conditions.sql_condition import read_expression
+from alluvia.engine.queries.tree import Node, walk
+from alluvia.errors import Invalid
+from alluvia.lazy_dataclasses import dataclass
+
+Columns = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Rows that an expression can name: those of the table, or those of the source."""
+
+    alias: str
+    schema: pa.Schema
+
+    def column(self, name: str) -> str | None:
+        """Return the column that a name means; None if there is none."""
+        return next((each for each in self.schema.names if fold(each) == fold(name)), None)
+
+
+class Pairs:
+    """The names of expressions over some sides: rows of the table, of the source, or pairs of both."""
+
+    def __init__(self, sides: Sequence[Side]) -> None:
+        self.sides = tuple(sides)
+        aliases = [fold(side.alias) for side in sides]
+        if len(set(aliases)) < len(aliases):
+            raise Invalid(f"the table and the source are both called {sides[0].alias}: give one another name with AS")
+        names = [fold(name) for side in sides for name in side.schema.names]
+        self._bare = [
+            (side, field)
+            for side in sides
+            for field in side.schema
+            if names.count(fold(field.name)) == 1 and fold(field.name) not in aliases
+        ]
+        structs = [pa.field(side.alias, pa.struct(list(side.schema))) for side in sides]
+        self.schema = pa.schema([*structs, *(field.with_nullable(True) for _, field in self._bare)])
+
+    def resolve(self, names: Sequence[str]) -> tuple[Side, str] | None:
+        """Return what a name in an expression means: a side, and a column of it; None if it is not a plain column."""
+        if len(names) == 1:
+            return next(((side, field.name) for side, field in self._bare if fold(field.name) == fold(names[0])), None)
+        side = next((side for side in self.sides if fold(side.alias) == fold(names[0])), None)
+        column = None if side is None or len(names) != 2 else side.column(names[1])
+        return None if side is None or column is None else (side, column)
+
+    def used(self, expression: Node) -> Mapping[str, Columns]:
+        """Return the columns that an expression looks at, by the alias of their side."""
+        found: dict[str, set[str]] = {side.alias: set() for side in self.sides}
+        for node in walk(expression):
+            if node.get("class") != "COLUMN_REF":
+                continue
+            names = node["column_names"]
+            for bare in filter(None, (self.resolve([name]) for name in names[:2])):  # as `columns_used` counts them
+                found[bare[0].alias].add(bare[1])
+            for side in self.sides:
+                if fold(side.alias) == fold(names[0]):
+                    column = side.column(names[1]) if len(names) > 1 else None
+                    found[side.alias].update(side.schema.names if column is None else [column])
+        return {side.alias: tuple(n for n in side.schema.names if n in found[side.alias]) for side in self.sides}
+
+    def batch(self, used: Mapping[str, Columns], rows: Mapping[str, pa.Table], count: int) -> pa.RecordBatch:
+        """Return what an expression is computed on: the columns that it uses of some rows, by alias."""
+        arrays: list[pa.Array] = []
+        names: list[str] = []
+        for side in self.sides:
+            shown = used[side.alias] or side.schema.names[:1]
+            columns = [_array(rows[side.alias][name]) for name in shown]
+            arrays.append(pa.StructArray.from_arrays(columns, names=list(shown)))
+            names.append(side.alias)
+        for side, field in self._bare:
+            if field.name in used[side.alias]:
+                arrays.append(_array(rows[side.alias][field.name]))
+                names.append(field.name)
+        assert all(len(array) == count for array in arrays)  # noqa: S101
+        return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+class PairTest:
+    """A condition on pairs of rows, or on rows of one side."""
+
+    def __init__(self, text: str, pairs: Pairs) -> None:
+        self._pairs = pairs
+        self._condition: Condition = condition(text, pairs.schema)
+        self.used = pairs.used(read_expression(text))
+
+    def check(self) -> None:
+        """Raise `Invalid` where the condition does not fit the columns."""
+        self.mask({side.alias: side.schema.empty_table() for side in self._pairs.sides}, 0)
+
+    def mask(self, rows: Mapping[str, pa.Table], count: int) -> pa.BooleanArray:
+        """Return for each of `count` pairs whether the condition holds. Raises `Invalid` where it fails."""
+        return definite(self._condition.mask(self._pairs.batch(self.used, rows, count)))
+
+
+class PairValues:
+    """New values for columns of a table, from pairs of rows or rows of one side."""
+
+    def __init__(self, given: Mapping[str, str], pairs: Pairs, schema: pa.Schema) -> None:
+        self._pairs = pairs
+        self._schema = pa.schema([schema.field(name) for name in given])
+        self._values = SqlValues(pairs.schema, self._schema)
+        self._used = {name: pairs.used(self._values.read(name, text)) for name, text in given.items()}
+
+    @property
+    def names(self) -> Columns:
+        """Return the columns that get values."""
+        return tuple(self._schema.names)
+
+    def typed(self, name: str) -> str:
+        """Return the expression for a column, with a cast where it takes the column's type."""
+        return self._values.typed(name)
+
+    @property
+    def used(self) -> Mapping[str, Columns]:
+        """Return the columns that the values are computed from, by the alias of their side."""
+        return {
+            side.alias: tuple(
+                name for name in side.schema.names if any(name in used[side.alias] for used in self._used.values())
+            )
+            for side in self._pairs.sides
+        }
+
+    def compute(self, rows: Mapping[str, pa.Table], count: int) -> pa.Table:
+        """Return the values for `count` pairs, in the table's types. Raises `Invalid`, naming the column."""
+        arrays = [
+            self._values.compute(name, pa.Table.from_batches([self._pairs.batch(used, rows, count)]))
+            for name, used in self._used.items()
+        ]
+        return conform(pa.Table.from_arrays(arrays, names=self._schema.names), self._schema)
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,0 +1,69 @@
+"""Where expressions over rows are computed: in this process, unless `evaluating` has said where else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
+import duckdb
+import pyarrow as pa
+
+from alluvia.engine.duck.arrow_values import arrow_table
+from alluvia.engine.duck.connection import evaluator
+from alluvia.engine.duck.failures import EngineError, details_of
+
+ROWS = "rows"
+"""What queries know the rows by that they compute on."""
+
+
+class Evaluator(Protocol):
+    """Computes queries over some rows, as often as it is asked. For all of them it is the same time."""
+
+    @property
+    def now_us(self) -> int:
+        """Return what `now()` gives, in µs since the Unix epoch."""
+
+    def compute(self, query: str, rows: pa.Table) -> pa.Table:
+        """Return the rows of a query over the relation `rows`. Raises `EngineError`, and `QueryTooCostly` at a limit.
+
+        Safe for use from several threads.
+        """
+
+
+class OwnEvaluator:
+    """Computes in this process, without limits. For use by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._connection = evaluator()
+        row = self._connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchone()
+        self.now_us = int(row[0]) if row else 0
+
+    def compute(self, query: str, rows: pa.Table) -> pa.Table:
+        """Return the rows of a query over the relation `rows`. Raises `EngineError`."""
+        self._connection.register(ROWS, rows.to_reader())  # a table would come by way of a dataset, in twice the time
+        try:
+            return arrow_table(self._connection.execute(query))
+        except duckdb.Error as error:
+            raise EngineError(details_of(error)) from None
+        finally:
+            self._connection.unregister(ROWS)
+
+
+_elsewhere: ContextVar[Evaluator | None] = ContextVar("alluvia_evaluating", default=None)
+
+
+@contextmanager
+def evaluating(evaluator: Evaluator) -> Iterator[None]:
+    """Have an evaluator compute all expressions that are read in the block."""
+    token = _elsewhere.set(evaluator)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(token)
+
+
+def current_evaluator() -> Evaluator:
+    """Return what computes expressions here: that of `evaluating`, or one of its own in this process."""
+    return _elsewhere.get() or OwnEvaluator()

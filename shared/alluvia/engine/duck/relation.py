@@ -1,0 +1,343 @@
+"""A table's files as a DuckDB relation: the text of the SELECT that reads them. Pure.
+
+Columns that a file lacks are null, fields of structs as well; columns are found under their physical names; the values
+of partition columns come from the log; rows that a deletion vector deletes are left out by their number in the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import date, datetime
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.paths import is_own_name
+from alluvia.delta.partitioning.values import partition_value
+from alluvia.delta.schema.names import fold
+from alluvia.delta.schema.nesting import not_for_sql
+from alluvia.engine.duck.quoting import free_name, quote_name, quote_text
+from alluvia.errors import Unsupported
+from alluvia.lazy_dataclasses import dataclass
+
+_DUCKDB = {
+    "string": "VARCHAR",
+    "int64": "BIGINT",
+    "int32": "INTEGER",
+    "int16": "SMALLINT",
+    "int8": "TINYINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "bool": "BOOLEAN",
+    "binary": "BLOB",
+    "date32[day]": "DATE",
+    "timestamp[us, tz=UTC]": "TIMESTAMPTZ",
+    "timestamp[us]": "TIMESTAMP",
+}
+_WILDCARD = re.compile(r"[*?\[]")
+Pairs = Sequence[tuple[AddFile, str]]
+_ROWS_MAX = 2**63 - 1
+FILE_NUMBER, ROW_NUMBER = "file_index", "file_row_number"
+"""DuckDB's names for the number of a file among those that it reads, and of a row in its file, both from 0.
+
+It knows them by these names only where the files have no such columns. Its option `filename` is not used: with it,
+DuckDB takes conditions on a column that files call `filename` for conditions on their paths.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlaces:
+    """Names of two columns that say where rows are: the number of their file, and of the row in it, both from 0."""
+
+    file: str
+    position: str
+
+
+def duckdb_type(kind: pa.DataType) -> str:
+    """Return DuckDB's name of a table's column type. Raises `Unsupported` for a struct without fields."""
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    if pa.types.is_struct(kind):
+        fields = [kind.field(at) for at in range(kind.num_fields)]
+        if not fields:
+            msg = "the table has a struct without fields, which SQL cannot show: read the other columns with scan"
+            raise Unsupported(msg)
+        return f"STRUCT({', '.join(f'{quote_name(field.name)} {duckdb_type(field.type)}' for field in fields)})"
+    if pa.types.is_map(kind):
+        return f"MAP({duckdb_type(kind.key_type)}, {duckdb_type(kind.item_type)})"
+    if pa.types.is_list(kind):
+        return f"{duckdb_type(kind.value_type)}[]"
+    return _DUCKDB[str(kind)]
+
+
+@dataclass(frozen=True, slots=True)
+class RelationPart:
+    """Some of a relation's files: `source` reads them, `frame` and `columns` make the table's columns of that.
+
+    `unified` is a part of the same files that compares their schemas; None where this one does. Else columns have the
+    types of the first file, and within structs its fields, so `source` must turn out to have all that is asked.
+    """
+
+    files: tuple[AddFile, ...]
+    source: str
+    frame: str
+    columns: str
+    reserved: frozenset[str] = frozenset()
+    """Names, in lower case, that no column of the files may have."""
+    unified: RelationPart | None = None
+
+    def sql(self, source: str | None = None) -> str:
+        """Return the SELECT, from its own source or from a view of it."""
+        return f"SELECT {self.columns} FROM {self.frame.format(source or self.source)}"
+
+
+def relation_sql(
+    schema: pa.Schema,
+    partition_columns: Sequence[str],
+    files: Sequence[AddFile],
+    urls: Sequence[str],
+    physical: pa.Schema | None = None,
+    deleted: str | None = None,
+) -> str:
+    """Return a SELECT that gives exactly the columns of `schema`, in order and with its types, from some files.
+
+    `urls` are the files' paths or s3:// URLs, one each. `physical` is the schema, field by field, with the names that
+    columns have in files (its own by default). `deleted` is the SQL name of a relation of deleted rows, needed where a
+    file has a deletion vector: `file`, the number of a file among those with one, and `position`, both from 0. Without
+    files it is an empty relation of the columns.
+    Raises `Corrupt` for a partition value that is none of its type.
+    """
+    parts = relation_parts(schema, partition_columns, files, urls, physical, deleted)
+    return union_sql(schema, [part.sql() for part in parts])
+
+
+def union_sql(schema: pa.Schema, selects: Sequence[str]) -> str:
+    """Return the rows of all SELECTs; an empty relation of the columns if there are none."""
+    return " UNION ALL ".join(selects) or empty_sql(schema)
+
+
+def shown_sql(relation: str, schema: pa.Schema, columns: Sequence[str], where: Sequence[str]) -> str:
+    """Return a SELECT of some columns of a relation of a schema, and of the rows for which SQL conditions hold.
+
+    DuckDB moves no condition below a LIMIT, so it evaluates nothing of a query on a row that is not shown.
+    """
+    shown = ", ".join(map(quote_name, columns))
+    conditions = " AND ".join(f"(\n{text}\n)" for text in where) or "true"
+    return f"SELECT {shown} FROM {relation} AS {free_name('rows', schema.names)} WHERE {conditions} LIMIT {_ROWS_MAX}"
+
+
+def relation_parts(
+    schema: pa.Schema,
+    partition_columns: Sequence[str],
+    files: Sequence[AddFile],
+    urls: Sequence[str],
+    physical: pa.Schema | None = None,
+    deleted: str | None = None,
+    position: str | None = None,
+) -> list[RelationPart]:
+    """Return the parts of a relation: files without deletion vectors, and files with them (see `relation_sql`).
+
+    With `position`, there is a last column of that name: the number of each row in its file.
+    """
+    names = schema if physical is None else physical
+    pairs = list(zip(files, urls, strict=True))
+    whole = [pair for pair in pairs if pair[0].deletion_vector is None]
+    partial = [pair for pair in pairs if pair[0].deletion_vector is not None]
+    if partial and deleted is None:
+        raise ValueError("files with deletion vectors need the relation of the deleted rows")
+    groups = [whole] if whole else []
+    if FILE_NUMBER in map(fold, names.names):  # then DuckDB cannot tell files apart, which their values differ by
+        groups = _alike([(_partition_row(pair[0], schema, names, partition_columns), pair) for pair in whole])
+    parts = [_part(schema, names, partition_columns, group, None, position) for group in groups]
+    return [*parts, *([_part(schema, names, partition_columns, partial, deleted, position)] if partial else [])]
+
+
+def _alike(pairs: Iterable[tuple[tuple[str, ...], tuple[AddFile, str]]]) -> list[list[tuple[AddFile, str]]]:
+    """Return the files of each row of partition values."""
+    found: dict[tuple[str, ...], list[tuple[AddFile, str]]] = {}
+    for row, pair in pairs:
+        found.setdefault(row, []).append(pair)
+    return list(found.values())
+
+
+def _part(
+    schema: pa.Schema,
+    physical: pa.Schema,
+    partition_columns: Sequence[str],
+    pairs: Pairs,
+    deleted: str | None,
+    position: str | None,
+) -> RelationPart:
+    stored = [field for field, ours in zip(physical, schema, strict=True) if ours.name not in partition_columns]
+    taken = [*schema.names, *physical.names]
+    number, row_number = free_name("alluvia_file", taken), free_name("alluvia_row", taken)
+    frame = ""
+    if deleted is not None:
+        frame = f" ANTI JOIN {deleted} d ON f.{number} = d.file AND f.{row_number} = d.position"
+    rows = [_partition_row(file, schema, physical, partition_columns) for file, _ in pairs]
+    same = len(set(rows)) == 1
+    if same:
+        constants = dict(zip(partition_columns, rows[0], strict=True))
+    else:
+        names = ", ".join(quote_name(name) for name in partition_columns)
+        values = ", ".join(f"({at}::UBIGINT, {', '.join(row)})" for at, row in enumerate(rows))
+        joined = f"(VALUES {values}) p({number}, {names})"
+        frame += f" JOIN {_escaped(joined)} ON f.{number} = p.{number}"
+        constants = {name: f"p.{quote_name(name)}" for name in partition_columns}
+    own = all(is_own_name(file.path) for file, _ in pairs)
+    columns = [
+        constants[ours.name] if ours.name in partition_columns else _stored_column(ours, theirs, own=own)
+        for ours, theirs in zip(schema, physical, strict=True)
+    ]
+    shown = ", ".join(f"{column} AS {quote_name(field.name)}" for column, field in zip(columns, schema, strict=True))
+    if position is not None:
+        shown += f", f.{row_number} AS {quote_name(position)}"
+    numbers = {FILE_NUMBER: number} if deleted is not None or not same else {}
+    numbers |= {ROW_NUMBER: row_number} if deleted is not None or position is not None else {}
+    read = f"SELECT *{''.join(f', {name} AS {ours}' for name, ours in numbers.items())} FROM {{0}}"
+    files, reserved = tuple(file for file, _ in pairs), frozenset([*numbers.keys(), *numbers.values()])
+    paths = ", ".join(quote_text(escape_glob(url)) for _, url in pairs)
+    first = RelationPart(files, _source(paths), f"({read}) f{frame}", shown, reserved)
+    if not stored:
+        return first
+    whole = f"({read} UNION ALL BY NAME {_escaped(empty_sql(stored))}) f{frame}"
+    unified = RelationPart(files, _source(paths, ", union_by_name=true"), whole, shown, reserved)
+    counted = _counted_names(stored)
+    complete = counted is not None and all(_complete(file, counted) for file in files)
+    return replace(first, unified=unified) if complete else unified
+
+
+def _escaped(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _source(paths: str, options: str = "") -> str:
+    """Return what reads some files, whose paths are SQL literals, with the columns of the first of them."""
+    return f"read_parquet([{paths}], hive_partitioning=false{options})"
+
+
+def empty_sql(fields: Iterable[pa.Field]) -> str:
+    """Return an empty relation of some columns. Raises `Unsupported` where there are none."""
+    fields = list(fields)
+    if not fields:
+        raise Unsupported("the table has no columns, which SQL cannot show: add one")
+    shown = ", ".join(f"CAST(NULL AS {duckdb_type(field.type)}) AS {quote_name(field.name)}" for field in fields)
+    return f"SELECT {shown} WHERE false"
+
+
+def escape_glob(url: str) -> str:
+    """Return a path with DuckDB's wildcards escaped."""
+    return _WILDCARD.sub(r"[\g<0>]", url)
+
+
+Names = dict[str, "Names | None"]
+
+
+def _counted_names(fields: Iterable[pa.Field]) -> Names | None:
+    """Return the names that complete statistics count the nulls of, those in structs included; None if they cannot."""
+    names: Names = {}
+    for field in fields:
+        inner = _counted_names(field.type.fields) if pa.types.is_struct(field.type) else None
+        if inner is None and _holds_struct(field.type):
+            return None
+        names[field.name] = inner
+    return names
+
+
+def _complete(file: AddFile, names: Names) -> bool:
+    """Whether the statistics say that a file has every column, so that DuckDB need not compare the files' schemas."""
+    if file.stats is None:
+        return False
+    try:
+        return _counted(names, orjson.loads(file.stats).get("nullCount"))
+    except (ValueError, AttributeError):
+        return False
+
+
+def _counted(names: Names, counts: Any) -> bool:
+    return isinstance(counts, dict) and all(
+        name in counts and (inner is None or _counted(inner, counts[name])) for name, inner in names.items()
+    )
+
+
+def _holds_floats(kind: pa.DataType) -> bool:
+    if pa.types.is_map(kind):
+        return _holds_floats(kind.key_type) or _holds_floats(kind.item_type)
+    if pa.types.is_list(kind):
+        return _holds_floats(kind.value_type)
+    return pa.types.is_floating(kind) or (pa.types.is_struct(kind) and any(_holds_floats(f.type) for f in kind.fields))
+
+
+def _holds_struct(kind: pa.DataType) -> bool:
+    """Whether there are fields within lists or maps, of which statistics say nothing."""
+    if pa.types.is_map(kind):
+        return _holds_struct(kind.key_type) or _holds_struct(kind.item_type)
+    if pa.types.is_list(kind):
+        return _holds_struct(kind.value_type)
+    return pa.types.is_struct(kind)
+
+
+def _stored_column(field: pa.Field, physical: pa.Field, *, own: bool) -> str:
+    """Return a column's values; for one that takes DuckDB too long, what fails where a query needs them.
+
+    The bounds of floating-point numbers in a file leave NaN out, and DuckDB, which sorts NaN above every number, takes
+    them for bounds of all values, also of structs and lists. Our own files have no such bounds. In those of others
+    (not `own`) TRY, which changes no value, stands between a condition and the bounds.
+    """
+    kind = field.type
+    if (reason := not_for_sql(field)) is not None:
+        return f"CAST(error({quote_text(reason)}) AS {duckdb_type(kind)})"
+    stored = f"CAST(f.{quote_name(physical.name)} AS {duckdb_type(physical.type)})"
+    if not own and _holds_floats(physical.type):
+        stored = f"TRY({stored})"
+    return _renamed(stored, kind, physical.type, 0)
+
+
+def _renamed(value: str, kind: pa.DataType, physical: pa.DataType, depth: int) -> str:
+    """Return an expression with the fields of its structs named as the table has them."""
+    if duckdb_type(kind) == duckdb_type(physical):
+        return value
+    if pa.types.is_struct(kind) and pa.types.is_struct(physical):
+        fields = ", ".join(
+            f"{quote_name(ours.name)} := "
+            + _renamed(f"struct_extract({value}, {quote_text(theirs.name)})", ours.type, theirs.type, depth)
+            for ours, theirs in zip(kind.fields, physical.fields, strict=True)
+        )
+        return f"CASE WHEN {value} IS NULL THEN NULL ELSE struct_pack({fields}) END"
+    item = f"e{depth}"
+    if pa.types.is_map(kind) and pa.types.is_map(physical):
+        key = _renamed(f"{item}.key", kind.key_type, physical.key_type, depth + 1)
+        entry = _renamed(f"{item}.value", kind.item_type, physical.item_type, depth + 1)
+        pair = f"lambda {item}: struct_pack(key := {key}, value := {entry})"
+        return f"map_from_entries(list_transform(map_entries({value}), {pair}))"
+    if pa.types.is_list(kind) and pa.types.is_list(physical):
+        element = _renamed(item, kind.value_type, physical.value_type, depth + 1)
+        return f"list_transform({value}, lambda {item}: {element})"
+    return value
+
+
+def _partition_row(
+    file: AddFile, schema: pa.Schema, physical: pa.Schema, partition_columns: Sequence[str]
+) -> tuple[str, ...]:
+    row = []
+    for name in partition_columns:
+        at = schema.get_field_index(name)
+        kind = schema.field(at).type
+        row.append(_constant(partition_value(file, physical.field(at).name, kind), kind))
+    return tuple(row)
+
+
+def _constant(value: Any, kind: pa.DataType) -> str:
+    if value is None:
+        text = "NULL"
+    elif isinstance(value, bytes):
+        text = quote_text("".join(f"\\x{byte:02X}" for byte in value))
+    elif isinstance(value, (date, datetime)):
+        text = quote_text(value.isoformat(sep=" ") if isinstance(value, datetime) else value.isoformat())
+    else:
+        text = quote_text(str(value))
+    return f"CAST({text} AS {duckdb_type(kind)})"

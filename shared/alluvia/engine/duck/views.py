@@ -1,0 +1,213 @@
+"""Views over a table's data files in a DuckDB database: which files DuckDB reads in place, and which as a copy.
+
+DuckDB reads Parquet as a table needs it nearly always. Where it would not (a file whose columns have other types than
+the table's, are to be found by id under other names, or have a name that the view needs for itself), the file is read
+as a scan does, and copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import starmap
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from alluvia.arrow_compute import pc
+from alluvia.delta.data_files.reader import live_rows, read_file
+from alluvia.delta.deletion_vectors.storage import read_deletions
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.masks import numbers
+from alluvia.delta.schema.column_mapping import ColumnMapping, identities, misnamed
+from alluvia.delta.schema.names import fold
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.duck.database import Database
+from alluvia.engine.duck.deleted_rows import create_deleted
+from alluvia.engine.duck.relation import (
+    FILE_NUMBER,
+    ROW_NUMBER,
+    RelationPart,
+    RowPlaces,
+    escape_glob,
+    relation_parts,
+    union_sql,
+)
+from alluvia.engine.duck.stored_types import fits, holds, narrows
+from alluvia.errors import Unavailable
+from alluvia.store import Store
+
+
+class Views:
+    """Makes views in a schema of a database that may open files; `copies` maps each copy made to the file's name.
+
+    `narrows` says that a view casts whole numbers of files to a smaller kind.
+    `check_time` is called now and then, and raises when the time is up.
+    """
+
+    def __init__(
+        self,
+        connection: Database,
+        schema: str,
+        store: Store,
+        folder: Path,
+        check_time: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.copies: dict[str, str] = {}
+        self.narrows = False
+        self._connection = connection
+        self._schema = schema
+        self._store = store
+        self._folder = folder
+        self._check_time = check_time
+        self._made = 0
+
+    def create(
+        self,
+        name: str,
+        snapshot: Snapshot,
+        files: Sequence[AddFile],
+        urls: Sequence[str],
+        copied: Callable[[str], bool] = lambda _: False,
+        places: RowPlaces | None = None,
+    ) -> None:
+        """Make the view of some files, which lie at `urls`; those of which `copied` says so are copied in any case.
+
+        With `places`, its last columns are the number of each row's file among `files`, and of the row in the file.
+        Raises `Corrupt`, `Unsupported`, `Unavailable` and DuckDB's errors.
+        """
+        odd = {file.path for file in files if copied(file.path)}
+        form = _Form(snapshot, places)
+        files = form.numbered(files)
+        pairs = list(zip(files, urls, strict=True))
+        odd |= self._odd(snapshot, [(file, url) for file, url in pairs if file.path not in odd], places)
+        plain = [(file, url) for file, url in pairs if file.path not in odd]
+        self._check_time()
+        self._made += 1
+        deleted = create_deleted(
+            self._connection, f"{self._schema}.deleted_{self._made}", snapshot, self._store, [file for file, _ in plain]
+        )
+        selects = []
+        parts = relation_parts(
+            form.schema,
+            form.partition_columns,
+            [file for file, _ in plain],
+            [url for _, url in plain],
+            form.physical_schema,
+            deleted,
+            None if places is None else places.position,
+        )
+        for part in parts:
+            self._check_time()
+            fitting = self._fitting(part, snapshot)
+            if fitting is not None:
+                selects.append(fitting.sql())
+            else:
+                odd.update(file.path for file in part.files)
+        selects += [part.sql() for part in self._copies(form, [file for file in files if file.path in odd])]
+        self._connection.execute(f"CREATE VIEW {self._schema}.{name} AS {union_sql(form.shown, selects)}")
+
+    def _odd(self, snapshot: Snapshot, files: Sequence[tuple[AddFile, str]], places: RowPlaces | None) -> set[str]:
+        """Return the paths of the files in which DuckDB would not find the table's columns, as far as is known."""
+        if snapshot.has_variants:
+            return {file.path for file, _ in files}
+        names = {fold(field.name) for field in snapshot.physical_schema}
+        virtual = names & {FILE_NUMBER, ROW_NUMBER}
+        odd = {file.path for file, _ in files if virtual and file.deletion_vector}
+        odd |= {file.path for file, _ in files if ROW_NUMBER in virtual and places}
+        if snapshot.mapping is not ColumnMapping.ID:
+            return odd
+        expected = identities(snapshot.physical_schema)
+        for file, url in files:
+            self._check_time()
+            found = self._connection.execute("SELECT name, field_id FROM parquet_schema($1)", [escape_glob(url)])
+            if any(misnamed(name, identity, expected) for name, identity in found.fetchall()):
+                odd.add(file.path)
+        return odd
+
+    def _fitting(self, part: RelationPart, snapshot: Snapshot) -> RelationPart | None:
+        """Return the part that reads some files as the table needs them; None if DuckDB may not convert their columns.
+
+        None as well if a file has a column with a name that the view needs and that the table does not have.
+        """
+        columns = self._connection.columns(part.source)
+        if columns is None:
+            return None
+        found = {fold(name): kind for name, kind in columns}
+        pairs = zip(snapshot.schema, snapshot.physical_schema, strict=True)
+        stored = [theirs for ours, theirs in pairs if ours.name not in snapshot.partition_columns]
+        types = [(found[fold(field.name)], field.type) for field in stored if fold(field.name) in found]
+        if part.reserved & found.keys() or not all(starmap(fits, types)):
+            return None
+        self.narrows = self.narrows or any(starmap(narrows, types))
+        if part.unified is None or (len(types) == len(stored) and all(starmap(holds, types))):
+            return part
+        return self._fitting(part.unified, snapshot)
+
+    def _copies(self, form: _Form, files: Sequence[AddFile]) -> list[RelationPart]:
+        """Copy files, as the table needs them and without their deleted rows, and return the relation of the copies."""
+        schema = pa.schema([field for field in form.shown if field.name not in form.partition_columns])
+        copies, urls = [], []
+        for file in files:
+            url = str(self._folder / f"copy-{len(self.copies)}.parquet")
+            try:
+                with pq.ParquetWriter(url, schema, store_schema=False) as writer:
+                    for batch in form.rows(self._store, file):
+                        self._check_time()
+                        writer.write_batch(batch)
+            except OSError as error:
+                msg = f"not enough disk space for a copy of data file {file.path}: {error.strerror}"
+                raise Unavailable(msg) from error
+            self.copies[url] = file.path
+            copies.append(replace(file, deletion_vector=None, stats=None, partition_values=form.logical(file)))
+            urls.append(url)
+        return relation_parts(form.shown, form.partition_columns, copies, urls)
+
+
+class _Form:
+    """The columns of a view of a table's files: the table's, and those that say where a row is.
+
+    The number of a file is the value of a column that it is partitioned by.
+    """
+
+    def __init__(self, snapshot: Snapshot, places: RowPlaces | None) -> None:
+        self.snapshot = snapshot
+        self._places = places
+        file = [] if places is None else [pa.field(places.file, pa.int32())]
+        self.schema = pa.schema([*snapshot.schema, *file])
+        self.physical_schema = pa.schema([*snapshot.physical_schema, *file])
+        self.partition_columns = (*snapshot.partition_columns, *(field.name for field in file))
+
+    @property
+    def shown(self) -> pa.Schema:
+        """Return all columns, that of positions included."""
+        return self.schema if self._places is None else self.schema.append(pa.field(self._places.position, pa.int64()))
+
+    def numbered(self, files: Sequence[AddFile]) -> Sequence[AddFile]:
+        """Return files with their numbers among them."""
+        if self._places is None:
+            return files
+        name = self._places.file
+        return [
+            replace(file, partition_values={**file.partition_values, name: str(number)})
+            for number, file in enumerate(files)
+        ]
+
+    def logical(self, file: AddFile) -> dict[str, str | None]:
+        """Return a file's partition values by the names that the columns have in the table."""
+        found = {name: self.snapshot.physical_name(name) for name in self.snapshot.partition_columns}
+        return {name: file.partition_values.get(found.get(name, name)) for name in self.partition_columns}
+
+    def rows(self, store: Store, file: AddFile) -> Iterator[pa.RecordBatch]:
+        """Yield a file's live rows with the columns that stand in files, and their positions."""
+        snapshot = self.snapshot
+        schema = pa.schema([field for field in self.schema if field.name not in self.partition_columns])
+        if self._places is None:
+            yield from read_file(snapshot, store, file, schema)
+            return
+        deleted, start = read_deletions(store, file, snapshot.locate), 0
+        for batch in read_file(snapshot, store, replace(file, deletion_vector=None), schema):
+            positions = pc.add(numbers(len(batch)), start)
+            yield live_rows(batch.append_column(self._places.position, positions), deleted, start)
+            start += len(batch)

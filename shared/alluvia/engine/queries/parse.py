@@ -1,0 +1,165 @@
+"""Parse a query's text to the tree of its one SELECT, with DuckDB's own parser.
+
+Only DuckDB's lexer and `json_serialize_sql` ever see the raw text: they read it and do nothing else.
+(`extract_statements` of the Python client would already open files for IMPORT DATABASE.) Even so, some texts of a few
+kilobytes keep them busy for hours: a text that a stranger sent is analysed in a process that can be killed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from alluvia.delta.arguments import check_text
+from alluvia.engine.duck.connection import planner
+from alluvia.engine.duck.failures import query_error
+from alluvia.engine.queries.time_travel import in_our_form
+from alluvia.engine.queries.tree import Node
+from alluvia.errors import Invalid, cut
+from alluvia.lazy_dataclasses import dataclass
+
+QUERY_LIMIT_BYTES = 256 * 1024
+TREE_LIMIT_BYTES = 16_000_000
+"""Python takes about ten times as much memory for a tree as its JSON has bytes."""
+_EXPLAIN = b"explain"
+_SYMMETRIC = re.compile(r"\bbetween\s+symmetric\b", re.IGNORECASE)
+# DuckDB takes these for spaces, outside of quotes and comments, but counts positions in the text without them.
+_APART = re.compile(
+    r"""'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)|--[^\n]*|/\*.*?(?:\*/|\Z)|(?P<quote>\$\w*\$).*?(?:(?P=quote)|\Z)"""
+    "|(?P<space>[\u00a0\u2000-\u200f\u202f\u205f\u2060\u3000\ufeff])",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What DuckDB makes of a text: the byte offsets at which its tokens start, and its syntax tree as JSON.
+
+    The word EXPLAIN in front is left out of the tree.
+    """
+
+    starts: Sequence[int]
+    tree: bytes
+
+
+Analyse = Callable[[str], Analysis]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One SELECT, or an EXPLAIN of one. Positions in `root` and `starts`, of tokens, are byte offsets into `text`."""
+
+    text: str
+    root: Node
+    explain: bool
+    starts: Sequence[int]
+
+
+def analyse(text: str) -> Analysis:
+    """Have DuckDB read a text, in this process. Raises `duckdb.Error`."""
+    import duckdb
+
+    starts = [start for start, _ in duckdb.tokenize(text)]
+    row = planner().execute("SELECT json_serialize_sql($1)", [_explained(text.encode(), starts).decode()]).fetchone()
+    return Analysis(starts, str(row[0]).encode() if row else b"{}")
+
+
+def parse(text: str, analyse: Analyse = analyse) -> Statement:
+    """Parse what a user sent. Raises `Invalid` unless it is one SELECT, or EXPLAIN of one, with DuckDB's message.
+
+    `analyse` has DuckDB read the text; what it raises is passed on.
+    """
+    check_text("query", text, "SELECT 1")
+    _check(text)
+
+    def limited(text: str) -> Analysis:
+        found = analyse(text)
+        if len(found.tree) > TREE_LIMIT_BYTES:
+            raise Invalid("the query names or computes too many things: shorten it, or put the values into a table")
+        return found
+
+    return read(text, limited)
+
+
+def read(text: str, analyse: Analyse = analyse) -> Statement:
+    """Parse a text of any length, as `parse` does. Versions of tables are then as DuckDB takes them."""
+    text = in_our_form(text)
+    found = analyse(text)
+    data = _explained(text.encode(), found.starts)
+    word = _first_word(text.encode(), found.starts)
+    answer = _tree(found.tree)
+    if answer["error"]:
+        _refuse(answer, text, data, word)
+    statements = answer["statements"]
+    if len(statements) != 1:
+        held = "no statement" if not statements else f"{len(statements)} statements"
+        raise Invalid(f"the query contains {held}: send exactly one SELECT")
+    return Statement(text, statements[0]["node"], word == _EXPLAIN.decode(), found.starts)
+
+
+def _tree(text: bytes) -> Any:
+    """Return the tree of a JSON text. Raises `Invalid` if it is nested too deeply to handle."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise Invalid("the query is nested too deeply: split it into common table expressions") from error
+
+
+def _check(text: str) -> None:
+    if "\0" in text:
+        raise Invalid("the query contains a NUL character: remove it")
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        raise Invalid("the query is not valid Unicode: it contains an unpaired surrogate") from error
+    if len(data) > QUERY_LIMIT_BYTES:
+        raise Invalid(f"the query has {len(data)} bytes, more than the limit of {QUERY_LIMIT_BYTES}: shorten it")
+    for found in _APART.finditer(text):
+        if (space := found["space"]) is not None:
+            msg = f"the query contains a U+{ord(space):04X} outside quotes: replace it with a plain space, or remove it"
+            raise Invalid(msg)
+    if not data.strip():
+        raise Invalid("the query is empty: send one SELECT")
+
+
+def _first_word(data: bytes, starts: Sequence[int]) -> str:
+    start = end = starts[0] if starts else len(data)
+    while data[end : end + 1].isalpha():  # of bytes: ASCII letters
+        end += 1
+    return data[start:end].decode().lower()
+
+
+def _explained(data: bytes, starts: Sequence[int]) -> bytes:
+    """Blank the word EXPLAIN in front of a text, so that every position stays as it is."""
+    if _first_word(data, starts).encode() != _EXPLAIN:
+        return data
+    return data[: starts[0]] + b" " * len(_EXPLAIN) + data[starts[0] + len(_EXPLAIN) :]
+
+
+def _refuse(answer: Any, text: str, data: bytes, word: str) -> None:
+    from alluvia.engine.queries.dialect_hints import instead_of, instead_of_with
+
+    message = str(answer.get("error_message", ""))
+    if answer.get("error_type") != "parser" or message.startswith("Only SELECT"):
+        if word == "pivot":
+            raise Invalid("a PIVOT must name its values: PIVOT … ON column IN (…)")
+        if not message.startswith("Only SELECT"):
+            symmetric = ": write BETWEEN least(a, b) AND greatest(a, b)" if _SYMMETRIC.search(text) else ""
+            raise Invalid(f"DuckDB does not implement this ({cut(message)}){symmetric}")
+        if word == _EXPLAIN.decode():
+            raise Invalid("only EXPLAIN of one SELECT is supported")
+        instead = instead_of_with(text) if word == "with" else None
+        if instead is not None:
+            raise Invalid(instead)
+        raise Invalid(f"only a SELECT can be run here, not {word.upper() or 'this'}")
+    if message.startswith("Max expression depth"):
+        raise Invalid("the query is nested too deeply: split it into common table expressions")
+    if word == _EXPLAIN.decode() and data.split()[:1] and data.split()[0].lower() in (b"analyze", b"(analyze,"):
+        raise Invalid("EXPLAIN ANALYZE is not supported: run the query, or EXPLAIN it")
+    instead = instead_of(text)
+    if instead is not None:
+        raise Invalid(instead)
+    position = str(answer.get("position", ""))
+    raise query_error("Parser", message, text, int(position) if position.isdigit() else None)

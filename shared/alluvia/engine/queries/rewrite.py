@@ -1,0 +1,194 @@
+"""The text that DuckDB runs: the user's query, with each table name replaced by a view.
+
+The text is spliced, not generated from the tree, so that what runs is what the user wrote. Then it is parsed again: the
+tree must equal the checked one with the views in it, and name nothing else (`second_wall`). So a splicing error makes
+the query fail instead of running something else.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+
+from alluvia.engine.duck.failures import QueryTooCostly
+from alluvia.engine.duck.quoting import quote_name
+from alluvia.engine.queries.parse import Analyse, Statement, analyse, read
+from alluvia.engine.queries.references import Reference
+from alluvia.engine.queries.tree import LOCATION, Node, same
+from alluvia.engine.queries.view_allowlist import check_tables
+from alluvia.errors import Invalid
+from alluvia.lazy_dataclasses import dataclass
+
+VIEW_SCHEMA = "alluvia"
+# After these words the grammar takes the name of a table, but no alias.
+_WITHOUT_ALIAS = frozenset({"table", "describe", "desc", "show", "summarize"})
+_NAME = re.compile(rb'"(?:[^"]|"")*"|[A-Za-z0-9_$\x80-\xff]+')
+_UNUSUAL = "this way of naming a table is not possible: name it plainly, after FROM or JOIN"
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """The text to run, and the way back from its byte offsets to those of the user's text.
+
+    `outer` goes on from the text that was rewritten, if that was not the user's own.
+    """
+
+    text: str
+    _starts: tuple[int, ...]
+    _sources: tuple[int, ...]
+    outer: Callable[[int], int] = lambda offset: offset
+
+    def position(self, offset: int) -> int:
+        """Return the byte offset in the user's text that an offset of the rewritten text stems from."""
+        at = bisect_right(self._starts, offset) - 1
+        source = self._sources[at] + offset - self._starts[at]
+        return self.outer(min(source, self._sources[at + 1]) if at + 1 < len(self._sources) else source)
+
+
+def rewrite(statement: Statement, views: Mapping[Reference, str], analyse: Analyse = analyse) -> Rewritten:
+    """Put views, by their name within `VIEW_SCHEMA`, in the place of tables. Raises `Invalid` where that fails.
+
+    `analyse` has DuckDB read the new text, and raises `QueryTooCostly` where its time is up.
+    """
+    data = statement.text.encode()
+    tokens = _Tokens(statement.starts, data)
+    edits: list[tuple[int, int, str]] = []
+    replacements: dict[int, Node] = {}
+    for reference, view in views.items():
+        found, alias = _edits(reference, view, tokens)
+        edits.extend(found)
+        replacements[id(reference.node)] = _view_node(reference.node, view, alias)
+    rewritten = _splice(data, sorted(edits))
+    try:
+        root = read(rewritten.text, analyse).root
+    except QueryTooCostly:
+        raise
+    except Invalid as error:
+        raise Invalid(_UNUSUAL) from error
+    if not same(root, statement.root, replacements):
+        raise Invalid(_UNUSUAL)
+    check_tables(root, VIEW_SCHEMA, set(views.values()))
+    return rewritten
+
+
+def put_subqueries(statement: Statement, queries: Mapping[Reference, str]) -> Rewritten:
+    """Put SELECTs in the place of tables. What comes of it must be parsed and checked as what a user sends."""
+    data = statement.text.encode()
+    tokens = _Tokens(statement.starts, data)
+    edits: list[tuple[int, int, str]] = []
+    for reference, query in queries.items():
+        first = tokens.at(reference.node[LOCATION])
+        last = first
+        while tokens.text(last + 1) == ".":
+            last += 2
+        start, before = tokens.start(first), tokens.text(first - 1)
+        text = f"({query}\n)"
+        if before in _WITHOUT_ALIAS:
+            text = f"FROM {text}"
+            if before == "table":
+                start = tokens.start(first - 1)
+        if not reference.node["alias"]:
+            text += f" AS {quote_name(reference.alias)}"
+        edits.append((start, tokens.end(last), text))
+    return _splice(data, sorted(edits))
+
+
+class _Tokens:
+    """The tokens of a text, with their byte offsets; comments and space are none."""
+
+    def __init__(self, starts: Sequence[int], data: bytes) -> None:
+        self._data = data
+        self._starts = starts
+
+    def at(self, offset: int) -> int:
+        """Return the number of the token that starts at an offset. Raises `Invalid` if none does."""
+        number = bisect_right(self._starts, offset) - 1
+        if number < 0 or self._starts[number] != offset:
+            raise Invalid(_UNUSUAL)
+        return number
+
+    def start(self, number: int) -> int:
+        return self._starts[number]
+
+    def end(self, number: int) -> int:
+        """Return where a token ends. Only for names and punctuation."""
+        start = self._starts[number]
+        found = _NAME.match(self._data, start)
+        return found.end() if found else start + 1
+
+    def text(self, number: int) -> str:
+        """Return a word or a sign, in lower case; empty beyond the end."""
+        if not 0 <= number < len(self._starts):
+            return ""
+        return self._data[self._starts[number] : self.end(number)].lower().decode(errors="replace")
+
+    def after_parenthesis(self, number: int) -> int:
+        """Return the number of the token after the parenthesis that opens at a token."""
+        depth = 0
+        while number < len(self._starts):
+            sign = self._data[self._starts[number] : self._starts[number] + 1]
+            depth += {b"(": 1, b")": -1}.get(sign, 0)
+            number += 1
+            if depth == 0:
+                break
+        return number
+
+
+def _edits(reference: Reference, view: str, tokens: _Tokens) -> tuple[list[tuple[int, int, str]], str]:
+    """Return the changes (start, end, new text) that one reference needs, and the alias that it then has."""
+    node = reference.node
+    first = tokens.at(node[LOCATION])
+    last = first
+    while tokens.text(last + 1) == ".":
+        last += 2
+    following = last + 1
+    end = tokens.end(last)
+    if reference.is_function:
+        following = tokens.after_parenthesis(following)
+        end = tokens.end(following - 1)
+    alias = node["alias"]
+    name = f"{VIEW_SCHEMA}.{view}"
+    if not alias and tokens.text(first - 1) not in _WITHOUT_ALIAS:
+        alias = reference.alias
+        name += f" AS {quote_name(alias)}"
+    edits = [(tokens.start(first), end, name)]
+    if not reference.is_function and node["at_clause"] is not None:
+        edits.append(_cut_at_clause(following, tokens))
+    return edits, alias
+
+
+def _cut_at_clause(number: int, tokens: _Tokens) -> tuple[int, int, str]:
+    """Return the change that removes `AT (…)`, which stands behind the alias."""
+    while tokens.text(number) and (tokens.text(number) != "at" or tokens.text(number + 1) != "("):
+        number = tokens.after_parenthesis(number)
+    last = tokens.after_parenthesis(number + 1) - 1
+    return tokens.start(number), tokens.end(last), " "
+
+
+def _view_node(node: Node, view: str, alias: str) -> Node:
+    return {
+        "type": "BASE_TABLE",
+        "alias": alias,
+        "sample": node["sample"],
+        "schema_name": VIEW_SCHEMA,
+        "table_name": view,
+        "column_name_alias": node["column_name_alias"],
+        "catalog_name": "",
+        "at_clause": None,
+    }
+
+
+def _splice(data: bytes, edits: list[tuple[int, int, str]]) -> Rewritten:
+    parts: list[bytes] = []
+    starts, sources = [0], [0]
+    at = length = 0
+    for start, end, new in edits:
+        parts += [data[at:start], new.encode()]
+        length += start - at
+        starts += [length, length + len(parts[-1])]
+        sources += [start, end]
+        length += len(parts[-1])
+        at = end
+    parts.append(data[at:])
+    return Rewritten(b"".join(parts).decode(), tuple(starts), tuple(sources))

@@ -1,0 +1,1 @@
+"""Events of the same shape, read and stored as columns."""

@@ -1,0 +1,345 @@
+"""From events to the rows of a table: every event becomes one row, or one reject that names the fields. Pure.
+
+Values are converted column by column, because a request may contain a hundred thousand events.
+
+- `event_id`, `ts`, `event`, `source`: what the request gives the event (`Given`) comes first.
+- `event_id`: see `identity.own_id`; else `<Idempotency-Key>/<position>`; else generated.
+- `ts`: see `moments`.
+- `received_at`: the arrival time. An event's own field with that name counts as a field without a column.
+- Other columns: the event's own field, else one of the object that it sends as `properties`. See `convert`.
+- Fields without a column: see `properties`; if the table has no such column, the event is rejected.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from alluvia.errors import Invalid
+from alluvia.events.columnar.alike import AlikeBlock, EventParts
+from alluvia.events.columnar.alike_rows import BlockRows, block_rows, put_back, some
+from alluvia.events.ingest.convert import column
+from alluvia.events.ingest.event_schema import identifies_events
+from alluvia.events.ingest.event_time import moments
+from alluvia.events.ingest.identity import (
+    ID_FIELDS,
+    ID_LIMIT_CHARS,
+    all_at_path,
+    contents_of,
+    fallback_id,
+    given_id,
+    is_plain_id,
+    own_id,
+)
+from alluvia.events.ingest.properties import texts
+from alluvia.events.ingest.rejects import reject_of
+from alluvia.events.ingest.texts import read_text
+from alluvia.events.ingest.timestamps import moments_array
+from alluvia.events.ingest.values import NO_FIELDS, BodyReading, EventRows, Fields, Origin, RawEvent, all_but
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+_AT_ONCE = 2048
+"""Events that are converted together: what that takes stays in the processor's cache, and is used again."""
+_BUILT_IN = {"event_id", "ts", "event", "source", "properties", "received_at"}
+_ID_PLACES = tuple((name,) for name in ID_FIELDS)
+
+
+def to_rows(
+    events: Sequence[RawEvent],
+    schema: pa.Schema,
+    *,
+    arrival_us: int,
+    idempotency_key: str | None,
+    new_id: Callable[[], str],
+    fields: Fields = NO_FIELDS,
+    refused: Mapping[int, str] | None = None,
+    reading: BodyReading | None = None,
+) -> EventRows:
+    """Return the events as rows of `schema`, in their order, and the rejects.
+
+    fields: those that the table's properties name. refused: why the table has refused events before, by their index.
+    arrival_us, idempotency_key and reading are those of the request, for events without an origin of their own. Raises
+    Invalid if the table has no `event_id` of type string, Unsupported for a column that JSON cannot fill.
+    """
+    if not identifies_events(schema):
+        raise Invalid(
+            "the table has no column event_id of type string, which ingestion needs: create it as an event table"
+        )
+    request = Origin(arrival_us, idempotency_key, reading)
+    found: list[EventRows | BlockRows] = []
+    start = 0
+    for part in _parts(events):
+        reasons = {at - start: reason for at, reason in (refused or {}).items() if start <= at < start + len(part)}
+        block = None
+        if isinstance(part, AlikeBlock) and not reasons and fields == NO_FIELDS:
+            block = block_rows(part, schema, (part.origin or request).arrival_us)
+        found.append(block or _of_events(part, schema, request, new_id, fields, reasons))
+        start += len(part)
+    return _joined(_with_odd(found, lambda odd: _of_events(odd, schema, request, new_id, NO_FIELDS, {})))
+
+
+def _parts(events: Sequence[RawEvent]) -> Iterator[Sequence[RawEvent]]:
+    """Yield the events, at least one part of them, as many at a time as are converted together."""
+    for part in events.parts if isinstance(events, EventParts) else [events]:
+        if isinstance(part, AlikeBlock):
+            yield part
+        else:
+            yield from (part[start : start + _AT_ONCE] for start in range(0, len(part) or 1, _AT_ONCE))
+
+
+def _of_events(
+    events: Sequence[RawEvent],
+    schema: pa.Schema,
+    request: Origin,
+    new_id: Callable[[], str],
+    fields: Fields,
+    reasons: Mapping[int, str],
+) -> EventRows:
+    events = list(events)
+    batch = _Conversion(events, schema, [event.origin or request for event in events], fields)
+    for index, reason in reasons.items():
+        batch.reasons[index].append(reason)
+    arrays = batch.arrays(new_id)
+    if not batch.keeps_leftovers:
+        batch.refuse_leftovers()
+    return batch.rows(arrays)
+
+
+def _with_odd(
+    parts: Sequence[EventRows | BlockRows], rows_of: Callable[[list[RawEvent]], EventRows]
+) -> Iterator[EventRows]:
+    """Yield the rows of all parts. The odd events of all blocks are few, and become rows together."""
+    every = [event for part in parts if isinstance(part, BlockRows) for event in part.odd.values()]
+    odd = rows_of(every) if every else None
+    start = 0
+    for part in parts:
+        if isinstance(part, EventRows):
+            yield part
+        elif odd is None or not part.odd:
+            yield EventRows(part.table, [], [], range(part.size), part.contents)
+        else:
+            end = start + len(part.odd)
+            yield put_back(part, some(odd, start, end))
+            start = end
+
+
+def _joined(found: Iterable[EventRows]) -> EventRows:
+    """Return the rows of consecutive events, each of which is either refused or taken."""
+    parts = list(found)
+    if len(parts) == 1:
+        return parts[0]
+    rejects = [reject for part in parts for reject in part.rejects]
+    refused: list[int] = []
+    start = 0
+    for part in parts:
+        refused += [start + at for at in part.refused]
+        start += len(part.refused) + len(part.taken)
+    taken = all_but(refused, start)
+    contents = list(chain.from_iterable(part.contents for part in parts))
+    return EventRows(pa.concat_tables([part.table for part in parts]), rejects, refused, taken, contents)
+
+
+def as_far_as_possible(events: Sequence[RawEvent], schema: pa.Schema, fields: Fields = NO_FIELDS) -> pa.Table:
+    """Return the events as rows of `schema`, in their order, with null for each value that does not fit.
+
+    Events without an id or a time of their own get none that means anything.
+    """
+    batch = _Conversion(events, schema, [Origin(0)] * len(events), fields)
+    arrays = batch.arrays(lambda: "")
+    nullable = pa.schema([field.with_nullable(True) for field in schema])
+    return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=nullable)
+
+
+class _Conversion:
+    """Events on their way to rows: `rest` holds the fields of each that no column has taken yet."""
+
+    def __init__(self, events: Sequence[RawEvent], schema: pa.Schema, origins: list[Origin], fields: Fields) -> None:
+        self.events = events
+        self.fields = fields
+        self.schema = schema
+        self.names = schema.names
+        self.origins = origins
+        self.values = [event.value for event in events]
+        self.rest = [value.copy() for value in self.values]
+        self.given = [(index, event.given) for index, event in enumerate(events) if event.given is not None]
+        self.reasons: defaultdict[int, list[str]] = defaultdict(list)
+        self.keeps_leftovers = "properties" in self.names and schema.field("properties").type == pa.string()
+        self.sent_objects: list[tuple[int, dict[str, object]]] = []
+        if self.keeps_leftovers and not _BUILT_IN.issuperset(self.names):
+            self.sent_objects = self._copied_objects()
+
+    def arrays(self, new_id: Callable[[], str]) -> dict[str, pa.Array]:
+        """Return the columns by name."""
+        found = {"event_id": self.ids(new_id)}
+        if self.given:
+            self.keep_names()
+        for field in self.schema:
+            if field.name not in ("event_id", "ts", "received_at", "properties"):
+                found[field.name] = self.declared(field)
+        for name, fill in (("ts", self.moments), ("received_at", self.arrivals), ("properties", self.properties)):
+            if name in self.names:
+                found[name] = fill(self.schema.field(name))
+        return found
+
+    def ids(self, new_id: Callable[[], str]) -> pa.Array:
+        place, ids, others = self._plain_ids()
+        for index in others:
+            ids[index] = self._id(index, new_id)
+        self._drop_null("event_id", others if place == "event_id" else range(len(ids)))
+        return pa.array(ids, pa.string())
+
+    def _plain_ids(self) -> tuple[str | None, list[object], Sequence[int]]:
+        """Return the ids that stand as text in the first place where any event has one, and whose do not.
+
+        With them the name of that place, if it holds nothing else.
+        """
+        path = self.fields.id_path
+        for place in ((path,) if path else ()) + _ID_PLACES:
+            found = all_at_path(self.values, place)
+            kinds = set(map(type, found))
+            if kinds == {type(None)}:
+                continue
+            others: Sequence[int] = ()
+            if kinds != {str} or not all(found) or max(map(len, found)) > ID_LIMIT_CHARS:  # type: ignore[arg-type]
+                others = [at for at, text in enumerate(found) if not is_plain_id(text)]
+            if self.given:
+                others = sorted({*others, *(index for index, _ in self.given)})
+            if place is path:
+                return None, found, others
+            self._take(place[0], all_but(others, len(found)))
+            return place[0], found, others
+        return None, [None] * len(self.values), range(len(self.values))
+
+    def _id(self, index: int, new_id: Callable[[], str]) -> str | None:
+        event = self.events[index]
+        try:
+            text = given_id(event.given)
+            if text is not None:
+                if event.value.get("event_id") == text:
+                    self._take("event_id", (index,))
+                return text
+            name, text = own_id(event.value, self.fields.id_path)
+        except Invalid as error:
+            self.reasons[index].append(str(error))
+            return None
+        if name is not None:
+            self._take(name, (index,))
+        if text is not None:
+            return text
+        key = self.origins[index].idempotency_key
+        return event.fallback_id or (fallback_id(key, event.position) if key else new_id())
+
+    def _drop_null(self, name: str, indexes: Iterable[int]) -> None:
+        """Drop a field that says nothing where it is null, though it would be kept as a leftover."""
+        for index in indexes:
+            if self.rest[index].get(name, "") is None:
+                del self.rest[index][name]
+
+    def _take(self, name: str, indexes: Sequence[int]) -> None:
+        """Take a field that one column holds completely, unless a column of its own name must be filled as well."""
+        if name in ("event_id", "ts") or name not in self.names:
+            for index in indexes:
+                del self.rest[index][name]
+
+    def keep_names(self) -> None:
+        """Keep the names that the request gives events and the table has no columns for, where it has `properties`."""
+        for name in ("event", "source"):
+            if name not in self.schema.names and self.keeps_leftovers:
+                for index, given in self.given:
+                    if getattr(given, name):
+                        self.rest[index].setdefault(name, getattr(given, name))
+
+    def _copied_objects(self) -> list[tuple[int, dict[str, object]]]:
+        """Return the objects sent as `properties`, from which columns may take fields, and the places of the events."""
+        found = []
+        for index, fields in enumerate(self.rest):
+            if type(sent := fields.get("properties")) is dict:
+                fields["properties"] = own = sent.copy()
+                found.append((index, own))
+        return found
+
+    def declared(self, field: pa.Field) -> pa.Array:
+        values = self._given_names(field.name) or [fields.pop(field.name, None) for fields in self.rest]
+        if field.name not in _BUILT_IN:
+            for index, sent in self.sent_objects:
+                if values[index] is None and field.name in sent:
+                    values[index] = sent.pop(field.name)
+        for index, given in self.given:
+            if given.text:
+                values[index] = read_text(field.type, values[index])
+        array, reasons = column(field, values)
+        for index, reason in reasons.items():
+            self.reasons[index].append(reason)
+        return array
+
+    def _given_names(self, name: str) -> list[object]:
+        """Return a column in which the request's texts come first, and what those events say stays data.
+
+        Empty where the request says nothing about it.
+        """
+        given = {at: getattr(given, name) for at, given in self.given} if name in ("event", "source") else {}
+        found: list[object] = []
+        for at, fields in enumerate(self.rest if any(given.values()) else ()):
+            said = given.get(at)
+            found.append(said or fields.get(name))
+            if fields.get(name) in (None, found[-1]):
+                fields.pop(name, None)
+        return found
+
+    def moments(self, field: pa.Field) -> pa.Array:
+        if not pa.types.is_timestamp(field.type):
+            return self.declared(field)
+        arrivals_us = [origin.arrival_us for origin in self.origins]
+        given_us = [each.given.ts_us if each.given else None for each in self.events] if self.given else ()
+        found = moments(self.values, arrivals_us, self.fields.time_path, given_us)
+        for name, indexes in found.held.items():
+            self._take(name, indexes)
+        if len(found.held.get("ts", ())) < len(self.events):
+            self._drop_null("ts", range(len(self.events)))
+        return _in_type(found.array, field.type)
+
+    def arrivals(self, field: pa.Field) -> pa.Array:
+        if not pa.types.is_timestamp(field.type):
+            return self.declared(field)
+        return _in_type(moments_array([origin.arrival_us for origin in self.origins]), field.type)
+
+    def properties(self, field: pa.Field) -> pa.Array:
+        if not self.keeps_leftovers:
+            return self.declared(field)
+        sent = [fields.pop(field.name, None) for fields in self.rest]
+        array = pa.array(texts(sent, self.rest), pa.string())
+        if not field.nullable and array.null_count:
+            for index, text in enumerate(array):
+                if not text.is_valid:
+                    self.reasons[index].append(f"{field.name}: required, but missing or null")
+        return array
+
+    def refuse_leftovers(self) -> None:
+        for index, fields in enumerate(self.rest):
+            for name in fields:
+                fault = "no moment that the column can hold" if name == "ts" else "the table has no such column"
+                self.reasons[index].append(f"{name}: {fault}, nor a column properties that would keep it")
+
+    def rows(self, arrays: dict[str, pa.Array]) -> EventRows:
+        table = pa.Table.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
+        everything = range(len(self.events))
+        if not self.reasons:
+            return EventRows(table, [], [], everything, contents_of(self.events))
+        refused = sorted(self.reasons)
+        taken = [index for index in everything if index not in self.reasons]
+        rejects = [
+            reject_of(self.events[index], "; ".join(self.reasons[index]), self.origins[index], self.fields)
+            for index in refused
+        ]
+        contents = contents_of([self.events[index] for index in taken])
+        return EventRows(table.take(pa.array(taken, pa.int64())), rejects, refused, taken, contents)
+
+
+def _in_type(moments: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return moments in µs as a column of times has them."""
+    return moments if moments.type == kind else moments.cast(pa.int64()).cast(kind)

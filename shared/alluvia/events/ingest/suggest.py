@@ -1,0 +1,194 @@
+"""Which fields of a table's events could be columns: names, types and coverage, by a sample of the newest events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from heapq import nsmallest
+from itertools import chain, islice
+
+import pyarrow as pa
+
+from alluvia.commit.event_window.content import EVENT_ID, SOURCE, identity_columns
+from alluvia.commit.handle import TableHandle
+from alluvia.delta.data_files.reader import read_file
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.schema.names import fold
+from alluvia.delta.schema.serialization import schema_string
+from alluvia.delta.schema.type_names import type_name
+from alluvia.errors import Invalid, TableNotFound
+from alluvia.events.ingest.convert import column
+from alluvia.events.ingest.jsontext import ExactNumber, decode_all, describe, encode
+from alluvia.events.ingest.tables import find_events
+from alluvia.events.ingest.timestamps import TIMESTAMP
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.operations.reading.change_files import FEED_COLUMNS
+from alluvia.table_names import REJECTS
+
+SAMPLE = 10_000
+FIELDS_MAX = 1000
+"""Fields that are counted: events whose fields have names like ids would fill the memory."""
+_FILES_MIN, _FILES_MAX = 8, 64
+"""How many files a sample comes from, each with a request: several where one would do, so as not to be of a moment."""
+_FILES_LOOKED_AT = 10_000
+_BYTES_MAX = 256 << 20
+_EXAMPLE_CHARS = 60
+_TYPES: dict[str, tuple[pa.DataType, ...]] = {
+    "true or false": (pa.bool_(),),
+    "a number": (pa.int64(), pa.float64()),
+    "a whole number": (pa.int64(), pa.decimal128(20), pa.decimal128(38), pa.float64()),
+    "a string": (pa.date32(), TIMESTAMP, pa.string()),
+}
+"""The types that are tried for values of a kind, in order: a column gets the first that all of them fit exactly.
+
+20 digits hold every unsigned integer of 64 bits.
+"""
+_DECLARED = {
+    "an object": ("objects with other fields", "struct<field:type>"),
+    "an array": ("arrays of other elements", "array<type>"),
+}
+"""What columns of these kinds refuse, and the types to declare: a sample does not tell what is still to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A field without a column. type: that of a column which takes all values of the sample; None if there is none.
+
+    coverage: the share of the sampled events that have the field. events: how many were sampled, which is fewer than
+    asked for where the table has fewer, or where the files that may be read hold fewer. example: a value, as JSON.
+    """
+
+    field: str
+    type: str | None
+    coverage: float
+    events: int
+    example: str
+    note: str | None = None
+
+
+def suggest(catalog: WritableCatalog, name: str, sample: int = SAMPLE) -> list[Suggestion]:
+    """Return the fields without a column of a table's newest events and newest rejects, frequent ones first.
+
+    A table that knows its events by their ids alone cannot get a column `source`. Rejects that are not JSON objects do
+    not count. Reads at most 64 files of the table and 64 of its rejects. Raises `TableNotFound`.
+    """
+    table = find_events(catalog, name)
+    if table is None:
+        raise TableNotFound(f"there is no table {name!r}")
+    schema = table.newest().schema
+    columns = {fold(column) for column in schema.names}
+    texts = _newest(table, "properties", sample) if "properties" in columns else []
+    rejected: list[bytes] = []
+    place = catalog.handle(f"{name}/{REJECTS}")
+    with suppress(TableNotFound):
+        rejected = _newest(place, "raw", max(1, sample // 10))
+    events, found = 0, _Fields(columns, {SOURCE} if identity_columns(schema) == (EVENT_ID,) else set())
+    for value in decode_all([*texts, *rejected]):
+        if isinstance(value, dict):
+            events += 1
+            found.add(value)
+    return found.suggestions(events)
+
+
+def _newest(table: TableHandle, name: str, rows: int) -> list[bytes]:
+    """Return texts of a column, of several of the newest files; of a null, an empty object."""
+    snapshot = table.newest()
+    schema = pa.schema([snapshot.schema.field(name)])
+    values: list[object] = []
+    for file, share in _shares(snapshot.files, rows):
+        batches = read_file(snapshot, table.store, file, schema)
+        values += islice((value for batch in batches for value in batch.column(0).to_pylist()), share)
+    return [
+        value.encode() if isinstance(value, str) else value if isinstance(value, bytes) else b"{}" for value in values
+    ]
+
+
+def _shares(files: Iterable[AddFile], rows: int) -> list[tuple[AddFile, int]]:
+    """Return the files to sample, newest first, and how many rows of each, together at most `rows`.
+
+    Goes on to older files until those chosen hold the sample. For the second half of the files that may be read, those
+    that hold less than their part of what is missing come last: a merged file lies behind many small ones.
+    """
+    newest = nsmallest(_FILES_LOOKED_AT, files, key=lambda file: (-file.modification_time, file.path))
+    chosen: list[AddFile] = []
+    held: list[int] = []
+    small: list[AddFile] = []
+    size, missing = 0, rows
+    for at, file in enumerate(chain(newest, small)):
+        free = _FILES_MAX - len(chosen)
+        if free == 0 or (missing <= 0 and len(chosen) >= _FILES_MIN):
+            break
+        holds = rows if file.live_records is None else file.live_records
+        if at < len(newest) and free <= _FILES_MAX // 2 and holds * free < missing:
+            small.append(file)
+        elif holds and (not chosen or size + file.size <= _BYTES_MAX):
+            chosen.append(file)
+            held.append(holds)
+            size, missing = size + file.size, missing - holds
+    return list(zip(chosen, _even(held, rows), strict=True))
+
+
+def _even(held: Sequence[int], rows: int) -> list[int]:
+    """Return how many rows to take of each file: as equal as what they hold allows."""
+    taken = [0] * len(held)
+    places = sorted(range(len(held)), key=held.__getitem__)
+    for number, at in enumerate(places):
+        taken[at] = min(held[at], -(-rows // (len(held) - number)))
+        rows -= taken[at]
+    return taken
+
+
+class _Fields:
+    """The values of each field that has no column, but for those that cannot become one."""
+
+    def __init__(self, columns: set[str], left_out: set[str]) -> None:
+        self._columns = columns
+        self._left_out = left_out
+        self._values: dict[str, list[object]] = {}
+
+    def add(self, event: Mapping[str, object]) -> None:
+        for name, value in event.items():
+            if value is None or fold(name) in self._columns or name in self._left_out:
+                continue
+            if name in self._values or len(self._values) < FIELDS_MAX:
+                self._values.setdefault(name, []).append(value)
+
+    def suggestions(self, events: int) -> list[Suggestion]:
+        spelled = Counter(map(fold, self._values))
+        found = [self._suggestion(name, values, events, spelled) for name, values in self._values.items()]
+        return sorted(found, key=lambda each: (-each.coverage, each.field))
+
+    def _suggestion(self, name: str, values: list[object], events: int, spelled: Counter[str]) -> Suggestion:
+        example = encode(values[0]).decode(errors="replace")
+        shown = example if len(example) <= _EXAMPLE_CHARS else f"{example[: _EXAMPLE_CHARS - 1]}…"
+        coverage = round(len(values) / events, 4)
+
+        def refused(note: str) -> Suggestion:
+            return Suggestion(name, None, coverage, events, shown, note)
+
+        if spelled[fold(name)] > 1:
+            return refused("fields whose names differ only in case cannot be columns")
+        try:
+            schema_string(pa.schema([pa.field(name, pa.string())]))
+        except Invalid as error:
+            return refused(str(error))
+        if fold(name) in FEED_COLUMNS:
+            return refused("with a column of that name the table has no change feed: send another name")
+        kinds = Counter(map(describe, values))
+        if len(kinds) > 1:
+            return refused("its values are " + ", ".join(sorted(kinds)))
+        [kind] = kinds
+        for tried in _TYPES.get("a whole number" if all(map(_is_whole, values)) else kind, ()):
+            if not column(pa.field(name, tried), values)[1]:
+                return Suggestion(name, type_name(tried), coverage, events, shown)
+        if kind in _DECLARED:
+            what, type_of_it = _DECLARED[kind]
+            return refused(f"a column would refuse {what}, so it is for you to add: --add '{name}:{type_of_it}'")
+        return refused(f"no type of a column fits {kind} like these")
+
+
+def _is_whole(value: object) -> bool:
+    """Whether a value is a number without fraction and exponent."""
+    return type(value) is int or (isinstance(value, ExactNumber) and value.text.lstrip("-").isdigit())

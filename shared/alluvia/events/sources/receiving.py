@@ -1,0 +1,155 @@
+"""What a source makes of a request: whether it is a challenge, and what it says about each of its events. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from alluvia.errors import Invalid
+from alluvia.events.formats.registry import never_read, of_source, type_of
+from alluvia.events.ingest.envelope import media_type
+from alluvia.events.ingest.identity import at_path, own_id
+from alluvia.events.ingest.rejects import EVENT, reject_of
+from alluvia.events.ingest.values import NO_FIELDS, Given, Origin, RawEvent, Split
+from alluvia.events.sources.definition import HEADER
+from alluvia.events.sources.kinds.base import moment_of, text_of
+from alluvia.events.sources.kinds.registry import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from alluvia.events.ingest.values import BodyReading
+    from alluvia.events.sources.definition import Source
+    from alluvia.events.sources.delivery import Delivery
+
+_CLOUD_EVENT = ("specversion", "id", "source")
+
+
+def challenge_of(source: Source, found: Split) -> str | None:
+    """Return what a request wants to hear back in place of being stored; None if it brings events."""
+    if len(found.events) != 1 or found.rejects:
+        return None
+    kind = KINDS[source.kind]
+    return kind.challenge(kind.event(found.events[0].value))
+
+
+def format_of(source: Source, headers: Mapping[str, str], body: bytes) -> str:
+    """Return the name of the format of a request: what its headers declare, if it counts, or the source's."""
+    kind = KINDS[source.kind]
+    if not kind.proves_headers:
+        return source.format or kind.format or kind.body_format(body)
+    return of_source(source.format, kind.format, media_type(headers.get("content-type")), headers)
+
+
+def heard(source: Source, headers: Mapping[str, str], name: str, body: bytes) -> Mapping[str, str]:
+    """Return the headers of a request that say something about its events, whose body is in the format of a name.
+
+    A signature covers the body, and few headers or none: an attacker could send a captured request again with
+    others. Those count that the kind's proof covers, or that the definition names. The type of the body is that of its
+    format; one that says that the body is never read is left, as it only explains a refusal.
+    """
+    if KINDS[source.kind].proves_headers:
+        return headers
+    known = {each: headers[each] for each in places_read(source) if each in headers}
+    if headers.get("content-encoding", "").strip().lower() == "deflate":  # bodies tell the other codings themselves
+        known["content-encoding"] = "deflate"
+    said = headers.get("content-type")
+    unread = name == "json" and never_read(media_type(said))
+    return known | {"content-type": str(said) if unread else type_of(name, body)}
+
+
+def key_of_signed(source: Source, delivery: Delivery) -> str | None:
+    """Return the identity that what is signed gives a request, with the name that the definition takes from a header.
+
+    Two topics of one sender may have the same body: where the definition trusts the header, they are two events.
+    """
+    key = KINDS[source.kind].key(delivery)
+    name = delivery.header(source.event.removeprefix(HEADER)) if source.event.startswith(HEADER) else None
+    return key if key is None or name is None else sha256(f"{key} {name}".encode()).hexdigest()
+
+
+def unsigned_places(source: Source) -> list[str]:
+    """Return the settings that name headers which the sender's signature does not cover."""
+    kind = KINDS[source.kind]
+    signed = {*kind.headers, source.timestamp_header.lower()}
+    places = {"event_id": source.event_id, "ts": source.ts, "event": source.event}
+    headers = {name: place.removeprefix(HEADER).lower() for name, place in places.items() if place.startswith(HEADER)}
+    return [] if kind.proves_headers else [name for name, header in headers.items() if header not in signed]
+
+
+def options_of(source: Source) -> dict[str, str]:
+    """Return what the source says about its format."""
+    return {"delimiter": source.delimiter} if source.delimiter else {}
+
+
+def places_read(source: Source) -> list[str]:
+    """Return the names, in lower case, of the headers that say something about the events of a source."""
+    places = (source.event_id, source.ts, source.event)
+    named = {place.removeprefix(HEADER).lower() for place in places if place.startswith(HEADER)}
+    return sorted(named | KINDS[source.kind].headers)
+
+
+def reading_of_source(source: Source, delivery: Delivery, reading: BodyReading) -> BodyReading:
+    """Return how a source's request was read, with what its headers say about its events: no other headers are kept."""
+    said = {name: delivery.header(name) for name in places_read(source)}
+    return replace(reading, source=source.name, headers={**reading.headers, **said})
+
+
+def events_of(source: Source, delivery: Delivery, found: Split, origin: Origin) -> Split:
+    """Return the events of a request with what it, and the source's definition, say about each.
+
+    Where a request gives one identity to several events, the position of each follows it. An event without an identity
+    where the source has it becomes a reject only if there is something else in its place.
+    """
+    several = origin.reading is not None and origin.reading.several
+    events: list[RawEvent] = []
+    rejects = list(found.rejects)
+    for sent in found.events:
+        event = _unwrapped(source, sent)
+        try:
+            events.append(event._replace(given=_given(source, delivery, event, several=several)))
+        except Invalid as error:
+            rejects.append(reject_of(event, str(error), origin, NO_FIELDS, EVENT))
+    return replace(found, events=events, rejects=sorted(rejects, key=lambda reject: reject.position))
+
+
+def _unwrapped(source: Source, event: RawEvent) -> RawEvent:
+    value = KINDS[source.kind].event(event.value)
+    return event if value is event.value else event._replace(value=value, raw=None, given=None)
+
+
+def _given(source: Source, delivery: Delivery, event: RawEvent, *, several: bool) -> Given:
+    """Put together what is known of an event: by the source's definition, else its kind, else its format."""
+    kind = KINDS[source.kind]
+    said, known = kind.given(delivery, event.value), event.given or Given()
+    mapped = _identity(source, delivery, event.value)
+    event_id = mapped or said.event_id
+    of_request = source.event_id.startswith(HEADER) if mapped else kind.identifies_requests
+    if event_id and several and of_request:
+        event_id = f"{event_id}/{event.position}"
+    moment_us = moment_of(_at(source.ts, delivery, event.value))
+    own_source = not event_id and all(text_of(event.value.get(name)) for name in _CLOUD_EVENT)
+    return replace(
+        known,
+        event_id=event_id or known.event_id,
+        ts_us=next((each for each in (moment_us, said.ts_us) if each is not None), known.ts_us),
+        event=text_of(_at(source.event, delivery, event.value)) or said.event or known.event,
+        source=None if own_source else source.name,
+        unstable=said.unstable or known.unstable,
+        of_format=event.given,
+    )
+
+
+def _identity(source: Source, delivery: Delivery, value: Mapping[str, object]) -> str | None:
+    try:
+        return own_id({"event_id": _at(source.event_id, delivery, value)})[1]
+    except Invalid as error:
+        raise Invalid(f"{source.event_id}: {str(error).removeprefix('event_id: ')}") from None
+
+
+def _at(place: str, delivery: Delivery, value: Mapping[str, object]) -> object:
+    """Return what is at a place of a request or its event, as a definition names it; None if there is nothing."""
+    if place.startswith(HEADER):
+        return delivery.header(place.removeprefix(HEADER))
+    return at_path(value, tuple(place.split("."))) if place else None

@@ -1,0 +1,114 @@
+"""A file of rows into a table of events: each row is an event, ingested once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import field, replace
+
+import pyarrow as pa
+
+from alluvia.events.columnar.alike import moved
+from alluvia.events.formats.registry import by_name
+from alluvia.events.formats.values import SentBody
+from alluvia.events.ingest.envelope import split, split_ndjson
+from alluvia.events.ingest.pipeline import Answer, Sent, ingest_batch, ingest_together
+from alluvia.events.ingest.values import UNLIMITED, Origin, Reject
+from alluvia.files.event_files import NDJSON, FilePart
+from alluvia.files.sent import SentFile
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.catalog.catalog import WritableCatalog
+
+REJECTS_MAX = 100
+EVENT_COLUMNS = frozenset(("event_id", "ts", "received_at"))
+"""A table that has these is one of events."""
+
+
+@dataclass(slots=True)
+class StoredEvents:
+    """What became of a file's rows, as `pipeline.Answer` counts them; the first `REJECTS_MAX` of the rejects."""
+
+    accepted: int = 0
+    stored: int = 0
+    duplicates: int = 0
+    rejected: int = 0
+    conflicting: int = 0
+    version: int | None = None
+    rejects: list[Reject] = field(default_factory=list)
+
+    def counts(self) -> dict[str, int | None]:
+        """Return the numbers as an answer to the sender has them."""
+        return {
+            "accepted": self.accepted,
+            "stored": self.stored,
+            "duplicates": self.duplicates,
+            "rejected": self.rejected,
+            "conflicting": self.conflicting,
+            "version": self.version,
+        }
+
+    def add(self, answer: Answer) -> None:
+        """Count what became of a part."""
+        self.accepted += answer.accepted
+        self.stored += answer.stored
+        self.duplicates += answer.duplicates
+        self.rejected += answer.rejected
+        self.conflicting += answer.conflicting
+        self.version = answer.version if answer.version is not None else self.version
+        self.rejects += answer.rejects[: REJECTS_MAX - len(self.rejects)]
+
+
+def takes_events(schema: pa.Schema) -> bool:
+    """Whether a table's rows are events."""
+    return set(schema.names) >= EVENT_COLUMNS
+
+
+def store_events(
+    catalog: WritableCatalog,
+    table: str,
+    file: SentFile,
+    key: str | None,
+    before_commit: Callable[[], None] = lambda: None,
+) -> StoredEvents:
+    """Ingest a file part by part, in one commit each.
+
+    `before_commit` is called before each, and may stop it by an exception. Without a `key`, an event without an id gets
+    one from the file's content up to its part's end and its position.
+    """
+    stored = StoredEvents()
+    for part in file.parts(f"the file.{file.kind}"):
+        before_commit()
+        stored.add(store_part(catalog, table, part if key is None else replace(part, key=key)))
+    return stored
+
+
+def store_part(catalog: WritableCatalog, table: str, part: FilePart) -> Answer:
+    """Commit a part of a file, and return what became of it. Positions in rejects count from the file's start."""
+    sent = _sent(part, catalog.clock.now_us())
+    origin = sent.origin
+    return ingest_batch(
+        catalog, table, sent.events, sent.rejects, arrival_us=origin.arrival_us, idempotency_key=origin.idempotency_key
+    )
+
+
+def store_parts(catalog: WritableCatalog, table: str, some: Sequence[FilePart]) -> list[Answer]:
+    """Commit parts of several files in one commit, and return what became of each."""
+    now_us = catalog.clock.now_us()
+    requests = [_sent(part, now_us) for part in some]
+    answers = []
+    for outcome in ingest_together(catalog, table, requests, create=False, tables_max=None):
+        if isinstance(outcome, Exception):
+            raise outcome
+        answers.append(outcome)
+    return answers
+
+
+def _sent(part: FilePart, now_us: int) -> Sent:
+    if part.media_type == NDJSON and part.position:
+        found = split_ndjson(part.data, UNLIMITED)
+    elif part.media_type == NDJSON:
+        found = split(part.data, content_type=part.media_type, content_encoding=None, limits=UNLIMITED)
+    else:
+        found = by_name("csv").read(SentBody({"content-type": part.media_type}, part.data, now_us), UNLIMITED)
+    events = moved(found.events, part.position)
+    rejects = [replace(reject, position=reject.position + part.position) for reject in found.rejects]
+    return Sent(events, rejects, Origin(now_us, part.key))

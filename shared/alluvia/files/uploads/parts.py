@@ -1,0 +1,174 @@
+"""Uploads that come in parts: a file is cut anywhere, its parts are put into the lake, and become one file again.
+
+`_alluvia/uploads/<table>/<id>/` has `upload.json`, what was asked for; `part-00001` and so on; and `state.json`, which
+says who works on them until when, and what became of that. The table's log alone decides whether a file is stored.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from alluvia.clock import Clock
+from alluvia.errors import Invalid, ObjectNotFound
+from alluvia.files.misfit import Misfit
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.catalog.catalog import check_name
+from alluvia.operations.results.upload_parts import UPLOAD_MS_MAX, UPLOADS
+from alluvia.scratch import scratch_root
+from alluvia.store import ObjectInfo, PutResult, Store
+
+PARTS_MAX = 1000
+LEASE_MS = 16 * 60_000
+"""Longer than a function may run: who has not ended by then has died."""
+_CHUNK_BYTES = 1 << 20
+_PART = "part-"
+
+
+class NoUpload(Invalid):
+    """There is no such upload, or it has expired."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartedUpload:
+    """A file that comes in parts: their number, the file's bytes if they were said, and what was asked for.
+
+    `origin` is the id of the branch that it is for; empty for the lake itself.
+    """
+
+    id: str
+    table: str
+    parts: int
+    created_ms: int
+    bytes: int | None = None
+    asked: Mapping[str, str] = field(default_factory=dict)
+    origin: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Return the prefix of its objects."""
+        return f"{UPLOADS}{self.table}/{self.id}/"
+
+    @property
+    def expires_ms(self) -> int:
+        """Return until when it takes parts."""
+        return self.created_ms + UPLOAD_MS_MAX
+
+    def part_key(self, part: int) -> str:
+        """Return where a part belongs; they count from 1."""
+        return f"{self.folder}{_PART}{part:05}"
+
+
+def begin(
+    store: Store, clock: Clock, table: str, parts: int, size: int | None, asked: Mapping[str, str], origin: str = ""
+) -> PartedUpload:
+    """Note an upload, and return it. One PUT. Its id cannot be guessed."""
+    check_name(table)
+    upload = PartedUpload(clock.new_id(), table, parts, clock.now_ms(), size, dict(asked), origin)
+    store.put(f"{upload.folder}upload.json", orjson.dumps(asdict(upload)))
+    return upload
+
+
+def find(store: Store, clock: Clock, table: str, upload_id: str) -> PartedUpload:
+    """Return an upload. One GET. Raises `NoUpload`."""
+    check_name(table)
+    if not upload_id.replace("-", "").isalnum() or not upload_id.isascii():
+        raise NoUpload("there is no such upload")
+    try:
+        found = PartedUpload(**orjson.loads(store.get(f"{UPLOADS}{table}/{upload_id}/upload.json")))
+    except ObjectNotFound:
+        raise NoUpload("there is no such upload, or it has expired: begin a new one") from None
+    if clock.now_ms() > found.expires_ms:
+        raise NoUpload("this upload has expired: begin a new one")
+    return found
+
+
+def check_there(store: Store, upload: PartedUpload) -> None:
+    """Raise `NoUpload` where an erasure of the table's rows has deleted an upload, which may have them. One HEAD."""
+    if store.head(f"{upload.folder}upload.json") is None:
+        raise NoUpload("the upload has expired, or rows of the table were erased: begin a new one")
+
+
+def parts_there(store: Store, upload: PartedUpload) -> dict[int, ObjectInfo]:
+    """Return the parts that have come, by their numbers. One LIST."""
+    prefix = upload.folder + _PART
+    return {int(info.key.removeprefix(prefix)): info for info in store.list(prefix)}
+
+
+def complete_parts(store: Store, upload: PartedUpload) -> Sequence[ObjectInfo]:
+    """Return all parts in order. Raises `Misfit` where one is missing, or they are not as long as was said."""
+    there = parts_there(store, upload)
+    missing = [part for part in range(1, upload.parts + 1) if part not in there]
+    if missing:
+        some = f"parts {missing[0]} and {len(missing) - 1} others are" if len(missing) > 1 else f"part {missing[0]} is"
+        raise Misfit(f"{some} missing: send what is missing, then complete the upload again")
+    size = sum(info.size for info in there.values())
+    if upload.bytes is not None and size != upload.bytes:
+        raise Misfit(f"the parts have {size} bytes together, not {upload.bytes}: send those again that are cut short")
+    return [there[part] for part in sorted(there)]
+
+
+@contextmanager
+def gathered(store: Store, parts: Sequence[ObjectInfo]) -> Iterator[tuple[Path, str]]:
+    """Yield a temporary file of all parts, and its SHA-256 in hex. One GET a part; a few are fetched ahead."""
+    digest = sha256()
+    with tempfile.TemporaryDirectory(dir=scratch_root()) as folder:
+        path = Path(folder, "upload")
+        with path.open("wb") as file:
+            for copy in store.prefetch([(info.key, info.size) for info in parts]):
+                if copy is None:
+                    raise NoUpload("a part is gone: the upload has expired, or rows of the table were erased")
+                with copy.open("rb") as source:
+                    while chunk := source.read(_CHUNK_BYTES):
+                        digest.update(chunk)
+                        file.write(chunk)
+        yield path, digest.hexdigest()
+
+
+def state_of(store: Store, upload: PartedUpload) -> Mapping[str, Any]:
+    """Return what is known of the work on an upload: `state` is open, running, done or failed. One GET."""
+    return find_state(store, upload.folder)
+
+
+def find_state(store: Store, folder: str) -> Mapping[str, Any]:
+    """Return what is known of the work on the upload in a folder, as `state_of`. One GET."""
+    try:
+        found: dict[str, Any] = orjson.loads(store.get(f"{folder}state.json"))
+    except ObjectNotFound:
+        return {"state": "open"}
+    return found or {"state": "open"}
+
+
+def take_lease(store: Store, clock: Clock, upload: PartedUpload) -> Mapping[str, Any] | None:
+    """Begin to work on an upload. Returns the state where it is done, or another works on it.
+
+    A lease saves work: two who store the same file store it once.
+    """
+    key, until_ms = f"{upload.folder}state.json", clock.now_ms() + LEASE_MS
+    lease = orjson.dumps({"state": "running", "until_ms": until_ms})
+    if store.put_if_absent(key, lease) is PutResult.CREATED:
+        return None
+    try:
+        data, tag = store.get_tagged(key)
+    except ObjectNotFound:
+        raise NoUpload("there is no such upload any more: begin a new one") from None
+    found: dict[str, Any] = orjson.loads(data) or {"state": "failed"}
+    if found["state"] == "done" or (found["state"] == "running" and clock.now_ms() < found["until_ms"]):
+        return found
+    return None if store.put_if_same(key, lease, tag) else {"state": "running", "until_ms": until_ms}
+
+
+def end_lease(store: Store, upload: PartedUpload, status: int, answer: Mapping[str, Any]) -> None:
+    """Note what became of the work on an upload. A PUT and a HEAD."""
+    state = {"state": "done" if status < 300 else "failed", "status": status, "answer": dict(answer)}
+    path = f"{upload.folder}state.json"
+    store.put(path, orjson.dumps(state))
+    if store.head(f"{upload.folder}upload.json") is None:  # an erasure deleted it, and the answer may show its values
+        store.put(path, b"{}")

@@ -1,0 +1,114 @@
+"""What operations and queries need of the tables of a lake, whoever may see them, and wherever they are staged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from alluvia.access.rights import Rights
+from alluvia.clock import Clock
+from alluvia.commit.handle import TableHandle
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.snapshot import Snapshot
+from alluvia.errors import Invalid
+from alluvia.operations.catalog.request_batching import RequestGroups
+from alluvia.operations.catalog.views import View
+from alluvia.store import Store
+from alluvia.table_names import TABLE_OR_REJECTS
+
+if TYPE_CHECKING:
+    from alluvia.operations.streams.stream_batches import StreamBatch
+    from alluvia.operations.streams.streams import StreamState
+
+
+class Catalog(Protocol):
+    """Finds the tables, views and streams below one place by name. Nothing is inherited, so that each implementation
+    says for each method what its caller may do.
+    """
+
+    @property
+    def store(self) -> Store:
+        """The store of the place."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of whatever is done to its tables."""
+
+    @property
+    def rights(self) -> Rights | None:
+        """What the caller may do; None: everything."""
+
+    @property
+    def origin(self) -> str:
+        """The id of the branch that the tables are on; empty for the lake itself."""
+
+    @property
+    def moves_streams(self) -> bool:
+        """Whether what is read of a stream counts as read from then on."""
+
+    def __contains__(self, name: object) -> bool: ...
+
+    def handle(self, name: str) -> TableHandle:
+        """Return the handle of a table, without a request. Raises `Invalid` for what cannot be a table's name."""
+
+    def readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
+        """Return the tables of some names as they are at one moment, with what has been committed to all of them.
+
+        Those that are not there are left out.
+        """
+
+    def tables(self, *, rejects: bool = False, dropped: bool = False) -> list[str]:
+        """Return the names of the tables, in order, those of rejected events and of dropped tables if asked for."""
+
+    def find_view(self, name: str) -> View | None:
+        """Return a view; None if there is none of that name."""
+
+    def note_read(self, scan: Scan) -> None:
+        """Take note of what a query reads of a table, where a transaction needs to know."""
+
+    def find_stream(self, name: str) -> StreamState | None:
+        """Return a stream; None if there is none of that name."""
+
+    def read_stream(self, name: str, max_versions: int | None = None, max_rows: int | None = None) -> StreamBatch:
+        """Return what a stream has not given yet. Raises what `streams.next_batch` does."""
+
+
+class WritableCatalog(Catalog, Protocol):
+    """The same, where tables can be created, and streams, rejects and transactions are at home."""
+
+    @property
+    def ingestion(self) -> RequestGroups[Any, Any]:
+        """The groups in which requests of several threads ingest."""
+
+    def log_handle(self, name: str) -> TableHandle:
+        """Return the handle of a table or of a stream's log, as transactions name them. Raises `Invalid`."""
+
+    def rejects_handle(self, name: str) -> TableHandle | None:
+        """Return the handle of a table's rejected events; None for a table of such, which has none."""
+
+    def create(
+        self,
+        name: str,
+        schema: pa.Schema,
+        partition_by: Sequence[str],
+        sort_by: Sequence[str],
+        properties: Mapping[str, str] | None,
+        *,
+        cluster_by: Sequence[str] = (),
+        exist_ok: bool,
+        replace: bool = False,
+    ) -> TableHandle:
+        """Create a table, in one request; or put it in the place of one, in a transaction.
+
+        Raises `TableExists` or `Invalid`.
+        """
+
+
+def check_name(name: object) -> None:
+    """Raise `Invalid` for what cannot be a table's name."""
+    if not isinstance(name, str) or not TABLE_OR_REJECTS.fullmatch(name):
+        raise Invalid(
+            f"table name {name!r:.100}: use up to 128 lower-case letters, digits and underscores, with a letter first"
+        )

@@ -1,0 +1,73 @@
+"""Views of a lake: named SELECTs, one small object for each version of each.
+
+`_alluvia/views/<name>/<number>.json` in the lake's folder is written once, with put-if-absent; the one with the highest
+number counts. A view that was dropped is a version without a query.
+"""
+
+from __future__ import annotations
+
+from alluvia.clock import Clock
+from alluvia.errors import Corrupt, Invalid
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.catalog.versioned_objects import newest_numbered, write_numbered
+from alluvia.store import Store
+from alluvia.table_names import TABLE_NAME
+
+VIEWS = "_alluvia/views/"
+_RESERVED = ("_live", "_final", "_freshness")
+"""So end the names that queries use for what they make of tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A version of a view. `query` is a SELECT, empty if the view was dropped."""
+
+    name: str
+    version: int
+    query: str
+    created_ms: int
+
+
+def may_be_view(name: str) -> bool:
+    """Whether a name can be a view's."""
+    return bool(TABLE_NAME.fullmatch(name)) and not name.endswith(_RESERVED)
+
+
+def find_view(store: Store, name: str) -> View | None:
+    """Return a view; None if there is none of that name. One LIST, and one GET where there is or was one."""
+    found = _newest(store, name) if may_be_view(name) else None
+    return found if found is not None and found.query else None
+
+
+def list_views(store: Store) -> list[View]:
+    """Return all views, in the order of their names. One LIST, and one LIST and one GET for each."""
+    found = [find_view(store, name) for name in store.list_folders(VIEWS)]
+    return [view for view in found if view is not None]
+
+
+def write_view(store: Store, clock: Clock, name: str, query: str, *, known: View | None) -> View:
+    """Write the version of a view that comes after the one that is known; without a `query` it drops the view.
+
+    Raises `Conflict` where another writer has changed the view since.
+    """
+    if not may_be_view(name):
+        raise Invalid(
+            f"view name {name!r:.100}: use up to 128 lower-case letters, digits and underscores, with a letter first, "
+            f"and none of {', '.join(_RESERVED)} at the end"
+        )
+    before = known or _newest(store, name)  # a dropped view's numbers go on
+    version = 0 if before is None else before.version + 1
+    view = View(name, version, query, clock.now_ms())
+    body = {"query": query, "createdMs": view.created_ms}
+    write_numbered(store, clock, f"{VIEWS}{name}/", version, body, what=f"view {name}")
+    return view
+
+
+def _newest(store: Store, name: str) -> View | None:
+    found = newest_numbered(store, f"{VIEWS}{name}/")
+    if found is None:
+        return None
+    try:
+        return View(name, found.number, str(found.body["query"]), int(found.body["createdMs"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise Corrupt(f"{found.key} is not a view of this library") from error

@@ -1,0 +1,78 @@
+"""Write a checkpoint of a table and the index of its event ids, so that opening it stays cheap."""
+
+from __future__ import annotations
+
+from alluvia.commit.event_window.content import EVENT_ID
+from alluvia.commit.event_window.index import index_name, write_index
+from alluvia.commit.handle import TableHandle
+from alluvia.commit.reads import checkpointed
+from alluvia.delta.log.checkpoints.writer import Form
+from alluvia.delta.log.features import V2_CHECKPOINT
+from alluvia.delta.protocols import check_writable
+from alluvia.delta.snapshot import Snapshot
+from alluvia.delta.statistics.checkpoint_form import CheckpointForm
+from alluvia.operations.dedup.event_window import follow_window, open_window
+
+TOMBSTONES_LONGER_MS = 24 * 60 * 60 * 1000
+
+
+def checkpoint(handle: TableHandle, *, dropped: bool = False, anew: bool = False) -> int:
+    """Write a checkpoint of the newest version that the handle knows, and return that version.
+
+    If there is one, nothing is written, unless `anew`. With `dropped`, also of a dropped table, so that its log stays
+    quick to open. The index of event ids is written first, so each of our checkpoints has one.
+    """
+    with handle.lock:
+        snapshot = handle.at_hand(dropped=dropped)
+        check_writable(snapshot.state.protocol, snapshot.state.metadata)
+        v2 = has_v2_checkpoints(snapshot)
+        if v2 and handle.log.base_is_old:  # it names sidecars of the checkpoint it is based on: they must exist
+            handle.log.open()
+            snapshot = handle.at_hand(dropped=dropped)
+            v2 = has_v2_checkpoints(snapshot)
+        if handle.log.checkpoint_version == snapshot.version and not anew:
+            return snapshot.version
+        state = checkpointed(snapshot.state) if handle.store.is_branch else snapshot.state
+        if EVENT_ID in snapshot.column_names:
+            window = open_window(handle.log) if handle.window is None else follow_window(handle)
+            if window.version > snapshot.version:  # the log had to be opened again
+                return checkpoint(handle, dropped=dropped, anew=anew)
+            handle.store.put(handle.root + index_name(snapshot.version), write_index(window))
+        after_ms = tombstones_after_ms(snapshot, handle.clock.now_ms())
+        handle.log.checkpoint(state, after_ms, form_of(snapshot), v2=v2)
+        return snapshot.version
+
+
+def tombstones_after_ms(snapshot: Snapshot, now_ms: int) -> int:
+    """Return the time in ms since which checkpoints name removed files.
+
+    A day before they expire by what their commits say: a commit may have taken effect long after it was made.
+    """
+    return now_ms - snapshot.settings.file_retention_ms - TOMBSTONES_LONGER_MS
+
+
+def form_of(snapshot: Snapshot) -> Form:
+    """Return what the checkpoints of a table hold of statistics, by its properties.
+
+    Where a column is nested too deeply to read, they are kept as they are in the log.
+    """
+    settings = snapshot.settings
+    if snapshot.not_readable is not None:
+        return Form()
+    if not settings.statistics_as_struct:
+        return Form(settings.statistics_as_json)
+    columns = [snapshot.physical_name(name) for name in snapshot.partition_columns]
+    structs = CheckpointForm(snapshot.physical_schema, columns, settings.indexed_columns)
+    return Form(settings.statistics_as_json, structs)
+
+
+def has_v2_checkpoints(snapshot: Snapshot) -> bool:
+    """Whether a table's checkpoints are of the second kind: by property, where its protocol has the feature."""
+    feature = V2_CHECKPOINT in (snapshot.protocol.writer_features or ())
+    return feature and snapshot.settings.checkpoint_policy == "v2"
+
+
+def checkpoint_due(handle: TableHandle, snapshot: Snapshot) -> bool:
+    """Whether `delta.checkpointInterval` commits have been made since the last checkpoint."""
+    last = handle.log.checkpoint_version
+    return snapshot.version - (0 if last is None else last) >= snapshot.settings.checkpoint_interval

@@ -1,0 +1,311 @@
+"""Erase: delete rows, and remove what still holds them or shows their values, in every version of the table.
+
+A round settles the transactions that claim the table, deletes the rows, makes the version without them the oldest that
+can be read (with a checkpoint of its own), and then removes older checkpoints, old data and change files. Commits stay,
+because a writer that knows an older version must find the next one taken; what they show of the rows is taken out of
+them. Rows that arrive meanwhile are the next round's. Each step finds out by itself what is left to do, so an erasure
+that ended early is simply run again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from alluvia.arrow_compute import pc
+from alluvia.commit.changes import Changes
+from alluvia.commit.handle import TableHandle, oldest_readable
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.checkpoints.hint import parse_last_checkpoint
+from alluvia.delta.log.checkpoints.reader import Checkpoint
+from alluvia.delta.log.paths import LAST_CHECKPOINT, LOG_FOLDER, CheckpointFile, parse_name
+from alluvia.delta.masks import count
+from alluvia.delta.properties import ROLLUP
+from alluvia.delta.skipping.predicate import Unknown
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.conditions.condition import ROWS_AT_ONCE_BY_DUCKDB
+from alluvia.errors import Invalid, Unavailable
+from alluvia.operations.checkpointing.checkpoint import checkpoint
+from alluvia.operations.erasure.erase_files import judged_batches
+from alluvia.operations.erasure.erase_keepers import REWRITE_TRIES, KeptFacts, rewrite, without_rows
+from alluvia.operations.erasure.erase_matching import Find, Matching
+from alluvia.operations.erasure.erase_report import CHECKPOINT, COMMIT, DATA, SIDECAR, EraseReport, Proof, Trace
+from alluvia.operations.erasure.erase_survey import Survey
+from alluvia.operations.erasure.erase_traces import Traces, read_if_there, read_present, unclear
+from alluvia.operations.reading.datafile import DataFile, opened
+from alluvia.operations.retention.oldest_version import record_oldest, settled
+from alluvia.operations.retention.referenced_files import KeptFiles
+from alluvia.operations.retention.vacuum import delete_all
+from alluvia.operations.rows.edits import Edit, Hits, RowChanges
+from alluvia.operations.rows.row_changes import change_rows
+from alluvia.store import ObjectInfo
+from alluvia.table_names import REJECTS
+
+ERASE = "ERASE"
+ROUNDS_MAX = 10
+"""Rows that arrive faster than so many rounds are left, and reported."""
+COMMITS_AT_ONCE = 256
+
+
+def erase(
+    handle: TableHandle,
+    find: Find,
+    *,
+    skips_rejects: bool = False,
+    before_removal: Callable[[], None] = lambda: None,
+    release_tags: bool = False,
+    facts: KeptFacts | None = None,
+) -> EraseReport:
+    """Delete the rows that `find` says of a snapshot, and remove what holds them or shows their values.
+
+    Every object below the table's root is looked at, except its rejects if `skips_rejects`. Where nothing is found, and
+    no transaction claims the table, nothing is written. Otherwise versions before the last one that deleted rows can no
+    longer be read, and the rounds go on until nothing is left that may be removed now. `before_removal` is called while
+    the changes that led to the newest version can still be read. Raises `Invalid` for an append-only table, for a
+    rollup that still has such rows, and where a tag, a clone or a branch keeps a version that does; with
+    `release_tags`, such tags are deleted. `facts` has what is known of kept versions.
+    """
+    work = _Erasure(
+        handle,
+        find,
+        before_removal,
+        skips_rejects=skips_rejects,
+        release_tags=release_tags,
+        facts=facts or KeptFacts(),
+    )
+    while work.report.rounds < ROUNDS_MAX and work.round():
+        pass
+    return work.report
+
+
+def prove(handle: TableHandle, find: Find, *, skips_rejects: bool = False, dropped: bool = False) -> Proof:
+    """Search every object below the table's root for rows that `find` says, and for what shows their values.
+
+    With `dropped` also below that of a table that was dropped.
+    """
+    snapshot = handle.newest(dropped=dropped)
+    spared = KeptFiles(handle)
+    spared.look(snapshot.version, oldest_readable(snapshot.state))
+    survey = Survey(handle, skips_rejects=skips_rejects)
+    found = survey.look(find(snapshot), live=True, kept=spared, checkpoints=spared.checkpoints())
+    proof = Proof(snapshot.version, found.totals(), found.traces)
+    try:
+        kept = tuple(handle.store.old_versions(handle.root))
+    except (Invalid, Unavailable) as error:
+        return replace(proof, old_versions=None, unlisted=str(error))
+    if skips_rejects:  # whose own report has them
+        kept = tuple(each for each in kept if not each.key.startswith(f"{handle.root}{REJECTS}/"))
+    return replace(proof, old_versions=kept)
+
+
+class EraseEdit(Edit):
+    """Matching rows are deleted, also those that a deletion vector has deleted already."""
+
+    operation = ERASE
+    erases = True
+
+    def __init__(self, matching: Matching) -> None:
+        self.parameters = {}
+        self.predicate = Unknown() if matching.hides else matching.predicate
+        self.unclear: dict[str, frozenset[str]] = {}
+        self._matching = matching
+        self._staying = Scan(matching.snapshot, matching.complement)
+
+    def candidates(self, snapshot: Snapshot) -> Sequence[AddFile]:
+        """Return files that can match; bounds say nothing of the rows that a deletion vector deletes."""
+        if self._matching.hides:
+            return [file for file in snapshot.files if file.deletion_vector or self._matching.can_match_now(file)]
+        found = Scan(snapshot, self.predicate).files
+        if not snapshot.protocol.reader_features:
+            return found
+        known = {file.key for file in found}
+        return [*found, *(file for file in snapshot.files if file.deletion_vector and file.key not in known)]
+
+    def goes_whole(self, file: AddFile) -> bool:
+        return file.deletion_vector is None and not self._staying.can_match(file)
+
+    def find(self, data: DataFile) -> Hits | None:
+        """Return the rows that match, and note what of the file could not be judged."""
+        judged = list(judged_batches(data, self._matching, strict=True, rows=ROWS_AT_ONCE_BY_DUCKDB))
+        if reasons := frozenset().union(*(each.unclear for each in judged)):
+            self.unclear[data.file.path] = reasons
+        masks = [each.mask for each in judged]
+        mask = pa.concat_arrays(masks) if masks else pa.array([], pa.bool_())
+        return Hits(pc.and_(mask, data.live)) if count(mask) else None
+
+    def renew(self, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:  # noqa: ARG002
+        return rows.slice(0, 0)
+
+    def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
+        metrics = {"numAddedFiles": len(changes.adds), "numCopiedRows": done.rows_copied}
+        return metrics if done.rows_deleted is None else metrics | {"numDeletedRows": done.rows_deleted}
+
+
+class _Erasure:
+    """One erasure: what its rounds share, and the report so far."""
+
+    def __init__(
+        self,
+        handle: TableHandle,
+        find: Find,
+        before_removal: Callable[[], None],
+        *,
+        skips_rejects: bool,
+        release_tags: bool,
+        facts: KeptFacts,
+    ) -> None:
+        self.report = EraseReport(0)
+        self._release_tags = release_tags
+        self._before_removal = before_removal
+        self._handle = handle
+        self._find = find
+        self._survey = Survey(handle, skips_rejects=skips_rejects)
+        self._facts = facts
+
+    def round(self) -> bool:
+        """Delete rows, look, and remove what was found. Returns whether another look is needed."""
+        handle, release_tags = self._handle, self._release_tags
+        facts = self._facts
+        kept = without_rows(handle, self._find(handle.newest()), release_tags=release_tags, facts=facts)
+        done = self._delete_rows()
+        snapshot = handle.newest()
+        self._count(done, snapshot)
+        checkpoints = kept.checkpoints()
+        if not done.files_removed:
+            found = self._survey.look(self._find(snapshot), kept=kept, checkpoints=checkpoints)
+            if not found.removable:
+                return False
+        self._before_removal()
+        snapshot = _checkpointed(handle)
+        matching = self._find(snapshot)
+        # What moments mean is put on record first: the oldest readable version is part of that.
+        kept = without_rows(handle, matching, snapshot.version, release_tags=release_tags, facts=facts)
+        kept.pin(snapshot.version, oldest_readable(snapshot.state))
+        record_oldest(handle, snapshot.version, fence=True, operation=ERASE)
+        # Keepers may have come meanwhile.
+        kept = without_rows(handle, matching, snapshot.version, release_tags=release_tags, facts=facts)
+        kept.pin(snapshot.version, oldest_readable(snapshot.state))
+        checkpoints = kept.write_checkpoints()
+        self._remove(self._survey.look(matching, thorough=True, kept=kept, checkpoints=checkpoints), snapshot)
+        self.report = replace(self.report, version=handle.newest().version, oldest_version=snapshot.version)
+        return True
+
+    def _delete_rows(self) -> RowChanges:
+        snapshot = settled(self._handle, ERASE)
+        if ROLLUP in snapshot.properties:
+            self._check_refreshed(snapshot)
+            return RowChanges(snapshot.version, snapshot.timestamp_ms)
+        edits: list[EraseEdit] = []
+
+        def edit(snapshot: Snapshot) -> EraseEdit:
+            edits.append(EraseEdit(self._find(snapshot)))
+            return edits[-1]
+
+        done = change_rows(self._handle, "erase", edit)
+        unclear_here = edits[-1].unclear if edits else {}
+        self.report = replace(
+            self.report,
+            unjudged=[
+                Trace(DATA, snapshot.locate(path), unclear(reasons), removable=False)
+                for path, reasons in unclear_here.items()
+            ],
+        )
+        return done
+
+    def _check_refreshed(self, rollup: Snapshot) -> None:
+        """Raise `Invalid` for a rollup that has matching rows: only a refresh may write it."""
+        edit = EraseEdit(self._find(rollup))
+        for data in opened(self._handle, rollup, edit.candidates(rollup), {}):
+            with data:
+                if edit.find(data) is not None:
+                    raise Invalid(
+                        f"erase: the rollup {rollup.name} has such rows: erase those of its source, and refresh it"
+                    )
+
+    def _count(self, done: RowChanges, snapshot: Snapshot) -> None:
+        before = self.report
+        rows = None if before.rows is None or done.rows_deleted is None else before.rows + done.rows_deleted
+        arrived = before.rows_arrived
+        if before.rounds:
+            arrived = None if arrived is None or done.rows_deleted is None else arrived + done.rows_deleted
+        self.report = replace(
+            before,
+            version=snapshot.version,
+            rows=rows,
+            rows_arrived=arrived,
+            files_rewritten=before.files_rewritten + done.files_removed,
+            oldest_version=oldest_readable(snapshot.state),
+            rounds=before.rounds + 1,
+        )
+
+    def _remove(self, found: Traces, oldest: Snapshot) -> None:
+        """Remove traces. Data files go last: while one is left, the next run knows that there is something to do."""
+        handle, traces = self._handle, found.removable
+        sidecars = [trace for trace in traces if trace.kind == SIDECAR]
+        checkpoints = [trace for trace in traces if trace.kind == CHECKPOINT]
+        others = [trace for trace in traces if trace.kind not in (SIDECAR, CHECKPOINT, COMMIT)]
+        failed = self._delete(checkpoints, [*_naming(handle, sidecars, oldest.version)])
+        failed += self._delete(sidecars)
+        redacted = sum(_redact(handle, found, infos) for infos in _chunks(found.commits))
+        failed += self._delete(others)
+        self.report = replace(
+            self.report,
+            commits_redacted=self.report.commits_redacted + redacted,
+            not_deleted=[*self.report.not_deleted, *failed],
+        )
+
+    def _delete(self, traces: Sequence[Trace], more: Sequence[Trace] = ()) -> list[str]:
+        every = {trace.key: trace.kind for trace in (*traces, *more)}
+        if not every:
+            return []
+        root = self._handle.root
+        failed = [root + key for key in delete_all(self._handle, [key[len(root) :] for key in every])]
+        gone = Counter(self.report.removed) + Counter(kind for key, kind in every.items() if key not in failed)
+        self.report = replace(self.report, removed=dict(gone))
+        return failed
+
+
+def _checkpointed(handle: TableHandle) -> Snapshot:
+    """Return the newest version, which has a checkpoint now, and the hint to it: those before it may go."""
+    for _ in range(REWRITE_TRIES):
+        with handle.lock:
+            snapshot = handle.newest()
+            data = read_if_there(handle.store, handle.root + LAST_CHECKPOINT)
+            hint = None if data is None else parse_last_checkpoint(data)
+            if checkpoint(handle, anew=hint is None or hint.version != snapshot.version) == snapshot.version:
+                return snapshot
+    raise Unavailable(
+        f"{handle.name}: others committed before its checkpoint was written, {REWRITE_TRIES} times: try again"
+    )
+
+
+def _naming(handle: TableHandle, sidecars: Sequence[Trace], below: int) -> list[Trace]:
+    """Return the checkpoints of versions below one that name one of some sidecars."""
+    gone = {trace.key[len(handle.root) :] for trace in sidecars}
+    found: list[Trace] = []
+    if not gone:
+        return found
+    for info in handle.store.list(handle.root + LOG_FOLDER):
+        name = info.key[len(handle.root) :]
+        file = parse_name(name.removeprefix(LOG_FOLDER))
+        if isinstance(file, CheckpointFile) and file.parts == 1 and file.version < below:
+            data = read_if_there(handle.store, info.key)
+            named = () if data is None else Checkpoint(file.version, [(name, data)]).sidecars
+            if not gone.isdisjoint(each.name for each in named):
+                found.append(Trace(CHECKPOINT, info.key, "it names a sidecar that goes"))
+    return found
+
+
+def _redact(handle: TableHandle, found: Traces, infos: Sequence[ObjectInfo]) -> int:
+    """Take out of commits what they show of files that no readable version needs. Returns how many changed."""
+    there = read_present(handle.store, infos)
+    showing = [info for info, data in there if found.logs.redacted(data) != data]
+    return sum(rewrite(handle.store, info.key, found.logs.redacted) for info in showing)
+
+
+def _chunks(infos: Sequence[ObjectInfo]) -> list[Sequence[ObjectInfo]]:
+    return [infos[at : at + COMMITS_AT_ONCE] for at in range(0, len(infos), COMMITS_AT_ONCE)]

@@ -1,0 +1,146 @@
+"""Which rows are to be erased, as one version of the table has them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
+
+import pyarrow as pa
+
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.schema.names import fold
+from alluvia.delta.skipping.predicate import Predicate, Unknown
+from alluvia.delta.snapshot import Snapshot
+from alluvia.delta.statistics.typed import parse_statistics
+from alluvia.engine.conditions.condition import condition
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.erasure.erase_judging import Judge, Judged
+from alluvia.operations.erasure.erase_places import PROPERTIES, FieldPlaces, places
+from alluvia.operations.erasure.erase_words import words_of
+
+Judging = Callable[[pa.RecordBatch, bool], Judged]
+Bounded = Callable[[pa.RecordBatch], pa.BooleanArray]
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Rows to erase of a snapshot's table.
+
+    `judge` says for each row of a batch with `columns`, and others that a file has, whether it is one; if it is to be
+    strict, it raises `Invalid` where the condition fails on a value. `predicate` holds for every such row of which the
+    table's columns say that it is one, `complement` for every other one. `words` are the texts and numbers in the
+    condition. `bounded` says of rows of which some of `columns` are known, the others being null, whether they match;
+    null where that is unclear. `places` are where its fields are, None where only the columns count.
+    """
+
+    snapshot: Snapshot
+    columns: tuple[str, ...]
+    judge: Judging
+    bounded: Bounded
+    words: frozenset[str]
+    predicate: Predicate
+    complement: Predicate
+    places: FieldPlaces | None = None
+    seen: Collection[str] = ()
+
+    @property
+    def unknown(self) -> frozenset[str]:
+        """Return the fields that neither a column has nor, so far, any row."""
+        absent = () if self.places is None else self.places.absent
+        return frozenset(field.name for field in absent if field.name not in self.seen)
+
+    def looked_for(self, names: Collection[str]) -> Sequence[str]:
+        """Return which columns of a file, by its own names, are looked at although the table has none such."""
+        return () if self.places is None else list(self.places.looked_for(names))
+
+    def can_match(self, file: AddFile) -> bool:
+        """Whether a file of the table, also one of another version, can hold such rows."""
+        return self.can_hide(file) or self._scan.can_match(file)
+
+    def can_match_now(self, file: AddFile) -> bool:
+        """Whether a file of the snapshot can hold such rows."""
+        lacks = self.places is not None and self.places.absent
+        return self.can_hide(file) or (not lacks and self._scan.can_match(file))
+
+    def can_hide(self, file: AddFile) -> bool:
+        """Whether a file can have a field of the condition outside of its column."""
+        if self.places is None or self.places.only_columns:
+            return False
+        if self.places.lost_here or not (self.places.properties or self.places.keys):
+            return self.places.lost_here
+        statistics = parse_statistics(file.stats, exact=True)
+        nulls, rows = statistics.get("nullCount") or {}, statistics.get("numRecords")
+        stored = self.snapshot.physical_name(PROPERTIES)
+        return rows is None or not isinstance(nulls, dict) or nulls.get(stored) != rows
+
+    @property
+    def hides(self) -> bool:
+        """Whether any file can have a field of the condition outside of its column."""
+        return self.places is not None and not self.places.only_columns
+
+    @cached_property
+    def _scan(self) -> Scan:
+        return Scan(self.snapshot, self.predicate)
+
+
+Find = Callable[[Snapshot], Matching]
+
+
+def matching_rows(where: str, *, anywhere: bool = False) -> Find:
+    """Return what an SQL condition says of a table's rows; it raises `Invalid` if the text is not a condition.
+
+    It is one on the table's columns, by the names that they have or have had, and on fields that its `properties` may
+    hold. With `anywhere` it may name fields that the table has no place for now: its files may have had one.
+    """
+    known: list[tuple[pa.Schema, dict[str, str], tuple[FieldPlaces, Judge]]] = []
+
+    def find(snapshot: Snapshot) -> Matching:
+        now = (snapshot.schema, dict(snapshot.properties))
+        if not known or not known[-1][0].equals(now[0], check_metadata=True) or known[-1][1] != now[1]:
+            where_to_look = places(where, snapshot)
+            if not anywhere:
+                _check_known(where, snapshot, where_to_look)
+            known.append((*now, (where_to_look, Judge(where, snapshot, where_to_look))))
+        return _matching(where, snapshot, *known[-1][2])
+
+    return find
+
+
+def _check_known(where: str, snapshot: Snapshot, found: FieldPlaces) -> None:
+    """Raise `Invalid` for a condition that cannot be one on the table's rows, as it is for any condition on them."""
+    lost = {name for names in found.lost.values() for name in names}
+    if not found.properties and any(field.name not in lost for field in found.absent):
+        condition(where, snapshot.schema)
+
+
+def _matching(where: str, snapshot: Snapshot, where_to_look: FieldPlaces, judge: Judge) -> Matching:
+    named = tuple(dict.fromkeys(field.column for field in where_to_look.fields if field.column is not None))
+    present = {fold(name) for name in snapshot.schema.names}
+    predicate: Predicate = Unknown()
+    complement: Predicate = Unknown()
+    if all(field.column is not None and field.name in present for field in where_to_look.fields):
+        parsed = condition(where, snapshot.schema)
+        predicate = parsed.predicate
+        if where_to_look.only_columns:
+            complement = parsed.complement
+    looked_at = [*named, *where_to_look.keys.values()]
+    if where_to_look.properties or where_to_look.keys:
+        looked_at.append(PROPERTIES)
+    columns = tuple(name for name in snapshot.schema.names if name in looked_at) or tuple(snapshot.schema.names[:1])
+    return Matching(
+        snapshot,
+        columns,
+        lambda batch, strict: judge.judged(batch, strict=strict),
+        judge.bounded,
+        words_of(where),
+        predicate,
+        complement,
+        where_to_look,
+        judge.seen,
+    )
+
+
+def matching_texts(snapshot: Snapshot, columns: tuple[str, ...], judge: Judging, words: frozenset[str]) -> Matching:
+    """Return a matching that nothing is known of but which rows it is about."""
+    return Matching(snapshot, columns, judge, lambda batch: judge(batch, False).mask, words, Unknown(), Unknown())

@@ -1,0 +1,395 @@
+"""Search every object of a table for rows that are to be erased, and for what shows their values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import chain
+
+from alluvia.commit.commit_records import DECISIONS
+from alluvia.commit.event_window.index import WINDOW_FOLDER
+from alluvia.commit.group.commit_offers import OFFERS, decode_offer
+from alluvia.commit.handle import TableHandle
+from alluvia.commit.intents import pending, placed_in
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.commit import parse_commit
+from alluvia.delta.log.paths import (
+    LAST_CHECKPOINT,
+    LOG_FOLDER,
+    SIDECAR_FOLDER,
+    CheckpointFile,
+    CommitFile,
+    parse_name,
+)
+from alluvia.delta.masks import count
+from alluvia.delta.properties import CONSTRAINT, MERGE_QUERY, ROLLUP
+from alluvia.errors import Corrupt, Unsupported
+from alluvia.operations.erasure.erase_files import judged_batches, mentions
+from alluvia.operations.erasure.erase_judging import Judged
+from alluvia.operations.erasure.erase_log import (
+    BOUNDS,
+    CONDITION,
+    PATH,
+    FileEntry,
+    LogView,
+    checkpoint_domains,
+    checkpoint_files,
+    commit_files,
+    commit_infos,
+    values_of,
+)
+from alluvia.operations.erasure.erase_matching import Matching
+from alluvia.operations.erasure.erase_report import (
+    CHANGES,
+    CHECKPOINT,
+    COMMIT,
+    DATA,
+    OTHER,
+    SIDECAR,
+    VECTORS,
+    WINDOWS,
+    Trace,
+)
+from alluvia.operations.erasure.erase_traces import (
+    NO_WORDS,
+    Judgement,
+    KnownTraces,
+    Traces,
+    read_if_there,
+    read_present,
+    unclear,
+)
+from alluvia.operations.erasure.erase_words import word_pattern
+from alluvia.operations.reading.change_files import CHANGE_FOLDER
+from alluvia.operations.reading.datafile import DataFile
+from alluvia.operations.retention.referenced_files import KeptFiles
+from alluvia.operations.retention.vacuum_cutoffs import LOG_AGE_MS_MIN, ORPHAN_AGE_MS_MIN
+from alluvia.operations.retention.vacuum_keys import needed
+from alluvia.operations.rows.path_hashes import key_hash
+from alluvia.progress import report
+from alluvia.store import ObjectInfo
+from alluvia.table_names import REJECTS
+
+COMMITS_AT_ONCE = 256
+_VECTOR = re.compile(r"(^|/)deletion_vector_[^/]*\.bin$")
+
+
+class Survey:
+    """Searches of one table, which remember what they know of objects that never change."""
+
+    def __init__(self, handle: TableHandle, *, skips_rejects: bool) -> None:
+        self._handle = handle
+        self._skipped = f"{REJECTS}/" if skips_rejects else None
+        self._known = KnownTraces()
+
+    def look(
+        self,
+        matching: Matching,
+        *,
+        live: bool = False,
+        thorough: bool = False,
+        kept: KeptFiles | None = None,
+        checkpoints: Collection[str] = (),
+    ) -> Traces:
+        """Search the table's objects. The matching's snapshot is the oldest version that must stay readable.
+
+        So must the versions that are `kept`, whose own `checkpoints` stay, by their keys below the table's root.
+
+        Files of that version and of later commits are kept, and searched only if `live` ones are wanted too.
+        A `thorough` search finds each checkpoint with bounds of a file that is not kept and can have matched, whatever
+        they show.
+        """
+        search = _Search(self._handle, matching, self._known, live=live, thorough=thorough)
+        search.spare(kept, checkpoints)
+        for info in self._listed():
+            name = info.key[len(self._handle.root) :]
+            if self._skipped is None or not name.startswith(self._skipped):
+                search.take(name, info)
+        search.finish()
+        return search.found
+
+    def _listed(self) -> Iterator[ObjectInfo]:
+        for page in self._handle.store.list_pages(self._handle.root):
+            yield from page.infos()
+
+
+class _Search:
+    """One search: objects are taken as they are listed, data files are read at the end."""
+
+    def __init__(
+        self,
+        handle: TableHandle,
+        matching: Matching,
+        known: KnownTraces,
+        *,
+        live: bool,
+        thorough: bool,
+    ) -> None:
+        self._handle = handle
+        self._matching = matching
+        self._snapshot = snapshot = matching.snapshot
+        self._known = known
+        self._live = live
+        self._thorough = thorough
+        self._now_ms = handle.clock.now_ms()
+        base = needed(snapshot)
+        self._kept = set(base.live.to_pylist())
+        self._standing = {claim.domain for claim in pending(snapshot.state.domains)}
+        self._known.named.update(base.dead.to_pylist())
+        self._logs = LogView(matching, self._keeps, self._standing)
+        self.found = Traces(self._logs)
+        self._checkpoints: frozenset[str] = frozenset()
+        self._log: list[tuple[str, ObjectInfo]] = []
+        self._rows: list[tuple[str, str, ObjectInfo]] = []
+        self._word = word_pattern(matching.words)
+
+    def spare(self, kept: KeptFiles | None, checkpoints: Collection[str]) -> None:
+        """Leave what keepers need."""
+        if kept is not None:
+            self._kept.update(kept.live.to_pylist())
+        self._checkpoints = frozenset(checkpoints)
+
+    def take(self, name: str, info: ObjectInfo) -> None:
+        """Take an object, with its name below the table's root."""
+        if name.startswith(LOG_FOLDER):
+            self._log.append((name, info))
+        elif name.startswith(f"{REJECTS}/"):  # of a table that was dropped
+            self._other(OTHER, info)
+        elif name.startswith(CHANGE_FOLDER):
+            self._rows.append((CHANGES, name, info))
+        elif _VECTOR.search(name):
+            self._rows.append((VECTORS, name, info))
+        elif key_hash(info.key) in self._kept or name.endswith(".parquet"):
+            self._rows.append((DATA, name, info))
+        elif name.startswith(OFFERS):
+            self._offer(info)
+        else:
+            self._other(WINDOWS if name.startswith(WINDOW_FOLDER) else OTHER, info)
+
+    def finish(self) -> None:
+        """Search the log, then data files."""
+        commits = [(version, info) for name, info in self._log if (version := _version(name)) is not None]
+        self.found.commits = [info for _, info in commits]
+        self._keep_later(commits)
+        for at in range(0, len(commits), COMMITS_AT_ONCE):
+            report(f"searching the log of {self._handle.name}", at, len(commits), "commits")
+            self._commits([info for _, info in commits[at : at + COMMITS_AT_ONCE]])
+        for name, info in self._log:
+            if _version(name) is None:
+                self._log_file(name, info)
+        self._properties()
+        self._data()
+
+    def _properties(self) -> None:
+        """Find texts of the table's owners and writers that repeat a value; only they can change them."""
+        words = word_pattern([word for word in self._matching.words if not word.isdecimal()])
+        if words is None:
+            return
+        found = [
+            f"the table's property {name}"
+            for name, text in self._snapshot.properties.items()
+            if _is_free_text(name) and words.search(f"{name} {text}")
+        ]
+        if any(map(words.search, self._snapshot.state.txns)):
+            found.append("an application id (txn)")
+        for where in found:
+            why = f"{where} contains a value of the condition"
+            self.found.traces.append(Trace(OTHER, self._handle.root + LOG_FOLDER, why, removable=False))
+
+    def _keep_later(self, commits: Sequence[tuple[int, ObjectInfo]]) -> None:
+        """Keep what commits after the oldest readable version add, or claim to add."""
+        later = {info: version for version, info in commits if version > self._snapshot.version}
+        for info, data in read_present(self._handle.store, list(later)):
+            commit = parse_commit(later[info], data)
+            claims = placed_in(commit)
+            self._standing.update(claim.domain for claim in claims)
+            for each in (commit, *(claim.intended(commit.version) for claim in claims)):
+                paths = [*(add.path for add in each.adds), *(file.path for file in each.cdc)]
+                self._kept.update(key_hash(self._snapshot.locate(path)) for path in paths)
+
+    def _keeps(self, path: str) -> bool:
+        try:
+            return key_hash(self._snapshot.locate(path)) in self._kept
+        except Unsupported:  # it lies outside the lake, where nothing is erased
+            return True
+
+    def _commits(self, infos: Sequence[ObjectInfo]) -> None:
+        for info in infos:
+            self.found.count(COMMIT, info.size)
+        unknown = [info for info in infos if info not in self._known.clean]
+        found = read_present(self._handle.store, unknown)
+        entries = [list(commit_files(data)) for _, data in found]
+        shown = iter(self._logs.shown(list(chain.from_iterable(entries))))
+        for (info, data), files in zip(found, entries, strict=True):
+            reasons = {next(shown) for _ in files} - {None}
+            if any(map(self._logs.shows_condition, commit_infos(data))):
+                reasons.add(CONDITION)
+            self._remember(files)
+            if not reasons:
+                self._known.clean.add(info)
+            elif reasons == {PATH}:
+                self._path_trace(COMMIT, info)
+            else:
+                self.found.traces.append(Trace(COMMIT, info.key, _why(reasons)))
+
+    def _log_file(self, name: str, info: ObjectInfo) -> None:
+        """Search a checkpoint, one of its sidecars, or a file that other writers put into the log."""
+        kind = SIDECAR if name.startswith(SIDECAR_FOLDER) else CHECKPOINT if ".checkpoint." in name else OTHER
+        if kind == OTHER and not name.endswith(".compacted.json"):
+            self._other(OTHER, info, older=name.endswith(".crc"))
+            return
+        data = read_if_there(self._handle.store, info.key)
+        if data is None:
+            return
+        self.found.count(kind, info.size)
+        text = data if name.endswith(".json") else checkpoint_domains(name, data)
+        files = [*commit_files(text), *(() if name.endswith(".json") else checkpoint_files(name, data))]
+        self._remember(files)
+        reasons = {*self._logs.shown(files)} - {None}
+        if any(map(self._logs.shows_condition, commit_infos(text))):
+            reasons.add(CONDITION)
+        if self._thorough and self._logs.may_show(files):
+            reasons.add(BOUNDS)
+        if reasons - {PATH}:
+            self.found.traces.append(Trace(kind, info.key, _why(reasons), removable=self._may_go(name)))
+        elif reasons:
+            self._path_trace(kind, info)
+
+    def _may_go(self, name: str) -> bool:
+        """Whether no readable version needs a file of the log; a checkpoint that holds a claim may be the oldest's."""
+        file = parse_name(name.removeprefix(LOG_FOLDER))
+        if name in self._checkpoints:
+            return False
+        return not isinstance(file, CheckpointFile) or file.version < self._snapshot.version
+
+    def _path_trace(self, kind: str, info: ObjectInfo) -> None:
+        """Note what only the log's own clean-up can remove: other processes may be about to read it."""
+        settings = self._snapshot.settings
+        kept_ms = max(settings.log_retention_ms, settings.file_retention_ms + LOG_AGE_MS_MIN, LOG_AGE_MS_MIN)
+        until = datetime.fromtimestamp((info.modified_ms + kept_ms) / 1000, UTC)
+        self.found.traces.append(Trace(kind, info.key, _WHY[PATH], until, removable=False))
+
+    def _remember(self, files: Sequence[FileEntry]) -> None:
+        for file in files:
+            with suppress(Unsupported):  # of a file outside the lake nothing is asked
+                self._known.named.add(key_hash(self._snapshot.locate(file.path)))
+        if self._logs.needs_values:
+            self._known.values.update((file.path, values_of(file)) for file in files)
+
+    def _other(self, kind: str, info: ObjectInfo, *, older: bool = False) -> None:
+        self.found.count(kind, info.size)
+        name = info.key[len(self._handle.root) :]
+        known = name.startswith((DECISIONS, _DROPPED)) or name == LAST_CHECKPOINT  # names of tables, versions and sizes
+        if not info.size or known or kind in (WINDOWS, VECTORS):  # hashes, and positions of rows
+            return
+        data = read_if_there(self._handle.store, info.key)
+        if data is None:
+            return
+        found = mentions(data, self._word or _NOTHING)
+        if found and self._word is not None:
+            self.found.traces.append(Trace(kind, info.key, "it contains a value of the condition", removable=older))
+        elif found is None or self._word is None:
+            why = "it could not be judged: it is not a file of a table" if found is None else NO_WORDS
+            self.found.traces.append(Trace(kind, info.key, why, removable=False))
+
+    def _offer(self, info: ObjectInfo) -> None:
+        """Search rows on offer. It may go at any time, since its owner has them too."""
+        self.found.count(OTHER, info.size)
+        data = read_if_there(self._handle.store, info.key)
+        if data is not None and self._offers_match(info, data):
+            self.found.traces.append(Trace(OTHER, info.key, "it offers matching rows to other writers"))
+
+    def _offers_match(self, info: ObjectInfo, data: bytes) -> bool:
+        """Whether any row on offer matches. One that cannot be read, or lacks a column, counts as matching."""
+        try:
+            rows = decode_offer(info.key, data).rows
+        except Corrupt:
+            return True
+        if not set(self._matching.columns) <= set(rows.column_names):
+            return True
+        batches = rows.select(self._matching.columns).to_batches()
+        return any(count(self._matching.judge(batch, False).mask) > 0 for batch in batches)
+
+    def _data(self) -> None:
+        wanted = []
+        for kind, name, info in self._rows:
+            live = key_hash(info.key) in self._kept
+            if live and not self._live:
+                continue
+            if kind != VECTORS:
+                self.found.count(kind, info.size)
+            if kind == VECTORS:  # positions of rows
+                self._other(kind, info)
+            else:
+                wanted.append((kind, name, info, live))
+        unread = [(name, info) for _, name, info, _ in wanted if info.key not in self._known.holds]
+        paths = self._handle.store.prefetch((info.key, info.size) for _, info in unread)
+        for at, (name, info) in enumerate(unread):
+            report(f"searching the files of {self._handle.name}", at, len(unread), "files")
+            path = next(paths)
+            if path is not None:
+                add = AddFile(name, self._values_of(name), info.size, 0, data_change=False)
+                with DataFile(self._handle, self._snapshot, add, path=path) as data:
+                    self._known.holds[info.key] = self._judgement(data, name)
+        for kind, _, info, live in wanted:
+            judged = self._known.holds.get(info.key)
+            if judged is not None and judged.holds:
+                self.found.traces.append(self._row_trace(kind, info, live=live))
+            elif judged is not None and judged.unclear:
+                self.found.traces.append(Trace(kind, info.key, unclear(judged.unclear), removable=False))
+
+    def _values_of(self, name: str) -> Mapping[str, str | None]:
+        """Return a file's partition values: from the log, else from its path."""
+        path = name.removeprefix(CHANGE_FOLDER)
+        known = self._known.values.get(name) or values_of(FileEntry(path))
+        spec = self._snapshot.partition_spec
+        pairs = zip(spec.identity_columns, spec.stored_columns, strict=True)
+        return {stored: known.get(stored, known.get(column)) for column, stored in pairs}
+
+    def _judgement(self, data: DataFile, name: str) -> Judgement:
+        """Judge all rows of a file, deleted ones included. One that cannot be read counts as matching."""
+        try:
+            constants = self._known.values.get(name) or values_of(FileEntry(name.removeprefix(CHANGE_FOLDER)))
+            every: list[Judged] = list(judged_batches(data, self._matching, constants=constants))
+        except Corrupt:
+            return Judgement(holds=True)
+        reasons = frozenset().union(*(each.unclear for each in every))
+        return Judgement(any(count(each.mask) for each in every), reasons)
+
+    def _row_trace(self, kind: str, info: ObjectInfo, *, live: bool) -> Trace:
+        if live:
+            return Trace(kind, info.key, "a readable version has matching rows in it", removable=False)
+        if key_hash(info.key) in self._known.named:
+            return Trace(kind, info.key, "it was removed, and holds matching rows")
+        age_ms = self._now_ms - info.modified_ms
+        if age_ms >= ORPHAN_AGE_MS_MIN:
+            return Trace(kind, info.key, "no version needs it, and it holds matching rows")
+        until = datetime.fromtimestamp((info.modified_ms + ORPHAN_AGE_MS_MIN) / 1000, UTC)
+        why = "it holds matching rows, and a transaction may be about to commit it"
+        return Trace(kind, info.key, why, until, removable=False)
+
+
+def _is_free_text(name: str) -> bool:
+    """Whether a table's property holds what people write, other than a setting."""
+    return name in (ROLLUP, MERGE_QUERY) or name.startswith(CONSTRAINT) or not name.startswith(("alluvia.", "delta."))
+
+
+_NOTHING = re.compile(r"(?!)")
+_DROPPED = f"{LOG_FOLDER}.alluvia_dropped."
+_WHY = {
+    BOUNDS: "bounds of a file that was removed show a value",
+    PATH: "the path of a file that was removed shows a value",
+    CONDITION: "it repeats a condition",
+}
+
+
+def _why(reasons: Collection[str | None]) -> str:
+    return "; ".join(_WHY[each] for each in (BOUNDS, CONDITION) if each in reasons)
+
+
+def _version(name: str) -> int | None:
+    """Return the version of a commit; None for other files of the log."""
+    file = parse_name(name.removeprefix(LOG_FOLDER))
+    return file.version if isinstance(file, CommitFile) else None

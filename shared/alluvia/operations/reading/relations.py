@@ -1,0 +1,101 @@
+"""Relations that SQL makes of tables: some files of a version, rows in a file of our own, and views over them. Pure.
+
+The SQL names its inputs and the views before it as `alluvia.<name>`. A query puts such a relation in the place of a
+name that is not a table's (`query/derived.py`); a rollup is computed with one (`rollups/refresh.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import pyarrow as pa
+
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.skipping.predicate import Predicate, columns_of, only_about
+from alluvia.delta.snapshot import Snapshot
+from alluvia.lazy_dataclasses import dataclass
+
+if TYPE_CHECKING:
+    from alluvia.engine.duck.relation import RowPlaces
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPart:
+    """What is shown of a table: some of its columns, and the rows for which all of some SQL conditions hold."""
+
+    columns: tuple[str, ...]
+    where: tuple[str, ...] = ()
+
+    def schema(self, snapshot: Snapshot) -> pa.Schema:
+        """Return the columns that are shown of a version."""
+        return pa.schema([snapshot.schema.field(name) for name in self.columns])
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Data files that are read with the columns of a version; `paths` say where they lie locally, if they do.
+
+    `shown` limits what is seen of them. With `places` there are two more columns.
+    """
+
+    snapshot: Snapshot
+    files: Sequence[AddFile]
+    paths: Sequence[str] = ()
+    shown: ShownPart | None = None
+    places: RowPlaces | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRows:
+    """Rows in a Parquet file on this machine that this library has written, with columns of a table's types."""
+
+    path: Path
+    schema: pa.Schema
+
+
+Inputs = Mapping[str, Files | LocalRows]
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """What the last of `views` gives: SELECTs by name, each over inputs and the views before it.
+
+    A condition on columns of `passing` alone may be put to the rows of the inputs instead of the relation's own.
+    """
+
+    inputs: Inputs
+    views: Mapping[str, str] = field(default_factory=dict)
+    passing: Sequence[str] = ()
+
+    @property
+    def name(self) -> str:
+        """Return the name of the view that gives the relation's rows."""
+        return list(self.views)[-1]
+
+    def narrowed(self, predicate: Predicate) -> Relation:
+        """Return the relation over the files that can hold what a query needs, given what its conditions need."""
+        known = only_about(predicate, self.passing)
+        if not columns_of(known):
+            return self
+        inputs = {
+            name: replace(read, files=Scan(read.snapshot, known).files) if isinstance(read, Files) else read
+            for name, read in self.inputs.items()
+        }
+        return replace(self, inputs=inputs)
+
+
+class Evaluate(Protocol):
+    """Computes a relation, confined to its inputs, in a process that may be killed at a limit.
+
+    `take` is called with the columns and the rows as they come, and again from the start where a file had to be copied
+    for DuckDB first. Raises what `query.engine.run` raises.
+    """
+
+    def __call__(self, relation: Relation, take: Callable[[pa.Schema, Iterator[pa.RecordBatch]], T]) -> T:
+        """Return what `take` returns."""

@@ -1,0 +1,96 @@
+"""Expire: take rows that are older than `alluvia.ttl` out of a table, file by file. No data file is read or written."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from alluvia.commit.changes import EXPIRE, Changes
+from alluvia.commit.handle import TableHandle
+from alluvia.delta.lineage import is_dropped
+from alluvia.delta.log.actions import Txn
+from alluvia.delta.snapshot import Snapshot
+from alluvia.errors import TableNotFound
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.planning.optimistic_retry import check_not_append_only, commit_planned
+from alluvia.operations.retention.expire_plan import ExpiryPlan, plan_expiry
+
+EXPIRED = "alluvia.expired"
+"""The application id under which such commits leave a mark that outlives them, when clean-up takes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireReport:
+    """What expired, or would expire in a dry run: `files` by path, their `rows` (None if unknown) and bytes.
+
+    `column` and `before` say which rows have expired; both are None for a table without `alluvia.ttl`. `version` is
+    the commit's, or the newest one if there was nothing to do.
+    """
+
+    dry_run: bool
+    version: int
+    files: tuple[str, ...] = ()
+    rows: int | None = 0
+    bytes: int = 0
+    column: str | None = None
+    before: date | None = None
+
+
+def expire(handle: TableHandle, *, ttl_of: TableHandle | None = None, dry_run: bool = False) -> ExpireReport:
+    """Remove the files whose rows are all older than the table's `alluvia.ttl`, in one commit; none if there are none.
+
+    Without a ttl of its own, a table has that of `ttl_of`. Rows of a file in which some are younger stay until all are
+    older. The commit rebases over appends, and is planned again over commits that changed a file of it. Vacuum deletes
+    the files after the table's retention; until then older versions can be read and restored. A dropped table is left
+    alone. Raises `Invalid` for an append-only table, and if the table has no time to expire by.
+    """
+    done: list[ExpiryPlan] = []
+
+    def plan(snapshot: Snapshot) -> Changes | None:
+        found = _planned(handle, snapshot, ttl_of)
+        done[:] = [] if found is None else [found]
+        if found is None or not found.files or dry_run:
+            return None
+        check_not_append_only(snapshot, "expire")
+        now_ms = handle.clock.now_ms()
+        return Changes(
+            EXPIRE,
+            {"column": found.column, "before": found.before.isoformat()},
+            removes=[file.removed(now_ms, data_change=True) for file in found.files],
+            txns=[Txn(EXPIRED, snapshot.version, now_ms)],
+            metrics={"numDeletedRows": _rows(found) or 0, "numRemovedBytes": sum(file.size for file in found.files)},
+        )
+
+    newest = handle.newest(dropped=True)
+    if is_dropped(newest.properties) or not (newest.settings.ttl_ms or _ttl_ms(ttl_of)):
+        return ExpireReport(dry_run, newest.version)
+    commit, snapshot, _ = commit_planned(handle, plan)
+    version = snapshot.version if commit is None else commit.version
+    if not done:
+        return ExpireReport(dry_run, version)
+    [found] = done
+    paths, size = tuple(file.path for file in found.files), sum(file.size for file in found.files)
+    return ExpireReport(dry_run, version, paths, _rows(found), size, found.column, found.before)
+
+
+def has_expired(snapshot: Snapshot) -> bool:
+    """Whether rows of a table have expired, in its newest version or in any before."""
+    mark = snapshot.state.txns.get(EXPIRED)
+    return mark is not None and mark.version >= 0
+
+
+def _planned(handle: TableHandle, snapshot: Snapshot, ttl_of: TableHandle | None) -> ExpiryPlan | None:
+    ttl_ms = snapshot.settings.ttl_ms or _ttl_ms(ttl_of)
+    return plan_expiry(snapshot, handle.clock.now_ms(), ttl_ms) if ttl_ms else None
+
+
+def _ttl_ms(handle: TableHandle | None) -> int:
+    try:
+        return 0 if handle is None else handle.newest().settings.ttl_ms
+    except TableNotFound:
+        return 0
+
+
+def _rows(plan: ExpiryPlan) -> int | None:
+    counts = [file.live_records for file in plan.files]
+    known = [number for number in counts if number is not None]
+    return sum(known) if len(known) == len(counts) else None

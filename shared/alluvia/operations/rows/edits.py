@@ -1,0 +1,201 @@
+"""What delete, update and upsert do to the rows of a file: which of them change, and into what."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
+
+import pyarrow as pa
+
+from alluvia.arrow_compute import pc
+from alluvia.commit.changes import Changes
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.deletion_vectors.storage import NO_POSITIONS
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.masks import count, definite
+from alluvia.delta.skipping.predicate import Predicate
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.conditions.condition import ROWS_AT_ONCE_BY_DUCKDB, condition
+from alluvia.engine.conditions.masking import masked
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.reading.datafile import DataFile
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Rows of a file that an operation is about: `mask` has a value for each row of the file.
+
+    `updated` and `sources` have one for each row of the mask, in order: whether it is updated (else deleted, and null
+    if it stays as it is; None: all are deleted), and for an upsert the number of the source's row (None elsewhere).
+    """
+
+    mask: pa.BooleanArray
+    updated: pa.BooleanArray | None = None
+    sources: pa.Int64Array | None = None
+
+    def among(self, rows: pa.BooleanArray) -> Hits:
+        """Return the hits that are rows of another mask too."""
+        return self._kept(rows.filter(self.mask))
+
+    def changing(self) -> Hits:
+        """Return the hits without the rows that stay as they are."""
+        if self.updated is None or not self.updated.null_count:
+            return self
+        return self._kept(pc.is_valid(self.updated))
+
+    def _kept(self, kept: pa.BooleanArray) -> Hits:
+        updated = None if self.updated is None else self.updated.filter(kept)
+        sources = None if self.sources is None else self.sources.filter(kept)
+        return Hits(pc.replace_with_mask(self.mask, self.mask, kept), updated, sources)
+
+    def slice(self, start: int, length: int) -> Hits:
+        """Return the hits of some rows that follow one another."""
+        mask = self.mask.slice(start, length)
+        before, here = count(self.mask.slice(0, start)), count(mask)
+        updated = None if self.updated is None else self.updated.slice(before, here)
+        sources = None if self.sources is None else self.sources.slice(before, here)
+        return Hits(mask, updated, sources)
+
+    @property
+    def changed(self) -> int:
+        """Return the number of rows."""
+        return count(self.mask)
+
+    @property
+    def rows_updated(self) -> int:
+        """Return the number of rows that are updated."""
+        return 0 if self.updated is None else count(self.updated)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory that it takes."""
+        return sum(part.nbytes for part in (self.mask, self.updated, self.sources) if part is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class RowChanges:
+    """What delete, update or upsert did. `version` is the commit's, or the newest one where there was nothing to do.
+
+    `rows_deleted` is None if a file was removed whose statistics do not say how many rows it held. `rows_copied`
+    were written again besides changed ones, in `files_added`. `tries` is 1, and one more for each lost race that made
+    it plan again.
+    """
+
+    version: int
+    timestamp_ms: int
+    rows_inserted: int = 0
+    rows_updated: int = 0
+    rows_deleted: int | None = 0
+    rows_copied: int = 0
+    files_read: int = 0
+    files_added: int = 0
+    files_removed: int = 0
+    tries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Inserts:
+    """Rows of an edit's source to insert: their numbers there, and what gives them, part by part, as the table's."""
+
+    numbers: pa.Int64Array = field(default_factory=lambda: NO_POSITIONS)
+    rows: Callable[[], Iterable[pa.Table]] = lambda: ()
+
+
+class Edit(ABC):
+    """One operation on the rows of a table, planned for one schema.
+
+    `parameters` stay in the log for longer than the rows, so they hold no values of rows. Rows that change are in files
+    that `predicate` can hold in. `in_place` says whether an updated row may stay where its file and the file's order
+    have it, `columns_set` which columns an update sets; `rows_at_once` rows are read and renewed in one go. One that
+    `erases` leaves no deleted row in a file: files are rewritten, whatever the table's properties say of deletion
+    vectors and change files.
+    """
+
+    operation: str
+    parameters: Mapping[str, str]
+    predicate: Predicate
+    erases = False
+    in_place = False
+    rows_at_once = ROWS_AT_ONCE_BY_DUCKDB
+    columns_set: Sequence[str] = ()
+
+    def candidates(self, snapshot: Snapshot) -> Sequence[AddFile]:
+        """Return the files of a snapshot that can hold rows that change."""
+        return Scan(snapshot, self.predicate).files
+
+    def matcher(self, snapshot: Snapshot) -> Callable[[AddFile], bool]:
+        """Return whether a file that another writer adds can hold rows that change."""
+        return Scan(snapshot, self.predicate).can_match
+
+    @property
+    def reads(self) -> Predicate:
+        """Return what `matcher` tests: it holds for every row that the edit rests on."""
+        return self.predicate
+
+    def goes_whole(self, file: AddFile) -> bool:  # noqa: ARG002
+        """Whether every row of a file is deleted, by what the log says of it."""
+        return False
+
+    @abstractmethod
+    def find(self, data: DataFile) -> Hits | None:
+        """Return the rows that change, of those that are not deleted yet; None if there are none."""
+
+    @abstractmethod
+    def renew(self, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:
+        """Return what updated rows become: the same columns, in the table's types. An upsert's come from `sources`."""
+
+    def inserts(self, matched: pa.Int64Array) -> Inserts:  # noqa: ARG002
+        """Return the source's rows to insert, given the numbers of those that match rows of files."""
+        return Inserts()
+
+    @abstractmethod
+    def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
+        """Return what the table's history says of the edit."""
+
+
+class WhereEdit(Edit):
+    """An edit of all rows for which one SQL condition holds. Raises `Invalid` if the text is not a condition."""
+
+    updates = False
+
+    def __init__(self, snapshot: Snapshot, where: str) -> None:
+        self.condition = condition(where, snapshot.schema)
+        self.parameters = {"predicate": masked(where)}
+        self.predicate = self.condition.predicate
+        self._columns = list(self.condition.columns) or snapshot.schema.names[:1]
+
+    def find(self, data: DataFile) -> Hits | None:
+        masks: list[pa.BooleanArray] = []
+        start = 0
+        for batch in data.batches(self._columns, rows=self.condition.rows_at_once):
+            live = data.live.slice(start, len(batch))
+            start += len(batch)
+            if count(live) == len(batch):
+                masks.append(definite(self.condition.mask(batch)))
+            else:
+                masks.append(pc.replace_with_mask(live, live, definite(self.condition.mask(batch.filter(live)))))
+        mask = pa.concat_arrays(masks) if masks else pa.array([], pa.bool_())
+        if not count(mask):
+            return None
+        return Hits(mask, pa.repeat(pa.scalar(value=True, type=pa.bool_()), count(mask)) if self.updates else None)
+
+
+def vectors_added(changes: Changes) -> int:
+    """Return the number of files that get a deletion vector."""
+    return sum(add.deletion_vector is not None for add in changes.adds)
+
+
+def merge_metrics(source_rows: int | None, done: RowChanges, changes: Changes) -> dict[str, int]:
+    """Return what the history says of an edit that changes rows by those of a source, if known how many."""
+    return ({} if source_rows is None else {"numSourceRows": source_rows}) | {
+        "numTargetRowsInserted": done.rows_inserted,
+        "numTargetRowsUpdated": done.rows_updated,
+        "numTargetRowsDeleted": done.rows_deleted or 0,
+        "numTargetRowsCopied": done.rows_copied,
+        "numOutputRows": done.rows_inserted + done.rows_updated + done.rows_copied,
+        "numTargetFilesAdded": len(changes.adds),
+        "numTargetFilesRemoved": len(changes.removes),
+        "numTargetDeletionVectorsAdded": vectors_added(changes),
+        "numTargetChangeFilesAdded": len(changes.cdc),
+    }

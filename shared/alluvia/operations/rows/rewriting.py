@@ -1,0 +1,366 @@
+"""Execute an edit file by file: a file that changes is rewritten, gets a deletion vector, or is removed completely.
+
+One file is encoded while the next is read. Memory holds one row group of each and the new rows not yet written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import field, replace
+
+import pyarrow as pa
+
+from alluvia.arrow_compute import pc
+from alluvia.commit.handle import TableHandle
+from alluvia.commit.transaction import FILE_AGE_MS_MAX
+from alluvia.delta.deletion_vectors.descriptors import cardinality_of
+from alluvia.delta.deletion_vectors.roaring import sorted_positions
+from alluvia.delta.deletion_vectors.storage import NO_POSITIONS, write_deletions
+from alluvia.delta.log.actions import AddFile, CdcFile
+from alluvia.delta.masks import count, interleaved, positions_of
+from alluvia.delta.snapshot import Snapshot
+from alluvia.delta.statistics.merged import loose_statistics
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.planning.constraints import row_check
+from alluvia.operations.reading.change_files import ChangeWriter
+from alluvia.operations.reading.datafile import Background, DataFile, FileSink, opened
+from alluvia.operations.rows.edits import Edit, Hits
+from alluvia.progress import report
+
+WAITING_BYTES = 64 << 20
+"""Once this many bytes of new rows are collected, they are written to files of their own."""
+REMEMBERED_BYTES = 64 << 20
+"""So much is kept of which rows were found in which file, for when a concurrent commit deletes others of it."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What becomes of one file. `add` replaces it; without one it is removed completely.
+
+    `rows` counts all that the file holds, the others those that it has left. `deleted` is None where the log alone said
+    that all go, and not how many they are. `vector` holds positions that wait to be written.
+    """
+
+    file: AddFile
+    changed: bool
+    add: AddFile | None = None
+    rows: int = 0
+    deleted: int | None = 0
+    updated: int = 0
+    copied: int = 0
+    sources: pa.Int64Array | None = None
+    vector: pa.Int64Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundRows:
+    """What was found in a file with `rows` rows, some of which were deleted then."""
+
+    rows: int
+    deleted: pa.Int64Array
+    hits: Hits | None
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.deleted.nbytes) + (0 if self.hits is None else self.hits.nbytes)
+
+
+@dataclass(slots=True)
+class Part:
+    """Files that were worked on together: their new rows and their changes share files, and stand or fall together.
+
+    Nothing of it was written before `begun_ms`. `inserted` has the numbers of the source's rows that it inserts.
+    """
+
+    begun_ms: int
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    adds: list[AddFile] = field(default_factory=list)
+    cdc: list[CdcFile] = field(default_factory=list)
+    inserted: pa.Int64Array | None = None
+    rows_inserted: int = 0
+
+
+class Rewriter:
+    """Works on the files of a table for one edit, and keeps what it did: a second plan pays for what is new.
+
+    Good for snapshots that share the metadata of the first.
+    """
+
+    def __init__(self, handle: TableHandle, snapshot: Snapshot, edit: Edit) -> None:
+        self.edit = edit
+        self.parts: list[Part] = []
+        self._handle = handle
+        self._snapshot = snapshot
+        self._check = row_check(snapshot.settings.constraints, snapshot.schema)
+        self._writer = handle.writer(snapshot, self._check)
+        self._vectors = snapshot.settings.deletion_vectors and not edit.erases
+        feeds = snapshot.settings.change_data_feed and not edit.erases
+        self._changes = ChangeWriter(handle, snapshot) if feeds else None
+        self._open = self._new_part()
+        self._encoded: tuple[Outcome, FileSink] | None = None
+        self._waiting: list[pa.Table] = []
+        self._found: dict[str, _FoundRows] = {}
+        self._found_bytes = 0
+
+    def work(self, snapshot: Snapshot, candidates: Sequence[AddFile]) -> list[Outcome]:
+        """Bring the outcomes up to a snapshot, of which `candidates` are the files that can match.
+
+        Parts whose files vacuum may have deleted since an earlier plan are made again.
+        """
+        self._snapshot = snapshot
+        self._open = self._new_part()
+        pending = self._pending(candidates)
+        whole = [file for file in pending if self.edit.goes_whole(file)]
+        for file in whole:
+            self.parts.append(self._new_part(_whole(file)))
+        known = {file.key for file in whole}
+        try:
+            with Background() as self._background:
+                self._read([file for file in pending if file.key not in known])
+                if self._changes is not None:
+                    self._read_whole()
+                self._insert()
+                self._settle()
+                self._close()
+        finally:
+            self._abandon()
+            self._open, self._waiting = self._new_part(), []
+            if self._changes is not None:
+                self._changes.clear()
+        return self._outcomes()
+
+    def new_files(self) -> list[AddFile]:
+        """Return the data files that the parts have written."""
+        replaced = [
+            outcome.add
+            for part in self.parts
+            for outcome in part.outcomes.values()
+            if outcome.add is not None and outcome.add.path != outcome.file.path
+        ]
+        return [*replaced, *(add for part in self.parts for add in part.adds)]
+
+    def _pending(self, candidates: Sequence[AddFile]) -> list[AddFile]:
+        """Return the files that no part is about that still holds; other parts are dropped."""
+        live = {file.key for file in candidates}
+        young_ms = self._handle.clock.now_ms() - FILE_AGE_MS_MAX
+        self.parts = [part for part in self.parts if part.outcomes.keys() <= live and part.begun_ms >= young_ms]
+        done = {key for part in self.parts for key in part.outcomes}
+        return [file for file in candidates if file.key not in done]
+
+    def _new_part(self, *outcomes: Outcome) -> Part:
+        return Part(self._handle.clock.now_ms(), {outcome.file.key: outcome for outcome in outcomes})
+
+    def _outcomes(self) -> list[Outcome]:
+        return [outcome for part in (*self.parts, self._open) for outcome in part.outcomes.values()]
+
+    def _read(self, files: Sequence[AddFile]) -> None:
+        known = {path: found.rows for path, found in self._found.items()}
+        for number, data in enumerate(opened(self._handle, self._snapshot, files, known)):
+            report(f"changing {self._handle.name}", number, len(files), "files")
+            with data:
+                outcome = self._process(data)
+            if not outcome.changed:
+                self.parts.append(self._new_part(outcome))
+                continue
+            self._open.outcomes[outcome.file.key] = outcome
+            waiting = self._waiting_bytes()
+            if not waiting or waiting >= WAITING_BYTES:
+                self._close()
+
+    def _insert(self) -> None:
+        """Add the new rows to the open part; those of an earlier plan do where they are the same."""
+        matched = [outcome.sources for outcome in self._outcomes() if outcome.sources is not None]
+        new = self.edit.inserts(pa.concat_arrays([NO_POSITIONS, *matched]))
+        earlier = next((part for part in self.parts if part.inserted is not None), None)
+        feed = self._feeds()
+        if earlier is not None:
+            if earlier.inserted == new.numbers and bool(earlier.cdc) == feed:
+                return
+            self.parts.remove(earlier)
+            self._read([outcome.file for outcome in earlier.outcomes.values()])
+        if len(new.numbers):
+            self._open.inserted, self._open.rows_inserted = new.numbers, len(new.numbers)
+            done = 0
+            for rows in new.rows():
+                report(f"inserting into {self._handle.name}", done, len(new.numbers), "rows")
+                done += len(rows)
+                self._waiting.append(rows)
+                if self._changes is not None and feed:
+                    self._changes.inserted(rows)
+                if self._waiting_bytes() >= WAITING_BYTES:
+                    self._write(self._open)
+
+    def _feeds(self) -> bool:
+        """Whether the commit holds change files, which then must hold all changes."""
+        return self._changes is not None and (self._changes.waiting_bytes > 0 or any(part.cdc for part in self.parts))
+
+    def _waiting_bytes(self) -> int:
+        """Return how much of the open part waits to share a file with what comes next; 0 if it is complete."""
+        vectors = sum(each.vector.nbytes for each in self._open.outcomes.values() if each.vector is not None)
+        changes = 0 if self._changes is None else self._changes.waiting_bytes
+        return changes + vectors + sum(rows.nbytes for rows in self._waiting)
+
+    def _read_whole(self) -> None:
+        """A commit with change files must hold all its changes in them, including those of completely removed files."""
+        if not self._feeds():
+            return
+        silent = [part for part in self.parts if not part.cdc and any(each.changed for each in part.outcomes.values())]
+        self.parts = [part for part in self.parts if part not in silent]
+        self._read([each.file for part in silent for each in part.outcomes.values()])
+
+    def _process(self, data: DataFile) -> Outcome:
+        found = self._find(data)
+        if found is None:
+            return Outcome(data.file, changed=False)
+        hits = found.changing()
+        if not hits.changed and not self.edit.erases:
+            return Outcome(data.file, changed=False, sources=found.sources)
+        live = count(data.live)
+        outcome = Outcome(
+            data.file,
+            changed=True,
+            rows=data.rows,
+            deleted=hits.changed - hits.rows_updated,
+            updated=hits.rows_updated,
+            sources=found.sources,
+        )
+        if hits.changed == live and not (hits.rows_updated and self.edit.in_place and not self._vectors):
+            self._take(data, hits)
+        elif self._vectors:
+            outcome.vector = sorted_positions(pa.concat_arrays([data.deleted, positions_of(hits.mask)]))
+            self._take(data, hits)
+        else:
+            outcome.copied = live - hits.changed
+            self._rewrite(data, hits, outcome)
+        return outcome
+
+    def _find(self, data: DataFile) -> Hits | None:
+        """Return the rows to change: remembered where only the file's deletion vector is new."""
+        known = self._found.get(data.file.path)
+        if known is not None and pc.all(pc.is_in(known.deleted, value_set=data.deleted), min_count=0).as_py():
+            return None if known.hits is None else known.hits.among(data.live)
+        hits = self.edit.find(data)
+        found = _FoundRows(data.rows, data.deleted, hits)
+        if self._vectors and self._found_bytes + found.nbytes <= REMEMBERED_BYTES:
+            self._found[data.file.path] = found
+            self._found_bytes += found.nbytes
+        return hits
+
+    def _rewrite(self, data: DataFile, hits: Hits, outcome: Outcome) -> None:
+        """Write the rows that stay into a new file, updated ones in place where they may stay too.
+
+        The file goes into the store with the next one, or in the end.
+        """
+        sink = FileSink(self._handle, self._snapshot, data.file, self._background)
+        try:
+            for rows in self._kept(data, hits):
+                sink.write(rows)
+            sink.flush()
+            self._settle()
+        except BaseException:
+            sink.close()
+            raise
+        self._encoded = outcome, sink
+
+    def _kept(self, data: DataFile, hits: Hits) -> Iterator[pa.Table]:
+        """Yield the rows that a file keeps, a part at a time."""
+        start = 0
+        for batch in data.batches(self._snapshot.schema.names, rows=self.edit.rows_at_once):
+            rows, here = pa.Table.from_batches([batch]), hits.slice(start, len(batch))
+            live = data.live.slice(start, len(batch))
+            start += len(batch)
+            new = self._renew(rows, here)
+            if new is None or not self.edit.in_place:
+                yield _filtered(rows, pc.and_not(live, here.mask))
+                continue
+            if self._check is not None:
+                self._check(new)
+            updated = _spread(here)
+            rows = interleaved(rows, updated, new.select(self.edit.columns_set))
+            yield _filtered(rows, pc.or_(pc.and_not(live, here.mask), updated))
+
+    def _settle(self) -> None:
+        """Put the file into the store that was encoded last, if any."""
+        if self._encoded is None:
+            return
+        outcome, sink = self._encoded
+        outcome.add = sink.finish()
+        sink.close()
+        self._encoded = None
+
+    def _abandon(self) -> None:
+        """Leave a file to a later plan that was encoded, and is not in the store."""
+        if self._encoded is None:
+            return
+        outcome, sink = self._encoded
+        sink.close()
+        self._encoded = None
+        self.parts = [part for part in self.parts if outcome.file.key not in part.outcomes]
+
+    def _take(self, data: DataFile, hits: Hits) -> None:
+        """Read the rows that change, where anything must be known of them but their positions."""
+        if not hits.rows_updated and self._changes is None:
+            return
+        start = 0
+        for batch in data.batches(self._snapshot.schema.names):
+            here = hits.slice(start, len(batch))
+            start += len(batch)
+            if here.changed:
+                self._renew(pa.Table.from_batches([batch]), here)
+
+    def _renew(self, rows: pa.Table, hits: Hits) -> pa.Table | None:
+        """Return what the updated rows of a batch become, and leave word of all that change.
+
+        New rows that cannot stay in place wait for a file of their own.
+        """
+        if not hits.changed:
+            return None
+        old = rows.filter(hits.mask)
+        new = None
+        if hits.updated is not None and hits.rows_updated:
+            sources = NO_POSITIONS if hits.sources is None else hits.sources.filter(hits.updated)
+            new = self.edit.renew(old.filter(hits.updated), sources)
+            if not self.edit.in_place or self._vectors:
+                self._waiting.append(new)
+        if self._changes is not None:
+            self._changes.changed(old, hits.updated, new)
+        return new
+
+    def _close(self) -> None:
+        part = self._open
+        if not part.outcomes and part.inserted is None:
+            return
+        self._write(part)
+        vectors = [outcome for outcome in part.outcomes.values() if outcome.vector is not None]
+        positions = [outcome.vector for outcome in vectors if outcome.vector is not None]
+        found = write_deletions(self._handle.store, self._snapshot.root, self._handle.clock, positions)
+        for outcome, vector in zip(vectors, found, strict=True):
+            stats = loose_statistics(outcome.file.stats, outcome.rows)
+            outcome.vector = None
+            outcome.add = replace(outcome.file, deletion_vector=vector, stats=stats, data_change=True)
+        self.parts.append(part)
+        self._open = self._new_part()
+
+    def _write(self, part: Part) -> None:
+        """Write the rows that wait for files of their own, and the changes."""
+        if self._waiting:
+            part.adds += self._writer.write(pa.concat_tables(self._waiting))
+            self._waiting = []
+        if self._changes is not None:
+            part.cdc += self._changes.finish()
+
+
+def _whole(file: AddFile) -> Outcome:
+    rows = file.num_records
+    gone = 0 if file.deletion_vector is None else cardinality_of(file.deletion_vector)
+    return Outcome(file, changed=True, deleted=None if rows is None else rows - gone)
+
+
+def _filtered(rows: pa.Table, mask: pa.BooleanArray) -> pa.Table:
+    return rows if count(mask) == len(rows) else rows.filter(mask)
+
+
+def _spread(hits: Hits) -> pa.BooleanArray:
+    if hits.updated is None:
+        return pc.and_not(hits.mask, hits.mask)
+    return pc.replace_with_mask(hits.mask, hits.mask, hits.updated)

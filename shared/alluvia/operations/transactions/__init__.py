@@ -1,0 +1,1 @@
+"""alluvia.operations.transactions"""

@@ -1,0 +1,215 @@
+"""A transaction over any number of a lake's tables: it reads them at one moment, and commits to all or to none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from alluvia.commit.intents import Claim, with_claims
+from alluvia.delta.lineage import DroppedTable, dropped_tables, is_dropped
+from alluvia.delta.log.actions import Metadata
+from alluvia.delta.log.replay import State
+from alluvia.delta.properties import read_properties
+from alluvia.delta.protocols import new_protocol
+from alluvia.delta.schema.former_names import inherited
+from alluvia.delta.snapshot import Snapshot
+from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound
+from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.operations.catalog.consistent_snapshot import Cut, take_cut
+from alluvia.operations.planning.optimistic_retry import check_not_append_only
+from alluvia.operations.references.branch_files import held
+from alluvia.operations.tables.drop import drop_rejects_left, find_log
+from alluvia.operations.tables.drop_plan import never_created, plan_drop, plan_recreate, plan_replace, plan_undrop
+from alluvia.operations.transactions.lake_commit import SERIALIZABLE, commit_all
+from alluvia.operations.transactions.lake_snapshot import LakeCut
+from alluvia.operations.transactions.late_snapshot import LateTable
+from alluvia.operations.transactions.staging import StagedHandle
+from alluvia.table_names import REJECTS, STREAMS
+
+if TYPE_CHECKING:
+    from alluvia.commit.changes import Changes
+    from alluvia.operations.streams.stream_batches import StreamBatch
+    from alluvia.operations.streams.streams import StreamState
+
+
+class StagedTables:
+    """The tables that a transaction uses, as they are at one moment.
+
+    That is the begin for `tables`, and the first use of a table for all of the lake if `whole_lake`. What is used
+    later has all read as it is then, if what the transaction has read of the others, or changed, is still the same;
+    else it is read as it was before that changed.
+    """
+
+    def __init__(self, catalog: WritableCatalog, tables: Iterable[str] = (), *, whole_lake: bool = False) -> None:
+        self._catalog = catalog
+        self._staged: dict[str, StagedHandle] = {}
+        self._batches: dict[str, tuple[StreamBatch, tuple[int | None, int | None]]] = {}
+        self.wrote = False
+        """Whether something was written, so that streams that were read move, also where that changed no table."""
+        self._whole_lake = whole_lake
+        self._cut: LakeCut | None = None
+        self._started_ms = catalog.clock.now_ms()
+        self.use(tables)
+
+    def handle(self, name: str) -> StagedHandle:
+        """Return a table as the transaction sees it. Raises `TableNotFound`."""
+        self.use([name])
+        return self._staged[name]
+
+    def use(self, names: Iterable[str]) -> None:
+        """Have tables take part, at one moment. Raises `TableNotFound`."""
+        new = sorted({*names} - self._staged.keys())
+        if new and self._whole_lake and self._cut is None:
+            self._cut = LakeCut(self._catalog, new)
+        late = []
+        for name in new:
+            if self._cut is not None and name in self._cut:
+                self._take(name, *self._cut.table(name))
+            else:
+                late.append(name)
+        if late:
+            self._join(late)
+
+    def listed(self, names: Iterable[str]) -> list[str]:
+        """Return names of tables with those that the transaction creates, and without those that it drops."""
+        created = {name for name, staged in self._staged.items() if staged.creates}
+        dropped = {name for name, staged in self._staged.items() if staged.drops}
+        return sorted({*names, *created} - dropped)
+
+    def create(self, name: str, metadata: Metadata, *, exist_ok: bool, replace: bool = False) -> StagedHandle:
+        """Create a table in the transaction. One LIST. Raises `TableExists` unless `exist_ok` or `replace`.
+
+        One that the transaction has dropped is replaced.
+        """
+        staged = self._staged.get(name) or self._base_of(name, metadata)
+        self._staged[name] = staged
+        if not staged.drops and not replace:
+            if exist_ok:
+                return staged
+            raise TableExists(f"table {name!r} already exists: choose another name, or pass exist_ok=True")
+        protocol = new_protocol(
+            read_properties(metadata.configuration).writers, metadata.schema_string, metadata.configuration
+        )
+        if not staged.drops and len(staged.newest().files):
+            check_not_append_only(staged.newest(), "create_table(replace=True)")
+        metadata = inherited(metadata, staged.newest(dropped=True).state.metadata)
+        plan = plan_recreate if staged.creates else plan_replace
+        staged.begin_again(plan(staged.base.state, metadata, protocol, self._catalog.clock.now_ms()))
+        staged.replaces = not staged.creates
+        return staged
+
+    def undrop(self, name: str, base: State, table: DroppedTable) -> StagedHandle:
+        """Bring back a table that was dropped, as its version `base`. Raises `TableExists` where there is one."""
+        handle = self._catalog.handle(name)
+        newest = handle.newest(dropped=True)
+        if table not in dropped_tables(newest.properties) or not is_dropped(newest.properties):
+            raise TableExists(f"table {name!r} is there again: start the transaction again")
+        staged = self._staged[name] = StagedHandle(handle, newest, frozenset())
+        changes = plan_undrop(newest.state, base, table, self._catalog.clock.now_ms())
+        source = Snapshot(base, handle.root, name, handle.store)
+        staged.stage(replace(changes, adds=held(handle, source, changes.adds)))
+        return staged
+
+    def stage_stream(self, name: str, plan: Callable[[StreamState, int], Changes]) -> None:
+        """Change the position of a stream: `plan` says how, given the stream and the time in ms."""
+        from alluvia.operations.streams.streams import stream_of
+
+        log = self.handle(STREAMS + name)
+        log.stage(plan(stream_of(log.newest()), self._catalog.clock.now_ms()))
+        self.wrote = True
+
+    def drop(self, name: str) -> None:
+        """Drop a table and its rejects in the transaction. Raises `TableNotFound`, `Invalid` as `drop_table` does."""
+        staged = self.handle(name)
+        before = staged.newest()
+        if staged.creates:
+            del self._staged[name]
+            return
+        if len(before.files):
+            check_not_append_only(before, "drop_table")
+        now_ms = self._catalog.clock.now_ms()
+        with suppress(TableNotFound):
+            rejects = self.handle(f"{name}/{REJECTS}")
+            rejects.stage(plan_drop(rejects.newest().state, now_ms, before.state.metadata.id))
+        staged.stage(plan_drop(before.state, now_ms))
+
+    def read_stream(self, name: str, max_versions: int | None = None, max_rows: int | None = None) -> StreamBatch:
+        """Return what a stream has not given, the same each time, and have the commit move the stream.
+
+        Raises `TableNotFound`, `Invalid` for other limits than the first time, and what `stream_batches.planned` does.
+        """
+        from alluvia.operations.streams import stream_batches, streams  # most transactions read none
+
+        if name in self._batches:
+            batch, limits = self._batches[name]
+            if (max_versions, max_rows) not in (limits, (None, None)):
+                raise Invalid(f"the transaction has read stream {name} with other limits: pass the same ones, or none")
+            return batch
+        known = streams.the_stream(self._catalog, name)
+        streams.source_of(self._catalog, known)
+        self.use([STREAMS + name, known.source])
+        log, table = self._staged[STREAMS + name], self._staged[known.source]
+        stream = streams.stream_of(log.newest())
+        batch = stream_batches.planned(stream, table.inner, table.base, max_versions, max_rows)
+        if batch.to != stream.position or stream.initial_rows:
+            log.stage(streams.moved(stream, batch.to, streams.READ_STREAM, self._catalog.clock.now_ms()))
+        self._batches[name] = batch, (max_versions, max_rows)
+        return batch
+
+    def commit(self, isolation: str = SERIALIZABLE) -> Mapping[str, int]:
+        """Commit what was done to the tables, all of it or nothing, and return their versions (`commit_all`).
+
+        Streams that were read move if anything else was written.
+        """
+        tables = [each for name, each in self._staged.items() if not name.startswith(STREAMS)]
+        if self.wrote or any(each.staged or each.begun for each in tables):
+            tables = list(self._staged.values())
+        versions = commit_all(tables, self._catalog.clock, self._started_ms, isolation)
+        return {name: version for name, version in versions.items() if not name.startswith(STREAMS)}
+
+    def _base_of(self, name: str, metadata: Metadata) -> StagedHandle:
+        """Return a table that is not used yet: what is there, or what comes before a new log."""
+        handle = self._catalog.log_handle(name)
+        there, may_be_dropped = find_log(handle.store, handle.root)
+        if not there:
+            properties = read_properties(metadata.configuration)
+            protocol = new_protocol(properties.writers, metadata.schema_string, metadata.configuration)
+            before = never_created(metadata, protocol)
+            return StagedHandle(handle, Snapshot(before, handle.root, name, handle.store), frozenset())
+        newest = handle.newest(dropped=True) if may_be_dropped else None
+        if newest is not None and is_dropped(newest.properties):
+            drop_rejects_left(newest.state, self._catalog.rejects_handle(name))
+            return StagedHandle(handle, newest, frozenset())
+        return self.handle(name)
+
+    def _join(self, names: Sequence[str]) -> None:
+        """Have more tables take part: with all others as they are now, or else as they were before those changed."""
+        used = {name: staged for name, staged in self._staged.items() if not staged.creates}
+        cut = take_cut([*(staged.inner for staged in used.values()), *map(self._catalog.log_handle, names)])
+        try:
+            moves = [(each, *self._checked(each, cut)) for each in used.values()]
+        except (Conflict, TableNotFound):
+            for name in names:
+                state, claims = LateTable(self._catalog, name, used, cut, self._started_ms).read()
+                used[name] = self._take(name, state, claims)
+                self._whole_lake, self._cut = False, None  # it may not be at the moment of the lake's cut
+            return
+        for name in names:
+            self._catalog.log_handle(name).as_of(cut.state(name))  # before any is moved
+        for staged, base, moved in moves:
+            staged.move_to(base, cut.undone[staged.name], moved)
+        for name in names:
+            self._take(name, cut.states[name], cut.undone[name])
+        self._whole_lake, self._cut = False, None  # all are now read as they are at another moment
+
+    def _checked(self, staged: StagedHandle, cut: Cut) -> tuple[Snapshot, frozenset[str]]:
+        base = staged.inner.as_of(cut.state(staged.name))
+        return base, staged.check_move(base, cut.undone[staged.name])
+
+    def _take(self, name: str, state: State, claims: Sequence[Claim]) -> StagedHandle:
+        handle = self._catalog.log_handle(name)
+        held = frozenset(claim.transaction_id for claim in claims)
+        self._staged[name] = StagedHandle(handle, handle.as_of(with_claims(state, claims)), held)
+        return self._staged[name]

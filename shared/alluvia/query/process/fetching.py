@@ -1,0 +1,60 @@
+"""What of a query's data files is fetched before it runs. Pure.
+
+DuckDB opens file after file, and reads of each a footer and then what the query needs. Of a small file, one GET brings
+all. The footers of large ones are fetched ahead, many at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from alluvia.engine.queries.tree import Node, walk
+from alluvia.operations.reading.relations import Files, Inputs
+from alluvia.store.base import ByteRange
+from alluvia.store.caches.file_cache import RemoteFile
+
+SMALL_BYTES = 4 << 20
+"""A larger file is left to DuckDB."""
+EARLY_FILES = 64
+"""So many files are fetched for a query that may end before it has read all."""
+
+
+TAIL_BYTES = 64 << 10
+"""The last bytes of a large file, in which its footer is nearly always."""
+_READ_BYTES = 16 << 10
+"""DuckDB reads so much first, whatever the length of the footer."""
+
+
+def tail_of(key: str, size: int) -> ByteRange:
+    """Return which part of an object is fetched for its footer."""
+    return ByteRange(key, max(0, size - TAIL_BYTES), size)
+
+
+def footer(tail: bytes) -> bytes:
+    """Return what DuckDB reads of a file's last bytes to open it: the footer and its length, or all it reads first."""
+    length = int.from_bytes(tail[-8:-4], "little") + 8
+    return tail[-max(length, _READ_BYTES) :]
+
+
+def small_files(inputs: Inputs, copied: Callable[[str], bool]) -> Iterator[RemoteFile]:
+    """Yield the small files of a query, those left out that are copied for DuckDB in any case."""
+    for source in inputs.values():
+        if not isinstance(source, Files) or source.paths or source.snapshot.has_variants:
+            continue
+        for file in source.files:
+            if file.size <= SMALL_BYTES and not copied(file.path):
+                yield RemoteFile(source.snapshot.key(file), file.size, file.modification_time)
+
+
+def asks_no_rows(root: Node) -> bool:
+    """Whether a query asks for columns alone, as tools do before they read: it ends with LIMIT 0, or is a DESCRIBE."""
+    if (root.get("from_table") or {}).get("show_type") == "DESCRIBE":
+        return True
+    limits = [each["limit"] for each in root.get("modifiers") or () if each["type"] == "LIMIT_MODIFIER"]
+    return any((each or {}).get("class") == "CONSTANT" and each["value"].get("value") == 0 for each in limits)
+
+
+def may_end_early(root: Node) -> bool:
+    """Whether a query may have all of its rows before it has read all files: a LIMIT in it is not on sorted rows."""
+    kinds = [{each["type"] for each in node["modifiers"]} for node in walk(root) if node.get("modifiers")]
+    return any("LIMIT_MODIFIER" in each and "ORDER_MODIFIER" not in each for each in kinds)

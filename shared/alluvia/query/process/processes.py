@@ -1,0 +1,239 @@
+"""The processes that run queries, and compute expressions, as `alluvia.processes` starts, watches and kills them."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from alluvia import errors
+from alluvia.engine.duck.failures import EngineError, ResultTooLarge, UnservedFile
+from alluvia.engine.duck.stored_types import DuckType, read_told
+from alluvia.engine.queries.parse import Analysis
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.processes.pool import OutOfMemory, OutOfTime, Pool, ProcessDied, Watch, Worker
+from alluvia.query.formats import RenderedRows
+from alluvia.store.caches.served import ServedFile, packed
+from alluvia.store.metering import note_requests
+
+DESCRIBE = "DESCRIBE "
+_CLOSE_SECONDS = 5.0
+_STOP_SECONDS = 0.25
+"""How long a process may take to leave a query whose rows are not wanted: to start another takes about as long."""
+
+
+class QueryWorker(Worker):
+    """A process that runs queries."""
+
+    def __init__(self) -> None:
+        super().__init__("alluvia.query.process.worker", failure)
+
+
+def failure(found: Mapping[str, str]) -> EngineError:
+    """Return the error of a reply: DuckDB's, or that of a file that it could not be given."""
+    return UnservedFile(found["unserved"], found["why"]) if "unserved" in found else EngineError(found)
+
+
+POOL = Pool(QueryWorker)
+atexit.register(POOL.close)
+
+
+@dataclass(frozen=True, slots=True)
+class LargeResults:
+    """What becomes of a result of more than some bytes: `keep` takes its parts, to the end."""
+
+    after_bytes: int
+    keep: Callable[[Iterator[bytes]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRows:
+    """The rows of a statement, with values that JSON has."""
+
+    rows: list[list[Any]]
+
+    def fetchall(self) -> list[list[Any]]:
+        """Return all of them."""
+        return self.rows
+
+
+class Engine:
+    """A query's database in a process of its own: what makes views needs of a DuckDB connection, and the query."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._worker = POOL.take()
+        self._rows: Generator[pa.RecordBatchReader] | None = None
+        self._answered, self._closed = True, False
+
+    def analyse(self, text: str) -> Analysis:
+        """Have DuckDB read a text. This needs no database."""
+        with self._asking("analyse", text=text):
+            return Analysis(self._worker.reply(self._watch)["starts"], self._worker.data(self._watch))
+
+    def open(self, options: Mapping[str, str]) -> int:
+        """Open the database, and return its `now()` in µs since the Unix epoch."""
+        found: int = self._ask("open", options=options)["now_us"]
+        return found
+
+    def serve(self, files: Sequence[ServedFile]) -> None:
+        """Let the database open objects of stores as files."""
+        request, tails = packed(files)
+        self._ask("serve", pa.py_buffer(tails), **request)
+
+    def execute(self, query: str, parameters: Sequence[Any] = ()) -> ResultRows:
+        """Run a statement of our own."""
+        return ResultRows(self._ask("execute", sql=query, parameters=parameters)["rows"])
+
+    def register(self, view_name: str, python_object: pa.Table) -> None:
+        """Give the database rows under a name."""
+        self._ask("register", _arrow(python_object), view=view_name)
+
+    def unregister(self, view_name: str) -> None:
+        """Take rows back that were registered."""
+        self._ask("unregister", view=view_name)
+
+    def columns(self, source: str) -> list[tuple[str, DuckType]] | None:
+        """Return the columns of a relation; None where it does not bind."""
+        found = self._ask("columns", source=source)["columns"]
+        return None if found is None else [(name, read_told(kind)) for name, kind in found]
+
+    def plan(self, sql: str, parameters: Sequence[Any]) -> pa.Table:
+        """Return the rows of a statement of our own that needs no table, as a plan does. Raises `EngineError`."""
+        with self._asking("plan", sql=sql, parameters=parameters):
+            self._worker.reply(self._watch)
+            return pa.ipc.open_stream(self._worker.data(self._watch)).read_all()
+
+    def confine(self, paths: Sequence[str]) -> None:
+        """Shut the database: from now on it opens these files and nothing else."""
+        self._ask("confine", paths=paths)
+
+    def stream(self, sql: str, values: pa.Table | None = None) -> Iterator[pa.RecordBatchReader]:
+        """Run the query and yield its rows as they come; the first of what it yields has the columns and no rows.
+
+        `values` has one row, the values of the query's parameters by name.
+        """
+        self._rows = self._streamed(sql, values)
+        return self._rows
+
+    def _streamed(self, sql: str, values: pa.Table | None) -> Generator[pa.RecordBatchReader]:
+        with self._asking("stream", None if values is None else _arrow(values), sql=sql):
+            while "batch" in self._worker.reply(self._watch):
+                yield pa.ipc.open_stream(self._worker.data(self._watch))
+
+    def described(self, sql: str, values: pa.Table | None = None) -> pa.Schema:
+        """Return the columns of a query, which is not run."""
+        with self._asking("described", None if values is None else _arrow(values), sql=DESCRIBE + sql):
+            self._worker.reply(self._watch)
+            return pa.ipc.open_stream(self._worker.data(self._watch)).schema
+
+    def render(
+        self,
+        sql: str,
+        form: str,
+        limit_bytes: int,
+        values: pa.Table | None = None,
+        large: LargeResults | None = None,
+    ) -> RenderedRows:
+        """Run the query and return its rows in a form; without a body, if they were large and went elsewhere.
+
+        Raises `ResultTooLarge` where they are more than the limit.
+        """
+        given = None if values is None else _arrow(values)
+        overflow_bytes = None if large is None else large.after_bytes
+        with self._asking("render", given, sql=sql, form=form, limit_bytes=limit_bytes, overflow_bytes=overflow_bytes):
+            reply = self._rendered()
+            if large is None or "batch" not in reply:
+                return RenderedRows(self._worker.data(self._watch), reply["rows"])
+            rows = 0
+
+            def parts(reply: dict[str, Any]) -> Iterator[bytes]:
+                nonlocal rows
+                while "batch" in reply:
+                    yield self._worker.data(self._watch)
+                    reply = self._rendered()
+                yield self._worker.data(self._watch)
+                rows = reply["rows"]
+
+            large.keep(parts(reply))
+            return RenderedRows(b"", rows)
+
+    def _rendered(self) -> dict[str, Any]:
+        reply = self._worker.reply(self._watch)
+        if "too_large" in reply:
+            self._answered = True
+            raise ResultTooLarge(reply["too_large"])
+        return reply
+
+    def compute(self, sql: str, rows: pa.Table, limit_bytes: int) -> pa.Table | None:
+        """Run a query over rows, which it knows as `rows`; None if its own rows take more bytes than the limit."""
+        with self._asking("compute", _arrow(rows), sql=sql, limit_bytes=limit_bytes):
+            if "too_large" in self._worker.reply(self._watch):
+                return None
+            return pa.ipc.open_stream(self._worker.data(self._watch)).read_all()
+
+    def close(self) -> None:
+        """End the query. Its process goes on to the next if it has answered all that it was asked."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._rows is not None:
+            with contextlib.suppress(ValueError):  # where another thread waits for rows, which learns of it by the kill
+                self._rows.close()
+        if self._answered:
+            self._watch = Watch(time.monotonic() + _CLOSE_SECONDS)
+            with contextlib.suppress(ProcessDied, EngineError, OutOfTime, OutOfMemory):
+                for kind, count in self._ask("close").get("requests", {}).items():
+                    note_requests(kind, count)
+                POOL.give_back(self._worker)
+                return
+        self._worker.kill()
+
+    def _ask(self, name: str, rows: pa.Buffer | None = None, **request: Any) -> dict[str, Any]:
+        with self._asking(name, rows, **request):
+            return self._worker.reply(self._watch)
+
+    @contextmanager
+    def _asking(self, name: str, rows: pa.Buffer | None = None, **request: Any) -> Iterator[None]:
+        """Send a request; the block takes all that comes back. A process is left as it is only by a full answer."""
+        self._answered = False
+        try:
+            self._worker.send(name, rows, **request)
+            yield
+        except EngineError:
+            self._answered = True
+            raise
+        except GeneratorExit:
+            self._stop()
+            raise
+        except BaseException as error:
+            self._answered = self._answered or error is self._worker.refusal
+            if not self._answered:
+                self._worker.kill()
+            raise
+        self._answered = True
+
+    def _stop(self) -> None:
+        """Have the process leave a query whose rows are not wanted, or kill it."""
+        watch = Watch(time.monotonic() + _STOP_SECONDS, self._watch.memory_bytes)
+        reply: dict[str, Any] = {}
+        with contextlib.suppress(ProcessDied, OutOfTime, OutOfMemory):
+            self._worker.send("stop")
+            while "stopped" not in reply:
+                with contextlib.suppress(EngineError, errors.AlluviaError):  # the query failed before it heard
+                    reply = self._worker.reply(watch)
+                    if "batch" in reply:
+                        self._worker.data(watch)
+            self._answered = True
+
+
+def _arrow(rows: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return sink.getvalue()

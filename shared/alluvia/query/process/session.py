@@ -1,0 +1,353 @@
+"""The DuckDB database of one query, in a separate process: views over its files, limits, a working folder."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from alluvia.delta.log.actions import AddFile
+from alluvia.engine.duck.failures import (
+    ENGINE_FAILED,
+    Context,
+    EngineError,
+    QueryStopped,
+    QueryTooCostly,
+    UnreadableFile,
+    UnservedFile,
+    out_of_memory,
+    translate,
+)
+from alluvia.engine.duck.quoting import quote_text
+from alluvia.engine.duck.relation import escape_glob, relation_sql, shown_sql
+from alluvia.engine.duck.views import Views
+from alluvia.engine.queries.engine_faults import TOP_N
+from alluvia.engine.queries.parse import Analysis
+from alluvia.engine.queries.rewrite import VIEW_SCHEMA
+from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unavailable
+from alluvia.operations.reading.relations import Files, Inputs, LocalRows
+from alluvia.processes.pool import Cancelled, OutOfMemory, OutOfTime, ProcessDied, Watch
+from alluvia.query.field_hints import PROPERTIES, field_hint
+from alluvia.query.formats import RenderedRows
+from alluvia.query.limits import QueryLimits
+from alluvia.query.process.fetching import footer, small_files, tail_of
+from alluvia.query.process.processes import DESCRIBE, Engine, LargeResults
+from alluvia.scratch import scratch_root
+from alluvia.store import Store
+from alluvia.store.caches.file_cache import FILES, Held
+from alluvia.store.caches.range_cache import RANGES
+from alluvia.store.caches.served import ServedFile, name_of
+from alluvia.store.numbers import number_of
+
+HEADS_MAX = 64
+"""So many files are looked for when DuckDB could not open one and does not say which."""
+
+
+@contextmanager
+def within(limits: QueryLimits) -> Iterator[None]:
+    """Raise our errors where a query's process ends, of itself or at one of the limits."""
+    try:
+        yield
+    except OutOfTime:
+        raise limits.too_slow() from None
+    except Cancelled:
+        raise QueryStopped("the query was cancelled") from None
+    except OutOfMemory:
+        raise QueryTooCostly(out_of_memory(limits.memory_bytes)) from None
+    except ProcessDied as error:
+        if error.status >= 0:
+            raise
+        if error.status == -signal.SIGKILL:  # by none of us: the system had no more memory
+            raise QueryTooCostly(out_of_memory(limits.memory_bytes)) from error
+        if error.status == -signal.SIGXCPU:
+            raise QueryTooCostly("the query takes too long to parse: shorten it") from error
+        raise Invalid(ENGINE_FAILED) from error
+
+
+class Session:
+    """Runs one query, and must be closed after it.
+
+    `watch` has the limits as a process is held to them, with the time at which the query must be done.
+    `copied` says of which data files, by name, DuckDB is given a copy that this library made. `values` has one row, the
+    values of the query's parameters by name.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        limits: QueryLimits,
+        watch: Watch,
+        copied: Callable[[str], bool] = lambda _: False,
+        values: pa.Table | None = None,
+    ) -> None:
+        self._store = store
+        self._limits = limits
+        self._watch = watch
+        self._copied = copied
+        self._files: dict[str, str] = {}
+        self._keys: dict[str, str] = {}
+        self._served: list[ServedFile] = []
+        self._held = Held()
+        self._values = values
+        self._engine = Engine(watch)
+        self._closed = False
+        self._folder = Path(tempfile.mkdtemp(dir=scratch_root()))
+        self._hidden: set[str] = {str(self._folder)}
+        self._reads_events = False
+        self._views = Views(self._engine, VIEW_SCHEMA, store, self._folder, self.check_time)
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder that goes with the session, for files of what it is about to open."""
+        return self._folder
+
+    def analyse(self, text: str) -> Analysis:
+        """Have DuckDB read a text, which may take it as long as the query has."""
+        with self._translated(Context(text)):
+            return self._engine.analyse(text)
+
+    def begin(self) -> int:
+        """Open the database, and return the query's `now()`, in µs since the Unix epoch."""
+        with self._translated(Context("")):
+            return self._engine.open(self._options())
+
+    def plan(self, sql: str, parameters: Sequence[Any]) -> pa.Table | None:
+        """Return the rows of a statement that a plan needs; None where DuckDB cannot run it."""
+        with within(self._limits):
+            try:
+                return self._engine.plan(sql, parameters)
+            except (EngineError, Invalid):
+                return None
+
+    def open(
+        self,
+        inputs: Inputs,
+        views: Mapping[str, str] | None = None,
+        fetched_max: int | None = None,
+        without: Sequence[str] = (),
+    ) -> None:
+        """Make a view of each input, by name, and shut the database; then make views of SELECTs over them, in order.
+
+        Small files are fetched whole, up to `fetched_max` of them. The database runs without some rules of its
+        optimizer.
+        """
+        self.check_time()
+        self._fetch(inputs, fetched_max)
+        urls = {name: self._urls(source) for name, source in inputs.items() if isinstance(source, Files)}
+        self._serve(fetched_max)
+        with self._translated(Context("")):
+            self._engine.execute(f"CREATE SCHEMA {VIEW_SCHEMA}")
+        for name, source in inputs.items():
+            self.check_time()
+            if isinstance(source, LocalRows):
+                self._open_rows(name, source)
+                continue
+            columns = source.snapshot.schema.names if source.shown is None else source.shown.columns
+            self._reads_events = self._reads_events or PROPERTIES in columns
+            try:
+                with self._translated(Context("")):
+                    base = name if source.shown is None else f"all_{name}"
+                    self._views.create(base, source.snapshot, source.files, urls[name], self._copied, source.places)
+                    if source.shown is not None:
+                        schema, shown = source.snapshot.schema, source.shown
+                        select = shown_sql(f"{VIEW_SCHEMA}.{base}", schema, shown.columns, shown.where)
+                        self._engine.execute(f"CREATE VIEW {VIEW_SCHEMA}.{name} AS {select}")
+            except QueryTooCostly:
+                raise
+            except Invalid:
+                raise Corrupt(f"the data files of {source.snapshot.name} do not match the table's schema") from None
+        self._files |= self._views.copies
+        if without or self._views.narrows:
+            rules = ",".join({*without, *([TOP_N] if self._views.narrows else [])})
+            with self._translated(Context("")):
+                self._engine.execute(f"SET disabled_optimizers = {quote_text(rules)}")
+        with self._translated(Context("")):
+            self._engine.confine(sorted({form for path in self._files for form in (path, escape_glob(path))}))
+        for name, select in (views or {}).items():
+            with self._translated(Context("")):
+                self._engine.execute(f"CREATE VIEW {VIEW_SCHEMA}.{name} AS {select}")
+
+    def _fetch(self, inputs: Inputs, files_max: int | None) -> None:
+        """Fetch small files."""
+        if self._store.parallel and self._limits.file_cache_bytes:
+            small = islice(small_files(inputs, self._copied), files_max)
+            self._held = FILES.hold(self._store, small, self._limits.file_cache_bytes, self.check_time)
+            self._hidden.update(str(path.parent) for path in self._held.paths.values())
+
+    def _serve(self, files_max: int | None) -> None:
+        """Have the query's process read the other files of a store elsewhere, from their footers on.
+
+        Footers are fetched ahead, up to `files_max` of them.
+        """
+        if not self._served:
+            return
+        tails = {file.name: tail_of(self._keys[file.name], file.size) for file in self._served[:files_max]}
+        known = RANGES.get(self._store, tails.values())
+        self.check_time()
+        found = {name: footer(known[part]) for name, part in tails.items() if part in known}
+        with self._translated(Context("")):
+            self._engine.serve([file._replace(tail=found.get(file.name, b"")) for file in self._served])
+
+    def _open_rows(self, name: str, rows: LocalRows) -> None:
+        self._files[str(rows.path)] = rows.path.name
+        add = AddFile(rows.path.name, {}, 0, 0, data_change=False)
+        with self._translated(Context("")):
+            select = relation_sql(rows.schema, (), [add], [str(rows.path)])
+            self._engine.execute(f"CREATE VIEW {VIEW_SCHEMA}.{name} AS {select}")
+
+    def run(self, text: str, source: str, position: Callable[[int], int]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Run a text; return the columns and, as they come, the rows. Raises our errors for DuckDB's.
+
+        The first rows are awaited: what is wrong with the files shows by then, most of the time.
+        `source` is what the user wrote, and `position` maps a byte offset in `text` to one in it.
+        """
+        context = Context(source, position)
+        with self._translated(context):
+            streams = self._engine.stream(text, self._values)
+            schema, first = next(streams).schema, next(streams, None)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            reader = first
+            while reader is not None:
+                yield from reader
+                if self._closed:
+                    raise Invalid("the query was closed before all of its rows were read")
+                with self._translated(context):
+                    reader = next(streams, None)
+
+        return schema, batches()
+
+    def described(self, text: str, source: str, position: Callable[[int], int]) -> pa.Schema:
+        """Return the columns of a text, which is not run. Raises our errors for DuckDB's, as `run` does."""
+        with self._translated(Context(source, lambda at: position(at - len(DESCRIBE)))):
+            return self._engine.described(text, self._values)
+
+    def render(
+        self,
+        text: str,
+        source: str,
+        position: Callable[[int], int],
+        form: str,
+        limit_bytes: int,
+        large: LargeResults | None = None,
+    ) -> RenderedRows:
+        """Run a text as `run` does, and return its rows in a form of results. Raises our errors for DuckDB's."""
+        with self._translated(Context(source, position)):
+            return self._engine.render(text, form, limit_bytes, self._values, large)
+
+    def close(self) -> None:
+        """Stop what runs, and remove every trace."""
+        self._closed = True
+        self._engine.close()
+        self._held.release()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _options(self) -> dict[str, str]:
+        options = {"temp_directory": str(self._folder / "spill")}
+        if self._limits.memory_bytes is not None:
+            options["memory_limit"] = f"{self._limits.memory_bytes}B"
+        if self._limits.spill_bytes is not None:
+            options["max_temp_directory_size"] = f"{self._limits.spill_bytes}B"
+        if self._limits.threads is not None:
+            options["threads"] = str(self._limits.threads)
+        return options
+
+    def _urls(self, scan: Files) -> list[str]:
+        """Return where DuckDB finds a scan's files: in the store, or copied from a store that it cannot open."""
+        if scan.paths:
+            self._files |= {path: file.path for path, file in zip(scan.paths, scan.files, strict=True)}
+            return list(scan.paths)
+        urls = []
+        for file in scan.files:
+            key = scan.snapshot.key(file)
+            copy = self._held.paths.get(key)
+            url = str(copy) if copy is not None else self._served_as(key, file) or self._local_url(key)
+            url = self._copy(key, scan) if url is None else url
+            self._files[url] = file.path
+            urls.append(url)
+        return urls
+
+    def _served_as(self, key: str, file: AddFile) -> str | None:
+        """Return the name by which DuckDB gets an object from the query's process; None where it finds it itself."""
+        address = self._store.address(key)
+        if address is None:
+            return None
+        name = name_of(len(self._served))
+        self._served.append(ServedFile(name, address, number_of(self._store), file.size, file.modification_time))
+        self._keys[name] = key
+        return name
+
+    def _local_url(self, key: str) -> str | None:
+        url = self._store.url(key)
+        if url is not None:
+            self._hidden.add(url.removesuffix(key))
+            self._keys[url] = key
+        return url
+
+    def _copy(self, key: str, scan: Files) -> str:
+        path = self._folder / f"{len(self._files)}.parquet"
+        self.check_time()
+        try:
+            self._store.get_file(key, path)
+        except ObjectNotFound as error:
+            raise Corrupt(f"data file {key} of version {scan.snapshot.version} is missing") from error
+        return str(path)
+
+    def check_time(self) -> None:
+        """Raise `QueryTooCostly` if the time is up."""
+        if self._watch.deadline is not None and time.monotonic() > self._watch.deadline:
+            raise self._limits.too_slow()
+
+    @contextmanager
+    def _translated(self, context: Context) -> Iterator[None]:
+        """Raise our errors for what goes wrong in the query's process."""
+        try:
+            with within(self._limits):
+                yield
+        except EngineError as error:
+            raise self._failure(error, context) from None
+
+    def _failure(self, error: EngineError, context: Context) -> AlluviaError:
+        known = Context(
+            text=context.text,
+            position=context.position,
+            files=self._files,
+            hidden=tuple(sorted(self._hidden, key=len, reverse=True)),
+            memory_limit_bytes=self._limits.memory_bytes,
+        )
+        if isinstance(error, UnservedFile):
+            return self._unserved(error)
+        found = translate(error.details, known)
+        if isinstance(found, Unavailable) and (path := self._missing(str(error))) is not None:
+            return Corrupt(f"data file {path} is missing")
+        hint = field_hint(error.details.get("exception_message", ""), context.text) if self._reads_events else None
+        return found if hint is None or type(found) is not Invalid else Invalid(f"{found}\n\n{hint}")
+
+    def _unserved(self, error: UnservedFile) -> AlluviaError:
+        path = self._files[error.name]
+        if error.why == "missing":
+            return Corrupt(f"data file {path} is missing")
+        if error.why == "changed":
+            return Corrupt(f"{path}, a file of an external table, has changed: refresh the table")
+        if error.why == "short":  # our own reader does without the size in the log
+            return UnreadableFile(path, Corrupt(f"the data file {path} is shorter than the log says"))
+        return Unavailable(f"the data file {path} could not be read from the store: try again")
+
+    def _missing(self, message: str) -> str | None:
+        """Return the name of a file that is not in the store, of those that a message of DuckDB's may be about."""
+        named = [url for url in self._keys if url in message] or list(self._keys)[:HEADS_MAX]
+        return next((self._files[url] for url in named if self._is_missing(self._keys[url])), None)
+
+    def _is_missing(self, key: str) -> bool:
+        try:
+            return self._store.head(key) is None
+        except AlluviaError:  # then nobody knows
+            return False

@@ -1,0 +1,255 @@
+"""The process that runs a query with DuckDB and writes its result. `processes.py` starts, calls and kills it.
+
+It serves one query at a time, on request of its parent: open a database, create views, confine it, run the query,
+close. Requests and replies are JSON objects, followed by bytes if they say so. It reads of the lake what it is told to
+serve to the database, and it ends when its parent does.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+
+from alluvia.engine.duck.arrow_values import arrow_reader, arrow_table
+from alluvia.engine.duck.connection import confine, connect, planner
+from alluvia.engine.duck.database import OwnDatabase
+from alluvia.engine.duck.evaluators import ROWS
+from alluvia.engine.duck.failures import INTERRUPT, ResultTooLarge, details_of
+from alluvia.engine.duck.quoting import quote_name
+from alluvia.engine.duck.stored_types import told
+from alluvia.engine.queries.parse import analyse
+from alluvia.errors import AlluviaError
+from alluvia.extras import needing
+from alluvia.processes.child import Reply, refusal, serve
+from alluvia.query.formats import FORMATS, Overflow, render
+
+if TYPE_CHECKING:
+    from alluvia.store.caches.engine_files import EngineFiles
+
+BATCH_ROWS = 16_384
+PARSE_CPU_SECONDS = 20
+_RUNS_TO_HEAR_WHY = 5
+_ABORTED = "TransactionContext"
+"""What is said to a query after one that ended its transaction."""
+
+
+class QueryDatabase:
+    """One query's own database, in memory. Each method is a request, by its name."""
+
+    def __init__(
+        self, send: Callable[[Reply, bytes | pa.Buffer], None], asked: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`send` sends a reply while a request is answered; `asked` says whether another request has come since."""
+        self._send = send
+        self._asked = asked
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._files: EngineFiles | None = None
+        self._sent: Callable[[], dict[str, int]] = dict
+
+    def analyse(self, text: str) -> Reply:
+        """Have DuckDB read a text that a user wrote. No database needs to be open."""
+        with _cpu_limit(PARSE_CPU_SECONDS):
+            found = analyse(text)
+        return {"starts": found.starts, "body": found.tree}
+
+    def open(self, options: dict[str, str]) -> Reply:
+        """Open the database, begin its transaction, and tell its `now()` in µs since the Unix epoch."""
+        self._connection, self._files, self._sent = connect(options), None, dict
+        row = self._connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchone()
+        return {"now_us": row[0] if row else 0}
+
+    def serve(self, places: list[Any], files: list[Any], rows: bytes) -> Reply:
+        """Let the database open objects of stores as files; see `alluvia.store.caches.served.packed`."""
+        with needing("aws", "a query on S3"):
+            from alluvia.store.caches.engine_files import EngineFiles, sent_since  # most queries do without
+            from alluvia.store.caches.served import unpacked
+
+        self._sent = sent_since()
+        self._files = EngineFiles(unpacked(places, files, rows))
+        self._open.register_filesystem(self._files)
+        return {}
+
+    @property
+    def unserved(self) -> Reply | None:
+        """What is said of a file that could not be read, if there is one."""
+        found = None if self._files is None else self._files.unserved
+        return None if found is None else {"error": {"unserved": found.name, "why": found.why}}
+
+    def execute(self, sql: str, parameters: list[Any]) -> Reply:
+        """Run a statement of the parent's own and return its rows."""
+        return {"rows": self._open.execute(sql, parameters).fetchall()}
+
+    def columns(self, source: str) -> Reply:
+        """Return the columns of a relation, with their types."""
+        found = OwnDatabase(self._open).columns(source)
+        return {"columns": None if found is None else [(name, told(kind)) for name, kind in found]}
+
+    def plan(self, sql: str, parameters: list[Any]) -> Reply:
+        """Return the rows of a statement of the parent's own that needs no database. None needs to be open."""
+        rows = arrow_table(planner().execute(sql, parameters))
+        return {"body": _arrow(rows.schema, rows.to_batches())}
+
+    def register(self, view: str, rows: bytes) -> Reply:
+        """Give the database rows, an Arrow stream, under a name."""
+        self._open.register(view, pa.ipc.open_stream(rows).read_all())
+        return {}
+
+    def unregister(self, view: str) -> Reply:
+        """Take rows back that were registered."""
+        self._open.unregister(view)
+        return {}
+
+    def confine(self, paths: list[str]) -> Reply:
+        """Shut the database: from now on it opens these files and nothing else."""
+        confine(self._open, paths)
+        return {}
+
+    def stream(self, sql: str, rows: bytes = b"") -> Reply:
+        """Run the query, and send its columns and then its rows, as Arrow streams of one batch each; leave it if asked.
+
+        `rows` is an Arrow stream with one row, the values of the query's parameters by name.
+        """
+        reader = self._reader(sql, rows)
+        self._send({"batch": True}, _arrow(reader.schema, []))
+        for batch in reader:
+            if self._asked():  # to stop: nothing else is asked before the end
+                break
+            self._send({"batch": True}, _arrow(reader.schema, [batch]))
+        reader.close()  # without Python's lock, which threads that still read files wait for
+        return {"end": True}
+
+    def described(self, sql: str, rows: bytes = b"") -> Reply:
+        """Send the columns that DESCRIBE tells of a query, which it does not run; `rows` as for `stream`."""
+        found = self._open.execute(sql, _values(rows)).fetchall()
+        nulls = ", ".join(f"NULL::{kind} AS {quote_name(name)}" for name, kind, *_ in found)
+        typed = self._reader(f"SELECT {nulls} LIMIT 0").schema
+        fields = [field.with_name(name) for field, (name, *_) in zip(typed, found, strict=True)]
+        return {"body": _arrow(pa.schema(fields), [])}
+
+    def stop(self) -> Reply:
+        """Say that no query runs: one that did has come to its end, or left off."""
+        return {"stopped": True}
+
+    def render(
+        self, sql: str, form: str, limit_bytes: int, rows: bytes = b"", overflow_bytes: int | None = None
+    ) -> Reply:
+        """Run the query, and send its rows in a form of results; `rows` as for `stream`.
+
+        With `overflow_bytes`, a result that has more is sent in parts.
+        """
+        reader = self._reader(sql, rows)
+        chosen = next(one for one in FORMATS if one.name == form)
+        overflow = None if overflow_bytes is None else Overflow(overflow_bytes, self._send_part)
+        try:
+            found = render(reader.schema, reader, chosen, limit_bytes, overflow)
+        except ResultTooLarge as error:
+            return {"too_large": str(error)}
+        return {"rows": found.rows, "body": found.body}
+
+    def _reader(self, sql: str, rows: bytes = b"") -> pa.RecordBatchReader:
+        """Run a query; `rows` as for `stream`. Raises `Invalid` for values that Arrow's form of them would change."""
+        return arrow_reader(self._open.execute(sql, _values(rows)), BATCH_ROWS)
+
+    def reason(self, sql: str, rows: bytes = b"") -> dict[str, str] | None:
+        """Run a query once more, to hear why it failed; None if that is not to be heard.
+
+        Where one of its threads fails, DuckDB 1.5 says at times that another was interrupted, as nobody does here.
+        """
+        for _ in range(_RUNS_TO_HEAR_WHY):
+            try:
+                for _ in self._reader(sql, rows):
+                    if self._asked():
+                        return None
+            except (duckdb.Error, OSError) as error:
+                if (found := details_of(error))["exception_type"] not in (INTERRUPT, _ABORTED):
+                    return found
+            except AlluviaError:
+                return None
+            else:
+                return None
+        return None
+
+    def _send_part(self, part: bytes) -> None:
+        self._send({"batch": True}, part)
+
+    def compute(self, sql: str, limit_bytes: int, rows: bytes) -> Reply:
+        """Run a query over rows, an Arrow stream that it knows as `rows`, and send its own, unless they are too large.
+
+        Only a confined database may be asked: the query is a user's.
+        """
+        self._open.register(ROWS, pa.ipc.open_stream(rows))
+        try:
+            found = arrow_table(self._open.execute(sql))
+        finally:
+            self._open.unregister(ROWS)
+        return {"too_large": True} if found.nbytes > limit_bytes else {"body": _arrow(found.schema, found.to_batches())}
+
+    def close(self) -> Reply:
+        """Close the database, if it is open, and tell how many requests it has sent, by kind."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return {}
+        connection.close()
+        return {"requests": self._sent()}
+
+    @property
+    def _open(self) -> duckdb.DuckDBPyConnection:
+        if self._connection is None:
+            raise RuntimeError("no database is open")
+        return self._connection
+
+
+def _arrow(schema: pa.Schema, batches: list[pa.RecordBatch]) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def _values(rows: bytes) -> dict[str, Any] | None:
+    return dict(pa.ipc.open_stream(rows).read_all().to_pylist()[0]) if rows else None
+
+
+@contextmanager
+def _cpu_limit(seconds: int) -> Iterator[None]:
+    """Have the system end this process if the block takes more CPU time.
+
+    DuckDB's lexer keeps Python's lock, so that no thread could end a process whose parent is gone.
+    """
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    limit = int(used.ru_utime + used.ru_stime) + 1 + seconds
+    resource.setrlimit(resource.RLIMIT_CPU, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+
+
+def main(descriptor: int) -> None:
+    """Serve the parent at the other end of a socket until it hangs up."""
+    serve(descriptor, lambda send, asked: partial(_answer, QueryDatabase(send, asked)))
+
+
+def _answer(database: QueryDatabase, name: str, request: dict[str, Any]) -> Reply:
+    if name == "close":
+        return database.close()
+    try:
+        reply: Reply = getattr(database, name)(**request)
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        if (unserved := database.unserved) is not None:
+            return unserved
+        found = details_of(error)
+        if found["exception_type"] == INTERRUPT and name in ("stream", "render"):
+            found = database.reason(request["sql"], request.get("rows", b"")) or found
+        return {"error": found}
+    except AlluviaError as error:
+        return refusal(error)
+    return reply

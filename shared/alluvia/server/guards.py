@@ -1,0 +1,99 @@
+"""Which requests a local server accepts: not those that a web page from elsewhere makes a browser send. Pure.
+
+A page can reach this machine under its own domain name (then Host is that name), and can post a form to it without
+a preflight request (then Origin is that page's).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from alluvia.events.formats.segment_format import PATHS
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.serverless.cors import is_allowed
+
+ANY_HOST = "*"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address means this machine alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+@dataclass(frozen=True, slots=True)
+class HostNames:
+    """Names that a server may be called by, besides those of loopback. `addresses`: any address, or no name, will do.
+
+    A page can give a name of its own this machine's address, so that browsers take the server for its own (DNS
+    rebinding). It cannot do that with an address, and browsers always send a name.
+    """
+
+    names: frozenset[str] = frozenset()
+    addresses: bool = False
+
+    def have(self, authority: str) -> bool:
+        """Whether a server may be called so, as the header Host says."""
+        if ANY_HOST in self.names:
+            return True
+        if not authority:
+            return self.addresses
+        host = _host(f"//{authority}") if _is_authority(authority) else ""
+        return is_loopback(host) or host in self.names or (self.addresses and _is_address(host))
+
+
+def host_names(host: str, others: Collection[str]) -> HostNames:
+    """Return the names of a server that listens on a host: on an address that others reach, any address is one."""
+    return HostNames(frozenset(each.lower() for each in (host, *others)), addresses=not is_loopback(host))
+
+
+SOURCES = "/v1/webhooks/"
+"""Below it, and at the paths of Segment's API, each source says which sites' pages may use it: the function checks."""
+
+
+def refusal(path: str, headers: Mapping[str, str], allowed: HostNames) -> str | None:
+    """Return why a request is refused, by its path and headers (names in lower case); None if it is not."""
+    authority = headers.get("host", "")
+    if not allowed.have(authority):
+        return f"Host: {authority[:100]!r} is not a name of this server; start it with --allow-host to add one"
+    if path.startswith(SOURCES) or path.removeprefix("/v1/") in PATHS:
+        return None
+    origin = headers.get("origin")
+    if origin is not None and is_allowed(origin, os.environ):
+        return None
+    if origin is not None and _authority(origin) != authority.lower():
+        return "Origin: pages of other sites may not use this server"
+    if origin is None and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        return "Sec-Fetch-Site: pages of other sites may not use this server"
+    referer = headers.get("referer")  # of browsers that send neither of the two
+    if origin is None and referer is not None and _authority(referer) != authority.lower():
+        return "Referer: pages of other sites may not use this server"
+    return None
+
+
+def _is_address(host: str) -> bool:
+    with suppress(ValueError):
+        return bool(ip_address(host))
+    return False
+
+
+def _host(url: str) -> str:
+    with suppress(ValueError):  # an unmatched bracket, or one around something other than an address
+        return urlsplit(url).hostname or ""
+    return ""
+
+
+def _authority(url: str) -> str | None:
+    with suppress(ValueError):
+        return urlsplit(url).netloc.lower()
+    return None
+
+
+def _is_authority(text: str) -> bool:
+    return all(character.isalnum() or character in ".-_:[]" for character in text)

@@ -1,0 +1,128 @@
+"""ALTER TABLE, from its tokens. Pure."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from alluvia.delta.properties import CLUSTER_BY, SORT_BY, names_text
+from alluvia.engine.duck.quoting import quote_name
+from alluvia.errors import Invalid
+from alluvia.sql.grammar import nodes
+from alluvia.sql.grammar.grammar_tables import read_column, read_properties, read_property
+from alluvia.sql.grammar.tokens import Cursor
+
+
+def read_alter(cursor: Cursor) -> tuple[str, nodes.Node]:
+    """Read ALTER TABLE."""
+    cursor.expect("alter")
+    if cursor.word() != "table":
+        raise Invalid(f"ALTER {cursor.word().upper()} is not supported: only TABLE can be altered")
+    cursor.expect("table")
+    if_exists = cursor.accept("if", "exists")
+    if if_exists:
+        raise Invalid("ALTER TABLE IF EXISTS is not supported: leave IF EXISTS out")
+    table = cursor.table()
+    if cursor.accept("add", "constraint"):
+        name = cursor.identifier("the name of the constraint")
+        cursor.expect("check")
+        return "alter table", nodes.AlterTable(table, constraint=(name, cursor.brackets("a condition")))
+    if cursor.accept("drop", "constraint"):
+        there = cursor.accept("if", "exists")
+        name = cursor.identifier("the name of the constraint")
+        return "alter table", nodes.AlterTable(table, constraint=(name, None), if_exists=there)
+    if cursor.accept("add"):
+        return "alter table", _add_columns(cursor, table)
+    if cursor.accept("drop", "column") or cursor.accept("drop", "columns"):
+        return "alter table", _drop_columns(cursor, table)
+    if cursor.accept("rename", "column"):
+        old = cursor.identifier("the name of a column")
+        cursor.expect("to")
+        return "alter table", nodes.AlterTable(table, rename={old: cursor.identifier("the new name")})
+    if cursor.accept("set", "tblproperties") or cursor.accept("set", "properties"):
+        return "alter table", nodes.AlterTable(table, properties=read_properties(cursor))
+    if cursor.accept("unset", "tblproperties") or cursor.accept("unset", "properties"):
+        return "alter table", _unset(cursor, table)
+    for word, name in (("sort", SORT_BY), ("cluster", CLUSTER_BY)):
+        if cursor.accept(word, "by"):
+            columns = () if cursor.accept("none") else cursor.names("the name of a column")
+            value = names_text(columns) if columns else None
+            return "alter table", nodes.AlterTable(table, properties={name: value})
+    raise _alter_refused(cursor, table)
+
+
+def _add_columns(cursor: Cursor, table: str) -> nodes.AlterTable:
+    if not cursor.accept("columns"):
+        cursor.accept("column")
+    if_not_exists = cursor.accept("if", "not", "exists")
+    listed = cursor.accept("(")
+    fields: list[pa.Field] = []
+    while not fields or cursor.accept(","):
+        if fields and cursor.accept("add"):
+            cursor.accept("column")
+        properties: dict[str, str] = {}
+        field = read_column(cursor, properties)
+        if properties:
+            raise Invalid(
+                f"column {field.name}: add the constraint afterwards: ALTER TABLE {table} ADD CONSTRAINT c CHECK (…)"
+            )
+        if not field.nullable:
+            raise Invalid(
+                f"column {field.name}: a column that is added must be nullable, since older rows have no value: leave "
+                f"NOT NULL out, set the column with UPDATE, and {_not_null(table, field.name)}"
+            )
+        fields.append(field)
+    if listed:
+        cursor.expect(")")
+    return nodes.AlterTable(table, add=pa.schema(fields), if_not_exists=if_not_exists)
+
+
+def _not_null(table: str, column: str) -> str:
+    """Return what has a column keep nulls out, for a message."""
+    shown = column if column.isidentifier() else quote_name(column)
+    return f"ALTER TABLE {table} ADD CONSTRAINT c CHECK ({shown} IS NOT NULL)"
+
+
+def _drop_columns(cursor: Cursor, table: str) -> nodes.AlterTable:
+    there = cursor.accept("if", "exists")
+    if cursor.word() == "(":
+        return nodes.AlterTable(table, drop=cursor.names("the name of a column"), if_exists=there)
+    names = [cursor.identifier("the name of a column")]
+    while cursor.accept(","):
+        if cursor.accept("drop"):
+            cursor.expect("column")
+        names.append(cursor.identifier("the name of a column"))
+    return nodes.AlterTable(table, drop=tuple(names), if_exists=there)
+
+
+def _unset(cursor: Cursor, table: str) -> nodes.AlterTable:
+    if_exists = cursor.accept("if", "exists")
+    cursor.expect("(")
+    names = [read_property(cursor)]
+    while cursor.accept(","):
+        names.append(read_property(cursor))
+    cursor.expect(")")
+    return nodes.AlterTable(table, properties=dict.fromkeys(names), if_exists=if_exists)
+
+
+def _alter_refused(cursor: Cursor, table: str) -> Invalid:
+    copy = (
+        "CREATE VIEW with the names that you want, or CREATE TABLE … AS SELECT the columns that you want, and DROP the "
+        "old table"
+    )
+    if cursor.accept("rename", "to"):
+        return Invalid(f"ALTER TABLE … RENAME TO is not supported: {copy}")
+    if cursor.word() == "alter":
+        before = cursor.at
+        cursor.at += 1
+        cursor.accept("column")
+        column = cursor.identifier("the name of a column")
+        if cursor.accept("set", "not", "null"):
+            return Invalid(f"ALTER COLUMN … SET NOT NULL is not supported: {_not_null(table, column)}")
+        cursor.at = before
+    if cursor.word() in ("alter", "change", "modify"):
+        return Invalid(
+            f"ALTER TABLE … {cursor.word().upper()} COLUMN is not supported: a column keeps its type; {copy}"
+        )
+    return cursor.wrong(
+        "ADD COLUMN, RENAME COLUMN, DROP COLUMN, SET TBLPROPERTIES, ADD CONSTRAINT, SORT BY or CLUSTER BY"
+    )

@@ -1,0 +1,312 @@
+"""CREATE, from its tokens. Pure."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from alluvia.delta.properties import CONSTRAINT
+from alluvia.errors import Invalid
+from alluvia.sql.grammar import nodes
+from alluvia.sql.grammar.grammar_branches import read_branch
+from alluvia.sql.grammar.grammar_streams import read_stream
+from alluvia.sql.grammar.grammar_tags import read_tag
+from alluvia.sql.grammar.tokens import Cursor, tokens_of
+from alluvia.sql.grammar.types import column_type
+
+_CREATE_INSTEAD = {
+    "index": "SORT BY or CLUSTER BY the columns that queries ask for: files have statistics of each",
+    "unique": "nothing enforces uniqueness: write with MERGE INTO, which keeps one row for each key",
+    "schema": "a lake has one schema: connect to another lake for another set of tables",
+    "database": "a lake has one schema: connect to another lake for another set of tables",
+    "materialized": "call lake.create_rollup(name, query), or run `alluvia rollup`",
+    "temp": "use a common table expression, or drop the table at the end of the text",
+    "temporary": "use a common table expression, or drop the table at the end of the text",
+    "sequence": "use uuid() or row_number() in the SELECT of an INSERT",
+    "function": "write the expression into the query",
+    "macro": "write the expression into the query",
+    "type": "name the type in each table",
+    "trigger": "follow table.changes(from_version)",
+    "secret": "credentials belong to the process that connects",
+    "role": "who may read or write is decided by the store's credentials and by the server's settings and tokens",
+    "user": "who may read or write is decided by the store's credentials and by the server's settings and tokens",
+}
+_COLUMN_REFUSED = {
+    "default": "columns are null by default: give the value in each INSERT",
+    "primary": "nothing enforces uniqueness: write with MERGE INTO, which keeps one row for each key",
+    "unique": "nothing enforces uniqueness: write with MERGE INTO, which keeps one row for each key",
+    "references": "nothing enforces references between tables",
+    "foreign": "nothing enforces references between tables",
+    "generated": "compute the value in each INSERT",
+    "as": "compute the value in each INSERT",
+    "collate": "text is compared by its bytes; COLLATE in a query changes that",
+    "comment": "set a property of your own, such as TBLPROPERTIES ('comment' = '…')",
+}
+
+
+def read_create(cursor: Cursor) -> tuple[str, nodes.Node]:
+    """Read CREATE TABLE, CREATE VIEW, CREATE STREAM and CREATE TAG."""
+    cursor.expect("create")
+    or_replace = cursor.accept("or", "replace")
+    word = cursor.word()
+    if word in _CREATE_INSTEAD:
+        raise Invalid(f"CREATE {word.upper()} is not supported: {_CREATE_INSTEAD[word]}")
+    if cursor.accept("view"):
+        return "create view", _view(cursor, or_replace=or_replace)
+    if cursor.word() == "tag":
+        return "create tag", read_tag(cursor, or_replace=or_replace)
+    if cursor.word() == "branch":
+        if or_replace:
+            raise Invalid("CREATE OR REPLACE BRANCH is not supported: DROP BRANCH IF EXISTS, and create it again")
+        return "create branch", read_branch(cursor)
+    if cursor.word() == "stream":
+        if or_replace:
+            raise Invalid("CREATE OR REPLACE STREAM is not supported: DROP STREAM IF EXISTS, and create it again")
+        return "create stream", read_stream(cursor)
+    if cursor.accept("external"):
+        cursor.expect("table")
+        return "create external table", _external(cursor, or_replace=or_replace)
+    cursor.expect("table")
+    return "create table", _table(cursor, or_replace=or_replace)
+
+
+def _view(cursor: Cursor, *, or_replace: bool) -> nodes.CreateView:
+    if_not_exists = cursor.accept("if", "not", "exists")
+    name = cursor.table("the name of a view")
+    if cursor.word() == "(":
+        raise Invalid("CREATE VIEW v (columns) is not supported: name the columns in the SELECT, as in SELECT a AS b")
+    cursor.expect("as")
+    return nodes.CreateView(name, cursor.rest("SELECT"), or_replace, if_not_exists)
+
+
+def _external(cursor: Cursor, *, or_replace: bool) -> nodes.External:
+    """Read what follows CREATE EXTERNAL TABLE, in Spark's form or Hive's: its columns, the format, the location."""
+    if_not_exists = cursor.accept("if", "not", "exists")
+    table, kind, columns = cursor.table(), None, None
+    if or_replace:
+        raise Invalid(f"CREATE OR REPLACE EXTERNAL TABLE is not supported: DROP TABLE {table} first")
+    if cursor.accept("("):
+        columns, properties = _columns(cursor)
+        if properties:
+            raise Invalid(
+                "CREATE EXTERNAL TABLE takes no constraints: nothing is written that they could be checked on"
+            )
+    if cursor.accept("using") or cursor.accept("stored", "as"):
+        kind = cursor.identifier("PARQUET, CSV, TSV or NDJSON").lower()
+    if not cursor.accept("location"):
+        raise cursor.wrong("LOCATION")
+    return nodes.External(table, cursor.string("a path, a URI or a glob"), kind, columns, if_not_exists)
+
+
+def _clone(cursor: Cursor, table: str, *, or_replace: bool, if_not_exists: bool) -> nodes.Clone | None:
+    """Read SHALLOW CLONE or DEEP CLONE of a table, at a version; None where something else comes."""
+    if cursor.word() == "clone":
+        raise cursor.wrong("SHALLOW CLONE, which shares the files, or DEEP CLONE, which copies them")
+    deep = cursor.word() == "deep"
+    if cursor.word(1) != "clone" or not (deep or cursor.word() == "shallow"):
+        return None
+    cursor.at += 2
+    if or_replace:
+        raise Invalid(f"CREATE OR REPLACE TABLE … CLONE is not supported: DROP TABLE {table} first")
+    source, version, timestamp, tag = cursor.table(), None, None, None
+    if cursor.accept("version", "as", "of"):
+        version = cursor.number("a version")
+    elif cursor.accept("tag", "as", "of"):
+        tag = cursor.string("the name of a tag")
+    elif cursor.accept("timestamp", "as", "of"):
+        timestamp = cursor.string("a timestamp")
+    if not cursor.ended:
+        raise cursor.wrong("VERSION, TIMESTAMP or TAG AS OF, or the end: a clone has the columns of its source")
+    return nodes.Clone(table, source, deep, if_not_exists, version, timestamp, tag)
+
+
+def _location(cursor: Cursor) -> str | None:
+    """Read [USING DELTA] LOCATION 'uri', which must be all of the rest; None where something else comes."""
+    ahead = 2 if (cursor.word(), cursor.word(1)) == ("using", "delta") else 0
+    if cursor.word(ahead) != "location":
+        return None
+    cursor.at += ahead + 1
+    uri = cursor.string("the path or URI of a Delta table")
+    if not cursor.ended:
+        raise cursor.wrong("the end of the statement: a table at a LOCATION has its own columns and properties")
+    return uri
+
+
+def _table(cursor: Cursor, *, or_replace: bool) -> nodes.CreateTable | nodes.Attach | nodes.Clone:
+    if_not_exists = cursor.accept("if", "not", "exists")
+    if if_not_exists and or_replace:
+        raise Invalid("CREATE OR REPLACE TABLE IF NOT EXISTS contradicts itself: leave one of the two out")
+    table = cursor.table()
+    if "/" in table:
+        raise Invalid(f"CREATE TABLE {table.replace('/', '.')} is not possible: ingestion creates tables of rejects")
+    cloned = _clone(cursor, table, or_replace=or_replace, if_not_exists=if_not_exists)
+    if cloned is not None:
+        return cloned
+    uri = _location(cursor)
+    if uri is not None:
+        if or_replace:
+            raise Invalid(f"CREATE OR REPLACE TABLE … LOCATION is not supported: DROP TABLE {table} first")
+        return nodes.Attach(table, uri, if_not_exists)
+    columns: pa.Schema | None = None
+    properties: dict[str, str] = {}
+    if cursor.accept("("):
+        columns, properties = _columns(cursor)
+    layout: dict[str, tuple[str, ...]] = {}
+    while not cursor.ended and cursor.word() != "as":
+        _option(cursor, layout, properties)
+    query = cursor.rest("SELECT") if cursor.accept("as") else None
+    if query is not None and columns is not None:
+        raise Invalid("CREATE TABLE … AS takes its columns from the SELECT: CAST them there, and leave out the list")
+    if query is None and columns is None:
+        raise cursor.wrong("the columns of the table in parentheses, or AS SELECT")
+    return nodes.CreateTable(
+        table,
+        if_not_exists,
+        columns,
+        layout.get("partition", ()),
+        layout.get("sort", ()),
+        layout.get("cluster", ()),
+        properties,
+        query,
+        or_replace,
+    )
+
+
+def _columns(cursor: Cursor) -> tuple[pa.Schema, dict[str, str]]:
+    fields: list[pa.Field] = []
+    properties: dict[str, str] = {}
+    while not (fields or properties) or cursor.accept(","):
+        word = cursor.word()
+        if word == "like":
+            raise _like_refused(cursor)
+        if word in ("constraint", "check") and (word == "constraint" or cursor.word(1) == "("):
+            _add_constraint(cursor, properties)
+        elif word in _COLUMN_REFUSED and cursor.word(1) in ("key", "(", ""):
+            raise Invalid(f"{word.upper()} is not supported: {_COLUMN_REFUSED[word]}")
+        else:
+            fields.append(read_column(cursor, properties))
+    cursor.expect(")")
+    if not fields:
+        raise Invalid("CREATE TABLE: the table needs a column")
+    return pa.schema(fields), properties
+
+
+def _like_refused(cursor: Cursor) -> Invalid:
+    cursor.expect("like")
+    source = cursor.table()
+    return Invalid(
+        f"CREATE TABLE … LIKE is not supported: take the columns with CREATE TABLE … AS FROM {source} LIMIT 0, or "
+        f"change what SHOW CREATE TABLE {source} gives"
+    )
+
+
+def read_column(cursor: Cursor, properties: dict[str, str]) -> pa.Field:
+    """Read a column with its type; its CHECKs go to the properties."""
+    name = cursor.identifier("the name of a column")
+    kind = column_type(cursor)
+    nullable = True
+    while cursor.word() not in (",", ")", ""):
+        word = cursor.word()
+        if word in _COLUMN_REFUSED:
+            raise Invalid(f"column {name}: {word.upper()} is not supported: {_COLUMN_REFUSED[word]}")
+        if cursor.accept("not", "null"):
+            nullable = False
+        elif word in ("check", "constraint"):
+            _add_constraint(cursor, properties)
+        else:
+            cursor.expect("null")
+    return pa.field(name, kind, nullable)
+
+
+def _add_constraint(cursor: Cursor, properties: dict[str, str]) -> None:
+    """Read [CONSTRAINT name] CHECK (…)."""
+    name = cursor.identifier("the name of the constraint") if cursor.accept("constraint") else ""
+    if cursor.word() in _COLUMN_REFUSED:
+        raise Invalid(f"{cursor.word().upper()} is not supported: {_COLUMN_REFUSED[cursor.word()]}")
+    cursor.expect("check")
+    text = cursor.brackets("a condition").text
+    name = name or f"check_{1 + sum(each.startswith(CONSTRAINT) for each in properties)}"
+    if CONSTRAINT + name in properties:
+        raise Invalid(f"CONSTRAINT {name} occurs twice")
+    properties[CONSTRAINT + name] = text
+
+
+def _option(cursor: Cursor, layout: dict[str, tuple[str, ...]], properties: dict[str, str]) -> None:
+    if cursor.accept("using"):
+        if not cursor.accept("delta"):
+            raise cursor.wrong("DELTA, the one format of tables")
+    elif cursor.accept("partition", "by") or cursor.accept("partitioned", "by"):
+        layout["partition"] = _fields(cursor)
+    elif cursor.accept("sort", "by") or cursor.accept("sorted", "by") or cursor.accept("order", "by"):
+        layout["sort"] = cursor.names("the name of a column")
+    elif cursor.accept("cluster", "by") or cursor.accept("clustered", "by"):
+        layout["cluster"] = cursor.names("the name of a column")
+    elif cursor.accept("tblproperties") or cursor.accept("with"):
+        properties.update(read_properties(cursor))
+    elif cursor.word() == "like":
+        raise _like_refused(cursor)
+    elif cursor.accept("comment"):
+        raise Invalid(f"COMMENT is not supported: {_COLUMN_REFUSED['comment']}")
+    elif cursor.accept("location"):
+        raise Invalid(
+            "LOCATION goes with a Delta table that is there, and nothing else: CREATE TABLE t LOCATION '…'; a new "
+            "table is in the folder of its name"
+        )
+    else:
+        raise cursor.wrong("PARTITION BY, SORT BY, CLUSTER BY, TBLPROPERTIES or AS SELECT")
+
+
+def _fields(cursor: Cursor) -> tuple[str, ...]:
+    """Read what PARTITION BY names: columns, and functions of columns, such as day(ts)."""
+    cursor.expect("(")
+    found: list[str] = []
+    while not found or cursor.accept(","):
+        name = cursor.identifier("the name of a column")
+        if cursor.word() == "(":
+            name += f"({_without_quotes(cursor.brackets('a column').text)})"
+        found.append(name)
+    cursor.expect(")")
+    return tuple(found)
+
+
+def _without_quotes(text: str) -> str:
+    """Return the arguments of a transform with names as they are, which `parse_spec` reads."""
+    for token in reversed(tokens_of(text)):
+        if token.kind == "quoted":
+            name = text[token.start + 1 : token.end - 1].replace('""', '"')
+            text = text[: token.start] + name + text[token.end :]
+    return text
+
+
+def read_properties(cursor: Cursor) -> dict[str, str]:
+    """Read (name = value, …)."""
+    found: dict[str, str] = {}
+    cursor.expect("(")
+    while not found or cursor.accept(","):
+        name = read_property(cursor)
+        cursor.expect("=")
+        if name in found:
+            raise Invalid(f"property {name} occurs twice")
+        found[name] = _property_value(cursor)
+    cursor.expect(")")
+    return found
+
+
+def read_property(cursor: Cursor) -> str:
+    """Read the name of a property, in quotes or as words with dots."""
+    if cursor.word() == "" and not cursor.ended:
+        return cursor.string("the name of a property")
+    parts = [cursor.identifier("the name of a property")]
+    while cursor.accept("."):
+        parts.append(cursor.identifier("the name of a property"))
+    return ".".join(parts)
+
+
+def _property_value(cursor: Cursor) -> str:
+    if cursor.word() in ("true", "false"):
+        return cursor.identifier("a value").lower()
+    first = cursor.at
+    if cursor.word() == "" and not cursor.ended:
+        text = cursor.slice(first, first + 1).text
+        if text.isdigit():
+            return str(cursor.number("a value"))
+    return cursor.string("the value of a property")

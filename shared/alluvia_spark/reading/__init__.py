@@ -1,0 +1,1 @@
+"""DataFrames of tables: Spark's Parquet reader on the files that pruning leaves."""

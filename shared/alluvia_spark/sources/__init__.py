@@ -1,0 +1,1 @@
+"""Files that a job reads: where they are, what their names say, and their lines."""

@@ -1,0 +1,1 @@
+"""Writing DataFrames, and changing rows with Spark's tasks."""

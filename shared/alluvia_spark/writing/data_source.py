@@ -1,0 +1,156 @@
+"""`format("alluvia")`: tables as a data source of Spark's, read and written by this library in Python workers.
+
+Spark makes the source where it plans, in a Python process of its own, and sends it to the executors. Filters are not
+pushed down: Spark 4.1 keeps what the last query with filters was planned to read, and gives it to the next one without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import ClassVar, NoReturn
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition
+from pyspark.sql.types import StringType, StructField, StructType, VariantType
+
+from alluvia.delta.data_files.reader import read_file
+from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.replay import State
+from alluvia.delta.skipping.predicate import Unknown
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.conditions.condition import condition
+from alluvia.errors import Unsupported
+from alluvia_spark.options import STREAM, WRITING, AlluviaOptions
+from alluvia_spark.schemas import all_nullable, shown_schema
+from alluvia_spark.tables import tagged
+from alluvia_spark.workers import spare_later_tasks
+from alluvia_spark.writing.writing import TableWriter
+
+GROUP_BYTES = 64 << 20
+"""About how much of files one task reads."""
+OPEN_BYTES = 1 << 20
+"""What opening a file costs, as if it were bytes."""
+
+
+class AlluviaSource(DataSource):
+    """A table. What a DataFrame or a view reads of it is the version that was there when it was made.
+
+    `here` is the folder in which relative paths begin. Spark makes the source in a process that has another.
+    """
+
+    here: ClassVar[str | None] = None
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._given = AlluviaOptions.of(options, self.here)
+        self._state: State | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        return "alluvia"
+
+    def schema(self) -> StructType:
+        return _texts(all_nullable(shown_schema(self._snapshot())))
+
+    def reader(self, schema: StructType) -> TableReader:
+        return TableReader(self._given, self._snapshot(), schema.names)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return TableWriter.planned(self._given, schema, overwrite=overwrite)
+
+    def streamReader(self, schema: StructType) -> NoReturn:  # noqa: ARG002, N802 - as Spark calls it
+        raise Unsupported(STREAM)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, N802 - as Spark calls it
+        raise Unsupported(STREAM)
+
+    def _snapshot(self) -> Snapshot:
+        """Return the version that is read: the first time it is found, and from then on the same."""
+        self._given.refuse(WRITING, "for writing")
+        handle, version = self._given.handle(), self._given.number("version")
+        given = self._given.given
+        if (tag := given.get("tag")) is not None:
+            found = tagged(handle, tag, given.get("table"), version, given.get("timestamp"))
+            self._state = _bare(found.state)
+            return found
+        if self._state is not None:
+            version = self._state.version
+        timestamp = given.get("timestamp") if self._state is None else None
+        found = handle.snapshot(version, timestamp)
+        if version is None and timestamp is None and handle.carry_out(found):
+            found = handle.newest()
+        self._state = _bare(found.state)
+        return found
+
+
+def source_at(here: str | None) -> type[AlluviaSource]:
+    """Return the source for a user in some folder. Spark sends the class itself, so `here` goes with it."""
+    return type(AlluviaSource.__name__, (AlluviaSource,), {"here": here})
+
+
+def _bare(state: State) -> State:
+    """Return a version without its files."""
+    return State(state.version, state.protocol, state.metadata)
+
+
+def _texts(schema: StructType) -> StructType:
+    """Return columns with variants as JSON text, as this library reads them."""
+    found = []
+    for each in schema:
+        kind = StringType() if isinstance(each.dataType, VariantType) else each.dataType
+        if "variant" in kind.simpleString():
+            raise Unsupported(f"column {each.name} holds variants inside, which Spark cannot be given by this source")
+        found.append(StructField(each.name, kind))
+    return StructType(found)
+
+
+class FilesOfTask(InputPartition):
+    """Files that one task reads."""
+
+    def __init__(self, files: Sequence[AddFile]) -> None:
+        super().__init__(None)
+        self.files = [replace(file, stats=None) for file in files]
+
+
+class TableReader(DataSourceReader):
+    """Reads a version of a table, in groups of files."""
+
+    def __init__(self, options: AlluviaOptions, snapshot: Snapshot, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = columns
+        self._state = _bare(snapshot.state)
+        where = options.given.get("where")
+        predicate = Unknown() if where is None else condition(where, snapshot.schema).predicate
+        self._files = [FilesOfTask(group) for group in grouped(Scan(snapshot, predicate).files)]
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_files": []}
+
+    def partitions(self) -> list[FilesOfTask]:
+        return self._files
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        spare_later_tasks()
+        files = partition.files if isinstance(partition, FilesOfTask) else ()
+        handle = self._options.handle()
+        snapshot = Snapshot(self._state, handle.root, handle.name, handle.store)
+        batches = (batch for file in files for batch in read_file(snapshot, handle.store, file, snapshot.schema))
+        where = self._options.given.get("where")
+        parsed = None if where is None else condition(where, snapshot.schema)
+        return ((batch if parsed is None else parsed.filter(batch)).select(self._columns) for batch in batches)
+
+
+def grouped(files: Iterable[AddFile], most: int = GROUP_BYTES) -> list[list[AddFile]]:
+    """Return files in groups of about so many bytes, in their order."""
+    groups: list[list[AddFile]] = []
+    room = 0
+    for file in files:
+        cost = file.size + OPEN_BYTES
+        if cost > room:
+            groups.append([])
+            room = most
+        groups[-1].append(file)
+        room -= cost
+    return groups

@@ -1,0 +1,347 @@
+"""Upsert on Spark: a join says which rows belong to which files, and tasks put them there.
+
+The new rows are never collected; of up to `KEYS_SORTED_MAX`, the driver has the keys, to choose the files. A task holds
+the rows that match a group of files, and does with both what an upsert of the library does. Others insert the rows that
+match nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as every user of Spark knows it
+from pyspark.sql.types import IntegerType, StructField, StructType
+
+from alluvia.commit.changes import Changes
+from alluvia.commit.handle import TableHandle
+from alluvia.delta.arguments import check_names
+from alluvia.delta.deletion_vectors.storage import NO_POSITIONS
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.replay import State
+from alluvia.delta.snapshot import Snapshot
+from alluvia.errors import AlluviaError
+from alluvia.operations.reading.datafile import opened
+from alluvia.operations.rows.edits import Edit, RowChanges, merge_metrics
+from alluvia.operations.rows.rewriting import Outcome, Part, Rewriter
+from alluvia.operations.rows.row_changes import change_rows
+from alluvia.operations.rows.upsert import Rules, UpsertEdit, check_rules
+from alluvia.operations.rows.upsert_source import KEYS_SORTED_MAX, UpsertSource, read_rows, repeated_key
+from alluvia_spark.frames import mapped_batches, numbered, tasks
+from alluvia_spark.schemas import fitted, shown_schema, spelled, written_schema
+from alluvia_spark.tables import TablePlace
+from alluvia_spark.writing.data_source import grouped
+
+INSERTED_BYTES = 128 << 20
+"""A task inserts rows of about so many bytes at once."""
+INSERTED_ROWS = 1 << 20
+"""One more task inserts for every so many new rows."""
+_GROUP, _KEY = "__alluvia_group", "__alluvia_key"
+"""Columns that rows have besides their own, which are numbered: the group that they go to, and their key, as the table
+has it."""
+Groups = Sequence[Sequence[AddFile]]
+
+
+def upsert(
+    place: TablePlace, rows: DataFrame, on: Sequence[str], rules: Rules, txn: tuple[str, int] | None = None
+) -> RowChanges:
+    """Update, delete and insert rows by key, as `Table.upsert` does. Columns have the table's names in any case."""
+    check_rules(rules)
+    check_names("on", on)
+    handle = place.handle()
+    schema = handle.newest().schema
+    if rules.columns is not None:
+        check_names("columns", rules.columns)
+        rules = replace(rules, columns=spelled(rules.columns, schema))
+    level = rows.storageLevel
+    is_kept = level.useMemory or level.useDisk
+    try:
+        source = SourceRows(rows if is_kept else rows.persist(), on, schema)  # every job is to see the same rows
+
+        def edit(snapshot: Snapshot) -> JoinedUpsert:
+            return JoinedUpsert(snapshot, source, rules)
+
+        def rewriter(handle: TableHandle, snapshot: Snapshot, planned: Edit) -> Rewriter:
+            return JoinRewriter(handle, snapshot, planned, place, source, rules)
+
+        return change_rows(handle, "upsert", edit, rewriter, txn)
+    finally:
+        if not is_kept:
+            rows.unpersist()
+
+
+class SourceRows:
+    """The new rows, and what the driver knows of them.
+
+    `rows` has their columns numbered, `columns` by name. These and the key columns `on` are spelled as the table's
+    `schema` does.
+    """
+
+    def __init__(self, rows: DataFrame, on: Sequence[str], schema: pa.Schema) -> None:
+        self.rows = numbered(rows)
+        self.columns = fitted(written_schema(rows.schema), schema)
+        self.on = spelled(on, schema)
+
+    @property
+    def keys_of_rows(self) -> list[str]:
+        """The key columns of `rows`."""
+        return [self.rows.columns[self.columns.names.index(name)] for name in self.on]
+
+    @cached_property
+    def _known(self) -> pa.Table:
+        """Their number, and the least and the greatest value of each key column."""
+        bounds = [side(name) for name in self.keys_of_rows for side in (F.min, F.max)]
+        found = self.rows.agg(F.count(F.lit(1)), *bounds).toArrow()
+        return plain_rows(found.rename_columns(list(map(str, range(found.num_columns)))))
+
+    @cached_property
+    def count(self) -> int:
+        """How many they are."""
+        return int(self._known.column(0)[0].as_py())
+
+    @cached_property
+    def keys(self) -> pa.Table | None:
+        """Their keys, if they are not too many for the driver."""
+        if self.count > KEYS_SORTED_MAX:
+            return None
+        return plain_rows(self.rows.select(self.keys_of_rows).toArrow().rename_columns(list(self.on)))
+
+    @cached_property
+    def _bounds(self) -> pa.Table:
+        """The least and the greatest value of each key column. Raises `RepeatedKey` for a key that two rows have."""
+        keys = self.keys_of_rows
+        each = self.rows.dropna(subset=keys).groupBy(keys).agg(F.count(F.lit(1)).alias(_GROUP))
+        for found in each.where(F.col(_GROUP) > 1).limit(1).collect():
+            raise repeated_key(self.on, list(found))
+        known = self._known
+        columns = [
+            pa.chunked_array([*known[1 + 2 * at].chunks, *known[2 + 2 * at].chunks]) for at in range(len(self.on))
+        ]
+        return pa.table(dict(zip(self.on, columns, strict=True)))
+
+    def source(self, snapshot: Snapshot) -> UpsertSource:
+        """Return what says which files of a table can hold their keys. Raises `RepeatedKey`."""
+        keys = self._bounds if self.keys is None else self.keys
+        return UpsertSource(read_rows(keys, snapshot.schema, self.on, _never), self.on, bounds=self.keys is None)
+
+
+def _never(_: str) -> bool:
+    return False
+
+
+def plain_rows(rows: pa.Table) -> pa.Table:
+    """Return rows of Spark's with moments in UTC: it gives them in the session's zone."""
+    fields = [
+        each.with_type(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(each.type) and each.type.tz else each
+        for each in rows.schema
+    ]
+    return rows.cast(pa.schema(fields)).combine_chunks()
+
+
+class JoinedUpsert(UpsertEdit):
+    """An upsert as its driver sees it: which files it is about, and what the history says of it."""
+
+    def __init__(self, snapshot: Snapshot, source: SourceRows, rules: Rules) -> None:
+        super().__init__(snapshot, source.columns.empty_table(), source.on, rules)
+        self.source = source.source(snapshot)
+        self.predicate = self.source.predicate
+        self._count = source.count
+
+    def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
+        return merge_metrics(self._count, done, changes)
+
+
+@dataclass(frozen=True)
+class Upserting:
+    """What every task of an upsert knows: the table's version, without files, and what is done to it.
+
+    `columns` are the names of the rows' columns.
+    """
+
+    place: TablePlace
+    state: State
+    columns: Sequence[str]
+    on: Sequence[str]
+    rules: Rules
+
+    def opened(self) -> tuple[TableHandle, Snapshot]:
+        """Return the table, and its version."""
+        handle = self.place.handle()
+        return handle, Snapshot(self.state, handle.root, handle.name, handle.store)
+
+
+class JoinRewriter(Rewriter):
+    """Has Spark join the new rows with those of files, and its tasks change the files and insert what is left."""
+
+    def __init__(
+        self,
+        handle: TableHandle,
+        snapshot: Snapshot,
+        edit: Edit,
+        place: TablePlace,
+        source: SourceRows,
+        rules: Rules,
+    ) -> None:
+        super().__init__(handle, snapshot, edit)
+        self._source = source
+        self._rules = rules
+        self._keys = StructType(
+            [StructField(f"{_KEY}{at}", shown_schema(snapshot)[name].dataType) for at, name in enumerate(source.on)]
+        )
+        state = State(snapshot.version, snapshot.protocol, snapshot.state.metadata)
+        self._task = Upserting(place, state, source.columns.names, source.on, rules)
+
+    def work(self, snapshot: Snapshot, candidates: Sequence[AddFile]) -> list[Outcome]:  # noqa: ARG002
+        pending = self._pending(candidates)
+        self.parts = [part for part in self.parts if part.outcomes]  # rows that were inserted may match a file now
+        waiting = {file.key for file in pending}
+        done = [file for file in candidates if file.key not in waiting] if self._rules.inserts else []
+        groups = grouped(pending)
+        if self._source.count and (groups or self._rules.inserts):
+            self.parts += self._worked_on(groups, grouped(done))
+        worked_on = {key for part in self.parts for key in part.outcomes}
+        self.parts += [self._new_part(Outcome(file, changed=False)) for file in candidates if file.key not in worked_on]
+        return self._outcomes()
+
+    def _worked_on(self, groups: Groups, done: Groups) -> list[Part]:
+        routed = self._routed([*groups, *done], len(groups))
+        count = len(groups) + self._inserters
+        rows = routed.repartition(count, _GROUP).sortWithinPartitions(_GROUP)
+        parts: list[Part] = []
+        for answer in mapped_batches(rows, partial(_put, _dumped((self._task, groups))), "parts binary").collect():
+            found: Any = cloudpickle.loads(bytes(answer[0]))
+            if isinstance(found, AlluviaError):
+                raise found
+            parts += found
+        return parts
+
+    @property
+    def _inserters(self) -> int:
+        return 1 + self._source.count // INSERTED_ROWS if self._rules.inserts else 0
+
+    def _routed(self, scanned: Groups, groups: int) -> DataFrame:
+        """Return the new rows, each with the number of a group that it matches rows of, or of a task that inserts it.
+
+        Only the first `groups` of the groups are worked on.
+        """
+        rows, spark = self._source.rows, self._source.rows.sparkSession
+        shared = _dumped((self._task, scanned, self._source.keys))
+        schema = StructType([StructField(_GROUP, IntegerType()), *self._keys])
+        found = mapped_batches(tasks(spark, max(len(scanned), 1)), partial(_found, shared), schema).distinct()
+        pairs = zip(self._source.keys_of_rows, self._keys, strict=True)
+        keys = {each.name: F.col(name).cast(each.dataType) for name, each in pairs}
+        given = rows.withColumns(keys)
+        joined = given.join(found, list(keys), "left" if self._rules.inserts else "inner")
+        if self._rules.inserts:
+            inserter = F.pmod(F.hash(*keys), F.lit(self._inserters)) + len(scanned)
+            joined = joined.withColumn(_GROUP, F.coalesce(F.col(_GROUP), inserter))
+        kept = joined.where((F.col(_GROUP) < groups) | (F.col(_GROUP) >= len(scanned)))
+        return kept.select(_GROUP, *rows.columns)
+
+
+def _dumped(value: object) -> bytes:
+    return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]  # of conditions too
+
+
+@lru_cache(maxsize=2)
+def _loaded(shared: bytes) -> Any:
+    return cloudpickle.loads(shared)
+
+
+def _found(shared: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the keys that the files of some groups have, of those that the new rows have, where these are known."""
+    task, groups, keys = _loaded(shared)
+    handle, snapshot = task.opened()
+    names = [f"{_KEY}{at}" for at in range(len(task.on))]
+    source = None
+    if keys is not None:
+        source = UpsertSource(read_rows(keys, snapshot.schema, task.on, _never), task.on)
+    for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+        for data in opened(handle, snapshot, groups[number] if number < len(groups) else (), {}):
+            with data:
+                start = 0
+                for batch in data.batches(task.on):
+                    live = data.live.slice(start, len(batch))
+                    start += len(batch)
+                    for name in task.on:
+                        live = pc.and_(live, pc.is_valid(batch[name]))
+                    rows = pa.Table.from_batches([batch.filter(live)])
+                    if source is not None:
+                        rows = rows.take(source.pairs(rows)[0])
+                    if len(rows):
+                        group = pa.repeat(pa.scalar(number, pa.int32()), len(rows))
+                        yield from rows.rename_columns(names).add_column(0, _GROUP, group).combine_chunks().to_batches()
+
+
+def _put(shared: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the parts that come of rows, ordered by group, and their files; or what went wrong for good."""
+    task, groups = _loaded(shared)
+    try:
+        handle, snapshot = task.opened()
+        for number, rows in _by_group(batches, len(groups)):
+            edit = UpsertEdit(snapshot, rows.rename_columns(task.columns), task.on, task.rules)
+            if number < len(groups):
+                rewriter: Rewriter = _FileRewriter(handle, snapshot, edit)
+                rewriter.work(snapshot, list(filter(edit.matcher(snapshot), groups[number])))
+            else:
+                rewriter = _Inserter(handle, snapshot, edit)
+                rewriter.work(snapshot, [])
+            yield _answer(list(map(_small, rewriter.parts)))
+    except AlluviaError as error:
+        yield _answer(error)
+
+
+def _answer(value: object) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([_dumped(value)], pa.binary())], ["parts"])
+
+
+def _small(part: Part) -> Part:
+    """Return a part without the numbers of rows, which mean something to its task alone."""
+    outcomes = {
+        key: each if each.sources is None else replace(each, sources=NO_POSITIONS)
+        for key, each in part.outcomes.items()
+    }
+    return replace(part, outcomes=outcomes, inserted=None)
+
+
+def _by_group(batches: Iterable[pa.RecordBatch], groups: int) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the rows of each group of files, and those to insert, a part at a time, with columns still numbered."""
+    current, waiting = -1, list[pa.RecordBatch]()
+    for batch in batches:
+        start = 0
+        for each in batch.column(0).value_counts().to_pylist():
+            number, rows = each["values"], batch.slice(start, each["counts"])
+            start += len(rows)
+            full = number >= groups and sum(one.nbytes for one in waiting) >= INSERTED_BYTES
+            if waiting and (number != current or full):
+                yield current, _rows(waiting)
+                waiting = []
+            current = number
+            waiting.append(rows)
+    if waiting:
+        yield current, _rows(waiting)
+
+
+def _rows(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    rows = pa.Table.from_batches(list(batches))
+    return plain_rows(rows.select(rows.column_names[1:]))
+
+
+class _FileRewriter(Rewriter):
+    """Inserts nothing: what a group's rows match is in the group."""
+
+    def _insert(self) -> None:
+        pass
+
+
+class _Inserter(Rewriter):
+    """Inserts rows that match nothing."""
+
+    def _feeds(self) -> bool:
+        return self._changes is not None  # as tasks that change files do

@@ -1,0 +1,137 @@
+"""Update and delete on Spark: the library's operations, with their files worked on by Spark's tasks.
+
+The driver plans and commits, with the library's conflict rules. A task does to some files what the library would do to
+them: it reads them, and writes what replaces them, or their deletion vectors. A commit that loses a race is planned
+again, with tasks only for files that are new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as every user of Spark knows it
+
+from alluvia.clock import SystemClock
+from alluvia.commit.handle import TableHandle
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.replay import State
+from alluvia.delta.snapshot import Snapshot
+from alluvia.errors import AlluviaError
+from alluvia.operations.rows.delete import DeleteEdit
+from alluvia.operations.rows.edits import Edit, RowChanges
+from alluvia.operations.rows.rewriting import Outcome, Part, Rewriter
+from alluvia.operations.rows.row_changes import change_rows
+from alluvia.operations.rows.update import UpdateEdit
+from alluvia_spark.tables import TablePlace
+from alluvia_spark.workers import spare_later_tasks
+from alluvia_spark.writing.data_source import grouped
+
+ReadEdit = Callable[[Snapshot], Edit]
+Transaction = tuple[str, int] | None
+"""An application and its number, with which a change is made once."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What every task of an operation knows: the table's version, without files, and the edit."""
+
+    place: TablePlace
+    state: State
+    edit: ReadEdit
+    number: str
+
+
+def update(
+    spark: SparkSession, place: TablePlace, values: Mapping[str, str], where: str | None, txn: Transaction
+) -> RowChanges:
+    """Set columns of rows, as `Table.update` does."""
+    given = dict(values)
+    return _change(spark, place, "update", lambda snapshot: UpdateEdit(snapshot, given, where or "true"), txn)
+
+
+def delete(spark: SparkSession, place: TablePlace, where: str, txn: Transaction) -> RowChanges:
+    """Delete rows, as `Table.delete` does."""
+    return _change(spark, place, "delete", lambda snapshot: DeleteEdit(snapshot, where), txn)
+
+
+def _change(spark: SparkSession, place: TablePlace, name: str, edit: ReadEdit, txn: Transaction) -> RowChanges:
+    def rewriter(handle: TableHandle, snapshot: Snapshot, planned: Edit) -> Rewriter:
+        return SparkRewriter(handle, snapshot, planned, spark, place, edit)
+
+    return change_rows(place.handle(), name, edit, rewriter, txn)
+
+
+class SparkRewriter(Rewriter):
+    """Has Spark's tasks work on files, and does the rest itself: what the log alone decides."""
+
+    def __init__(
+        self,
+        handle: TableHandle,
+        snapshot: Snapshot,
+        edit: Edit,
+        spark: SparkSession,
+        place: TablePlace,
+        read_edit: ReadEdit,
+    ) -> None:
+        super().__init__(handle, snapshot, edit)
+        self._spark = spark
+        state = State(snapshot.version, snapshot.protocol, snapshot.state.metadata)
+        self._task = Work(place, state, read_edit, SystemClock().new_id())
+
+    def work(self, snapshot: Snapshot, candidates: Sequence[AddFile]) -> list[Outcome]:
+        groups = grouped(file for file in self._pending(candidates) if not self.edit.goes_whole(file))
+        if groups:
+            self.parts += self._worked_on(groups)
+        return super().work(snapshot, candidates)
+
+    def _worked_on(self, groups: Sequence[Sequence[AddFile]]) -> list[Part]:
+        shared = _dumped((self._task, groups))
+
+        def work(at: int) -> bytes:
+            task, all_groups = _loaded(shared)
+            return _work(task, all_groups[at])
+
+        numbers = self._spark.range(0, len(groups), 1, len(groups))
+        answers = numbers.select(F.udf(work, "binary").asNondeterministic()("id")).collect()
+        parts: list[Part] = []
+        for answer in answers:
+            found: Any = cloudpickle.loads(bytes(answer[0]))
+            if isinstance(found, AlluviaError):
+                raise found
+            parts += found
+        return parts
+
+
+@lru_cache(maxsize=1)
+def _loaded(shared: bytes) -> tuple[Work, Sequence[Sequence[AddFile]]]:
+    spare_later_tasks()
+    found: tuple[Work, Sequence[Sequence[AddFile]]] = cloudpickle.loads(shared)
+    return found
+
+
+def _dumped(value: object) -> bytes:
+    return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]  # of functions too
+
+
+_edits: dict[str, Edit] = {}
+"""The edit of the operation that this process has last worked for."""
+
+
+def _work(task: Work, files: Sequence[AddFile]) -> bytes:
+    """Work on some files, and return the parts that came of it, or what went wrong for good."""
+    try:
+        handle = task.place.handle()
+        snapshot = Snapshot(task.state, handle.root, handle.name, handle.store)
+        if task.number not in _edits:
+            _edits.clear()
+            _edits[task.number] = task.edit(snapshot)
+        rewriter = Rewriter(handle, snapshot, _edits[task.number])
+        rewriter.work(snapshot, files)
+        return _dumped(rewriter.parts)
+    except AlluviaError as error:
+        return _dumped(error)
