@@ -76,25 +76,25 @@ def _begun(
     """
     caller = "" if settings.rights is None else settings.rights.caller
     most = settings.files.bytes_max if size is None else size
-    share = callers.Share(settings.caller_uploads, settings.upload_bytes_of_one)
+    share = callers.UploadAllowance(settings.caller_uploads, settings.upload_bytes_of_one)
     if caller and most > share.bytes:
         hint = "say how many it has (bytes=…)" if size is None else "cut the file into several"
         raise TooLarge(f"bytes: an upload of {most} bytes is more than one caller may have unfinished, {share.bytes} "
                        f"({CALLER_UPLOAD_BYTES}): {hint}")  # fmt: skip
     if caller:
-        _check_room(caller, share, callers.Share(1, most), lake)
+        _check_room(caller, share, callers.UploadAllowance(1, most), lake)
     upload = parts.begin(lake.store, lake.clock, table, count, size, kept, lake.origin)
     if caller:
         note = callers.note(lake.store, caller, upload, most)
         try:
-            _check_room(caller, share, callers.Share(0, 0), lake)
+            _check_room(caller, share, callers.UploadAllowance(0, 0), lake)
         except TooManyRequests:
             callers.forget(lake.store, note)
             raise
     return upload
 
 
-def _check_room(caller: str, share: callers.Share, more: callers.Share, lake: Lake) -> None:
+def _check_room(caller: str, share: callers.UploadAllowance, more: callers.UploadAllowance, lake: Lake) -> None:
     found = callers.lacking(lake.store, lake.clock, caller, share, more)
     if found is not None:
         raise TooManyRequests(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from alluvia.engine.duck.failures import ResultTooLarge
 from alluvia.errors import Unavailable
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.results.large_results import KeptBytes, erased_since, kept_bytes, new_large_key, take_back
+from alluvia.operations.results.large_results import LinkedBytes, erased_since, kept_bytes, new_large_key, take_back
 from alluvia.operations.results.results import LARGE, LINK_SECONDS
 from alluvia.query.engine import Rendered
 from alluvia.query.formats import Format
@@ -68,10 +68,10 @@ class LargeResult:
                 raise _no_room(self.caller_bytes, kept)
         self.key = key
 
-    def _kept(self) -> KeptBytes:
+    def _kept(self) -> LinkedBytes:
         return kept_bytes(self.lake.store, self.lake.clock, self.caller)
 
-    def _within(self, most: int, kept: KeptBytes, parts: Iterator[bytes]) -> Iterator[bytes]:
+    def _within(self, most: int, kept: LinkedBytes, parts: Iterator[bytes]) -> Iterator[bytes]:
         """Yield what there is room for. Raises where a part is beyond it."""
         total = kept.total
         for part in parts:
@@ -96,7 +96,7 @@ class LargeResult:
             raise Unavailable("rows of a table were erased while the query ran")
 
 
-def _no_room(most: int, kept: KeptBytes) -> TooManyRequests:
+def _no_room(most: int, kept: LinkedBytes) -> TooManyRequests:
     return TooManyRequests(
         f"you have links to {kept.total} bytes of large results, and with this one more than {most}, the limit for one "
         f"caller ({CALLER_RESULT_BYTES}): the first link expires in {kept.seconds} seconds, send the query again then, "

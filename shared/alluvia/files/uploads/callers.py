@@ -20,7 +20,7 @@ CALLERS = f"{UPLOADS}_callers/"
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class UploadAllowance:
     """What one caller may have begun and not finished: uploads, and their bytes together."""
 
     uploads: int
@@ -28,7 +28,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class HeldUploads:
     """What a caller has begun and not finished, and in how many seconds the first of it expires."""
 
     uploads: int
@@ -36,7 +36,9 @@ class Unfinished:
     seconds: int
 
 
-def lacking(store: Store, clock: Clock, caller: str, share: Share, more: Share) -> Unfinished | None:
+def lacking(
+    store: Store, clock: Clock, caller: str, share: UploadAllowance, more: UploadAllowance
+) -> HeldUploads | None:
     """Return what leaves no room in a caller's share for more; None where there is room.
 
     One LIST. Where there seems to be no room, a GET or two for each upload, and a PUT for each that has ended.
@@ -51,7 +53,9 @@ def lacking(store: Store, clock: Clock, caller: str, share: Share, more: Share) 
     if _fits(left, share, more):
         return None
     first_ms = min((info.modified_ms for info in left), default=clock.now_ms())
-    return Unfinished(len(left), sum(map(_bytes_of, left)), max(1, (first_ms + UPLOAD_MS_MAX - clock.now_ms()) // 1000))
+    return HeldUploads(
+        len(left), sum(map(_bytes_of, left)), max(1, (first_ms + UPLOAD_MS_MAX - clock.now_ms()) // 1000)
+    )
 
 
 def note(store: Store, caller: str, upload: PartedUpload, size: int) -> str:
@@ -75,7 +79,7 @@ def _held(store: Store, clock: Clock, caller: str) -> list[ObjectInfo]:
     return [info for info in store.list(_folder(caller)) if info.size and info.modified_ms >= oldest_ms]
 
 
-def _fits(held: Sequence[ObjectInfo], share: Share, more: Share) -> bool:
+def _fits(held: Sequence[ObjectInfo], share: UploadAllowance, more: UploadAllowance) -> bool:
     size = sum(map(_bytes_of, held)) + more.bytes
     return len(held) + more.uploads <= share.uploads and size <= share.bytes
 

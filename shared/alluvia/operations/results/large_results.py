@@ -20,7 +20,7 @@ from alluvia.operations.results.results import LARGE, LINK_SECONDS
 from alluvia.store import Store
 
 
-class KeptBytes(NamedTuple):
+class LinkedBytes(NamedTuple):
     """How many bytes of results a caller has links to, and in how many seconds the first of these links expires."""
 
     total: int
@@ -36,12 +36,12 @@ def new_large_key(clock: Clock, form: str, coding: str | None, caller: str = "")
     return f"{_folder(caller)}{clock.new_id()}.{form}{suffix}"
 
 
-def kept_bytes(store: Store, clock: Clock, caller: str) -> KeptBytes:
+def kept_bytes(store: Store, clock: Clock, caller: str) -> LinkedBytes:
     """Return the bytes of a caller's results that links may still lead to. One LIST."""
     old_ms = clock.now_ms() - LINK_SECONDS * 1000
     linked = [info for info in store.list(_folder(caller)) if info.size and info.modified_ms > old_ms]
     first_ms = min((info.modified_ms for info in linked), default=old_ms)
-    return KeptBytes(sum(info.size for info in linked), max(1, -((old_ms - first_ms) // 1000)))
+    return LinkedBytes(sum(info.size for info in linked), max(1, -((old_ms - first_ms) // 1000)))
 
 
 def _folder(caller: str) -> str:
