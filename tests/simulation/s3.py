@@ -154,11 +154,12 @@ class Client:
             raise _error("NoSuchKey", 404)
         return found
 
-    def copy(self, source: str, key: str) -> None:
+    def copy(self, source: str, key: str, *, overwrite: bool = True) -> None:
         def effect() -> None:
-            self._bucket.put(key, self._object(source)[0], absent=False, intent=None)
+            if not self._bucket.put(key, self._object(source)[0], absent=not overwrite, intent=None):
+                raise _error("PreconditionFailed", 412)
 
-        self._send("PUT", key, effect, write=True)
+        self._send("PUT", key, effect, conditional=not overwrite, write=True)
 
     def delete(self, keys: list[str]) -> None:
         self._send("DELETE", f"{keys[0]} and {len(keys) - 1} more", lambda: self._bucket.delete(keys), write=True)
