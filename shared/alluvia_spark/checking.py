@@ -29,7 +29,7 @@ from alluvia_spark.backfill_job.execute import check_read, job_session, portion_
 from alluvia_spark.backfill_job.job import REJECTS, ROWS, Job, Target
 from alluvia_spark.backfill_job.live import known_contents
 from alluvia_spark.backfill_job.record import Record, known_job
-from alluvia_spark.backfill_job.repeats import find_absent, nothing_known
+from alluvia_spark.backfill_job.repeats import Contents, find_absent, nothing_known
 from alluvia_spark.backfill_job.tasks import LINES, PROBLEM, Line, lines_at, read_clashes, read_task, reject_events
 from alluvia_spark.chunks import PLAIN, ROW, decode, encode
 from alluvia_spark.frames import TASK, Row, mapped, numbered_tasks, parallelism, task_key, to_tasks
@@ -76,7 +76,8 @@ def verify(
 ) -> Verification:
     """Read the source of a job again, and look for each of its lines in a version of the table and in its rejects.
 
-    The files must be as they were. A line is found if the table has an event of its id, or `_rejects` has the line.
+    The files must be as they were. A line is found if the table has an event of its id, unless it knows that event with
+    other content, or if `_rejects` has the line.
     Rows that were deleted since are missing: an earlier `version` has them. Writes nothing but what tasks share under
     `_alluvia/scratch/`. Raises what `backfill.run` does, and `Invalid` for a job that never began.
     """
@@ -167,7 +168,9 @@ class _Search:
             return {}
         ranges = plan_files("", count).ranges
         found = to_tasks(identities(self.job, ids, self.held[table], ranges), ranges)
-        lost = to_tasks(mapped(found, partial(_find, self.job, table), _LOST), self.splits)
+        until = self.held[ROWS].version
+        known = partial(known_contents, self.job, until=until) if look == AS_ROWS else nothing_known
+        lost = to_tasks(mapped(found, partial(_find, known), _LOST), self.splits)
         counted = mapped(lost, partial(_keep, self.job, look), _COUNTS).collect()
         return {row.task: row.rows for row in counted}
 
@@ -191,8 +194,7 @@ def _read_as_events(job: Job, rows: Iterator[Row]) -> Iterator[Row]:
             yield (encode(ids, PLAIN),)
 
 
-def _find(job: Job, table: int, rows: Iterator[Row]) -> Iterator[Row]:
-    known = partial(known_contents, job) if table == ROWS else nothing_known
+def _find(known: Contents, rows: Iterator[Row]) -> Iterator[Row]:
     for _, ids in joined_ranges(rows):
         for task, lost in by_task(find_absent(ids, known)):
             yield task_key(task), task, encode(lost)

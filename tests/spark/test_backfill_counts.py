@@ -279,10 +279,24 @@ def test_a_job_that_has_lost_nothing_is_verified(
 def test_a_job_is_verified_whose_lines_were_in_the_table_and_clash_with_lines_before_them(
     lake: Lake, fill: Fill, spark: SparkSession, tmp_path: Path
 ) -> None:
-    fill([_line("a", 1), _line("b", 1)], "live")
-    report = fill([_line("a", 2), _line("a", 1), _line("b", 1), _line("b", 2)])
-    assert (report.rows, report.duplicates, report.rejects) == (0, 2, 2)
+    fill([_line("a", 1), _line("b", 1), _line("c", 1)], "live")
+    report = fill([_line("a", 2), _line("a", 1), _line("b", 1), _line("b", 2), _line("c", 2)])
+    assert (report.rows, report.duplicates, report.rejects) == (0, 2, 3)
     assert _verify(lake, spark, tmp_path).missing == 0
+    lake.sql("DELETE FROM ev._rejects WHERE event_id LIKE 'a#%' OR event_id LIKE 'c#%'")
+    assert [each.split("#")[0] for each in _ids(lake, "ev/_rejects")] == ["b"]
+    assert [line.raw for line in _verify(lake, spark, tmp_path).listed] == [_line("a", 2), _line("c", 2)]
+
+
+def test_a_job_is_verified_in_the_version_before_its_row_was_undone_and_sent_with_other_content(
+    lake: Lake, fill: Fill, spark: SparkSession, tmp_path: Path
+) -> None:
+    assert fill([_line("a", 1)]).rows == 1
+    version = lake["ev"].version
+    lake["ev"].restore(version=0)
+    _ingest(lake, [_line("a", 2)])
+    assert _verify(lake, spark, tmp_path, version=version).missing == 0
+    assert _verify(lake, spark, tmp_path).missing == 1
 
 
 def test_a_job_is_verified_after_its_rejects_were_replayed(

@@ -82,6 +82,17 @@ def test_an_event_with_the_content_of_the_row_is_not_absent_where_another_came_b
     assert unknown == [{TASK: 0, ROW: 9, KIND: CLASH}]
 
 
+def test_an_event_is_absent_if_all_rows_of_its_id_are_known_with_other_content() -> None:
+    one, other, event = (LIVE, 0, 7, 0, 1 << 24), (LIVE, 1, 7, 0, 1 << 24), (0, 3, 7, 0, 5)
+    row = {FINGERPRINT.pack(7, 0): {(6).to_bytes(4, "little")}}
+    both = {FINGERPRINT.pack(7, 0): {(6).to_bytes(4, "little"), (8).to_bytes(4, "little")}}
+    clash = [{TASK: 0, ROW: 3, KIND: CLASH}]
+    assert find_absent(_ids([one, event]), lambda _: row).to_pylist() == clash
+    assert find_absent(_ids([one, event])).to_pylist() == []
+    assert find_absent(_ids([one, other, event]), lambda _: row).to_pylist() == []
+    assert find_absent(_ids([one, other, event]), lambda _: both).to_pylist() == clash
+
+
 @given(
     st.lists(
         st.tuples(st.integers(LIVE, 2), st.integers(0, 1000), *IDENTITIES, st.integers(1, 3)),
@@ -90,23 +101,23 @@ def test_an_event_with_the_content_of_the_row_is_not_absent_where_another_came_b
     ),
     st.dictionaries(st.tuples(*IDENTITIES), st.sets(st.integers(0, 3), min_size=1)),
 )
-def test_absent_is_what_is_not_live_or_has_other_content_than_the_row(events: list[Event], known: Contents) -> None:
+def test_absent_is_what_is_not_live_or_has_other_content_than_the_rows(events: list[Event], known: Contents) -> None:
     held = {
         FINGERPRINT.pack(*identity): {content.to_bytes(4, "little") for content in contents}
         for identity, contents in known.items()
-        if 0 not in contents
     }
     expected = set()
-    there = {event[2:4] for event in events if event[0] == LIVE}
     ours = sorted(event for event in events if event[0] != LIVE)
     for task, place, *identity, content in ours:
-        contents = [event[4] for event in ours if event[2:4] == tuple(identity)]
-        if tuple(identity) not in there:
+        rows = [event for event in events if event[0] == LIVE and event[2:4] == tuple(identity)]
+        contents = known.get((identity[0], identity[1]), set())
+        first = next(event[4] for event in ours if event[2:4] == tuple(identity))
+        if not rows:
             expected.add((task, place, DUPLICATE))
-        elif len(set(contents)) > 1:
-            rows = known.get((identity[0], identity[1]), {0})
-            if content not in ({contents[0]} if 0 in rows else rows):
-                expected.add((task, place, CLASH))
+        elif content in contents:
+            continue
+        elif content != first or (len(contents) >= len(rows) and 0 not in contents):
+            expected.add((task, place, CLASH))
     found = find_absent(_ids(events), lambda _: held).to_pylist()
     assert {(row[TASK], row[ROW], row[KIND]) for row in found} == expected
     assert len(found) == len(expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
@@ -94,11 +95,16 @@ def live_ids(job: Job, table: int, version: int, files: Iterable[AddFile]) -> It
             yield ids_of(LIVE, with_prints(rows))
 
 
-def known_contents(job: Job, prints: Sequence[bytes]) -> Mapping[bytes, Collection[bytes]]:
-    """Return the contents under which the job's table knows some fingerprints, by its window, as ingestion does it."""
+def known_contents(job: Job, prints: Sequence[bytes], until: int | None = None) -> Mapping[bytes, Collection[bytes]]:
+    """Return the contents under which the job's table knows some fingerprints, by its window, as ingestion does it.
+
+    What versions after `until` hold does not count.
+    """
     handle = _handle(scratch.store_of(job, job.lake_uri), job.targets[ROWS].root)
     with handle.lock:
         undone = undone_versions(handle.newest().properties)
+        if until is not None:
+            undone = (*undone, (until + 1, sys.maxsize))
         return held_events(handle, follow_window(handle), prints, undone)
 
 

@@ -6,6 +6,7 @@ of it, and those with other content are rejects.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
@@ -77,7 +78,7 @@ def find_repeats(ids: pa.Table, known: Contents = nothing_known) -> tuple[pa.Tab
     keys = [HEAD, TAIL, TASK, ROW]
     found = ids.filter(several).sort_by([(name, "ascending") for name in keys]).combine_chunks()
     begins = _begins(found, [HEAD, TAIL])
-    number = pc.subtract(pc.cumulative_sum(begins.cast(pa.int64())), 1)
+    number = _numbers(found)
     firsts = found.filter(begins)
     live = pc.equal(firsts[TASK], LIVE).take(number)
     lost = pc.and_not(pc.invert(begins), pc.equal(found[TASK], LIVE))
@@ -93,49 +94,58 @@ def find_repeats(ids: pa.Table, known: Contents = nothing_known) -> tuple[pa.Tab
 
 
 def find_absent(ids: pa.Table, known: Contents = nothing_known) -> pa.Table:
-    """Return which events of one range are not live, or have other content than the row of their id.
+    """Return which events of one range are not live, or have other content than the rows of their id.
 
     The latter are `CLASH`, the former `DUPLICATE`, as all that come again of an event that is not live. `known` is
-    asked for the contents of live events that come with several; without an answer, the first is taken for the row.
+    asked for the contents of live events; without an answer for each of the rows, the first event is taken for one.
     """
     found = ids.sort_by([(name, "ascending") for name in (HEAD, TAIL, TASK, ROW)]).combine_chunks()
     if not len(found):
         return DROPS.empty_table()
-    begins = _begins(found, [HEAD, TAIL])
-    number = pc.subtract(pc.cumulative_sum(begins.cast(pa.int64())), 1)
-    live = pc.equal(found.filter(begins)[TASK], LIVE).take(number)
-    ours = pc.invert(pc.equal(found[TASK], LIVE))
-    rows, live = found.filter(ours), live.filter(ours)
+    number, stored = _numbers(found), pc.equal(found[TASK], LIVE)
+    lives = Counter(number.filter(stored).to_pylist())
+    number, rows = number.filter(pc.invert(stored)), found.filter(pc.invert(stored))
     if not len(rows):
         return DROPS.empty_table()
-    begins = _begins(rows, [HEAD, TAIL])
-    number = pc.subtract(pc.cumulative_sum(begins.cast(pa.int64())), 1)
-    clash = pc.and_(live, pc.not_equal(rows[CONTENT], rows.filter(begins)[CONTENT].take(number)))
-    several = pc.and_(live, pc.is_in(number, pc.unique(number.filter(clash))))
-    if pc.any(several).as_py():
-        judged = _clashes(rows.filter(several), known, clash.filter(several).to_pylist())
-        clash = pa.chunked_array([pc.replace_with_mask(_array(clash), _array(several), judged)])
+    live = pc.is_in(number, pa.array(lives, number.type))
+    firsts = rows.filter(_begins(rows, [HEAD, TAIL]))[CONTENT]
+    clash = pc.and_(live, pc.not_equal(rows[CONTENT], firsts.take(_numbers(rows))))
+    if lives and pc.any(live).as_py():
+        counts = [lives[each] for each in number.filter(live).to_pylist()]
+        judged = _clashes(rows.filter(live), known, counts, clash.filter(live).to_pylist())
+        clash = pa.chunked_array([pc.replace_with_mask(_array(clash), _array(live), judged)])
     kinds = pc.if_else(clash, pa.scalar(CLASH, pa.int8()), pa.scalar(DUPLICATE, pa.int8()))
     return rows.append_column(KIND, kinds).filter(pc.or_(clash, pc.invert(live))).select(DROPS.names)
 
 
-def _clashes(rows: pa.Table, known: Contents, unknown: Sequence[bool] | None = None) -> pa.Array:
+def _clashes(
+    rows: pa.Table, known: Contents, lives: Sequence[int] | None = None, unknown: Sequence[bool] | None = None
+) -> pa.Array:
     """Return which of some events, all of them live, the table knows with other content alone.
 
-    `unknown` says it for each of the events whose content the table does not know; by default they do not clash.
+    `lives` says how many rows have the id of each event, one by default. `unknown` says whether an event clashes if the
+    table does not know so many contents; by default it does not.
     """
     prints = [FINGERPRINT.pack(*each) for each in zip(rows[HEAD].to_pylist(), rows[TAIL].to_pylist(), strict=True)]
     held = known(prints)
     found = []
-    for each, content, otherwise in zip(
-        prints, rows[CONTENT].to_pylist(), unknown or [False] * len(prints), strict=True
+    for each, content, live, otherwise in zip(
+        prints,
+        rows[CONTENT].to_pylist(),
+        lives or [1] * len(prints),
+        unknown or [False] * len(prints),
+        strict=True,
     ):
-        contents = held.get(each)
-        if contents is None or UNKNOWN in contents:
-            found.append(otherwise)
-        else:
-            found.append(content.to_bytes(CONTENT_BYTES, "little") not in contents)
+        contents = held.get(each, ())
+        same = content.to_bytes(CONTENT_BYTES, "little") in contents
+        complete = len(contents) >= live and UNKNOWN not in contents
+        found.append(not same and (complete or otherwise))
     return pa.array(found, pa.bool_())
+
+
+def _numbers(rows: pa.Table) -> pa.ChunkedArray:
+    """Return the number of each sorted row's id."""
+    return pc.subtract(pc.cumulative_sum(_begins(rows, [HEAD, TAIL]).cast(pa.int64())), 1)
 
 
 def _begins(rows: pa.Table, names: list[str]) -> pa.ChunkedArray:
