@@ -19,8 +19,7 @@ from alluvia.commit.handle import TableHandle
 from alluvia.errors import Invalid, Unavailable
 from alluvia.events.ingest import committing
 from alluvia.operations.append.ingest import ingest
-from alluvia.serverless import sqs_sender as sending
-from alluvia.serverless import warm_lake
+from alluvia.serverless import sqs_sender, warm_lake
 from functions.ingest.handler import handler
 from tests import samples
 from tests.samples import EVENTS, payload
@@ -36,13 +35,13 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
-    sending.sqs.cache_clear()
+    sqs_sender.sqs.cache_clear()
     with mock_aws():
         url = boto3.client("sqs").create_queue(QueueName="events")["QueueUrl"]
         monkeypatch.setenv("ALLUVIA_MODE", "queued")
         monkeypatch.setenv("ALLUVIA_QUEUE_URL", url)
         yield url
-    sending.sqs.cache_clear()
+    sqs_sender.sqs.cache_clear()
 
 
 def post(body: str, table: str = "access_log", **headers: str) -> tuple[int, dict[str, Any]]:
@@ -281,7 +280,7 @@ def send(client: SQSClient, answers: list[dict[str, Any]], bodies: list[bytes]) 
                 response = {"Successful": [], "Failed": []}
             stubber.add_response("send_message_batch", response, answer["expects"])
         try:
-            sending.send(client, "q", bodies, ManualClock())
+            sqs_sender.send(client, "q", bodies, ManualClock())
         finally:
             stubber.assert_no_pending_responses()
 

@@ -13,7 +13,7 @@ from moto import mock_aws
 
 import alluvia
 from alluvia.errors import Invalid, Unavailable
-from alluvia.serverless import sqs_sender as sending
+from alluvia.serverless import sqs_sender
 from alluvia.serverless.rounds import MARGIN_MS
 from alluvia.serverless.table_messages import message_for
 from functions.merge.handler import handler as merge
@@ -44,12 +44,12 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
-    sending.sqs.cache_clear()
+    sqs_sender.sqs.cache_clear()
     with mock_aws():
         url = boto3.client("sqs").create_queue(QueueName="tables")["QueueUrl"]
         monkeypatch.setenv("ALLUVIA_TABLES_QUEUE_URL", url)
         yield url
-    sending.sqs.cache_clear()
+    sqs_sender.sqs.cache_clear()
 
 
 def event(*bodies: str | bytes) -> dict[str, Any]:

@@ -22,8 +22,7 @@ from alluvia.events.sources.definition import Source
 from alluvia.events.sources.file import KEY
 from alluvia.events.sources.kinds.registry import KINDS
 from alluvia.events.sources.lake_sources import change_sources
-from alluvia.serverless import secrets, warm_lake
-from alluvia.serverless import sqs_sender as sending
+from alluvia.serverless import secrets, sqs_sender, warm_lake
 from alluvia.store.counting import CountingStore
 from functions.ingest.handler import handler
 from tests.webhooks import NOW_US, SECRETS, SETTINGS, URL, Answer, identity, send, signed
@@ -558,11 +557,11 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
-    for client in (secrets._secrets_manager, secrets._ssm, sending.sqs):
+    for client in (secrets._secrets_manager, secrets._ssm, sqs_sender.sqs):
         client.cache_clear()
     with mock_aws():
         yield
-    for client in (secrets._secrets_manager, secrets._ssm, sending.sqs):
+    for client in (secrets._secrets_manager, secrets._ssm, sqs_sender.sqs):
         client.cache_clear()
 
 

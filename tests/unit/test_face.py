@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import alluvia
-from alluvia.api import api_hints as other_names
+from alluvia.api import api_hints
 from alluvia.api.lake import Lake, Table
 from alluvia.commit.changes import ENGINE, Changes
 from alluvia.errors import Corrupt, Invalid, NotInstalled, TableNotFound
@@ -151,7 +151,7 @@ def test_pandas_and_polars_are_optional(table: Table, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("owner", "names"), [("alluvia", other_names.MODULE), ("lake", other_names.LAKE), ("table", other_names.TABLE)]
+    ("owner", "names"), [("alluvia", api_hints.MODULE), ("lake", api_hints.LAKE), ("table", api_hints.TABLE)]
 )
 def test_names_of_other_libraries_say_what_to_call(lake: Lake, table: Table, owner: str, names: dict[str, str]) -> None:
     objects: dict[str, Any] = {"alluvia": alluvia, "lake": lake, "table": table}

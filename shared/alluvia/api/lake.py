@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from alluvia import notebook
-from alluvia.api import api_hints as other_names
+from alluvia.api import api_hints
 from alluvia.api.lake_outside import OutsideTables
 from alluvia.api.lake_stream import LakeStreams
 from alluvia.api.lake_table import Table
@@ -119,7 +119,7 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
     if not TYPE_CHECKING:  # else type checkers would take any name for an attribute
 
         def __getattr__(self, name: str) -> Any:
-            raise other_names.no_attribute("Lake", name, other_names.LAKE)
+            raise api_hints.no_attribute("Lake", name, api_hints.LAKE)
 
     def table(self, name: str) -> Table:
         """Return a table by name, without a request. If there is none, the first use raises `TableNotFound`.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from alluvia.api import api_hints as other_names
+from alluvia.api import api_hints
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.arguments import check_number
 from alluvia.delta.properties import ROLLUP
@@ -182,4 +182,4 @@ class TableMaintenance:
         return verify.verify(self._handle, full=full, progress=progress)
 
 
-TableMaintenance.optimize.__dict__.update(compact=other_names.compact, z_order=other_names.compact)
+TableMaintenance.optimize.__dict__.update(compact=api_hints.compact, z_order=api_hints.compact)

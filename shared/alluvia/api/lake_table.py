@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from alluvia import notebook
-from alluvia.api import api_hints as other_names
+from alluvia.api import api_hints
 from alluvia.api.lake_maintenance import TableMaintenance
 from alluvia.api.lake_tags import TableTags
 from alluvia.commit.handle import TableHandle
@@ -77,7 +77,7 @@ class Table(TableMaintenance, TableTags):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise other_names.no_attribute("Table", name, other_names.TABLE)
+            raise api_hints.no_attribute("Table", name, api_hints.TABLE)
 
     def snapshot(
         self, version: int | None = None, timestamp: datetime | str | None = None, tag: str | None = None

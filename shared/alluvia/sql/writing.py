@@ -13,8 +13,7 @@ from alluvia.operations.rows import merge as merging
 from alluvia.operations.rows.merge import MergeClause, MergeRules
 from alluvia.operations.rows.upsert_source import RepeatedKey
 from alluvia.query.engine import Result
-from alluvia.sql import locate_rows as finding
-from alluvia.sql import merge_by_query as pairing
+from alluvia.sql import locate_rows, merge_by_query
 from alluvia.sql.binding import assigned, column_of
 from alluvia.sql.fitting import fitted, table_schema, with_texts
 from alluvia.sql.grammar.nodes import CreateTable, Delete, Insert, Merge, Update, reads_more
@@ -78,7 +77,7 @@ def _appended(scope: SqlScope, node: Insert, rows: pa.Table | pa.RecordBatchRead
 def update(scope: SqlScope, node: Update) -> Done:
     """Set columns in the rows that match."""
     if reads_more(node):
-        return finding.update(scope, node)
+        return locate_rows.update(scope, node)
     names = scope.columns(node.table, [name for name, _ in node.assignments]).names
     values = {
         name: scope.expression(value, node.alias, names)
@@ -92,7 +91,7 @@ def update(scope: SqlScope, node: Update) -> Done:
 def delete(scope: SqlScope, node: Delete) -> Done:
     """Delete the rows that match."""
     if reads_more(node):
-        return finding.delete(scope, node)
+        return locate_rows.delete(scope, node)
     names = scope.columns(node.table).names
     where = "true" if node.where is None else scope.expression(node.where, node.alias, names)
     done = scope.table(node.table).delete(where)
@@ -150,7 +149,7 @@ def merge(scope: SqlScope, node: Merge) -> Done:
     if source is not None:
         with suppress(RepeatedKey):  # which is not an error where the table has no row of that key
             done = merging.merge(handle, source, rules)
-    done = done or pairing.merge(scope, node, result.schema, rules, keys.columns)
+    done = done or merge_by_query.merge(scope, node, result.schema, rules, keys.columns)
     return {
         "rows_inserted": done.rows_inserted,
         "rows_updated": done.rows_updated,

@@ -9,12 +9,10 @@ import pytest
 import alluvia
 from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.errors import Invalid
-from alluvia.operations.rows import located_edit as found_rows
-from alluvia.operations.rows import merge, rewriting
+from alluvia.operations.rows import located_edit, merge, rewriting
 from alluvia.operations.rows.row_changes import change_rows
 from alluvia.query.limits import QueryLimits
-from alluvia.sql import locate_rows as finding
-from alluvia.sql import writing
+from alluvia.sql import locate_rows, writing
 from alluvia.sql.run import execute
 from tests.sql.sequences import run
 
@@ -221,13 +219,13 @@ def test_a_large_source_reaches_only_files_that_can_hold_its_keys(
     lake.sql("CREATE VIEW a_view AS FROM big")
     monkeypatch.setattr(writing, "SOURCE_BYTES", 1)
     scanned: list[int] = []
-    kept = found_rows.kept
+    kept = located_edit.kept
 
     def counted(scans: Any, *others: Any) -> Any:
         scanned.append(len(scans[0].files))
         return kept(scans, *others)
 
-    monkeypatch.setattr(finding, "kept", counted)
+    monkeypatch.setattr(locate_rows, "kept", counted)
     parameters = [-1] if "?" in source else None
     before = {row[0] for row in rows(lake, f"SELECT id FROM {source} AS y WHERE id IS NOT NULL", parameters)}
     done = lake.sql(

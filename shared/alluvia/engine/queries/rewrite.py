@@ -1,8 +1,8 @@
 """The text that DuckDB runs: the user's query, with each table name replaced by a view.
 
 The text is spliced, not generated from the tree, so that what runs is what the user wrote. Then it is parsed again: the
-tree must equal the checked one with the views in it, and name nothing else (`second_wall`). So a splicing error makes
-the query fail instead of running something else.
+tree must equal the checked one with the views in it, and name nothing else (`view_allowlist`). So a splicing error
+makes the query fail instead of running something else.
 """
 
 from __future__ import annotations

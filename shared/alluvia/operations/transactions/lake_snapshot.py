@@ -1,9 +1,10 @@
 """All tables of a lake at one moment. Of a table, only its version is looked up, and its state when it is needed.
 
 First all logs are looked up, then all of them once more for what has come since. So a transaction that one of them
-holds has its claims in all of them, as in `cut.py`. A claim that stands in a log then counts as carried out if its
-transaction was decided by the time somebody asks, and all its claims are within the versions found here: what it
-follows is then within them too, since no table takes another claim before the last one has gone (docs/TRANSACTIONS.md).
+holds has its claims in all of them, as in `consistent_snapshot.py`. A claim that stands in a log then counts as carried
+out if its transaction was decided by the time somebody asks, and all its claims are within the versions found here:
+what it follows is then within them too, since no table takes another claim before the last one has gone
+(docs/TRANSACTIONS.md).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from alluvia.api.lake import Lake, Table
 from alluvia.engine.duck.connection import connect
 from alluvia.errors import Invalid
 from alluvia.operations.compaction.optimize import optimize
-from alluvia.operations.merge_query import merge_query_checks as fold_laws
+from alluvia.operations.merge_query import merge_query_checks
 from alluvia.store import CountingStore
 from tests.judges import judges_agree
 from tests.unit.operations.ingesting import ingest, stored
@@ -110,7 +110,7 @@ def test_a_query_is_tried_once_for_new_tables_that_are_alike(lake: Lake, monkeyp
         opened.append(options)
         return connect(options)
 
-    monkeypatch.setattr(fold_laws, "connect", counted)
+    monkeypatch.setattr(merge_query_checks, "connect", counted)
     schema, query = {"customer": "string", "hits": "long"}, "SELECT customer, sum(hits) AS hits FROM source GROUP BY 1"
     for name in ("t", "u"):
         lake.create_table(name, schema, properties={"alluvia.merge_query": query})

@@ -13,7 +13,7 @@ from alluvia.api.lake_transaction import LakeTransaction
 from alluvia.clock import ManualClock
 from alluvia.errors import ConcurrentAppend, Conflict, Invalid, TableExists, TableNotFound
 from alluvia.operations.append.append import append
-from alluvia.operations.transactions import lake_snapshot as lake_cut
+from alluvia.operations.transactions import lake_snapshot
 from alluvia.operations.transactions.lake_commit import SNAPSHOT
 from alluvia.operations.transactions.lake_transaction import StagedTables
 from alluvia.store import CountingStore
@@ -328,7 +328,7 @@ def test_a_lake_of_many_tables_is_not_looked_at_as_a_whole(
     lake: Lake, other: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two(lake)
-    monkeypatch.setattr(lake_cut, "TABLES_MAX", 1)
+    monkeypatch.setattr(lake_snapshot, "TABLES_MAX", 1)
     with lake.transaction() as tx:
         assert amounts(tx, "a") == [1, 2]
         other.table("b").append([{"n": 3}])

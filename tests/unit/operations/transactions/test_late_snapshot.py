@@ -8,7 +8,7 @@ from alluvia.api.lake import Lake
 from alluvia.api.lake_transaction import LakeTransaction
 from alluvia.clock import ManualClock
 from alluvia.errors import Conflict, TableNotFound, TransactionExpired
-from alluvia.operations.transactions import lake_snapshot as lake_cut
+from alluvia.operations.transactions import lake_snapshot
 from alluvia.store import CountingStore
 from tests.transactions import APPLY_OF_B, DECISION, again, append_both, stopped, two_tables
 
@@ -72,7 +72,7 @@ def test_tables_are_as_they_were_before_what_was_read_changed(
 def test_a_lake_of_more_tables_than_are_looked_up_never_conflicts_either(
     lake: Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lake_cut, "TABLES_MAX", 1)
+    monkeypatch.setattr(lake_snapshot, "TABLES_MAX", 1)
     with again(lake).transaction() as tx:
         assert total(tx, "a") == 200
         move(again(lake), "a", "b")

@@ -10,7 +10,7 @@ import pytest
 from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
 from alluvia.commit.event_window.id_files import ID_FOLDER, IDS_IN_COMMIT_MAX
-from alluvia.operations.transactions import inherited_event_ids as taken_over
+from alluvia.operations.transactions import inherited_event_ids
 from alluvia.store import CountingStore
 from tests.contract.workers import events
 from tests.transactions import APPLY_OF_A, stopped
@@ -122,7 +122,7 @@ def test_events_whose_rows_are_taken_over_are_known(
     replace: Callable[[Lake], None],
     ids_max: int,
 ) -> None:
-    monkeypatch.setattr(taken_over, "IDS_IN_COMMIT_MAX", ids_max)
+    monkeypatch.setattr(inherited_event_ids, "IDS_IN_COMMIT_MAX", ids_max)
     bring(table, "a", "c")
     ingest(table, "b", "d")
     table.append(events(table.schema, ["appended"]))
