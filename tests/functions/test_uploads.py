@@ -101,7 +101,7 @@ def test_a_file_whose_values_are_nested_too_deeply(lake: alluvia.Lake, body: str
         send(lake, "t", CSV, content_type="text/csv")
     before = lake.tables()
     found = refused(send(lake, "t", body.encode(), query, content_type="application/json"))
-    assert found == (422, "column a is nested more than 16 levels deep: flatten it, or make it JSON text")
+    assert found == (422, "row 1: column a is nested more than 16 levels deep: flatten it, or make it JSON text")
     assert lake.tables() == before
 
 
@@ -196,17 +196,29 @@ def test_a_header_without_rows_creates_no_table_of_guesses(lake: alluvia.Lake) -
         (b'{"a": 1}\n{"a": "x"}', "row 2, column a: expected a number, as in rows before, got a string"),
         (b'{"a": 1}\n{"a": 1', "row 2: not valid JSON"),
         (b'{"a": 1}\n5', "row 2: "),
-        (b'{"a": {}}', "column a: objects without fields have no type"),
+        (b'{"a": null}\n{"a": {}}\n{"a": {}}', "row 2, column a: objects without fields have no type"),
+        (b'{"a": 0.5}\n{"a": 1e400}\n{"a": 1e401}', "row 2, column a: its numbers have, with this one, more digits"),
+        (b'[{"a": 1e30}, {"a": 123456789012345678901234567890.5}, {"a": 1e37}]', "row 3, column a: its numbers have"),
+        (b'{"a": 1e-30}\n{"a": 12345678901234567.89}\n{"a": 5}', "row 2, column a: its numbers have, with this one"),
+        (b'{"a": {"b": [1, 2]}}\n{"a": {"b": [3, 1e-400]}}', "row 2, column a.b[]: its numbers have, with this one"),
+        (b'{"a": 1}\n{"a": 2, "A": 3}', "row 2: the file has the column 'A' twice"),
+        (b'{"a": 1}\n{"a": 2, "": 3}', "row 2: a field has no name"),
         (parquet(pa.table({"a": pa.array([1], pa.time64("us"))})), "column a: a table has no type for time64[us]"),
         (parquet(pa.table({"a": pa.array([1000, 1500], pa.timestamp("ns"))})), "row 2, column a: "),
         (b"PAR1 and no more", "the Parquet file is damaged"),
     ],
-    ids=range(7),
+    ids=range(13),
 )  # fmt: skip
 def test_what_has_no_type_creates_no_table(lake: alluvia.Lake, body: bytes, error: str) -> None:
     status, found = refused(send(lake, "t", body))
     assert (status, found[: len(error)]) == (422, error)
     assert lake.tables() == []
+
+
+def test_a_column_of_numbers_may_be_null_for_many_rows(lake: alluvia.Lake) -> None:
+    nulls = b'{"a": null, "s": "%s"}\n' % (b"x" * 100_000) * 90
+    status, answer, _ = send(lake, "t", b'{"a": 1}\n' + nulls + b'{"a": 2}\n', "format=ndjson")
+    assert (status, answer["rows"], answer["columns"]) == (200, 92, {"a": "long", "s": "string"})
 
 
 def test_a_declared_schema_that_the_rows_do_not_fit_creates_no_table(lake: alluvia.Lake) -> None:

@@ -44,7 +44,7 @@ class JsonRows:
             for name, (places, values) in by_name(rows).items():
                 kind = found.get(name)
                 if kind is None:
-                    names.take_column(name)
+                    names.take_column(name, _number(start, places, 0))
                     kind = found[name] = JsonType(name, names)
                 if name not in known:
                     kind.see(values, partial(_number, start, places))

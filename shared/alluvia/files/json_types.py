@@ -45,6 +45,7 @@ class JsonType:
         self._column = path if column is None else column
         self._depth = depth
         self._kind: str | None = None
+        self._first_row = 0
         self._numbers = _Numbers()
         self._text = TextType(_TIMES, empty_is_null=False)
         self._fields: dict[str, JsonType] = {}
@@ -53,12 +54,16 @@ class JsonType:
     def see(self, values: Sequence[object], row: Row) -> None:
         """Take values into account; null says nothing.
 
-        Raises `Misfit` for one of another kind than those before, or nested more deeply than a column may be.
+        Raises `Misfit` for one of another kind than those before, one that leaves no type that holds all numbers
+        exactly, or one nested more deeply than a column may be.
         """
         for kind in {type(value) for value in values} - {type(None)}:
             self._take(_KINDS[kind], kind, values, row)
         if self._kind == "number":
-            self._numbers.see(values)
+            at = self._numbers.see(values)
+            if at is not None:
+                reason = "its numbers have, with this one, more digits than any type holds: send them as text"
+                raise misfit(row(at), self._path, reason)
         elif self._kind == "text":
             self._text.see(pa.array(values, pa.string()))
         elif self._kind == "object":
@@ -67,27 +72,25 @@ class JsonType:
             self._see_arrays(values, row)
 
     def kind(self) -> pa.DataType:
-        """Return the type. Raises `Misfit` if no type holds the values exactly."""
+        """Return the type. Raises `Misfit` for objects without fields, which have none."""
         if self._kind == "number":
-            found = self._numbers.kind()
-            if found is None:
-                raise Misfit(
-                    f"column {self._path}: its numbers have more digits than any type holds: send them as text"
-                )
-            return found
+            return self._numbers.kind()
         if self._kind == "object":
             if not self._fields:
-                raise Misfit(f"column {self._path}: objects without fields have no type: declare one, or leave it out")
+                reason = "objects without fields have no type: declare one, or leave it out"
+                raise misfit(self._first_row, self._path, reason)
             return pa.struct([(name, field.kind()) for name, field in self._fields.items()])
         if self._kind == "array":
             return pa.list_(pa.string() if self._elements is None else self._elements.kind())
         return pa.bool_() if self._kind == "boolean" else self._text.kind()
 
     def _take(self, kind: str, of: type, values: Sequence[object], row: Row) -> None:
+        if self._kind == kind:
+            return
+        at = next(at for at, value in enumerate(values) if type(value) is of)
         if self._kind is None:
-            self._kind = kind
-        elif self._kind != kind:
-            at = next(at for at, value in enumerate(values) if type(value) is of)
+            self._kind, self._first_row = kind, row(at)
+        else:
             reason = f"expected {_SAID[self._kind]}, as in rows before, got {describe(values[at])}: declare a schema"
             raise misfit(row(at), self._path, reason)
 
@@ -96,19 +99,19 @@ class JsonType:
             field = self._fields.get(name)
             if field is None:
                 self._names.take_field(path := f"{self._path}.{name}")
-                field = self._fields[name] = self._part(path)
+                field = self._fields[name] = self._part(path, row(places[0]))
             field.see(found, partial(_row_of, row, places))
 
-    def _part(self, path: str) -> JsonType:
+    def _part(self, path: str, row: int) -> JsonType:
         if self._depth == NESTING_MAX:
-            raise Misfit(too_deep(self._column))
+            raise Misfit(f"row {row}: {too_deep(self._column)}")
         return JsonType(path, self._names, self._column, self._depth + 1)
 
     def _see_arrays(self, values: Sequence[object], row: Row) -> None:
         flat = [(at, each) for at, value in enumerate(values) if isinstance(value, list) for each in value]
         if flat:
             if self._elements is None:
-                self._elements = self._part(f"{self._path}[]")
+                self._elements = self._part(f"{self._path}[]", row(flat[0][0]))
             self._elements.see([each for _, each in flat], lambda at: row(flat[at][0]))
 
 
@@ -140,17 +143,23 @@ class _Numbers:
         self._long = self._double = True
         self._digits = self._scale = 0
 
-    def see(self, values: Sequence[object]) -> None:
+    def see(self, values: Sequence[object]) -> int | None:
+        """Return the index of the first value that no type holds together with those before; None if one holds all."""
         if {int, type(None)}.issuperset(map(type, values)):
             whole = [value for value in values if isinstance(value, int)]
-            least, most = min(whole), max(whole)
+            least, most = min(whole, default=0), max(whole, default=0)
             self._long = self._long and least >= -_INT64 and most < _INT64
             if least >= -(1 << 53) and most <= 1 << 53:
-                self._digits = max(self._digits, len(str(abs(least))), len(str(abs(most))))
-                return
-        for value in values:
+                digits = max(self._digits, len(str(abs(least))), len(str(abs(most))))
+                if self._long or self._double or digits + self._scale <= _DECIMAL_DIGITS:
+                    self._digits = digits
+                    return None
+        for at, value in enumerate(values):
             if value is not None:
                 self._see_one(value)
+                if not (self._long or self._double) and self._precision() > _DECIMAL_DIGITS:
+                    return at
+        return None
 
     def _see_one(self, value: object) -> None:
         text = value.text if isinstance(value, ExactNumber) else str(value)
@@ -164,11 +173,12 @@ class _Numbers:
         self._digits = max(self._digits, len(digits) + exponent)
         self._scale = max(self._scale, -exponent)
 
-    def kind(self) -> pa.DataType | None:
-        """Return the type; None if there is none."""
+    def kind(self) -> pa.DataType:
         if self._long:
             return pa.int64()
         if self._double:
             return pa.float64()
-        precision = max(1, self._digits) + self._scale
-        return pa.decimal128(precision, self._scale) if precision <= _DECIMAL_DIGITS else None
+        return pa.decimal128(self._precision(), self._scale)
+
+    def _precision(self) -> int:
+        return max(1, self._digits) + self._scale

@@ -16,12 +16,17 @@ class FileNames:
         self._columns: set[str] = set()
         self._count = 0
 
-    def take_column(self, name: str) -> None:
-        """Take the name of another column. Raises `Misfit` for one that is empty, comes twice, or is one too many."""
+    def take_column(self, name: str, row: int | None = None) -> None:
+        """Take the name of another column. Raises `Misfit` for one that is empty, comes twice, or is one too many.
+
+        `row` is the first that has it, from 1, where rows name their columns.
+        """
         if not name.strip():
-            raise Misfit(f"column {len(self._columns) + 1} of the file has no name")
+            which = f"column {len(self._columns) + 1} of the file" if row is None else f"row {row}: a field"
+            raise Misfit(f"{which} has no name")
         if fold(name) in self._columns:
-            raise Misfit(f"the file has the column {name!r:.100} twice")
+            where = "the file has the column" if row is None else f"row {row}: the file has the column"
+            raise Misfit(f"{where} {name!r:.100} twice")
         self._columns.add(fold(name))
         self.take_field(name)
 
