@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from alluvia.delta.data_files.thrift import Field, Items, Struct, read_struct, written_struct
+from alluvia.delta.log.files.thrift import Field, Items, Struct, read_struct, written_struct
 
 _MAGIC = b"PAR1"
 _ROW_GROUPS, _COLUMNS, _META_DATA, _TYPE, _SIZES, _REPETITION, _DEFINITION = 4, 1, 3, 1, 16, 2, 3

@@ -13,7 +13,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from alluvia.delta.data_files.thrift import read_struct, written_struct
+from alluvia.delta.log.files.thrift import read_struct, written_struct
 
 _MAGIC = b"PAR1"
 _KEY_VALUES = 5

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, BinaryIO
 
-from alluvia.delta.data_files.thrift import Field, Items, Struct, read_struct, written_struct
+from alluvia.delta.log.files.thrift import Field, Items, Struct, read_struct, written_struct
 from alluvia.delta.statistics.footer import TAIL_BYTES, footer_size
 
 MAGIC = b"PAR1"

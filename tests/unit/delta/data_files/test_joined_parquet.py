@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from alluvia.delta.data_files.joined_parquet import JoinedParquet
-from alluvia.delta.data_files.thrift import Field, Items, read_struct, written_struct
+from alluvia.delta.log.files.thrift import Field, Items, read_struct, written_struct
 from alluvia.delta.statistics.footer import footer_size
 
 PARTS, ROWS = 20, 1000

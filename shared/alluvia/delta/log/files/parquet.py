@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
+from alluvia.delta.log.files.expansion import Expansions
 from alluvia.errors import Corrupt
 
 A = TypeVar("A", bound=pa.Array)
@@ -90,6 +91,7 @@ class ActionFile:
         try:
             self._file = _ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
             self._schema = self._file.schema_arrow
+            self._expansions = Expansions(name, data, self._file)
         except UNREADABLE as error:
             raise self._unreadable(error) from error
 
@@ -229,6 +231,8 @@ class ActionFile:
             yield self._struct(kind, batch)
 
     def _decode(self, group: int, names: Sequence[str], rows: int = 0) -> Iterator[pa.RecordBatch]:
+        with self._lock:
+            self._expansions.check(group, names)
         found = self._file.iter_batches(rows or BATCH_ROWS, row_groups=[group], columns=names, use_threads=False)
         while True:
             try:

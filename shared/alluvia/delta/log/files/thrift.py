@@ -9,9 +9,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 _TRUE, _FALSE, _I8, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _, _STRUCT = range(1, 13)
+I32, STRUCT = _I32, _STRUCT
 _NUMBERS = (_I16, _I32, _I64)
 _LONG = 15
 """A list of so many items or more has their number behind its first byte."""
+_BITS_MAX = 63
+"""Before the last byte of a number, which has 64 bits."""
 
 
 class Field(NamedTuple):
@@ -37,7 +40,13 @@ class Items(NamedTuple):
 
 def read_struct(data: bytes) -> Struct:
     """Read the struct with which some bytes begin. Raises `IndexError` and `ValueError` for other bytes."""
-    return _Reader(data).struct()
+    return _Reader(data, 0).struct()
+
+
+def read_struct_at(data: bytes, at: int) -> tuple[Struct, int]:
+    """Read the struct that begins at a place in some bytes, and return where it ends, too. Raises as `read_struct`."""
+    reader = _Reader(data, at)
+    return reader.struct(), reader.at
 
 
 def written_struct(struct: Struct) -> bytes:
@@ -48,9 +57,9 @@ def written_struct(struct: Struct) -> bytes:
 
 
 class _Reader:
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, at: int) -> None:
         self._data = data
-        self._at = 0
+        self.at = at
 
     def struct(self) -> Struct:
         fields: Struct = {}
@@ -58,6 +67,8 @@ class _Reader:
         while header := self._byte():
             last = last + (header >> 4) if header >> 4 else self._zigzag()
             kind = header & 15
+            if last in fields:
+                raise ValueError(f"field {last} stands twice in a struct")
             fields[last] = Field(kind, kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind))
         return fields
 
@@ -79,18 +90,22 @@ class _Reader:
         raise ValueError(f"type {kind} of Thrift is not one that Parquet uses")
 
     def _byte(self) -> int:
-        self._at += 1
-        return self._data[self._at - 1]
+        self.at += 1
+        return self._data[self.at - 1]
 
     def _bytes(self, count: int) -> bytes:
-        self._at += count
-        return self._data[self._at - count : self._at]
+        self.at += count
+        if self.at > len(self._data):
+            raise IndexError(f"a value of {count} bytes ends after all of them")
+        return self._data[self.at - count : self.at]
 
     def _varint(self) -> int:
         found = shift = 0
         while (byte := self._byte()) & 0x80:
             found |= (byte & 0x7F) << shift
             shift += 7
+            if shift > _BITS_MAX:
+                raise ValueError("a number of Thrift has more than 64 bits")
         return found | byte << shift
 
     def _zigzag(self) -> int:
