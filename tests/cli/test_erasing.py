@@ -123,6 +123,13 @@ def test_a_dry_run_only_searches(lake: Lake) -> None:
     assert {info.key: lake.store.get(info.key) for info in lake.store.list("")} == before
 
 
+def test_what_is_found_outside_of_the_tables_is_listed_once(lake: Lake) -> None:
+    lake.sql(f"CREATE VIEW v AS SELECT * FROM orders WHERE {WHERE}")
+    result = run(lake, WHERE, "--prove")
+    assert result.exit_code == 1
+    assert result.stdout.count("_alluvia/views/v/") == 1
+
+
 def test_what_is_left_ends_with_status_1(lake: Lake) -> None:
     table = lake.table("orders")
     table._handle.writer(table.snapshot()).write(table.to_arrow(where=WHERE))

@@ -69,6 +69,7 @@ class _Run:
     def __init__(self, lake: Lake, where: str, *, prove: bool, dry_run: bool, release_tags: bool, named: bool) -> None:
         self.reports: list[tuple[str, EraseReport]] = []
         self.failed: dict[str, str] = {}
+        self._found: set[tuple[str, str]] = set()
         self._lake = lake
         self._where = where
         self._dry_run = dry_run
@@ -84,7 +85,7 @@ class _Run:
     def _erased(self, table: Table, *, last: bool) -> bool:
         self.failed.pop(table.name, None)
         try:
-            self.reports.append((table.name, table.erase(self._where, **self._how)))
+            self.reports.append((table.name, self._once(table.erase(self._where, **self._how))))
         except AlluviaError as error:
             if last:
                 raise
@@ -92,13 +93,25 @@ class _Run:
             return False
         return True
 
+    def _once(self, report: EraseReport) -> EraseReport:
+        """Return a report without what the search of a table before has found outside of the tables."""
+        from alluvia.operations.erasure.erase_report import OF_LAKE
+
+        if report.proof is None:
+            return report
+        found = [each for each in report.proof.found if (each.key, each.why) not in self._found]
+        self._found.update((each.key, each.why) for each in found if each.kind in OF_LAKE)
+        return dataclasses.replace(report, proof=dataclasses.replace(report.proof, found=found))
+
     def look_at_dropped(self) -> None:
         """Search tables that were dropped, whose files are there until vacuum deletes them."""
         from alluvia.events.ingest.erasing import prove_erased
 
         for name in sorted(set(self._lake.tables(dropped=True)) - set(self._lake.tables())):
             try:
-                found = prove_erased(self._lake, self._lake.handle(name), self._where, anywhere=True, dropped=True)
+                found = self._once(
+                    prove_erased(self._lake, self._lake.handle(name), self._where, anywhere=True, dropped=True)
+                )
             except AlluviaError as error:
                 self.failed[name] = str(error)
                 continue

@@ -28,7 +28,7 @@ from alluvia.operations.erasure.erase_lake import search_lake
 from alluvia.operations.erasure.erase_matching import Find, Matching, matching_rows, matching_texts
 from alluvia.operations.erasure.erase_places import places, sources_of
 from alluvia.operations.erasure.erase_report import EraseReport
-from alluvia.operations.erasure.erase_words import names_values, word_pattern, words_of
+from alluvia.operations.erasure.erase_words import name_words_of, names_values, word_pattern, words_of
 from alluvia.operations.results.jobs import delete_jobs
 from alluvia.operations.results.results import delete_results
 from alluvia.operations.results.upload_parts import delete_uploads
@@ -85,7 +85,7 @@ def prove_erased(
     find = matching_rows(where, anywhere=anywhere)
     found = prove(handle, find, skips_rejects=rejects is not None, dropped=dropped)
     if handle.root == f"{handle.name}/":  # opened in its lake
-        searched, traces = search_lake(handle.store, handle.name, words_of(where))
+        searched, traces = search_lake(handle.store, handle.name, words_of(where), name_words_of(where))
         found = replace(found, searched=[*found.searched, *searched], found=[*found.found, *traces])
     unknown = sorted(find(handle.newest(dropped=dropped)).unknown)
     report = EraseReport(found.version, proof=found, unknown=unknown)

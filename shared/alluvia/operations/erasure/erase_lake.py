@@ -34,6 +34,7 @@ _WHY: Mapping[str, str] = {
     BRANCH_FILES: "a branch file contains a value of the condition",
     TEXTS: "it contains a value of the condition",
 }
+_NAMED = "its name contains a value of the condition: rename it or drop it"
 
 
 class LakeTraces(NamedTuple):
@@ -43,24 +44,42 @@ class LakeTraces(NamedTuple):
     found: list[Trace]
 
 
-def search_lake(store: Store, table: str, words: Collection[str]) -> LakeTraces:
+def search_lake(store: Store, table: str, words: Collection[str], name_words: Collection[str]) -> LakeTraces:
     """Search a lake, apart from its tables, for words. Parts of uploads are those for one table.
 
     One LIST for 1,000 objects, and a GET for each that is not empty. Objects in which numbers of rows and versions
-    stand are searched for words that are no numbers.
+    stand are searched for words that are no numbers; `name_words` are looked for in the names of
+    branches, streams, views and the like.
     """
     pattern, texts = word_pattern(words), word_pattern([word for word in words if not word.isdecimal()])
     totals: dict[str, list[int]] = {}
     found = []
+    names = word_pattern(name_words)
+    named: dict[str, str] = {}
     for kind, info in _objects(store, table):
         total = totals.setdefault(kind, [0, 0])
         total[0] += 1
         total[1] += info.size
+        place = _named(info.key, names) if kind in (BRANCH_FILES, TEXTS) else None
+        if place is not None:
+            named.setdefault(place, kind)
         plain = kind == TEXTS or (kind == BRANCH_FILES and LOG_FOLDER in info.key)
         why = _found(store, info, kind, texts if plain else pattern)
         if why:
             found.append(Trace(kind, info.key, why, removable=kind in (RESULT_FILES, JOB_FILES, UPLOAD_FILES)))
+    found += [Trace(kind, place, _NAMED, removable=False) for place, kind in named.items()]
     return LakeTraces([Searched(kind, objects, size) for kind, (objects, size) in totals.items()], found)
+
+
+def _named(key: str, words: re.Pattern[str] | None) -> str | None:
+    """Return the first folder of an object, or the object, with one of the words in its name."""
+    end = 0
+    while words is not None and end < len(key):
+        slash = key.find("/", end)
+        start, end = end, len(key) if slash < 0 else slash + 1
+        if words.search(key[start:end]):
+            return key[:end]
+    return None
 
 
 def _objects(store: Store, table: str) -> Iterator[tuple[str, ObjectInfo]]:

@@ -17,7 +17,7 @@ from alluvia.engine.conditions.condition import condition
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.erasure.erase_judging import Judge, Judged
 from alluvia.operations.erasure.erase_places import PROPERTIES, FieldPlaces, places
-from alluvia.operations.erasure.erase_words import words_of
+from alluvia.operations.erasure.erase_words import name_words_of, words_of
 
 Judging = Callable[[pa.RecordBatch, bool], Judged]
 Bounded = Callable[[pa.RecordBatch], pa.BooleanArray]
@@ -31,7 +31,8 @@ class Matching:
     strict, it raises `Invalid` where the condition fails on a value. `predicate` holds for every such row of which the
     table's columns say that it is one, `complement` for every other one. `words` are the texts and numbers in the
     condition. `bounded` says of rows of which some of `columns` are known, the others being null, whether they match;
-    null where that is unclear. `places` are where its fields are, None where only the columns count.
+    null where that is unclear. `places` are where its fields are, None where only the columns count. `name_words` are
+    those of the words that are looked for in names.
     """
 
     snapshot: Snapshot
@@ -43,6 +44,7 @@ class Matching:
     complement: Predicate
     places: FieldPlaces | None = None
     seen: Collection[str] = ()
+    name_words: frozenset[str] = frozenset()
 
     @property
     def unknown(self) -> frozenset[str]:
@@ -138,6 +140,7 @@ def _matching(where: str, snapshot: Snapshot, where_to_look: FieldPlaces, judge:
         complement,
         where_to_look,
         judge.seen,
+        name_words_of(where),
     )
 
 

@@ -13,6 +13,8 @@ DATA, CHANGES, COMMIT, CHECKPOINT, SIDECAR = "data files", "change files", "comm
 VECTORS, WINDOWS, OTHER = "deletion vectors", "windows of event ids", "other"
 RESULT_FILES, JOB_FILES, UPLOAD_FILES = "results of queries", "files of jobs", "parts of uploads"
 BRANCH_FILES, TEXTS = "files of branches", "files of the lake"
+OF_LAKE = frozenset({RESULT_FILES, JOB_FILES, BRANCH_FILES, TEXTS})
+"""Kinds of objects that belong to no single table: the search of each table finds the same ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ from alluvia.operations.erasure.erase_log import (
     values_of,
 )
 from alluvia.operations.erasure.erase_matching import Matching
+from alluvia.operations.erasure.erase_names import names_with
 from alluvia.operations.erasure.erase_report import (
     CHANGES,
     CHECKPOINT,
@@ -194,8 +195,8 @@ class _Search:
         ]
         if any(map(words.search, self._snapshot.state.txns)):
             found.append("an application id (txn)")
-        for where in found:
-            why = f"{where} contains a value of the condition"
+        whys = [f"{where} contains a value of the condition" for where in found]
+        for why in [*whys, *names_with(self._handle.name, self._snapshot, self._matching.name_words)]:
             self.found.traces.append(Trace(OTHER, self._handle.root + LOG_FOLDER, why, removable=False))
 
     def _keep_later(self, commits: Sequence[tuple[int, ObjectInfo]]) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Collection, Iterator
 from urllib.parse import quote, quote_plus
 
 from alluvia.engine.conditions.condition import expression_of, words_in
-from alluvia.engine.queries.tree import Node, is_constant
+from alluvia.engine.queries.tree import Node, is_constant, walk
 
 _OF_JSON = frozenset({"->>", "json_extract_string"})
+_WITH_KEY = _OF_JSON | {"->", "json_extract", "json_value", "struct_extract", "array_extract"}
 _CODE = re.compile(r"\\\\u[0-9a-f]{4}|%[0-9A-F]{2}")
 """The code of a character in JSON or a URL, in the expression for a form."""
 _BEFORE = r"(?:(?<!\w)|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}))"
@@ -20,6 +21,14 @@ _BEFORE = r"(?:(?<!\w)|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}
 def words_of(where: str) -> frozenset[str]:
     """Return the texts and numbers in a condition, as text. Raises `Invalid` for what is no condition."""
     return words_in(expression_of(where))
+
+
+def name_words_of(where: str) -> frozenset[str]:
+    """Return the texts in a condition that a name may repeat: no numbers, and no keys that say where a value is."""
+    expression = expression_of(where)
+    keys = [node["children"][1] for node in walk(expression) if node.get("function_name") in _WITH_KEY]
+    paths = {part for key in keys for word in words_in(key) for part in (word, word.removeprefix("$."))}
+    return frozenset(word for word in words_in(expression) - paths if not word.isdecimal())
 
 
 def names_values(where: str) -> bool:

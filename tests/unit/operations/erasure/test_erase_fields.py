@@ -369,3 +369,41 @@ def test_values_in_properties_and_application_ids_are_named(lake: Lake) -> None:
         "an application id (txn) contains a value of the condition",
         "the table's property owner contains a value of the condition",
     ]
+
+
+def test_names_of_tables_and_columns_with_a_value_are_named(lake: Lake) -> None:
+    lake.create_table("t", {"user_id": "string", "alice.x": "long", "o": "struct<alice: long>"})
+    lake.create_table("alice", {"user_id": "string", "alices": "long", "properties": "string"})
+    where = "user_id = 'alice'"
+    assert _whys(lake, "t", where) == [
+        "the name of column 'alice.x' contains a value of the condition: rename it or drop it",
+        "the name of column 'o.alice' contains a value of the condition: rename it or drop it",
+    ]
+    assert _whys(lake, "alice", where) == [
+        "the name of the table contains a value of the condition: rename it or drop it"
+    ]
+    lake.table("t").evolve(rename={"alice.x": "x"}, drop=["o"])
+    assert [why for why in _whys(lake, "t", where) if "name" in why] == [
+        "the former name 'alice.x' of a column contains a value of the condition: copy the rows to a new table"
+    ]
+    assert _whys(lake, "alice", "properties ->> 'alice' = 'bob' OR user_id = 'bob'") == []
+
+
+def test_names_of_streams_and_branches_with_a_value_are_named_once(lake: Lake) -> None:
+    table = lake.create_table("t", {"user_id": "string"})
+    table.append([{"user_id": "bob"}])
+    lake.branch("alice").table("t").append([{"user_id": "bob"}])
+    lake.store.put("_alluvia/streams/alice/_delta_log/00000000000000000000.json", b"{}")
+    found = table.erase("user_id = 'alice'", dry_run=True).proof
+    assert found is not None
+    named = [(trace.key, trace.removable) for trace in found.found if trace.why.startswith("its name contains")]
+    assert sorted(named) == [
+        ("_alluvia/kept/_lake/branch/alice.json", False),
+        ("_alluvia/streams/alice/", False),
+    ]
+
+
+def _whys(lake: Lake, table: str, where: str) -> list[str]:
+    proof = lake.table(table).erase(where, dry_run=True).proof
+    assert proof is not None
+    return [trace.why for trace in proof.found]
