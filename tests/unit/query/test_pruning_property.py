@@ -208,8 +208,8 @@ TABLE, ON_X, ON_Y, ON_BOTH = st.sampled_from("ab"), conditions("x"), conditions(
 QUERIES = st.builds(str.format, st.sampled_from(SHAPES), x=TABLE, y=TABLE, cx=ON_X, cy=ON_Y, con=ON_BOTH, cxy=ON_BOTH)
 
 
-REFUSALS = re.compile("an explicit cast is required|Conversion Error|Out of Range Error")
-"""What DuckDB says of the few queries that compare what cannot be compared, or compute what has no value."""
+REFUSALS = re.compile("an explicit cast is required|Conversion Error|Out of Range Error|does not fit")
+"""What is said of the few queries that compare what cannot be compared, or compute what has no value."""
 
 
 def check(lake: alluvia.Lake, query: str) -> bool:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import field
 
 from alluvia.delta.schema.nesting import NOT_FOR_SQL
+from alluvia.engine.duck.overflows import overflow_reason
 from alluvia.errors import MESSAGE_CHARS_MAX, AlluviaError, Corrupt, Invalid, Unavailable, Unsupported, cut
 from alluvia.lazy_dataclasses import dataclass
 
@@ -134,6 +135,8 @@ def translate(details: Mapping[str, str], context: Context) -> AlluviaError:
         return Unavailable(f"the store did not serve {f'the data file {file}' if file else 'a data file'}: try again")
     if kind in ("INTERNAL", "FATAL"):
         found = Invalid(ENGINE_FAILED)
+    elif kind == "Out of Range" and (reason := overflow_reason(message)) is not None:
+        found = Invalid(reason)
     else:
         for hidden in context.hidden:
             message = message.replace(hidden, "…")

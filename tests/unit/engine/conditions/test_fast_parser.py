@@ -147,9 +147,9 @@ def test_the_keywords_are_duckdbs() -> None:
     assert frozenset(word for (word,) in found.fetchall()) == KEYWORDS
 
 
-def test_a_number_that_overflows_gets_duckdbs_message() -> None:
+def test_a_number_that_overflows_is_shown() -> None:
     parsed = condition("id + id > 3", SCHEMA)
-    with pytest.raises(Invalid, match="Overflow in addition of INT64"):
+    with pytest.raises(Invalid, match=r"4611686018427387904 \+ 4611686018427387904 does not fit BIGINT"):
         parsed.mask(pa.RecordBatch.from_pylist([{"id": 2**62}], SCHEMA))
     assert parsed.lenient_mask(pa.RecordBatch.from_pylist([{"id": 2**62}, {"id": 2}], SCHEMA)).to_pylist() == [
         None,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import alluvia
 from alluvia.engine.duck.failures import INTERRUPT, Context, details_of, translate
+from alluvia.errors import Invalid
 
 LATE = '{"exception_type":"Conversion","exception_message":"Could not convert","position":"7"}'
 
@@ -28,3 +32,59 @@ def test_an_interruption_asks_for_another_run() -> None:
     found = details_of(OSError('{"exception_type":"INTERRUPT","exception_message":"Interrupted!"}'))
     assert found["exception_type"] == INTERRUPT
     assert str(translate(found, Context(""))).endswith("DuckDB does not say why: run it again")
+
+
+OVERFLOWS = [
+    ("n + 1", "2147483647 + 1 does not fit INTEGER: cast what it is computed from to a wider type, such as BIGINT"),
+    ("-n - 2", "-2147483647 - 2 does not fit INTEGER: cast what it is computed from to a wider type, such as BIGINT"),
+    ("big * 2", "9223372036854775807 * 2 does not fit BIGINT: cast what it is computed from to a wider type, such as "),
+    ("(-big - 1) // -1", "-9223372036854775808 / -1 does not fit its type: cast what it is computed from to a wider "),
+    ("-(-big - 1)", "the result of the negation does not fit its type: cast what it is computed from to a wider type"),
+    ("abs(-big - 1)", "abs(-9223372036854775808) does not fit its type: cast what it is computed from to a wider type"),
+    ("n::UINTEGER - 2147483648::UINTEGER", "2147483647 - 2147483648 does not fit UINTEGER: cast what it is computed"),
+    ("d + d", "the result of the addition does not fit DECIMAL(18): cast what it is computed from to a wider type, "),
+    ("e + 1", "the result of the addition does not fit DECIMAL(38): no wider type is exact: cast what it is computed "),
+    ("e * 10", "the result of the multiplication does not fit DECIMAL(38): no wider type is exact: cast what it is "),
+]
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> alluvia.Lake:
+    lake = alluvia.connect(tmp_path)
+    lake.sql("CREATE TABLE t (id BIGINT, n INTEGER, d DECIMAL(18,2), e DECIMAL(38,2), big BIGINT)")
+    lake.sql(
+        "INSERT INTO t VALUES (1, 2147483647, 9999999999999999.99, 999999999999999999999999999999999999.99, "
+        "9223372036854775807)"
+    )
+    return lake
+
+
+@pytest.mark.parametrize(("expression", "said"), OVERFLOWS)
+@pytest.mark.parametrize(
+    ("statement", "where"),
+    [
+        ("UPDATE t SET big = CAST({} AS BIGINT)", "column big: "),
+        ("INSERT INTO t (id, big) SELECT 1, {} FROM t", ""),
+        (
+            "MERGE INTO t USING (SELECT 1 AS k) s ON t.id = s.k WHEN MATCHED THEN UPDATE SET big = CAST({} AS BIGINT)",
+            "column big: ",
+        ),
+        ("SELECT {} FROM t", ""),
+    ],
+    ids=["update", "insert", "merge", "select"],
+)
+def test_arithmetic_that_overflows(
+    numbers: alluvia.Lake, statement: str, where: str, expression: str, said: str
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        numbers.sql(statement.format(expression))
+    assert str(caught.value).startswith(where + said)
+    assert not str(caught.value).endswith((";", "!", "."))
+    assert numbers.table("t").version == 1
+
+
+def test_a_sum_that_overflows(numbers: alluvia.Lake) -> None:
+    with pytest.raises(
+        Invalid, match=r"^a sum or product does not fit HUGEINT or DECIMAL\(38\): no wider type is exact"
+    ):
+        numbers.sql("SELECT sum(e.e) FROM t e, range(3)")
