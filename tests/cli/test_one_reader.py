@@ -50,6 +50,9 @@ PROBES: list[tuple[str | None, float | None, str | None, bool | None]] = [
     ("tab\tbed", 18.0, "12.00", True),
     ("grüße 😀", 19.0, "13.00", True),
     (None, 20.0, "14.00", True),
+    ("", 21.0, "15.00", None),
+    ("", None, None, None),
+    ('""', 22.0, "16.00", True),
 ]
 ROWS = [
     {"id": at, "s": s, "d": d, "p": None if p is None else Decimal(p), "b": b} for at, (s, d, p, b) in enumerate(PROBES)
@@ -57,11 +60,14 @@ ROWS = [
 
 
 def separated(by: str) -> bytes:
-    def cell(value: Any) -> str:
+    def cell(name: str, value: Any) -> str:
+        """Write null as nothing, but for the columns `p` and `b` as a quoted empty cell; the empty text as that."""
         text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        if not text:
+            return '""' if value is not None or name in "pb" else ""
         return f'"{text.replace(chr(34), chr(34) * 2)}"' if any(each in text for each in '",\n\t') else text
 
-    lines = [by.join(COLUMNS.names), *(by.join(map(cell, row.values())) for row in ROWS)]
+    lines = [by.join(COLUMNS.names), *(by.join(map(cell, row, row.values())) for row in ROWS)]
     return "\n".join(lines).encode() + b"\n"
 
 

@@ -109,6 +109,28 @@ def test_csv_fills_typed_columns(lake: alluvia.Lake) -> None:
     assert json.loads(post("/v1/events/t", body, "text/csv")[1])["duplicates"] == 2
 
 
+@pytest.mark.parametrize(("kind", "by"), [("text/csv", ","), ("text/csv", "|"), ("text/tab-separated-values", "\t")])
+def test_an_empty_cell_within_quotes_is_the_empty_text(lake: alluvia.Lake, kind: str, by: str) -> None:
+    lake.create_events("t", pa.schema([("n", pa.int64()), ("name", pa.string())]))
+    cells = [
+        ("event_id", "n", "name", "rest", "more"),
+        ("a", '""', '""', '""', '""'),
+        ("b", "", '""', "", '""'),
+        ("c", '""', "", '""', ""),
+        ("d", "", "", f'"""{by}{by}"""', "é"),
+        ('"e"', "1", '""""', '"x\ny"', '""'),
+    ]
+    body = "\n".join(map(by.join, cells)).encode()
+    assert json.loads(post("/v1/events/t", body, kind)[1])["accepted"] == 5
+    assert [(row["event_id"], row["n"], row["name"], row["properties"]) for row in rows(lake)] == [
+        ("a", None, "", {"rest": "", "more": ""}),
+        ("b", None, "", {"more": ""}),
+        ("c", None, None, {"rest": ""}),
+        ("d", None, None, {"rest": f'"{by}{by}"', "more": "é"}),
+        ("e", 1, '"', {"rest": "x\ny", "more": ""}),
+    ]
+
+
 @pytest.mark.parametrize(
     ("header", "media_type", "delimiter"),
     [

@@ -1,8 +1,9 @@
 """CSV (RFC 4180) with a header row: each row is an event, each cell the text of a field. Pure.
 
-Empty cells are fields that are missing. Typed columns read the text of their cells (`Given.text`). The delimiter is
-what the source declares, else what the header shows (`delimiter_of`). Rows end in line feeds, with or without a
-carriage return before; or in carriage returns alone, where the first one does.
+Empty cells are fields that are missing; `""` is the empty text, as in `files.csv_rows`. Typed columns read the text of
+their cells (`Given.text`), for which the empty text is null. The delimiter is what the source declares, else what the
+header shows (`delimiter_of`). Rows end in line feeds, with or without a carriage return before; or in carriage returns
+alone, where the first one does.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def read(sent: SentBody, limits: Limits) -> Split:
         return Split([], [])
     if _NO_HEADER.search(sent.headers.get("content-type") or ""):
         return refused(sent.body, "the first row must name the fields: header=absent is not supported")
-    rows = iter(_Rows(sent))
+    body_rows = _Rows(sent)
+    rows = iter(body_rows)
     header, _ = next(rows, ([], b""))
     fault = _fault_of_header(header)
     if isinstance(header, str) or fault:
@@ -53,6 +55,8 @@ def read(sent: SentBody, limits: Limits) -> Split:
             events.reject(f"the row has {len(row)} fields, its header {len(header)}", raw)
         else:
             value: dict[str, object] = {name: cell for name, cell in zip(header, row, strict=True) if cell}
+            if b'""' in raw and len(value) < len(row):
+                value = body_rows.with_quoted(header, row, raw)
             events.add(value, text_given(value))
         if events.full:
             break
@@ -117,6 +121,17 @@ class _Rows:
         self._lines = _lines(text)
         self._taken: list[str] = []
         self._reader = csv.reader(self._recorded(), delimiter=delimiter, strict=True)
+        by = re.escape(delimiter)
+        self._cell = re.compile(rf'(?:^|{by})("(?:[^"]|"")*+"|[^{by}]*)')
+        self._by = delimiter.encode()
+
+    def with_quoted(self, header: list[str], row: list[str], raw: bytes) -> dict[str, object]:
+        """Return the fields of a row, with those that are empty within quotes."""
+        by = self._by
+        if by + by not in raw and not raw.startswith(by) and not raw.endswith(by):
+            return dict(zip(header, row, strict=True))  # no cell is without any character
+        sent = self._cell.findall(raw.decode())
+        return {name: cell for name, cell, text in zip(header, row, sent, strict=True) if text}
 
     def __iter__(self) -> Iterator[tuple[list[str] | str, bytes]]:
         while True:
