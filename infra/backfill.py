@@ -8,7 +8,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.nag import accept_wildcard
-from infra.settings import BackfillSource
+from infra.setting_values import BackfillSource
 from infra.sources import Sources
 from infra.storage import INCOMING_PREFIX, Storage, allow_read
 from layers.build import digest

@@ -208,7 +208,7 @@ def authorization_environment(settings: Settings) -> dict[str, str]:
 
 def browser_environment(settings: Settings) -> dict[str, str]:
     """Return the sites whose pages the functions behind the routes answer."""
-    return {} if settings.cors_origins is None else {"ALLUVIA_CORS_ORIGINS": settings.cors_origins}
+    return {"ALLUVIA_CORS_ORIGINS": " ".join(settings.cors_origins)} if settings.cors_origins else {}
 
 
 def _limits(throttle: api.ThrottleSettings) -> dict[str, object]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_iam as iam
 
-from infra.settings import WebhookSecret
+from infra.setting_values import WebhookSecret
 
 _ACTIONS = {"secretsmanager": "secretsmanager:GetSecretValue", "ssm": "ssm:GetParameter"}
 # Secrets Manager puts a hyphen and six characters of its own after a secret's name.

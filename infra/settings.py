@@ -2,44 +2,80 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-PREFIX = "alluvia:"
+from infra.setting_values import (
+    PREFIX,
+    BackfillSource,
+    WebhookSecret,
+    email,
+    number,
+    number_or_none,
+    one_of,
+    origins,
+    release,
+    secrets,
+    sources,
+    whether,
+)
+
 QUERY_SECONDS_MAX = 27
 """Less than the time-out of the functions that run queries, so that a long query fails as a query."""
-_S3_URI = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>[A-Za-z0-9!_.'()/-]*))?")
-_SECRET = re.compile(
-    r"(?P<place>secretsmanager|ssm):(?P<name>arn:aws[a-z-]*:(?P=place):[A-Za-z0-9/_+=.@:-]+|[A-Za-z0-9/_+=.@-]+)"
-)
 _RETENTION_HOURS_MAX = 87_600
-_JWT_BYTES_MAX = 3_000
-"""What the environment of a function, 4 KB, has left for the settings of tokens."""
-_RELEASE = re.compile(r"emr-spark-8\.[0-9]{1,2}\.[0-9]{1,2}")
-_ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
-_EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
-
-
-@dataclass(frozen=True, slots=True)
-class BackfillSource:
-    """A folder of a bucket, or an object, that backfills may read. `prefix` is empty or ends in a slash."""
-
-    bucket: str
-    prefix: str
-
-
-@dataclass(frozen=True, slots=True)
-class WebhookSecret:
-    """A secret that the function of webhooks may read: in secretsmanager or ssm, by its name or ARN."""
-
-    place: str
-    name: str
+JOBS_MAX, UPLOADS_MAX = 100, 1000
+"""The most that the functions take for jobs, and for uploads of one caller."""
+_TEXT_BYTES_MAX = 3_000
+"""What the environment of a function, 4 KB, has left for the settings of tokens and of sites."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """See `read_settings` for the names and what they mean."""
+    """What `alluvia:<name>` of the app's context says, where every value is text.
+
+    `ingest_mode`       queued (answer 202, commit from the queue) or direct (commit, then answer 200)
+    `create_tables`     true if the first event may create its table, else false
+    `sql_writes`        true for a function, behind POST /sql, that runs SQL that writes, else false
+    `uploads`           true for a function, behind POST /v1/upload/{table}, that stores files, else false
+    `publishing`        true for routes on which queries are published and withdrawn, else false
+    `retention_hours`   how long vacuum keeps what no version names any more, 1 to 87600
+    `alarm_email`       who gets the alarms; may be empty
+    `backfill_sources`  s3://bucket, s3://bucket/folder or s3://bucket/file, separated by commas: what backfills may
+                        read besides `incoming/`
+    `emr_release`       the release label of EMR Serverless: one with Spark 4.0 or 4.1 and Python 3.13
+
+    `auth`              whom the HTTP routes answer: iam (requests signed with AWS credentials), tokens (those who bear
+                        a token of the lake) or jwt (one of an identity provider)
+    `jwt_issuer`, `jwt_audience`  whose tokens are valid, and for whom they must be; only for jwt
+    `jwt_scopes`        the claim with the scopes; empty: scope
+    `jwt_scope_prefix`  what the provider puts in front of scopes of this lake, such as lake/; empty: nothing
+    `jwt_where`, `jwt_hide`  a row filter, in which $name is a claim, and hidden columns, with spaces
+    `cors_origins`      sites whose pages may call the routes from a browser, such as https://app.example.com, with
+                        spaces between, or * for all; empty: none
+    `webhooks`          true for the routes of webhook sources, which are open to the internet, else false
+    `webhook_secrets`   secretsmanager:NAME and ssm:/NAME, separated by commas: what sources may name as secrets
+
+    `ingest_rate`, `ingest_burst`  requests a second, and at once, of all routes but those of queries
+    `query_rate`, `query_burst`    the same for queries: what is over it gets a 429
+    `webhook_rate`, `webhook_burst`  the same for routes of webhook sources
+    `query_bytes`       the most bytes of data files that one SELECT may read; empty: any number
+    `query_seconds`     the most seconds that a query may take, 1 to 27
+    `caller_jobs`       how many jobs one caller with a token may have queued or running, 1 to 100; empty: one less than
+                        `job_concurrency`, which is the most in any case
+    `caller_result_bytes`  bytes of large results that one caller with a token may have valid links to; empty: 5 GB
+    `caller_uploads`    how many uploads in parts one caller with a token may have begun and not completed, 1 to 1000;
+                        empty: 10
+    `caller_upload_bytes`  the bytes of these uploads together; empty: 4 GiB
+
+    `ingest_concurrency`  how many ingest functions are set aside, and may run, for HTTP; empty: none set aside
+    `query_concurrency`, `sql_concurrency`, `upload_concurrency`  the same for queries, for SQL that writes and for
+                        uploads. Lambda wants 100 of the account's concurrent executions left for all, so an account
+                        with fewer, such as a new one, can set none aside
+    `job_concurrency`   how many jobs (queries whose senders do not wait) may be queued or running, 1 to 100: what is
+                        over it gets a 429
+    `commit_concurrency`  how many functions may commit from the queue at once, 2 to 1000
+    `merge_concurrency`, `vacuum_concurrency`  how many may merge, and vacuum, tables at once, 2 to 1000
+    """
 
     ingest_mode: str = "queued"
     create_tables: bool = False
@@ -53,7 +89,7 @@ class Settings:
     jwt_scope_prefix: str | None = None
     jwt_where: str | None = None
     jwt_hide: str | None = None
-    cors_origins: str | None = None
+    cors_origins: tuple[str, ...] = ()
     retention_hours: int = 168
     alarm_email: str | None = None
     backfill_sources: tuple[BackfillSource, ...] = ()
@@ -68,6 +104,10 @@ class Settings:
     webhook_secrets: tuple[WebhookSecret, ...] = ()
     webhook_rate: int = 100
     webhook_burst: int = 200
+    caller_jobs: int | None = None
+    caller_result_bytes: int | None = None
+    caller_uploads: int | None = None
+    caller_upload_bytes: int | None = None
     ingest_concurrency: int | None = None
     query_concurrency: int | None = None
     sql_concurrency: int | None = None
@@ -78,65 +118,49 @@ class Settings:
     vacuum_concurrency: int = 2
 
 
+DEFAULT = Settings()
+
+
 def read_settings(context: Mapping[str, object]) -> Settings:
-    """Settings from the app's context, where every value is text.
-
-    `alluvia:ingest_mode`       queued (answer 202, commit from the queue) or direct (commit, then answer 200)
-    `alluvia:create_tables`     true if the first event may create its table, else false
-    `alluvia:sql_writes`        true for a function, behind POST /sql, that runs SQL that writes, else false
-    `alluvia:uploads`           true for a function, behind POST /v1/upload/{table}, that stores files, else false
-    `alluvia:publishing`        true for routes on which queries are published and withdrawn, else false
-    `alluvia:auth`              whom the HTTP routes answer: iam (requests signed with AWS credentials), tokens (those
-                                who bear a token of the lake) or jwt (one of an identity provider)
-    `alluvia:jwt_issuer`, `alluvia:jwt_audience`  whose tokens are valid, and for whom they must be; only for jwt
-    `alluvia:jwt_scopes`        the claim with the scopes; empty: scope
-    `alluvia:jwt_scope_prefix`  what the provider puts in front of scopes of this lake, such as lake/; empty: nothing
-    `alluvia:jwt_where`, `alluvia:jwt_hide`  a row filter, in which $name is a claim, and hidden columns, with spaces
-    `alluvia:cors_origins`      sites whose pages may call the routes from a browser, such as https://app.example.com,
-                                with spaces between, or * for all; empty: none
-    `alluvia:retention_hours`   how long vacuum keeps what no version names any more, 1 to 87600
-    `alluvia:alarm_email`       who gets the alarms; may be empty
-    `alluvia:backfill_sources`  s3://bucket, s3://bucket/folder or s3://bucket/file, separated by commas: what backfills
-                                may read besides `incoming/`
-    `alluvia:emr_release`       the release label of EMR Serverless: one with Spark 4.0 or 4.1 and Python 3.13
-
-    `alluvia:ingest_rate`, `alluvia:ingest_burst`  requests a second, and at once, of all routes but those of queries
-    `alluvia:query_rate`, `alluvia:query_burst`    the same for queries: what is over it gets a 429
-    `alluvia:query_bytes`       the most bytes of data files that one SELECT may read; empty: any number
-    `alluvia:query_seconds`     the most seconds that a query may take, 1 to 27
-    `alluvia:webhooks`          true for the routes of webhook sources, which are open to the internet, else false
-    `alluvia:webhook_secrets`   secretsmanager:NAME and ssm:/NAME, separated by commas: what sources may name as secrets
-    `alluvia:webhook_rate`, `alluvia:webhook_burst`  requests a second, and at once, of these routes
-    `alluvia:ingest_concurrency`  how many ingest functions are set aside, and may run, for HTTP; empty: none set aside
-    `alluvia:query_concurrency`, `alluvia:sql_concurrency`, `alluvia:upload_concurrency`  the same for queries, for SQL
-                                  that writes and for uploads. Lambda wants 100 of the account's concurrent executions
-                                  left for all, so an account with fewer, such as a new one, can set none aside
-    `alluvia:job_concurrency`   how many jobs (queries whose senders do not wait) may be queued or running, 1 to 100:
-                                what is over it gets a 429
-    `alluvia:commit_concurrency`  how many functions may commit from the queue at once, 2 to 1000
-    `alluvia:merge_concurrency`, `alluvia:vacuum_concurrency`  how many may merge, and vacuum, tables at once, 2 to 1000
-
-    Other names, such as CDK's own flags, are ignored.
+    """Return the settings of the app's context; other names, such as CDK's own flags, are ignored.
 
     Raises ValueError, naming the setting, for an unknown name of ours or a value that does not fit.
     """
     given = {name: str(value).strip() for name, value in context.items() if name.startswith(PREFIX)}
-    values = {name.removeprefix(PREFIX): value for name, value in given.items() if value}
     unknown = set(given) - {PREFIX + name for name in Settings.__dataclass_fields__}
     if unknown:
         raise ValueError(f"unknown setting {min(unknown)}: see infra/settings.py for those that there are")
-    default = Settings()
-    auth = _one_of("auth", values.get("auth", default.auth), ("iam", "tokens", "jwt"))
+    values = {name.removeprefix(PREFIX): value for name, value in given.items() if value}
+    settings = DEFAULT
+    for read in (_with_parts, _with_callers, _with_webhooks, _with_limits, _with_concurrency):
+        settings = read(settings, values)
+    return settings
+
+
+def _with_parts(settings: Settings, values: Mapping[str, str]) -> Settings:
+    """Return settings with what is deployed, and how the lake is kept."""
+    return replace(
+        settings,
+        ingest_mode=one_of("ingest_mode", values.get("ingest_mode", DEFAULT.ingest_mode), ("queued", "direct")),
+        create_tables=whether("create_tables", values),
+        sql_writes=whether("sql_writes", values),
+        uploads=whether("uploads", values),
+        publishing=whether("publishing", values),
+        retention_hours=number("retention_hours", values, DEFAULT.retention_hours, 1, _RETENTION_HOURS_MAX),
+        alarm_email=email("alarm_email", values["alarm_email"]) if "alarm_email" in values else None,
+        backfill_sources=sources("backfill_sources", values.get("backfill_sources", "")),
+        emr_release=release("emr_release", values.get("emr_release", DEFAULT.emr_release)),
+    )
+
+
+def _with_callers(settings: Settings, values: Mapping[str, str]) -> Settings:
+    """Return settings with whom the routes answer."""
+    auth = one_of("auth", values.get("auth", DEFAULT.auth), ("iam", "tokens", "jwt"))
     _check_jwt(auth, values)
-    webhooks = _whether("webhooks", values)
-    if "webhook_secrets" in values and not webhooks:
-        raise ValueError(f"{PREFIX}webhook_secrets is set, but {PREFIX}webhooks is false: set it to true")
-    return Settings(
-        ingest_mode=_one_of("ingest_mode", values.get("ingest_mode", default.ingest_mode), ("queued", "direct")),
-        create_tables=_whether("create_tables", values),
-        sql_writes=_whether("sql_writes", values),
-        uploads=_whether("uploads", values),
-        publishing=_whether("publishing", values),
+    cors_origins = origins("cors_origins", values.get("cors_origins", ""))
+    _check_bytes(values, cors_origins)
+    return replace(
+        settings,
         auth=auth,
         jwt_issuer=values.get("jwt_issuer"),
         jwt_audience=values.get("jwt_audience"),
@@ -144,29 +168,53 @@ def read_settings(context: Mapping[str, object]) -> Settings:
         jwt_scope_prefix=values.get("jwt_scope_prefix"),
         jwt_where=values.get("jwt_where"),
         jwt_hide=values.get("jwt_hide"),
-        cors_origins=_origins("cors_origins", values["cors_origins"]) if "cors_origins" in values else None,
-        retention_hours=_number("retention_hours", values, default.retention_hours, 1, _RETENTION_HOURS_MAX),
-        alarm_email=_email("alarm_email", values["alarm_email"]) if "alarm_email" in values else None,
-        backfill_sources=_sources("backfill_sources", values.get("backfill_sources", "")),
-        emr_release=_release("emr_release", values.get("emr_release", default.emr_release)),
-        ingest_rate=_number("ingest_rate", values, default.ingest_rate),
-        ingest_burst=_number("ingest_burst", values, default.ingest_burst),
-        query_rate=_number("query_rate", values, default.query_rate),
-        query_burst=_number("query_burst", values, default.query_burst),
-        query_bytes=_number_or_none("query_bytes", values),
-        query_seconds=_number("query_seconds", values, default.query_seconds, 1, QUERY_SECONDS_MAX),
+        cors_origins=cors_origins,
+    )
+
+
+def _with_webhooks(settings: Settings, values: Mapping[str, str]) -> Settings:
+    """Return settings with the routes of webhook sources."""
+    webhooks = whether("webhooks", values)
+    if "webhook_secrets" in values and not webhooks:
+        raise ValueError(f"{PREFIX}webhook_secrets is set, but {PREFIX}webhooks is false: set it to true")
+    return replace(
+        settings,
         webhooks=webhooks,
-        webhook_secrets=_secrets("webhook_secrets", values.get("webhook_secrets", "")),
-        webhook_rate=_number("webhook_rate", values, default.webhook_rate),
-        webhook_burst=_number("webhook_burst", values, default.webhook_burst),
-        ingest_concurrency=_number_or_none("ingest_concurrency", values),
-        query_concurrency=_number_or_none("query_concurrency", values),
-        sql_concurrency=_number_or_none("sql_concurrency", values),
-        upload_concurrency=_number_or_none("upload_concurrency", values),
-        job_concurrency=_number("job_concurrency", values, default.job_concurrency, 1, 100),
-        commit_concurrency=_number("commit_concurrency", values, default.commit_concurrency, 2, 1000),
-        merge_concurrency=_number("merge_concurrency", values, default.merge_concurrency, 2, 1000),
-        vacuum_concurrency=_number("vacuum_concurrency", values, default.vacuum_concurrency, 2, 1000),
+        webhook_secrets=secrets("webhook_secrets", values.get("webhook_secrets", "")),
+        webhook_rate=number("webhook_rate", values, DEFAULT.webhook_rate),
+        webhook_burst=number("webhook_burst", values, DEFAULT.webhook_burst),
+    )
+
+
+def _with_limits(settings: Settings, values: Mapping[str, str]) -> Settings:
+    """Return settings with how much all callers may ask for, one query, and one caller."""
+    return replace(
+        settings,
+        ingest_rate=number("ingest_rate", values, DEFAULT.ingest_rate),
+        ingest_burst=number("ingest_burst", values, DEFAULT.ingest_burst),
+        query_rate=number("query_rate", values, DEFAULT.query_rate),
+        query_burst=number("query_burst", values, DEFAULT.query_burst),
+        query_bytes=number_or_none("query_bytes", values),
+        query_seconds=number("query_seconds", values, DEFAULT.query_seconds, 1, QUERY_SECONDS_MAX),
+        caller_jobs=number_or_none("caller_jobs", values, JOBS_MAX),
+        caller_result_bytes=number_or_none("caller_result_bytes", values),
+        caller_uploads=number_or_none("caller_uploads", values, UPLOADS_MAX),
+        caller_upload_bytes=number_or_none("caller_upload_bytes", values),
+    )
+
+
+def _with_concurrency(settings: Settings, values: Mapping[str, str]) -> Settings:
+    """Return settings with how many functions may run at once."""
+    return replace(
+        settings,
+        ingest_concurrency=number_or_none("ingest_concurrency", values),
+        query_concurrency=number_or_none("query_concurrency", values),
+        sql_concurrency=number_or_none("sql_concurrency", values),
+        upload_concurrency=number_or_none("upload_concurrency", values),
+        job_concurrency=number("job_concurrency", values, DEFAULT.job_concurrency, 1, JOBS_MAX),
+        commit_concurrency=number("commit_concurrency", values, DEFAULT.commit_concurrency, 2, 1000),
+        merge_concurrency=number("merge_concurrency", values, DEFAULT.merge_concurrency, 2, 1000),
+        vacuum_concurrency=number("vacuum_concurrency", values, DEFAULT.vacuum_concurrency, 2, 1000),
     )
 
 
@@ -179,75 +227,15 @@ def _check_jwt(auth: str, values: Mapping[str, str]) -> None:
         raise ValueError(f"{PREFIX}{given[0]} is set, but {PREFIX}auth is {auth}: set it to jwt")
     if auth == "jwt" and not values["jwt_issuer"].startswith("https://"):
         raise ValueError(f"{PREFIX}jwt_issuer is {values['jwt_issuer']!r}: it must be an https URL")
-    if sum(len(values[name].encode()) for name in given) > _JWT_BYTES_MAX:
-        raise ValueError(f"{PREFIX}jwt_where and the other settings of tokens have more than {_JWT_BYTES_MAX} bytes")
 
 
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise ValueError(f"{PREFIX}{name} is {value!r}: it must be {' or '.join(allowed)}")
-    return value
-
-
-def _whether(name: str, values: Mapping[str, str]) -> bool:
-    return _one_of(name, values.get(name, "false").lower(), ("true", "false")) == "true"
-
-
-def _number(name: str, values: Mapping[str, str], default: int, least: int = 1, most: int | None = None) -> int:
-    value = values.get(name, str(default))
-    fits = value.isascii() and value.isdigit() and least <= int(value) and (most is None or int(value) <= most)
-    if not fits:
-        bounds = f"{least} or more" if most is None else f"{least} to {most}"
-        raise ValueError(f"{PREFIX}{name} is {value!r}: it must be a whole number, {bounds}")
-    return int(value)
-
-
-def _number_or_none(name: str, values: Mapping[str, str]) -> int | None:
-    return _number(name, values, 0) if name in values else None
-
-
-def _email(name: str, value: str) -> str:
-    if _EMAIL.fullmatch(value) is None:
-        raise ValueError(f"{PREFIX}{name} is {value!r}: it must be an email address, or empty")
-    return value
-
-
-def _origins(name: str, value: str) -> str:
-    for text in value.split():
-        if text != "*" and _ORIGIN.fullmatch(text) is None:
-            raise ValueError(
-                f"{PREFIX}{name} holds {text!r}: each part must be a site, such as https://app.example.com"
-            )
-    return value
-
-
-def _release(name: str, value: str) -> str:
-    if _RELEASE.fullmatch(value) is None:
-        raise ValueError(f"{PREFIX}{name} is {value!r}: it must be a release with Spark 4, such as emr-spark-8.0.0")
-    return value
-
-
-def _sources(name: str, value: str) -> tuple[BackfillSource, ...]:
-    sources = []
-    for text in filter(None, (part.strip() for part in value.split(","))):
-        match = _S3_URI.fullmatch(text)
-        if match is None:
-            raise ValueError(
-                f"{PREFIX}{name} holds {text!r}: each part must be s3://bucket or s3://bucket/prefix, without wildcards"
-            )
-        prefix = match["prefix"] or ""
-        sources.append(BackfillSource(match["bucket"], f"{prefix.rstrip('/')}/" if prefix else ""))
-    return tuple(sources)
-
-
-def _secrets(name: str, value: str) -> tuple[WebhookSecret, ...]:
-    secrets = []
-    for text in filter(None, (part.strip() for part in value.split(","))):
-        match = _SECRET.fullmatch(text)
-        if match is None:
-            raise ValueError(
-                f"{PREFIX}{name}: each part must be secretsmanager:NAME, ssm:/NAME, or either with an ARN, "
-                "without wildcards; one is something else, and is not shown, since it may be a secret"
-            )
-        secrets.append(WebhookSecret(match["place"], match["name"]))
-    return tuple(secrets)
+def _check_bytes(values: Mapping[str, str], cors_origins: tuple[str, ...]) -> None:
+    tokens = sum(len(value.encode()) for name, value in values.items() if name.startswith("jwt_"))
+    if tokens > _TEXT_BYTES_MAX:
+        raise ValueError(f"{PREFIX}jwt_where and the other settings of tokens have more than {_TEXT_BYTES_MAX} bytes")
+    left = _TEXT_BYTES_MAX - tokens
+    if len(" ".join(cors_origins)) > left:
+        raise ValueError(
+            f"{PREFIX}cors_origins has more than the {left} bytes that the settings of tokens leave of "
+            f"{_TEXT_BYTES_MAX}: name fewer sites"
+        )

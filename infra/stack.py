@@ -54,7 +54,7 @@ class AlluviaStack(Stack):
 
     def __init__(self, scope: Construct, construct_id: str, *, sources: Sources, settings: Settings) -> None:
         super().__init__(scope, construct_id, description="Alluvia: events settle into Delta tables")
-        self.storage = Storage(self, "Storage")
+        self.storage = Storage(self, "Storage", cors_origins=settings.cors_origins)
         self.events = FunctionQueue(self, "EventQueue", spec=EVENTS, timeout_seconds=COMMIT.timeout_seconds)
         self.tables = {
             name: FunctionQueue(self, f"{name}Queue", spec=TABLES, timeout_seconds=spec.timeout_seconds)
@@ -91,7 +91,7 @@ class AlluviaStack(Stack):
             webhook_throttle=api.ThrottleSettings(rate_limit=settings.webhook_rate, burst_limit=settings.webhook_burst)
             if settings.webhooks
             else None,
-            preflights=settings.cors_origins is not None,
+            preflights=bool(settings.cors_origins),
         )
         Schedules(self, "Schedules", merge=live["Merge"], vacuum=live["Vacuum"])
         self.runs = BackfillRuns(self, "BackfillRuns", backfill=live["Backfill"], storage=self.storage)
@@ -125,7 +125,8 @@ class AlluviaStack(Stack):
             "ALLUVIA_QUERY_MEMORY_MB": str(QUERY_MEMORY_MB),
             "ALLUVIA_RESULT_CACHE": "on",
             "ALLUVIA_MAX_RESULT_BYTES": str(MAX_RESULT_BYTES),
-            **({} if settings.query_bytes is None else {"ALLUVIA_QUERY_BYTES": str(settings.query_bytes)}),
+            **_numbers(ALLUVIA_QUERY_BYTES=settings.query_bytes),
+            **_numbers(ALLUVIA_CALLER_RESULT_BYTES=settings.caller_result_bytes),
         }
         spark = {
             "ALLUVIA_EMR_APPLICATION_ID": self.spark.application.attr_application_id,
@@ -144,6 +145,7 @@ class AlluviaStack(Stack):
         jobs = {
             "ALLUVIA_JOBS_FUNCTION": self.functions.live["Jobs"].function_arn,
             "ALLUVIA_JOB_CONCURRENCY": str(settings.job_concurrency),
+            **_numbers(ALLUVIA_CALLER_JOBS=settings.caller_jobs),
         }
         environment = {**lake, **auth, **query, **publishing, **jobs}
         add("Query", QUERY, environment, reserved=settings.query_concurrency)
@@ -152,6 +154,9 @@ class AlluviaStack(Stack):
             add("Sql", SQL, {**lake, **auth, **query, **writes}, reserved=settings.sql_concurrency)
         if settings.uploads:
             files = {**lake, **auth, "ALLUVIA_MODE": "direct", **create, "POWERTOOLS_SERVICE_NAME": "upload"}
+            files |= _numbers(
+                ALLUVIA_CALLER_UPLOADS=settings.caller_uploads, ALLUVIA_CALLER_UPLOAD_BYTES=settings.caller_upload_bytes
+            )
             add("Upload", UPLOAD, files, reserved=settings.upload_concurrency)
         add("Vacuum", VACUUM, {**own["Vacuum"], "ALLUVIA_RETENTION_HOURS": str(settings.retention_hours)})
         add("Backfill", BACKFILL, {**lake, **spark})
@@ -206,3 +211,8 @@ class AlluviaStack(Stack):
         CfnOutput(self, "EmrApplicationId", value=self.spark.application.attr_application_id)
         for name, function in self.functions.by_name.items():
             CfnOutput(self, f"{name}FunctionName", value=function.function_name)
+
+
+def _numbers(**given: int | None) -> dict[str, str]:
+    """Return those variables that have a value: a function has defaults of its own."""
+    return {name: str(value) for name, value in given.items() if value is not None}

@@ -39,6 +39,8 @@ NEITHER = {"s3:if-none-match": "true", "s3:if-match": "true"}
 # Where people put files for a backfill to read.
 INCOMING_PREFIX = "incoming/"
 UNDO_DAYS = 7
+CORS_SECONDS = 600
+"""How long a browser remembers what a page may ask of the bucket."""
 # A commit's name is its version, in 20 digits: every tenth of a table ends like this.
 NOTIFIED_SUFFIX = "0.json"
 
@@ -55,10 +57,12 @@ class Storage(Construct):
     and conditional writes see current versions only and work as without.
     """
 
-    def __init__(self, scope: Construct, construct_id: str) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, cors_origins: Sequence[str]) -> None:
         super().__init__(scope, construct_id)
         self.logs = self._logs_bucket()
         self.bucket = self._lake_bucket(self.logs)
+        if cors_origins:
+            self._allow_pages(cors_origins)
         self._refuse_overwriting_commits()
         self.lake_uri = f"s3://{self.bucket.bucket_name}/{LAKE_PREFIX.rstrip('/')}"
         self.incoming_uri = f"s3://{self.bucket.bucket_name}/{INCOMING_PREFIX}"
@@ -209,6 +213,29 @@ class Storage(Construct):
                     expired_object_delete_marker=True,
                 ),
             ],
+        )
+
+    def _allow_pages(self, origins: Sequence[str]) -> None:
+        """Lets pages of these sites put parts of uploads to presigned URLs, and pages get large results from them.
+
+        A page gets a result by way of a redirect from the API. A browser then no longer says which site the page is of:
+        it sends `Origin: null`. So every site is named for GET. That gives nobody a right to an object: the signature
+        in the URL does, and browsers add no credentials of their own.
+        Source: "HTTP-redirect fetch" and "serializing a request origin" in the Fetch standard.
+        """
+        self.bucket.add_cors_rule(
+            allowed_origins=[*origins],
+            allowed_methods=[s3.HttpMethods.PUT],
+            allowed_headers=["*"],
+            exposed_headers=["ETag"],
+            max_age=CORS_SECONDS,
+        )
+        self.bucket.add_cors_rule(
+            allowed_origins=["*"],
+            allowed_methods=[s3.HttpMethods.GET, s3.HttpMethods.HEAD],
+            allowed_headers=["*"],
+            exposed_headers=["ETag", "Accept-Ranges", "Content-Range", "Content-Encoding"],
+            max_age=CORS_SECONDS,
         )
 
     def _logs_bucket(self) -> s3.Bucket:

@@ -58,22 +58,3 @@ def test_a_route_without_aws_has_a_function_that_asks(
 
 def test_by_default_the_functions_are_told_nothing(template: dict[str, Any]) -> None:
     assert variables(template, "Ingest") == variables(template, "Query") == {}
-
-
-@pytest.mark.parametrize("auth", [{"auth": "iam"}, {"auth": "tokens"}, JWT])
-def test_browsers_may_ask_first_without_credentials(
-    placeholders: Sources, tmp_path: Path, auth: dict[str, str]
-) -> None:
-    asked = {**auth, "sql_writes": "true", "uploads": "true", "webhooks": "true", "cors_origins": "https://app.example"}
-    template = read_template(synthesise(placeholders, tmp_path, **asked))
-    routes = {route["RouteKey"]: route for route in resources_of(template, "AWS::ApiGatewayV2::Route").values()}
-    assert routes["OPTIONS /{proxy+}"]["AuthorizationType"] == "NONE"
-    assert routes["OPTIONS /{proxy+}"]["Target"] == routes["POST /v1/events/{table}"]["Target"]
-    for name in ("Ingest", "Query", "Sql", "Upload"):
-        told = function(template, name)["Environment"]["Variables"]
-        assert told["ALLUVIA_CORS_ORIGINS"] == "https://app.example"
-
-
-def test_by_default_no_route_answers_pages(template: dict[str, Any]) -> None:
-    routes = resources_of(template, "AWS::ApiGatewayV2::Route").values()
-    assert not [route["RouteKey"] for route in routes if route["RouteKey"].startswith("OPTIONS ")]

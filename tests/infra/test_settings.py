@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from infra.settings import BackfillSource, Settings, WebhookSecret, read_settings
+from infra.setting_values import BackfillSource, WebhookSecret
+from infra.settings import Settings, read_settings
 from tests.infra.conftest import CDK_CONTEXT
 
 WHOLE = (BackfillSource("two", ""), BackfillSource("three", ""))
@@ -21,7 +22,7 @@ def test_the_defaults_are_those_of_cdk_json() -> None:
         jwt_scope_prefix=None,
         jwt_where=None,
         jwt_hide=None,
-        cors_origins=None,
+        cors_origins=(),
         retention_hours=168,
         alarm_email=None,
         backfill_sources=(),
@@ -36,6 +37,10 @@ def test_the_defaults_are_those_of_cdk_json() -> None:
         webhook_secrets=(),
         webhook_rate=100,
         webhook_burst=200,
+        caller_jobs=None,
+        caller_result_bytes=None,
+        caller_uploads=None,
+        caller_upload_bytes=None,
         ingest_concurrency=None,
         query_concurrency=None,
         sql_concurrency=None,
@@ -59,7 +64,7 @@ def test_every_setting_is_read() -> None:
         "alluvia:jwt_scope_prefix": "lake/",
         "alluvia:jwt_where": "tenant = $tenant",
         "alluvia:jwt_hide": "email phone",
-        "alluvia:cors_origins": "https://app.example https://other.example:8443",
+        "alluvia:cors_origins": "https://app.example  https://other.example:8443 https://app.example",
         "alluvia:retention_hours": " 24 ",
         "alluvia:alarm_email": "oncall@example.com",
         "alluvia:backfill_sources": "s3://one-bucket/a/b/,s3://one-bucket/c,s3://two/,s3://three,",
@@ -74,6 +79,10 @@ def test_every_setting_is_read() -> None:
         "alluvia:webhook_secrets": "secretsmanager:a/b, ssm:/c/d",
         "alluvia:webhook_rate": "10",
         "alluvia:webhook_burst": "11",
+        "alluvia:caller_jobs": "100",
+        "alluvia:caller_result_bytes": "12",
+        "alluvia:caller_uploads": "1000",
+        "alluvia:caller_upload_bytes": "13",
         "alluvia:ingest_concurrency": "5",
         "alluvia:query_concurrency": "6",
         "alluvia:sql_concurrency": "16",
@@ -93,7 +102,7 @@ def test_every_setting_is_read() -> None:
         jwt_scope_prefix="lake/",
         jwt_where="tenant = $tenant",
         jwt_hide="email phone",
-        cors_origins="https://app.example https://other.example:8443",
+        cors_origins=("https://app.example", "https://other.example:8443"),
         retention_hours=24,
         alarm_email="oncall@example.com",
         backfill_sources=(BackfillSource("one-bucket", "a/b/"), BackfillSource("one-bucket", "c/"), *WHOLE),
@@ -108,6 +117,10 @@ def test_every_setting_is_read() -> None:
         webhook_secrets=(WebhookSecret("secretsmanager", "a/b"), WebhookSecret("ssm", "/c/d")),
         webhook_rate=10,
         webhook_burst=11,
+        caller_jobs=100,
+        caller_result_bytes=12,
+        caller_uploads=1000,
+        caller_upload_bytes=13,
         ingest_concurrency=5,
         query_concurrency=6,
         sql_concurrency=16,
@@ -134,6 +147,14 @@ def test_every_setting_is_read() -> None:
         ("alarm_email", "nobody"),
         ("cors_origins", "app.example"),
         ("cors_origins", "https://app.example/page"),
+        ("cors_origins", "https://app.example,https://other.example"),
+        ("cors_origins", "https://*.example"),
+        ("cors_origins", "null"),
+        ("caller_jobs", "0"),
+        ("caller_jobs", "101"),
+        ("caller_result_bytes", "5 GB"),
+        ("caller_uploads", "1001"),
+        ("caller_upload_bytes", "-1"),
         ("query_rate", "0"),
         ("query_burst", "many"),
         ("query_bytes", "0"),
@@ -170,6 +191,19 @@ def test_a_row_filter_must_fit_into_an_environment() -> None:
     jwt = {"auth": "jwt", "jwt_issuer": "https://issuer.example", "jwt_audience": "lake", "jwt_where": where}
     with pytest.raises(ValueError, match=r"alluvia:jwt_where.* more than 3000 bytes"):
         read_settings({f"alluvia:{name}": value for name, value in jwt.items()})
+
+
+def test_sites_have_what_the_settings_of_tokens_leave_of_an_environment() -> None:
+    sites = " ".join(f"https://{n:04}.example" for n in range(142))
+    assert len(sites) == 2_981
+    assert len(read_settings({"alluvia:cors_origins": sites}).cors_origins) == 142
+    jwt = {"auth": "jwt", "jwt_issuer": "https://issuer.example", "jwt_audience": "lake", "cors_origins": sites}
+    with pytest.raises(ValueError, match=r"alluvia:cors_origins has more than the 2974 bytes that the .* of 3000:"):
+        read_settings({f"alluvia:{name}": value for name, value in jwt.items()})
+
+
+def test_one_star_stands_for_all_sites() -> None:
+    assert read_settings({"alluvia:cors_origins": "https://app.example *"}).cors_origins == ("*",)
 
 
 def test_secrets_of_webhooks_without_their_routes_are_refused() -> None:

@@ -52,17 +52,12 @@ def with_cors(
     def decorate(handler: Callable[[Event, Any], Answer]) -> Callable[[Event, Any], Answer]:
         @wraps(handler)
         def call(event: Event, context: Any) -> Answer:
-            origin = _origin(event)
-            if not isinstance(event, dict) or origin is None or sources(str(event.get("rawPath", ""))):
+            if not isinstance(event, dict) or sources(str(event.get("rawPath", ""))):
                 return handler(event, context)
-            if not is_allowed(origin, environment):
-                return handler(event, context)
-            preflight = _preflight(event)
+            preflight = preflight_answer(event, environment)
             found: Any = handler(event, context) if preflight is None else preflight
             if isinstance(found, dict) and "statusCode" in found:
-                vary = ", ".join(filter(None, [found["headers"].get("Vary"), "Origin"]))
-                allowed = {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": _EXPOSED}
-                found["headers"] = found["headers"] | allowed | {"Vary": vary}
+                found["headers"] = told_to_pages(event, environment, found.get("headers") or {})
             answer: Answer = found
             return answer
 
@@ -71,23 +66,45 @@ def with_cors(
     return decorate
 
 
-def _origin(event: object) -> str | None:
-    headers: Any = event.get("headers") if isinstance(event, dict) else None
-    if not isinstance(headers, dict):
-        return None
-    origin = next((value for name, value in headers.items() if str(name).lower() == "origin"), None)
-    return origin if isinstance(origin, str) and origin.isascii() and origin.isprintable() else None
+def told_to_pages(
+    event: Mapping[str, Any], environment: Mapping[str, str], headers: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the headers of an answer, with those by which a page of a configured site may read it.
+
+    Where there are such sites, all answers vary by Origin, or a cache could give one site's answer to another's page.
+    """
+    if not allowed_origins(environment.get(ORIGINS, "")):
+        return {**headers}
+    vary = headers.get("Vary", "")
+    told = {**headers, "Vary": vary if "Origin" in vary.split(", ") else ", ".join(filter(None, [vary, "Origin"]))}
+    origin = _origin(event)
+    if origin is not None and is_allowed(origin, environment):
+        told |= {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": _EXPOSED}
+    return told
 
 
-def _preflight(event: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the answer to what a browser asks before it sends; None for other requests."""
+def preflight_answer(event: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return the answer to what a browser asks before it sends a page's request; None for other requests and sites."""
     context = event.get("requestContext")
     http = context.get("http") if isinstance(context, dict) else None
+    if not isinstance(http, dict) or http.get("method") != "OPTIONS":
+        return None
+    origin = _origin(event)
+    if origin is None or not is_allowed(origin, environment):
+        return None
     headers = {str(name).lower(): str(value) for name, value in event["headers"].items()}
-    if not isinstance(http, dict) or http.get("method") != "OPTIONS" or "access-control-request-method" not in headers:
+    if "access-control-request-method" not in headers:
         return None
     asked = headers.get("access-control-request-headers", "")
     told = {"Access-Control-Allow-Methods": METHODS, "Access-Control-Max-Age": str(MAX_AGE_SECONDS)}
     if asked.isascii() and asked.isprintable() and asked:
         told["Access-Control-Allow-Headers"] = asked
     return {"statusCode": 204, "headers": told, "body": "", "isBase64Encoded": False}
+
+
+def _origin(event: object) -> str | None:
+    headers: Any = event.get("headers") if isinstance(event, dict) else None
+    if not isinstance(headers, dict):
+        return None
+    origin = next((value for name, value in headers.items() if str(name).lower() == "origin"), None)
+    return origin if isinstance(origin, str) and origin.isascii() and origin.isprintable() else None
