@@ -17,6 +17,7 @@ from pathlib import Path
 from queue import Queue
 
 import pytest
+import requests
 
 import alluvia
 from alluvia.cli.client import Client, Reply
@@ -116,6 +117,38 @@ def test_pages_of_sites_that_are_named_may_use_a_server(tmp_path: Path, monkeypa
             found, headers, _ = exchange(port, post("/q", b'{"query": "SELECT 1"}', *cross))
             allowed = site if status == 200 else None
             assert (found, headers.get("access-control-allow-origin")) == (status, allowed)
+
+
+def test_pages_of_these_sites_upload_files_and_follow_links_to_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, allowed = "https://app.example", "Access-Control-Allow-Origin"
+    monkeypatch.setenv("ALLUVIA_CORS_ORIGINS", site)
+    monkeypatch.setenv("ALLUVIA_RESULT_LIMIT_BYTES", "1000")
+    with serving(tmp_path / "lake") as (_, port):
+        url = f"http://127.0.0.1:{port}"
+        headers = {"Origin": site, "Sec-Fetch-Site": "cross-site"}
+        # The token that a page sends goes on to the link, of the same host: a browser asks about that, too.
+        asks = {"Access-Control-Request-Headers": "authorization"}
+
+        def call(method: str, path: str, body: str = "", status: int = 200) -> requests.Response:
+            asked = headers | asks | {"Access-Control-Request-Method": method}
+            first = requests.options(url + path, headers=asked, timeout=60)
+            assert (first.status_code, first.headers[allowed]) == (204, site), path
+            assert first.headers["Access-Control-Allow-Headers"] == "authorization"
+            found = requests.request(method, url + path, data=body, headers=headers, timeout=60, allow_redirects=False)
+            assert (found.status_code, found.headers[allowed]) == (status, site), found.text
+            assert found.headers["Vary"].split(", ").count("Origin") == 1
+            return found
+
+        begun = call("POST", "/v1/upload/numbers?parts=1&format=csv", status=201).json()
+        part = begun["parts"][0]["url"].removeprefix(url)
+        assert "ETag" in call("PUT", part, "n\n" + "1\n" * 2000).headers["Access-Control-Expose-Headers"]
+        call("POST", begun["complete"].removeprefix(url), "{}")
+        link = call("GET", "/q?query=FROM%20numbers&format=csv", status=303).headers["Location"].removeprefix(url)
+        assert call("GET", link).text.split() == ["n", *["1"] * 2000]
+        refused = requests.get(url + link, headers={"Origin": "https://evil.example"}, timeout=60)
+        assert (refused.status_code, refused.headers.get(allowed)) == (403, None)
 
 
 def test_queries_come_as_json_text_or_a_form(tmp_path: Path) -> None:

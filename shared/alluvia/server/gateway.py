@@ -15,13 +15,14 @@ from alluvia.clock import Clock
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.server.bundled import Handler, LocalContext, load_handler, load_routes
 from alluvia.server.doors import LARGE, QUERIES, UPLOADS, Door, Places
-from alluvia.server.guards import HostNames, refusal
+from alluvia.server.guards import HostNames, is_of_source, refusal
 from alluvia.server.large_results import PATH as DOWNLOADS_PATH
 from alluvia.server.large_results import Download, FileWrapper
 from alluvia.server.listening import request_line, utf8_path
 from alluvia.server.metrics import OTHER, Metrics
 from alluvia.server.metrics import PATH as METRICS_PATH
 from alluvia.serverless.authorization import AUTH
+from alluvia.serverless.cors import preflight_answer, told_to_pages
 from alluvia.serverless.http import GONE, NOSNIFF, TABLE_HEADER, Response, failure
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
@@ -123,6 +124,15 @@ class Gateway:
         refused = refusal(event["rawPath"], event["headers"], self._rules.hosts)
         if refused is not None:
             return failure(403, refused)
+        if is_of_source(event["rawPath"]):
+            return self._routed(event, wrap)
+        answer = preflight_answer(event, os.environ) or self._routed(event, wrap)
+        if isinstance(answer, Download):
+            headers = told_to_pages(event, os.environ, answer.headers)
+            return Download(answer.status, headers, answer.body, answer.size)
+        return answer | {"headers": told_to_pages(event, os.environ, answer["headers"])}
+
+    def _routed(self, event: dict[str, Any], wrap: FileWrapper | None) -> Response | Download:
         if event["rawPath"] == METRICS_PATH:
             return self._tell_metrics(event)
         if self._drains and event["rawPath"] == "/readyz":

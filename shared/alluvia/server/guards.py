@@ -57,12 +57,17 @@ SOURCES = "/v1/webhooks/"
 """Below it, and at the paths of Segment's API, each source says which sites' pages may use it: the function checks."""
 
 
+def is_of_source(path: str) -> bool:
+    """Whether a path is one whose source says itself which pages may use it."""
+    return path.startswith(SOURCES) or path.removeprefix("/v1/") in PATHS
+
+
 def refusal(path: str, headers: Mapping[str, str], allowed: HostNames) -> str | None:
     """Return why a request is refused, by its path and headers (names in lower case); None if it is not."""
     authority = headers.get("host", "")
     if not allowed.have(authority):
         return f"Host: {authority[:100]!r} is not a name of this server; start it with --allow-host to add one"
-    if path.startswith(SOURCES) or path.removeprefix("/v1/") in PATHS:
+    if is_of_source(path):
         return None
     origin = headers.get("origin")
     if origin is not None and is_allowed(origin, os.environ):
