@@ -109,6 +109,19 @@ def test_csv_fills_typed_columns(lake: alluvia.Lake) -> None:
     assert json.loads(post("/v1/events/t", body, "text/csv")[1])["duplicates"] == 2
 
 
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [(b'event_id,ts,n\n"","","1"\n', "text/csv"), (b"event_id=&ts=&n=1", "application/x-www-form-urlencoded")],
+    ids=["csv", "form"],
+)
+def test_an_empty_id_and_an_empty_time_say_nothing(lake: alluvia.Lake, body: bytes, kind: str) -> None:
+    lake.create_events("t", pa.schema([("n", pa.int64())]))
+    assert json.loads(post("/v1/events/t", body, kind)[1])["accepted"] == 1
+    [row] = rows(lake)
+    assert (bool(row["event_id"]), row["ts"] == row["received_at"], row["properties"]) == (True, True, {})
+    assert row["n"] == 1
+
+
 @pytest.mark.parametrize(("kind", "by"), [("text/csv", ","), ("text/csv", "|"), ("text/tab-separated-values", "\t")])
 def test_an_empty_cell_within_quotes_is_the_empty_text(lake: alluvia.Lake, kind: str, by: str) -> None:
     lake.create_events("t", pa.schema([("n", pa.int64()), ("name", pa.string())]))

@@ -235,9 +235,12 @@ class _Conversion:
         return event.fallback_id or (fallback_id(key, event.position) if key else new_id())
 
     def _drop_null(self, name: str, indexes: Iterable[int]) -> None:
-        """Drop a field that says nothing where it is null, though it would be kept as a leftover."""
+        """Drop a field that says nothing where it is null, or an empty text of events that are text, from leftovers."""
         for index in indexes:
             if self.rest[index].get(name, "") is None:
+                del self.rest[index][name]
+        for index, given in self.given:
+            if given.text and self.rest[index].get(name) == "":
                 del self.rest[index][name]
 
     def _take(self, name: str, indexes: Sequence[int]) -> None:
