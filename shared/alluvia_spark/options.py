@@ -11,6 +11,7 @@ from alluvia.commit.handle import TableHandle
 from alluvia.delta.properties import KNOWN
 from alluvia.errors import Invalid
 from alluvia_spark.tables import absolute_place, handle_of
+from alluvia_spark.wording import TIMESTAMP, VERSION, nearest
 
 READING = ("version", "timestamp", "tag", "branch", "where")
 CREATING = ("partitionBy", "sortBy", "clusterBy")
@@ -19,6 +20,7 @@ WRITING = ("replaceWhere", PARTITIONS, "mergeSchema", "txnAppId", "txnVersion", 
 STORE = ("endpoint_url", "region", "access_key_id", "secret_access_key", "session_token")
 _DELTAS = {"versionasof": "version", "timestampasof": "timestamp"}
 """Delta's names of options that are ours."""
+_SHOWN = {"version": VERSION, "timestamp": TIMESTAMP}
 _NAMES = {name.lower(): name for name in ("path", "table", *READING, *WRITING, *STORE)} | _DELTAS
 _PROPERTIES = {name.lower(): name for name in KNOWN}
 VIEW = "Spark's catalog keeps no tables of this source: use CREATE TEMPORARY VIEW name USING alluvia OPTIONS (path '…')"
@@ -26,8 +28,9 @@ STREAM = (
     "this source reads and writes no streams: write batches in foreachBatch, with the options txnAppId and txnVersion"
 )
 COLUMNS = (
-    "option overwriteSchema: an overwrite keeps the table's columns. Add those of the DataFrame with mergeSchema, or "
-    "replace the table first, by CREATE OR REPLACE TABLE in lake.sql"
+    "option overwriteSchema: mode('overwrite') keeps the table's columns. Add those that only the DataFrame has with "
+    "option('mergeSchema', 'true'), save to another path, or replace the table first, by CREATE OR REPLACE TABLE in "
+    "lake.sql"
 )
 _ELSEWHERE = {
     "checkpointlocation": STREAM,
@@ -55,14 +58,14 @@ class AlluviaOptions:
         for name, value in options.items():
             if (known := _NAMES.get(name.lower())) is not None:
                 if known in given:
-                    raise Invalid(f"option {known} is given twice, once by Delta's name for it: leave one out")
+                    raise Invalid(f"option {_SHOWN.get(known, known)} is given twice, by both names: leave one out")
                 given[known] = value
             elif (known := _PROPERTIES.get(name.lower())) is not None:
                 properties[known] = value
             elif (instead := _ELSEWHERE.get(name.lower())) is not None:
                 raise Invalid(instead)
             else:
-                raise Invalid(f"option {name} is unknown; the known ones are {', '.join(sorted(set(_NAMES.values())))}")
+                raise Invalid(_unknown(name))
         if not given.get("path"):  # as of tables that Spark's catalog has, which it makes without asking
             raise Invalid(f"option path: give the table's path or URI, as in load(path) or save(path). {VIEW}")
         given["path"] = absolute_place(given["path"], here)
@@ -77,13 +80,13 @@ class AlluviaOptions:
         """Raise `Invalid` for an option that is given where it means nothing."""
         for name in names:
             if name in self.given:
-                raise Invalid(f"option {name} is {why}: leave it out")
+                raise Invalid(f"option {_SHOWN.get(name, name)} is {why}: leave it out")
 
     def number(self, name: str) -> int | None:
         """Return an option's number, None without one. Raises `Invalid`."""
         text = self.given.get(name)
         if text is not None and not re.fullmatch(r"\d{1,18}", text.strip(), re.ASCII):
-            raise Invalid(f"option {name}: {text!r} is not a whole number")
+            raise Invalid(f"option {_SHOWN.get(name, name)}: {text!r} is not a whole number")
         return None if text is None else int(text)
 
     def flag(self, name: str) -> bool:
@@ -118,3 +121,12 @@ class AlluviaOptions:
         if app_id is None or number is None:
             raise Invalid("options txnAppId, txnVersion: give both, or neither")
         return app_id, number
+
+
+def _unknown(name: str) -> str:
+    """Say that there is no such option, and which is nearest. Spark gives names in lower case."""
+    known = {*_NAMES.values(), *_PROPERTIES.values(), "versionAsOf", "timestampAsOf"}
+    near = nearest(name, known)
+    if near:
+        return f"option {name} is unknown: did you mean {' or '.join(near)}?"
+    return f"option {name} is unknown; the known ones are {', '.join(sorted(set(_NAMES.values())))}"

@@ -22,7 +22,12 @@ _CALLS = {
 def advice(message: str) -> str | None:
     """Return what to call instead of a statement that Spark has refused for a table of ours; None for other errors."""
     found = _REFUSAL.search(message)
-    return None if found is None else f"call {_CALLS[found[1]]}, which commits with this library's rules"
+    if found is None:
+        return None
+    return (
+        f"[UNSUPPORTED_FEATURE.TABLE_OPERATION] Spark's SQL has no {found[1] or 'DELETE'} for tables of "
+        f"format alluvia: call {_CALLS[found[1]]}, which commits with this library's rules"
+    )
 
 
 def advise(spark: SparkSession) -> None:
@@ -42,7 +47,6 @@ def advise(spark: SparkSession) -> None:
         except PySparkException as error:
             if (instead := advice(str(error))) is None:
                 raise
-            first = str(error).splitlines()[0]
-            raise AnalysisException(message=f"{first} For a table of format alluvia {instead}.") from error
+            raise AnalysisException(message=instead) from error
 
     session.sql = sql

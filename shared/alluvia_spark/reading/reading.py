@@ -26,6 +26,7 @@ from alluvia_spark.reading.file_scan import FileScan, ScannedTable
 from alluvia_spark.reading.filters import RowFilter, is_plain, quoted
 from alluvia_spark.schemas import all_nullable, nullable, shown_schema, stored_schema
 from alluvia_spark.tables import handle_of, tagged, uris_of
+from alluvia_spark.wording import finding, read_version, resolving
 
 _BY_ID = "spark.sql.parquet.fieldId.read.enabled"
 
@@ -44,8 +45,13 @@ def read_table(
 ) -> DataFrame:
     """Return the rows of a version of a table, the newest by default, as `alluvia_spark.read_table` says."""
     handle = handle_of(place, table, options or {}, branch)
-    snapshot = handle.readable(version, timestamp) if tag is None else tagged(handle, tag, table, version, timestamp)
-    kept = None if where is None else RowFilter.of(where, snapshot.schema)
+    with finding(place.uri if isinstance(place, Lake) else str(place), table):
+        if tag is None:
+            snapshot = read_version(handle.readable, handle.name, version, timestamp)
+        else:
+            snapshot = tagged(handle, tag, table, version, timestamp)
+    with resolving("where", where, snapshot.schema):
+        kept = None if where is None else RowFilter.of(where, snapshot.schema)
     files = Scan(snapshot).files if kept is None else Scan(snapshot, kept.parsed.predicate).files
     rows = _rows(ScannedTable(spark, snapshot, uris_of(spark, place, handle)), handle.store, files)
     return rows if kept is None else kept.apply(rows)

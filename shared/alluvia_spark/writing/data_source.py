@@ -25,6 +25,7 @@ from alluvia.errors import Unsupported
 from alluvia_spark.options import STREAM, WRITING, AlluviaOptions
 from alluvia_spark.schemas import all_nullable, shown_schema
 from alluvia_spark.tables import tagged
+from alluvia_spark.wording import finding, read_version, resolving
 from alluvia_spark.workers import spare_later_tasks
 from alluvia_spark.writing.writing import TableWriter
 
@@ -69,6 +70,10 @@ class AlluviaSource(DataSource):
     def _snapshot(self) -> Snapshot:
         """Return the version that is read: the first time it is found, and from then on the same."""
         self._given.refuse(WRITING, "for writing")
+        with finding(self._given.given["path"], self._given.given.get("table")):
+            return self._found()
+
+    def _found(self) -> Snapshot:
         handle, version = self._given.handle(), self._given.number("version")
         given = self._given.given
         if (tag := given.get("tag")) is not None:
@@ -78,7 +83,7 @@ class AlluviaSource(DataSource):
         if self._state is not None:
             version = self._state.version
         timestamp = given.get("timestamp") if self._state is None else None
-        found = handle.snapshot(version, timestamp)
+        found = read_version(handle.snapshot, handle.name, version, timestamp)
         if version is None and timestamp is None and handle.carry_out(found):
             found = handle.newest()
         self._state = _bare(found.state)
@@ -122,7 +127,8 @@ class TableReader(DataSourceReader):
         self._columns = columns
         self._state = _bare(snapshot.state)
         where = options.given.get("where")
-        predicate = Unknown() if where is None else condition(where, snapshot.schema).predicate
+        with resolving("option where", where, snapshot.schema):
+            predicate = Unknown() if where is None else condition(where, snapshot.schema).predicate
         self._files = [FilesOfTask(group) for group in grouped(Scan(snapshot, predicate).files)]
 
     def __getstate__(self) -> dict[str, object]:

@@ -36,6 +36,7 @@ from alluvia.operations.rows.upsert_source import KEYS_SORTED_MAX, UpsertSource,
 from alluvia_spark.frames import mapped_batches, numbered, tasks
 from alluvia_spark.schemas import fitted, shown_schema, spelled, written_schema
 from alluvia_spark.tables import TablePlace
+from alluvia_spark.wording import finding, unresolved
 from alluvia_spark.writing.data_source import grouped
 
 INSERTED_BYTES = 128 << 20
@@ -55,7 +56,11 @@ def upsert(
     check_rules(rules)
     check_names("on", on)
     handle = place.handle()
-    schema = handle.newest().schema
+    with finding(place.uri, place.table):
+        schema = handle.newest().schema
+    for name in spelled(on, schema):
+        if name not in schema.names:
+            raise unresolved("on", name, schema.names)
     if rules.columns is not None:
         check_names("columns", rules.columns)
         rules = replace(rules, columns=spelled(rules.columns, schema))

@@ -20,14 +20,16 @@ from alluvia.clock import SystemClock
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.replay import State
+from alluvia.delta.schema.names import fold
 from alluvia.delta.snapshot import Snapshot
-from alluvia.errors import AlluviaError
+from alluvia.errors import AlluviaError, Invalid
 from alluvia.operations.rows.delete import DeleteEdit
 from alluvia.operations.rows.edits import Edit, RowChanges
 from alluvia.operations.rows.rewriting import Outcome, Part, Rewriter
 from alluvia.operations.rows.row_changes import change_rows
 from alluvia.operations.rows.update import UpdateEdit
 from alluvia_spark.tables import TablePlace
+from alluvia_spark.wording import finding, resolving, unresolved
 from alluvia_spark.workers import spare_later_tasks
 from alluvia_spark.writing.data_source import grouped
 
@@ -51,19 +53,37 @@ def update(
 ) -> RowChanges:
     """Set columns of rows, as `Table.update` does."""
     given = dict(values)
-    return _change(spark, place, "update", lambda snapshot: UpdateEdit(snapshot, given, where or "true"), txn)
+
+    def edit(snapshot: Snapshot) -> Edit:
+        known = {fold(name) for name in snapshot.schema.names}
+        with resolving("where", where, snapshot.schema):
+            try:
+                return UpdateEdit(snapshot, given, where or "true")
+            except Invalid as error:
+                unknown = next((name for name in given if "." not in name and fold(name) not in known), None)
+                if unknown is None:
+                    raise
+                raise unresolved("values", unknown, snapshot.schema.names) from error
+
+    return _change(spark, place, "update", edit, txn)
 
 
 def delete(spark: SparkSession, place: TablePlace, where: str, txn: Transaction) -> RowChanges:
     """Delete rows, as `Table.delete` does."""
-    return _change(spark, place, "delete", lambda snapshot: DeleteEdit(snapshot, where), txn)
+
+    def edit(snapshot: Snapshot) -> Edit:
+        with resolving("where", where, snapshot.schema):
+            return DeleteEdit(snapshot, where)
+
+    return _change(spark, place, "delete", edit, txn)
 
 
 def _change(spark: SparkSession, place: TablePlace, name: str, edit: ReadEdit, txn: Transaction) -> RowChanges:
     def rewriter(handle: TableHandle, snapshot: Snapshot, planned: Edit) -> Rewriter:
         return SparkRewriter(handle, snapshot, planned, spark, place, edit)
 
-    return change_rows(place.handle(), name, edit, rewriter, txn)
+    with finding(place.uri, place.table):
+        return change_rows(place.handle(), name, edit, rewriter, txn)
 
 
 class SparkRewriter(Rewriter):

@@ -16,6 +16,7 @@ from alluvia.operations.planning.once import check_txn
 from alluvia_spark.frames import mapped_batches
 from alluvia_spark.options import PARTITIONS, AlluviaOptions
 from alluvia_spark.tables import TablePlace
+from alluvia_spark.wording import exists
 from alluvia_spark.workers import spare_later_tasks
 from alluvia_spark.writing.writing import SESSIONS_OVERWRITES, TableWriter, WrittenFiles
 
@@ -57,13 +58,13 @@ def write(rows: DataFrame, place: TablePlace, mode: str, given: Mapping[str, str
 def _check_ignored(mode: str, place: TablePlace) -> None:
     """Raise `TableExists` where that matters."""
     if mode != "ignore":
-        raise TableExists(f"table {place.handle().name!r} already exists: use mode 'append', 'overwrite' or 'ignore'")
+        raise exists(place.uri, place.table)
 
 
 def check_mode(mode: str) -> str:
     """Return a mode in lower case. Raises `Invalid` for another."""
     if not isinstance(mode, str) or mode.lower() not in MODES:
-        raise Invalid(f"mode: expected one of {', '.join(MODES)}, got {mode!r:.100}")
+        raise Invalid(f"[INVALID_SAVE_MODE] mode {mode!r:.100} is not valid; use {', '.join(map(repr, MODES))}")
     return mode.lower()
 
 

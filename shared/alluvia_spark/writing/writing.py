@@ -22,7 +22,7 @@ from alluvia.delta.log.replay import State
 from alluvia.delta.partitioning.values import partition_value
 from alluvia.delta.properties import WRITERS
 from alluvia.delta.protocols import new_protocol
-from alluvia.delta.schema.rows import conform, conformed
+from alluvia.delta.schema.rows import conformed
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.literals import literal
 from alluvia.engine.duck.quoting import quote_name
@@ -34,6 +34,7 @@ from alluvia.operations.planning.once import applied
 from alluvia.operations.tables.create import create, plan_create
 from alluvia_spark.options import CREATING, PARTITIONS, READING, AlluviaOptions
 from alluvia_spark.schemas import fitted, unknown_fields, written_schema
+from alluvia_spark.wording import check_columns, extra_columns, resolving, unresolved
 from alluvia_spark.workers import spare_later_tasks
 
 if TYPE_CHECKING:
@@ -106,13 +107,14 @@ class TableWriter(DataSourceArrowWriter):
             return cls(options, write, base, rows.names, creates=True, done=False, appends=not overwrite)
         options.refuse(CREATING, "for a table that does not exist yet")
         rows = fitted(rows, snapshot.schema)
-        new = unknown_fields(rows, snapshot.schema)
-        if new and not options.flag("mergeSchema"):
-            raise Invalid(f"column {new[0][0]} is not in the table: leave it out, or set the option mergeSchema")
+        new, merges = unknown_fields(rows, snapshot.schema), options.flag("mergeSchema")
+        if new and not merges:
+            raise extra_columns(snapshot.name, new)
         done = txn is not None and applied(snapshot, txn) is not None
         partitions = _partitions(snapshot) if dynamic else None
-        write = plan_write(handle, snapshot, pa.schema([field for _, field in new]), replaces, txn)
-        _check_columns(rows, write.snapshot(snapshot).schema)
+        with resolving("option replaceWhere", replaces, snapshot.schema):
+            write = plan_write(handle, snapshot, pa.schema([field for _, field in new]), replaces, txn)
+        check_columns(snapshot.name, rows, write.snapshot(snapshot).schema)
         if partitions is not None:
             write = replace(write, replaces=None)  # which the rows say: any may come
         state = snapshot.state
@@ -209,8 +211,9 @@ def _partitions(snapshot: Snapshot) -> pa.Schema:
     if not spec.fields or any(field.transform is not None for field in spec.fields):
         by = ", ".join(map(str, spec.fields)) or "nothing"
         raise Invalid(
-            f"option {PARTITIONS}: table {snapshot.name} is partitioned by {by}, and 'dynamic' needs "
-            "partitions by plain columns: choose the rows to replace with replaceWhere"
+            f"{'' if spec.fields else '[NOT_A_PARTITIONED_TABLE] '}option {PARTITIONS}: table {snapshot.name} is "
+            f"partitioned by {by}, and 'dynamic' needs partitions by plain columns: choose the rows to replace with "
+            "option('replaceWhere', …)"
         )
     return pa.schema([snapshot.schema.field(name) for name in spec.identity_columns])
 
@@ -231,17 +234,21 @@ def _equals(name: str, value: object) -> str:
 
 def _created(handle: TableHandle, options: AlluviaOptions, rows: pa.Schema) -> State:
     """Return the table that the write creates, before it is."""
+    partitions, sorts, clusters = (_layout(options, name, rows) for name in CREATING)
     metadata = plan_create(
-        rows,
-        options.names("partitionBy"),
-        options.names("sortBy"),
-        options.properties,
-        handle.clock.new_id(),
-        handle.clock.now_ms(),
-        options.names("clusterBy"),
+        rows, partitions, sorts, options.properties, handle.clock.new_id(), handle.clock.now_ms(), clusters
     )
     writers = metadata.configuration.get(WRITERS, "alluvia")
     return State(0, new_protocol(writers, metadata.schema_string, metadata.configuration), metadata)
+
+
+def _layout(options: AlluviaOptions, option: str, rows: pa.Schema) -> list[str]:
+    """Return the columns, or transforms of them, by which an option lays a new table out."""
+    names = options.names(option)
+    for name in names:
+        if "(" not in name and name not in rows.names:
+            raise unresolved(f"option {option}", name, rows.names)
+    return names
 
 
 def _check_overwrites_all() -> None:
@@ -255,11 +262,3 @@ def _check_overwrites_all() -> None:
             f"the session has {SESSIONS_OVERWRITES} set to dynamic, but an overwrite without options replaces the "
             f"whole table: set the option {PARTITIONS} to dynamic or static, or choose the rows with replaceWhere"
         )
-
-
-def _check_columns(rows: pa.Schema, schema: pa.Schema) -> None:
-    """Raise `Invalid`, naming it, for a column that the table does not take, or needs."""
-    conform(rows.empty_table(), schema)
-    missing = [field.name for field in schema if not field.nullable and field.name not in rows.names]
-    if missing:
-        raise Invalid(f"column {missing[0]} must not be null: add it to the DataFrame")
