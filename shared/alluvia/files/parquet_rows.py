@@ -128,16 +128,30 @@ def _located(rows: pa.Table, wanted: pa.Schema, start: int) -> Misfit | None:
     for field in wanted:
         one = pa.schema([field])
         column = rows.select([field.name])
-        if _fault(column.slice(0, 0), one) is not None or _fault(column, one) is None:
+        if _fault(_part(column, 0, 0), one) is not None or _fault(column, one) is None:
             continue
         low, high = 0, len(column)
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if _fault(column.slice(low, middle - low), one) is not None else (middle, high)
+            low, high = (low, middle) if _fault(_part(column, low, middle), one) is not None else (middle, high)
         value = _shown(column.column(0)[low])
-        reason = str(_fault(column.slice(low, 1), one)).removeprefix(f"column {field.name}").removeprefix(": ").strip()
-        return misfit(start + low + 1, field.name, f"{reason} (it has {value:.100})")
+        path, reason = _path_and_reason(str(_fault(_part(column, low, low + 1), one)), field.name)
+        return misfit(start + low + 1, path, reason if value is None else f"{reason} (it has {value:.100})")
     return None
+
+
+def _part(rows: pa.Table, start: int, end: int) -> pa.Table:
+    """Return a copy of some rows: a slice of lists shares the elements of all rows, which are then judged with them."""
+    return rows.take(pa.array(range(start, end), pa.int64()))
+
+
+def _path_and_reason(message: str, column: str) -> tuple[str, str]:
+    """Return which part of a column a message is about, such as `t.element`, and the rest of the message."""
+    rest = message.removeprefix(f"column {column}")
+    part, colon, reason = rest.partition(": ")
+    if colon and part.startswith("."):
+        return f"{column}{part}", reason
+    return column, rest.removeprefix(": ").strip()
 
 
 def _fault(rows: pa.Table, schema: pa.Schema) -> Invalid | None:
@@ -148,11 +162,11 @@ def _fault(rows: pa.Table, schema: pa.Schema) -> Invalid | None:
     return None
 
 
-def _shown(value: pa.Scalar) -> str:
+def _shown(value: pa.Scalar) -> str | None:
     try:
         return repr(value.as_py())
-    except ValueError:  # nanoseconds, or a year that Python lacks
-        return "a moment that Python has no name for"
+    except (ValueError, OverflowError):  # nanoseconds, or a year that Python lacks: the reason has the number
+        return None
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -92,7 +92,24 @@ def converted(array: pa.Array, kind: pa.DataType, path: str, earlier: Earlier | 
     try:
         return _leaf(array, kind)
     except pa.ArrowException as error:
-        raise Invalid(f"column {path}: a value does not fit {type_name(kind)}: {error}") from error
+        reason = _lost_moment(array) or error
+        raise Invalid(f"column {path}: a value does not fit {type_name(kind)}: {reason}") from error
+
+
+def _lost_moment(array: pa.Array) -> str | None:
+    """Return which moment microseconds cannot tell, and why; None if all can be told."""
+    unit = array.type.unit if _TYPES.is_timestamp(array.type) else None
+    if unit is None:
+        return None
+    numbers = (number for number in array.view(pa.int64()).to_pylist() if number is not None)
+    if unit == "ns":
+        found = next((number for number in numbers if number % 1000), None)
+        why = "has nanoseconds, and a timestamp microseconds: round it"
+    else:
+        scale = {"s": 1_000_000, "ms": 1000, "us": 1}[unit]
+        found = next((number for number in numbers if abs(number) * scale >= 1 << 63), None)
+        why = "is further from 1970 than a timestamp reaches"
+    return None if found is None else f"{found} {unit} since 1970 {why}"
 
 
 def _struct(array: pa.StructArray, kind: pa.StructType, path: str, earlier: Earlier | None) -> pa.Array:
