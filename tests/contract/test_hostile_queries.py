@@ -185,7 +185,7 @@ def test_a_query_that_the_system_kills_says_that_memory_ran_out(lake: alluvia.La
 
 def test_an_orphan_ends_even_while_it_parses() -> None:
     code = (
-        "from alluvia.query import worker;"
+        "from alluvia.query.process import worker;"
         "worker.PARSE_CPU_SECONDS = 0; database = worker.QueryDatabase(print); database.analyse('SELECT 1');"
         f"database.analyse('SELECT 1 {'+' * 20_000}')"
     )

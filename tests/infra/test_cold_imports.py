@@ -41,7 +41,7 @@ S3 = {"obstore"}
 ON_S3 = {BACKFILL: set[str](), VACUUM: S3 | {"arro3"}}
 """What reaches S3; vacuum lists a bucket as columns."""
 AWS = {"boto3", "botocore", "dateutil", "jmespath", "s3transfer", "six", "urllib3"}
-QUERIES = {"alluvia.engine.duck", "alluvia.expressions", "alluvia.query"}
+QUERIES = {"alluvia.engine.conditions", "alluvia.engine.duck", "alluvia.engine.queries", "alluvia.query"}
 """DuckDB is in the process that runs the query."""
 TOKENS = {"cryptography"}
 MOMENTS = {"dateutil", "six"}
@@ -49,8 +49,9 @@ MOMENTS = {"dateutil", "six"}
 LIGHT = ("certifi", "functions", "pyarrow.lib", "pyarrow.types", "pyarrow.util", "pyarrow.vendored")
 """What comes with anything else; certifi is in no layer, and botocore uses it where there is one."""
 LISTED = re.compile(
-    r"alluvia\.(duck|expressions|query|serverless\.openapi|sql\.statements|verify|cli"
-    r"|operations\.(append_evolving|changes|convert|count|delete|history|optimize|update|upsert|vacuum))"
+    r"alluvia\.(engine\.(conditions|duck|queries)|query|serverless\.openapi|sql\.grammar\.statements|verify|cli|server"
+    r"|operations\.(append\.append_evolving|changes|compaction\.optimize|reading\.history|retention\.vacuum"
+    r"|rows\.(delete|update|upsert)|tables\.convert))\b"
 )
 """The parts of the library that not every function needs."""
 SIGNED = {"iam": {"userArn": "arn:aws:iam::123456789012:user/ada"}}
@@ -162,7 +163,7 @@ class Watch:
 sys.meta_path.insert(0, Watch())
 import functions.query.handler
 from alluvia.processes import starting
-from alluvia.query import processes
+from alluvia.query.process import processes
 import gc
 print(len(starting._ahead), [worker.alive for worker in processes.POOL._idle], gc.isenabled())
 """

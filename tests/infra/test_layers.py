@@ -212,14 +212,14 @@ def test_modules_are_compiled_for_the_functions_python(python_version: str, tmp_
         with pytest.raises(RuntimeError, match="module"):
             compiling.compile_modules(tmp_path / "broken", python_version, tmp_path)
     modules = [path.relative_to(library) for path in library.rglob("*.py")]
-    assert Path("python/alluvia/lake.py") in modules
+    assert Path("python/alluvia/api/lake.py") in modules
     for module in modules:
         name = f"{module.stem}.cpython-{python_version.replace('.', '')}.pyc"
         head = (library / module.parent / "__pycache__" / name).read_bytes()[:16]
         assert int.from_bytes(head[4:8], "little") == 0b01, module  # a hash, and one that nobody checks
         assert head[:4] == MAGIC[python_version]
-    compiled = library / "python/alluvia/__pycache__" / f"lake.cpython-{python_version.replace('.', '')}.pyc"
-    assert b"/opt/python/alluvia/lake.py" in compiled.read_bytes()
+    compiled = library / "python/alluvia/api/__pycache__" / f"lake.cpython-{python_version.replace('.', '')}.pyc"
+    assert b"/opt/python/alluvia/api/lake.py" in compiled.read_bytes()
     assert str(tmp_path).encode() not in compiled.read_bytes()
 
 

@@ -333,7 +333,7 @@ NO_VECTORS = {"deltalake": "deletionVectors"}
 FEATURES = [
     Feature("default", _guarded, [0, 3, 4, 4, 6]),
     Feature("open to any writer", _open, [0, 3, 4, 4, 6]),
-    Feature("partition transforms", _transforms, [0, 9, 10, 10]),
+    Feature("partition transforms", _transforms, [0, 9, 10, 10, 10]),
     Feature("special characters in partitions", _special_characters, [0, 14, 16, 16, 16]),
     Feature("partitions of every type", _typed_partitions, [0, 2, 3]),
     Feature("negative decimal partitions", _negative_decimals, [0, 2], {"deltalake": "not a valid decimal"}),
