@@ -722,6 +722,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        ids = pa.RecordBatch.from_arrays(columns, schema=COLUMNS)\n",
         "        columns[2] = pc.multiply(columns[2], pa.scalar(0, pa.uint32()))\n"
         "        ids = pa.RecordBatch.from_arrays(columns, schema=COLUMNS)\n",
+        seed=491,
     ),
     Mutant(
         "take released event ids for none",
@@ -1088,6 +1089,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/transactions/staging.py",
         "        self._handle.scans.remove(self._read)\n",
         "        self._handle.scans.clear()\n",
+        seed=176,
     ),
     Mutant(
         "say that there is nothing to do without a look at what has happened",
