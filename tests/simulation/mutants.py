@@ -235,6 +235,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "rollups/refresh.py",
         "            txns=progress_txns(source, now_ms),",
         "            txns=progress_txns(handle.newest(), now_ms),",
+        seed=213,
     ),
     Mutant(
         "refresh a rollup without a record of the version",
@@ -310,6 +311,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "commit/event_window/index.py",
         "    files = encode_entries(window.files(()))\n",
         "    files = encode_entries(())\n",
+        seed=141,
     ),
     Mutant(
         "let a backfill commit events that another has in files",
@@ -755,6 +757,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/checkpointing/checkpoint.py",
         "snapshot.settings.file_retention_ms - TOMBSTONES_LONGER_MS",
         "snapshot.settings.file_retention_ms + 1_800_000",
+        seed=271,
     ),
     Mutant(
         "commit before the data files are durable",
@@ -916,6 +919,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "    return keep(catalog, name, rejects, _commit_rejects) if rejects else ()\n",
         "    try:\n        return keep(catalog, name, rejects, _commit_rejects) if rejects else ()\n"
         "    except Exception:\n        return ()\n",
+        seed=129,
     ),
     Mutant(
         "take a known reject for one that is there",
@@ -981,6 +985,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/catalog/consistent_snapshot.py",
         "if claim.transaction_id in happened]",
         "if False]",
+        seed=489,
     ),
     Mutant(
         "take a decision that vacuum has deleted for one that never was",
@@ -1023,6 +1028,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/transactions/late_snapshot.py",
         "self._after = self._with_followers(self._changed())",
         "self._after: Transactions = {}",
+        seed=206,
     ),
     Mutant(
         "read in a late table what follows a transaction that is left out",
@@ -1050,6 +1056,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/transactions/lake_commit.py",
         "    if not decisions.commit(transaction_id, versions):",
         "    if decisions.commit(transaction_id, versions) is None:",
+        seed=559,
     ),
     Mutant(
         "carry out what was aborted",
@@ -1301,6 +1308,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/retention/vacuum.py",
         "            self._kept.pin(oldest, known)\n",
         "",
+        seed=212,
     ),
     Mutant(
         "clean up the log of a version that is kept",
