@@ -18,7 +18,7 @@ Timed = Callable[[], Any]
 
 def open_ours(uri: str, options: dict[str, Any]) -> Timed:
     """Open a table: its version, and how many files it has."""
-    import alluvia.api.lake  # what is timed has all its modules
+    import alluvia.api.lake  # loaded before the time is taken
 
     def timed() -> tuple[int, int]:
         snapshot = alluvia.open_table(uri, **options).snapshot()
@@ -29,14 +29,14 @@ def open_ours(uri: str, options: dict[str, Any]) -> Timed:
 
 def list_ours(uri: str, options: dict[str, Any]) -> Timed:
     """Open a table, and name every file."""
-    import alluvia.api.lake  # what is timed has all its modules
+    import alluvia.api.lake  # loaded before the time is taken
 
     return lambda: len(list(alluvia.open_table(uri, **options).snapshot().files.keys()))
 
 
 def read_ours(uri: str, options: dict[str, Any]) -> Timed:
     """Open a table, and make an object of every file, with its partition, size and statistics."""
-    import alluvia.api.lake  # what is timed has all its modules
+    import alluvia.api.lake  # loaded before the time is taken
 
     return lambda: len(list(alluvia.open_table(uri, **options).snapshot().files))
 
@@ -65,7 +65,7 @@ def read_deltalake(uri: str, options: dict[str, Any]) -> Timed:
 
 def none_ours(uri: str, column: str) -> Timed:
     """Open a table and prune all of its files, as a query does that none can match."""
-    import alluvia.api.lake  # what is timed has all its modules
+    import alluvia.api.lake  # loaded before the time is taken
     from alluvia.delta.data_files.scan import Scan
     from alluvia.delta.skipping.predicate import Comparison
 
@@ -89,7 +89,7 @@ def upsert_ours(uri: str, rows: str) -> Timed:
     import pyarrow.parquet as pq
 
     import alluvia.api.lake
-    import alluvia.operations.rows.upsert  # what is timed has all its modules
+    import alluvia.operations.rows.upsert  # loaded before the time is taken
 
     source, table = pq.read_table(rows), alluvia.open_table(uri)
 
@@ -103,7 +103,7 @@ def upsert_ours(uri: str, rows: str) -> Timed:
 def delete_ours(uri: str, where: str) -> Timed:
     """Delete the rows that match a condition."""
     import alluvia.api.lake
-    import alluvia.operations.rows.delete  # what is timed has all its modules
+    import alluvia.operations.rows.delete  # loaded before the time is taken
 
     table = alluvia.open_table(uri)
     return lambda: table.delete(where).rows_deleted
@@ -120,7 +120,7 @@ def delete_deltalake(uri: str, where: str) -> Timed:
 def update_ours(uri: str, values: dict[str, str], where: str) -> Timed:
     """Set columns of the rows that match a condition."""
     import alluvia.api.lake
-    import alluvia.operations.rows.update  # what is timed has all its modules
+    import alluvia.operations.rows.update  # loaded before the time is taken
 
     table = alluvia.open_table(uri)
     return lambda: table.update(values, where).rows_updated
@@ -151,7 +151,7 @@ def upsert_deltalake(uri: str, rows: str) -> Timed:
 
 def merge_ours(uri: str, memory_mb: int | None = None) -> Timed:
     """Merge a table's files: the bytes that are written."""
-    import duckdb  # noqa: F401 - what is timed has all its modules, on both sides
+    import duckdb  # noqa: F401 - loaded before the time is taken, on both sides
 
     import alluvia.api.lake
     import alluvia.operations.compaction.optimize
@@ -192,7 +192,7 @@ def merge_deltalake(uri: str, columns: list[str] | None = None) -> Timed:
 
 def cluster_ours(uri: str, memory_mb: int | None = None) -> Timed:
     """Cluster a table by its property: the number of files."""
-    import alluvia.api.lake  # what is timed has all its modules
+    import alluvia.api.lake  # loaded before the time is taken
     import alluvia.operations.compaction.optimize
 
     table = alluvia.open_table(uri)
@@ -210,7 +210,7 @@ def cluster_deltalake(uri: str, columns: list[str], target_size: int, row_group_
 
 def merge_nothing(uri: str) -> Timed:
     """Open a table, and merge where nothing is to be done."""
-    import alluvia.api.lake  # what is timed has all its modules
+    import alluvia.api.lake  # loaded before the time is taken
     import alluvia.operations.compaction.optimize
 
     return lambda: alluvia.open_table(uri).optimize().files_removed
@@ -218,7 +218,7 @@ def merge_nothing(uri: str) -> Timed:
 
 def vacuum_ours(uri: str, pages: str) -> Timed:
     """Vacuum a table whose data files are what a file lists: how many stay."""
-    import alluvia.operations.retention.vacuum  # noqa: F401 - what is timed has all its modules
+    import alluvia.operations.retention.vacuum  # noqa: F401 - loaded before the time is taken
     from alluvia.api.lake import Lake
     from alluvia.clock import SystemClock
     from benchmarks.vacuum_listing import Listed

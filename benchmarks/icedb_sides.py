@@ -40,7 +40,7 @@ def _batches(batches: int, rows: int, countries: int) -> list[list[Row]]:
 
 def append_ours(uri: str, options: Row, table: str, batches: int, rows: int, countries: int) -> Timed:
     """Append batches of rows: how many rows."""
-    import alluvia.api.lake  # what is timed has all its modules
+    import alluvia.api.lake  # loaded before the time is taken
 
     events, given = alluvia.connect(uri, **options).table(table), _batches(batches, rows, countries)
 
@@ -66,7 +66,7 @@ def append_icedb(source: str, options: Row, bucket: str, table: str, batches: in
 
 def merge_ours(uri: str, options: Row, table: str, files: int) -> Timed:  # noqa: ARG001
     """Merge a table's small files: whether some were merged."""
-    import alluvia.api.lake  # what is timed has all its modules
+    import alluvia.api.lake  # loaded before the time is taken
     import alluvia.operations.compaction.optimize
 
     events = alluvia.connect(uri, **options).table(table)
@@ -81,7 +81,7 @@ def merge_icedb(source: str, options: Row, bucket: str, table: str, files: int) 
 
 def query_ours(uri: str, options: Row, table: str) -> Timed:
     """Run a query: its row."""
-    import alluvia.api.lake  # what is timed has all its modules
+    import alluvia.api.lake  # loaded before the time is taken
     import alluvia.query.engine
 
     lake = alluvia.connect(uri, **options)

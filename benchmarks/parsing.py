@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 EVENTS = 40_000
 POSTS = 500
 WARM_POSTS = 110
-"""So many come first: what is timed has all its modules, those of the checkpoint after 100 commits among them."""
+"""So many come first: loaded before the time is taken, those of the checkpoint after 100 commits among them."""
 REPEATS = 7
 ODD_MAX = 1.1
 SOURCE = Path(__file__).parent.parent / "events" / "data" / "access_log.ndjson.gz"
@@ -169,7 +169,7 @@ ODD: dict[str, Callable[[bytes], bytes]] = {
 def ours(body: str, declared: bool) -> Timed:
     """Ingest a body into a new table: how many rows were stored."""
     sent = Path(body).read_bytes()
-    ingestion(sent[:200_000].rpartition(b"\n")[0], declared)()  # what is timed has all its modules
+    ingestion(sent[:200_000].rpartition(b"\n")[0], declared)()  # loaded before the time is taken
     return ingestion(sent, declared)
 
 
