@@ -33,11 +33,12 @@ def test_the_parts_of_a_post_that_is_a_commit_are_its_price() -> None:
     assert float(rows[7]) == pytest.approx(upkeep.vacuum, rel=0.1)
 
 
-def test_the_front_page_has_the_price_of_all_of_it() -> None:
-    front = (ROOT / "README.md").read_text()
+def test_the_pages_have_the_price_of_all_of_it() -> None:
+    assert f"a million events cost US$ {ROWS[1][1]} in posts of a hundred" in (ROOT / "README.md").read_text()
+    features = (ROOT / "docs" / "FEATURES.md").read_text()
     wanted = f"US$ {ROWS[0][1]} if each is posted alone, and ${ROWS[1][1]} in posts of a hundred"
-    assert wanted in front
-    assert f"through the queue, ${ROWS[0][3]}, and ${costs.commits_a_day():.2f} a day" in front
+    assert wanted in features
+    assert f"through the queue, ${ROWS[0][3]}, and ${costs.commits_a_day():.2f} a day" in features
 
 
 def test_each_size_of_posts_is_there() -> None:

@@ -11,14 +11,14 @@ from tests.docs.english import RULES, Rule, module, page, texts
 
 PLACES = ("documents", "decisions", "messages", "comments")
 LEFT: dict[str, dict[str, int]] = {
-    "who as a subject": {"documents": 36, "decisions": 32, "messages": 5, "comments": 71},
+    "who as a subject": {"documents": 35, "decisions": 32, "messages": 5, "comments": 71},
     "what as a subject": {"documents": 52, "decisions": 57, "messages": 18, "comments": 419},
     "those who": {"documents": 9, "decisions": 9, "messages": 5, "comments": 14},
     "what of": {"comments": 13},
     "tell of": {"documents": 15, "decisions": 6, "messages": 7, "comments": 36},
     "is none": {"decisions": 2, "messages": 1, "comments": 23},
     "is no": {"documents": 4, "decisions": 4, "messages": 1, "comments": 20},
-    "are many": {"documents": 2, "comments": 1},
+    "are many": {"documents": 1, "comments": 1},
     "as … has it": {"documents": 9, "decisions": 5, "messages": 1, "comments": 107},
     "let go": {"documents": 1, "comments": 4},
     "so many": {"documents": 4, "decisions": 2, "messages": 9, "comments": 87},
@@ -28,7 +28,7 @@ LEFT: dict[str, dict[str, int]] = {
     "pass over": {"documents": 2, "decisions": 2, "comments": 4},
     "is not there": {"documents": 24, "decisions": 2, "messages": 6, "comments": 58},
     "come of": {"documents": 4, "decisions": 4, "messages": 7, "comments": 67},
-    "get round": {"documents": 2, "decisions": 2, "comments": 1},
+    "get round": {"documents": 1, "decisions": 2, "comments": 1},
 }
 """How often each place still has a phrase. A count may only fall, and is then lowered here."""
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import alluvia
-from alluvia.cli.client import Client
+from alluvia.cli.command_line import cli
 from alluvia.delta.properties import KNOWN, read_properties
 from alluvia.server.serve import in_background
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 README = ROOT / "README.md"
+FEATURES = ROOT / "docs" / "FEATURES.md"
 
 
 def blocks(path: Path, *kinds: str) -> list[tuple[str, str]]:
@@ -36,10 +38,10 @@ def demo_lake(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return environment
 
 
-def test_python_blocks_run_one_after_another() -> None:
+def test_the_blocks_of_the_page_of_features_run_one_after_another() -> None:
     names: dict[str, object] = {}
-    for _, text in blocks(README, "python"):
-        exec(compile(text, "README.md", "exec"), names)
+    for _, text in blocks(FEATURES, "python"):
+        exec(compile(text, "FEATURES.md", "exec"), names)
 
 
 def test_the_blocks_of_the_guide_to_tables_run_one_after_another() -> None:
@@ -89,8 +91,9 @@ def test_the_guide_to_tables_names_every_property_with_its_default() -> None:
 
 
 @pytest.mark.slow
-def test_shell_blocks_run_and_print_what_the_readme_says(demo_lake: dict[str, str]) -> None:
-    found = blocks(README, "sh", "text")
+@pytest.mark.parametrize("page", [README, FEATURES], ids=lambda page: page.stem)
+def test_shell_blocks_run_and_print_what_the_page_says(page: Path, demo_lake: dict[str, str]) -> None:
+    found = blocks(page, "sh", "text")
     for (kind, text), (next_kind, expected) in zip(found, [*found[1:], ("", "")], strict=True):
         if kind != "sh" or "make " in text:
             continue
@@ -108,16 +111,28 @@ def test_make_targets_that_the_readme_names_exist() -> None:
     assert all(re.search(rf"^{name}:", makefile, re.MULTILINE) for name in named)
 
 
-def test_curl_examples_answer_as_the_readme_says(tmp_path: Path) -> None:
-    text = "".join(block for _, block in blocks(README, "console"))
-    examples = re.findall(r"^\$ curl (-d|--json) '(.*?)' localhost:8080(\S+)\n(.*)$", text, re.MULTILINE)
-    assert len(examples) >= 2
+def test_the_loop_of_the_readme_answers_as_it_says(tmp_path: Path) -> None:
+    (text,) = (block for _, block in blocks(README, "console"))
+    loop = [part.partition("\n") for part in text.split("$ ")[1:]]
+    assert [command.split()[0] for command, _, _ in loop] == ["curl", "curl", ".venv/bin/alluvia", "curl"]
     with in_background(alluvia.connect(str(tmp_path))) as port:
-        for option, body, path, expected in examples:
-            headers = {"Content-Type": "application/json", "Accept": "application/json"} if option == "--json" else {}
-            reply = Client(port).post(path, body.encode(), headers)  # an open connection would delay the end
-            assert reply.status == 200, reply.body
-            assert reply.json() == json.loads(expected)
+        for command, _, expected in loop:
+            _, *words = shlex.split(command)
+            if command.startswith("curl "):
+                assert _curl(port, words) == expected.removesuffix("\n")
+            else:
+                done = CliRunner().invoke(cli, [*words, "--lake", str(tmp_path)])
+                assert (done.exit_code, done.output) == (0, expected)
+
+
+def _curl(port: int, words: list[str]) -> str:
+    """Send what curl sends for these words, and return the lines of the answer."""
+    url = words[-1].replace("localhost:8080", f"http://127.0.0.1:{port}")
+    headers = {"Content-Type": "application/json", "Accept": "application/json"} if words[0] == "--json" else {}
+    body = words[1].encode() if len(words) > 1 else None
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers)) as reply:  # of this machine
+        answer: bytes = reply.read()
+    return "\n".join(answer.decode().splitlines())
 
 
 def test_the_links_of_every_page_lead_somewhere() -> None:
