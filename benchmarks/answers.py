@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import pyarrow as pa
 
 import alluvia
-from alluvia.serverless.environment import environment
+from alluvia.serverless.settings import environment
 from alluvia.serverless.warm_lake import using
 from benchmarks import duck
 from benchmarks.measure import in_turns, medians, milliseconds

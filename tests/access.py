@@ -10,7 +10,7 @@ from pathlib import Path
 import alluvia
 from alluvia.access.issuing import issue, key_folder, new_key, signing_key
 from alluvia.access.rights import QUERY_OPERATIONS, Grant, Rights, table_pattern
-from alluvia.serverless.environment import environment
+from alluvia.serverless.settings import environment
 
 
 def grant(scopes: str, where: str | None = None, hide: str = "") -> Grant:

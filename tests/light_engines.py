@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import alluvia
-from alluvia.engine.duck.connection import connect
+from alluvia.engine.duck.database import connect
 from alluvia.processes.child import Reply
 from alluvia.processes.pool import Pool, Watch
 from alluvia.query.process import processes, worker

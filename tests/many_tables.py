@@ -17,7 +17,7 @@ from unittest import mock
 from alluvia.api.lake import Lake
 from alluvia.clock import SystemClock
 from alluvia.serverless import table_queue, warm_lake
-from alluvia.serverless.environment import environment
+from alluvia.serverless.settings import environment
 from alluvia.store.counting import CountingStore
 from alluvia.store.memory import MemoryStore
 from functions.merge.handler import handler as merge

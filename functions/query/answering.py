@@ -15,7 +15,7 @@ from alluvia.delta.schema.names import fold
 from alluvia.engine.duck.failures import ResultTooLarge
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.results.large_results import is_there
+from alluvia.operations.results.results import is_there
 from alluvia.query.engine import Rendered, run_rendered
 from alluvia.query.formats import Format, choose_format, format_named
 from alluvia.query.limits import QueryLimits
@@ -24,7 +24,7 @@ from alluvia.query.process.processes import LargeResults
 from alluvia.query.scans import TableScan
 from alluvia.serverless.http import BRANCH_HEADER, Response
 from alluvia.serverless.log_lines import Logger
-from alluvia.store.deadline import seconds_left
+from alluvia.store.at_once import seconds_left
 
 from .asking import ERROR, QueryRequest
 from .codings import choose_coding, encoded

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from alluvia.prices import LAMBDA_GB_SECOND_DOLLARS, REQUEST_DOLLARS
 from alluvia.serverless.http import Response
-from alluvia.store.metering import metered
+from alluvia.store.at_once import metered
 
 from .answering import ELAPSED, Caller, sees_all
 

@@ -16,7 +16,6 @@ import orjson
 from alluvia.access.claims import TokenClaims, read_claims
 from alluvia.access.rights import Rights
 from alluvia.errors import Invalid, Unavailable
-from alluvia.operations.results.job_places import take_place
 from alluvia.operations.results.jobs import (
     CANCELLED,
     DONE,
@@ -27,6 +26,7 @@ from alluvia.operations.results.jobs import (
     ask_job,
     end_job,
     find_job,
+    take_place,
 )
 from alluvia.query.formats import format_named
 from alluvia.query.parameters import from_json, named_values, to_json

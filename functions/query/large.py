@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING
 from alluvia.engine.duck.failures import ResultTooLarge
 from alluvia.errors import Unavailable
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.results.large_results import LinkedBytes, erased_since, kept_bytes, new_large_key, take_back
-from alluvia.operations.results.results import LARGE, LINK_SECONDS
+from alluvia.operations.results.results import (
+    LARGE,
+    LINK_SECONDS,
+    LinkedBytes,
+    erased_since,
+    kept_bytes,
+    new_large_key,
+    take_back,
+)
 from alluvia.query.engine import Rendered
 from alluvia.query.formats import Format
 from alluvia.serverless.http import Response, TooManyRequests, answer

@@ -191,7 +191,7 @@ def hides_columns(caller: Caller, query: PublishedQuery) -> bool:
 
 def _lent(seen: Seen, caller: Caller) -> Caller:
     """Return the caller with what the query lends it. Raises `Forbidden` where the publisher's token was revoked."""
-    from alluvia.access.definer import lent
+    from alluvia.access.claims import lent
     from alluvia.access.registry import is_revoked
 
     definer, rights = seen.query.definer, caller.rights

@@ -12,7 +12,7 @@ from alluvia import Lake
 from alluvia.engine.duck.failures import QueryStopped
 from alluvia.errors import AlluviaError
 from alluvia.operations.results.jobs import DONE, FAILED, QueryJob, end_job, has_ended, keep_alive, start_job
-from alluvia.operations.results.large_results import take_back
+from alluvia.operations.results.results import take_back
 from alluvia.serverless.http import Response, refusal
 
 from .answering import ELAPSED, Caller, elapsed, large_result, logger, run_query, told_of

@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from alluvia.access.rights import READ, table_pattern
-from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import TableNotFound
 from alluvia.operations.catalog.catalog import Catalog
-from alluvia.query.permitted import permitted
-from alluvia.query.visible import visible
+from alluvia.query.permitted import permitted, visible
 from alluvia.serverless.http import Request, Response
 from alluvia.serverless.http import answer as json_answer
 from alluvia.table_names import REJECTS

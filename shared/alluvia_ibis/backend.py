@@ -17,7 +17,7 @@ import pyarrow as pa
 from ibis.backends import NoExampleLoader
 from ibis.backends.sql import SQLBackend
 
-from alluvia.engine.duck.quoting import quote_name
+from alluvia.engine.duck.literals import quote_name
 from alluvia.errors import Forbidden, Invalid, TableNotFound
 from alluvia.extras import needing
 from alluvia.operations.merge_query.folding import FINAL

@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 import pyarrow as pa
 
 from alluvia.api.lake import Lake
-from alluvia.engine.duck.quoting import quote_name
+from alluvia.engine.duck.literals import quote_name
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.query.engine import Result, columns, run
 from alluvia.table_names import REJECTS

@@ -11,7 +11,7 @@ from alluvia.api.lake import Lake, connect
 from alluvia.errors import Invalid
 from alluvia_ibis.access import LakeAccess
 from alluvia_ibis.local import OpenLake
-from alluvia_ibis.proofs import bearer, nothing, signature
+from alluvia_ibis.requests import bearer, nothing, signature
 
 TIMEOUT_SECONDS = 60.0
 IAM = "iam"

@@ -1,19 +1,118 @@
-"""Requests to a server over HTTP: with a token, again where that is harmless, and with errors as exceptions."""
+"""Requests of the backend to a server, with their proof of identity and what its statuses mean."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any, cast
+from urllib.parse import urlsplit
 
 import orjson
 import pyarrow as pa
 
-from alluvia.errors import Unavailable
+from alluvia.errors import (
+    AlluviaError,
+    CommitUnknown,
+    Conflict,
+    Forbidden,
+    Invalid,
+    TableNotFound,
+    Unavailable,
+    VersionExpired,
+    VersionNotFound,
+    cut,
+)
 from alluvia.extras import needing
+from alluvia.store.s3.s3_client import find_access
 from alluvia.version import __version__
-from alluvia_ibis.proofs import HEADERS, Proof
-from alluvia_ibis.statuses import NotYet, error_of
+
+Proof = Callable[[str, str, bytes | None], Mapping[str, str]]
+"""Returns headers for a request, given its method, URL and body."""
+HEADERS = ("Authorization", "X-Amz-Date", "X-Amz-Security-Token")
+"""What proofs are in; for one host alone."""
+_HOSTS = {
+    "execute-api": re.compile(r".+\.execute-api\.([a-z0-9-]+)\.amazonaws\.com"),
+    "lambda": re.compile(r".+\.lambda-url\.([a-z0-9-]+)\.on\.aws"),
+}
+
+
+def nothing(method: str, url: str, body: bytes | None) -> Mapping[str, str]:  # noqa: ARG001
+    """Prove nothing: the server asks nobody."""
+    return {}
+
+
+def bearer(token: str) -> Proof:
+    """Prove it by a token."""
+    return lambda method, url, body: {"Authorization": f"Bearer {token}"}  # noqa: ARG005
+
+
+def signature(server: str, region: str | None) -> Proof:
+    """Prove it by signing each request (Signature Version 4), with the credentials that boto3 would find.
+
+    API Gateway's own hosts and those of function URLs name their region. Raises `Invalid` where there are no
+    credentials, and `NotInstalled`.
+    """
+    with needing("aws", "a request that is signed with AWS credentials"):
+        from botocore.auth import SigV4Auth
+        from botocore.awsrequest import AWSRequest
+        from botocore.credentials import Credentials
+    service, place = "execute-api", None
+    for name, pattern in _HOSTS.items():
+        if match := pattern.fullmatch(urlsplit(server).hostname or ""):
+            service, place = name, match[1]
+    access = find_access(region or place, None)
+
+    def sign(method: str, url: str, body: bytes | None) -> Mapping[str, str]:
+        keys = access.keys()
+        if keys is None:
+            raise Invalid("auth: no AWS credentials were found: set a profile, or AWS_ACCESS_KEY_ID and its secret")
+        request = AWSRequest(method, url, data=body or b"")
+        credentials = Credentials(keys.access_key_id, keys.secret_access_key, keys.session_token)
+        SigV4Auth(credentials, service, access.region).add_auth(request)
+        return {name: request.headers[name] for name in HEADERS if name in request.headers}
+
+    return sign
+
+
+class NotThere(TableNotFound, VersionNotFound):
+    """The lake has no such table or version."""
+
+
+class NotYet(Unavailable):
+    """The server, or what is in front of it, did not answer in time."""
+
+
+_ERRORS: dict[int, type[AlluviaError]] = {
+    400: Invalid,
+    401: Forbidden,
+    403: Forbidden,
+    404: NotThere,
+    409: Conflict,
+    410: VersionExpired,
+    413: Invalid,
+    422: Invalid,
+    429: Unavailable,
+    500: CommitUnknown,
+    502: NotYet,
+    503: NotYet,
+    504: NotYet,
+}
+
+
+def error_of(status: int, body: bytes, place: str) -> AlluviaError:
+    """Return the error that an answer stands for: what the server says, or where nothing it understands was sent."""
+    kind = _ERRORS.get(status, Invalid if status < 500 else AlluviaError)
+    try:
+        told = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        told = None
+    if isinstance(told, dict) and isinstance(told.get("error"), str):
+        return kind(told["error"])
+    said = told.get("message") if isinstance(told, dict) else None  # API Gateway's word for it
+    said = said if isinstance(said, str) else f"no answer of Alluvia, but {cut(body.decode(errors='replace'), 200)!r}"
+    return kind(f"{place} answered with status {status}: {said}")
+
 
 with needing("ibis", "a lake behind a server"):
     import urllib3

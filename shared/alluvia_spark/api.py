@@ -27,7 +27,7 @@ def register(spark: SparkSession) -> None:
     Relative paths begin in the folder in which this is called. For a server of Spark Connect on another machine they
     mean nothing, and are refused.
     """
-    from alluvia_spark.statements import advise
+    from alluvia_spark.session import advise
     from alluvia_spark.tables import folder_of
     from alluvia_spark.writing.data_source import source_at
 

@@ -24,9 +24,9 @@ from alluvia.operations.retention.vacuum_plan import SCRATCH_FOLDER
 from alluvia.store import Store, open_store
 from alluvia_spark.backfill_job.committing import Committed, commit, done_before, is_done
 from alluvia_spark.backfill_job.execute import execute
-from alluvia_spark.backfill_job.failures import told_once
 from alluvia_spark.backfill_job.job import REJECTS, ROWS, Job, JobOutcome, Report, Target
 from alluvia_spark.backfill_job.record import Record, check_job_id, known_job, obtain, take_over
+from alluvia_spark.backfill_job.tasks import told_once
 from alluvia_spark.session import QUICK_JAVA, session
 from alluvia_spark.sources.files import SourceOptions
 from alluvia_spark.sources.manifest import Manifest

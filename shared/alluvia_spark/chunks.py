@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from alluvia.commit.event_window.id_runs import FINGERPRINT_BYTES, HEAD_BYTES
 from alluvia.commit.event_window.window import fingerprints
 from alluvia.delta.partitioning.partition import PartitionRows, grouped
-from alluvia.delta.partitioning.spans import Key, cut
 from alluvia.delta.partitioning.spec import PartitionSpec
+from alluvia.delta.partitioning.transforms import Key, cut
 
 EVENT_ID = "event_id"
 SOURCE = "source"

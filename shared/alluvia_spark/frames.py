@@ -1,14 +1,16 @@
-"""What a job needs of Spark: functions over rows of Arrow batches, and exchanges in which each row names its task.
+"""Spark's Python workers, each of which carries out many tasks.
 
 Only DataFrames, so that it works over Spark Connect as well.
 """
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias
+from zipimport import zipimporter
 
 import pyarrow as pa
 from pyspark.errors import PySparkImportError
@@ -18,7 +20,18 @@ from pyspark.sql.types import StructType
 from pyspark.sql.udf import _create_udf
 from pyspark.util import PythonEvalType
 
-from alluvia_spark.workers import spare_later_tasks
+
+def spare_later_tasks() -> None:
+    """Spare this worker's later tasks 0.15 s and 0.02 s each.
+
+    PySpark forgets at each task's start what all archives hold, and reads that of its own one 16 times. They stay as
+    they are: a file that is added to a session has a path of its own. And at each task's end it has the collector look
+    through all objects: it leaves out those of the modules.
+    """
+    zipimporter.invalidate_caches = lambda self: None  # type: ignore[method-assign]  # noqa: ARG005 - mypy wants its name
+    if not gc.get_freeze_count():
+        gc.freeze()
+
 
 Row: TypeAlias = tuple[Any, ...]
 Columns: TypeAlias = Mapping[str, str]

@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructFiel
 
 from alluvia.delta.schema.column_mapping import ID, NAME, ColumnMapping
 from alluvia.delta.schema.serialization import Json, schema_fields
-from alluvia.delta.schema.timestamp_types import is_zoned
+from alluvia.delta.schema.types import is_zoned
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, Unsupported
 

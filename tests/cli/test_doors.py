@@ -12,8 +12,8 @@ import pytest
 
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
-from alluvia.server.doors import UPLOADS, Places, uploads_of
 from alluvia.server.gateway import Gateway, ServerRules
+from alluvia.server.guards import UPLOADS, Places, uploads_of
 
 SMALL = b'{"event_id":"a"}'
 LARGE = b'{"event_id":"' + b"a" * 70_000 + b'"}'

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 import alluvia
 from alluvia.cli.command_line import cli
 from alluvia.server.gateway import Gateway, ServerRules
-from alluvia.server.refreshing import Refresher
+from alluvia.server.upkeep import Refresher
 from alluvia.serverless.warm_lake import using
 
 QUERY = "SELECT page, count(*) AS hits FROM views GROUP BY page"

@@ -15,8 +15,7 @@ import requests
 
 import alluvia
 from alluvia.clock import ManualClock
-from alluvia.operations.results.large_results import new_large_key
-from alluvia.operations.results.results import LARGE
+from alluvia.operations.results.results import LARGE, new_large_key
 from alluvia.server.large_results import Download, download
 from alluvia.serverless.signed_paths import PathSigner
 from alluvia.store import MemoryStore

@@ -17,7 +17,7 @@ from alluvia.clock import SystemClock
 from alluvia.delta.refs import CLONE, OWNER, Keeper, put_keeper
 from alluvia.engine.duck.views import Views
 from alluvia.errors import AlluviaError, Unsupported
-from alluvia.serverless.environment import environment
+from alluvia.serverless.settings import environment
 from alluvia.store import Store, open_store
 from functions.query import handler as query
 from tests.access import grant, token

@@ -18,7 +18,7 @@ from alluvia.commit.changes import Changes
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.checkpoints import v2 as checkpoint_v2
-from alluvia.delta.log.checkpoints.agreement import HEAD_BYTES
+from alluvia.delta.log.checkpoints.reader import HEAD_BYTES
 from alluvia.delta.skipping.predicate import Comparison
 from alluvia.engine.conditions.condition import condition
 from alluvia.store import CountingStore, MemoryStore, open_store

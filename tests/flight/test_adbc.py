@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import alluvia
-from alluvia.server.doors import QUERIES
+from alluvia.server.guards import QUERIES
 from tests.flight.serving import Served, serving_flight
 
 EVERY_TYPE = {

@@ -13,10 +13,9 @@ import pyarrow as pa
 import pytest
 
 import alluvia
-from alluvia.flight.framing import sent
-from alluvia.flight.messages import new, packed, unpacked
+from alluvia.flight.messages import new, packed, sent, unpacked
 from alluvia.flight.service import REQUEST_BYTES_MAX
-from alluvia.server.doors import QUERIES
+from alluvia.server.guards import QUERIES
 from tests.flight.serving import RawClient, Served, descriptor, serving_flight, ticket
 
 Code = grpc.StatusCode

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from alluvia.serverless.environment import environment
+from alluvia.serverless.settings import environment
 from tests.samples import lake as lake  # noqa: PLC0414 - a fixture
 
 

@@ -20,8 +20,8 @@ from alluvia.access.issuing import signing_key
 from alluvia.access.rights import Rights
 from alluvia.access.signing import sign, unverified_claims
 from alluvia.server.gateway import Gateway, ServerRules
-from alluvia.serverless.environment import environment
 from alluvia.serverless.routes import Route
+from alluvia.serverless.settings import environment
 from alluvia.serverless.warm_lake import using
 from functions.ingest.routes import ROUTES as EVENT_ROUTES
 from functions.query.routes import ROUTES as QUERY_ROUTES

@@ -12,7 +12,7 @@ import pytest
 
 import alluvia
 from alluvia.query.identity import identify
-from alluvia.serverless.environment import environment
+from alluvia.serverless.settings import environment
 from functions.ingest import handler as ingest
 from functions.query import handler as query
 from tests.access import asking_for_tokens, grant, token

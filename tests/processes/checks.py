@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from alluvia.api.lake import Lake, Table
-from alluvia.commit.group.commit_offers import offers_in
+from alluvia.commit.commit_offers import offers_in
 from alluvia.delta.log.commit import EVENT_IDS, CommitActions
 from alluvia.verify.report import KINDS, Severity
 from tests.judges import canonical, deltalake_rows, duckdb_rows

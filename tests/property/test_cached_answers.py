@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import alluvia
-from alluvia.serverless.environment import environment
+from alluvia.serverless.settings import environment
 from functions.query import handler as query
 from tests.access import grant, token
 from tests.examples import examples

@@ -20,8 +20,8 @@ from alluvia.delta.log.files.rows import ActionRows, LogRows
 from alluvia.delta.log.replay import replay
 from alluvia.delta.skipping.column_verdicts import matching
 from alluvia.delta.skipping.predicate import Comparison, In, IsNotNull, IsNull, Operator, Predicate, Unknown
-from alluvia.delta.skipping.pruning import FileStatistics, prune
-from alluvia.delta.skipping.verdicts import can_match, needs_exact
+from alluvia.delta.skipping.pruning import prune
+from alluvia.delta.skipping.verdicts import FileStatistics, can_match, needs_exact
 from alluvia.delta.statistics.checkpoint_form import CheckpointForm
 from alluvia.delta.statistics.written import file_statistics
 from tests.examples import examples

@@ -15,11 +15,10 @@ from itertools import count
 import pytest
 
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.partitioning.spans import Key, Span, part
+from alluvia.delta.partitioning.transforms import Key, Span, part
 from alluvia.operations.compaction.optimize_cuts import OVER_SHARE, SMALL_SHARE
 from alluvia.operations.compaction.optimize_files import Candidate
-from alluvia.operations.compaction.optimize_joins import plan_joins
-from alluvia.operations.compaction.optimize_outputs import next_rows
+from alluvia.operations.compaction.optimize_outputs import next_rows, plan_joins
 from alluvia.operations.compaction.optimize_plan import FileGroup, KeyedRows, cut_group, plan_optimize
 
 TARGET = 1000

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from alluvia.api.lake import Lake
 from alluvia.operations.append.append import append
-from alluvia.operations.checkpointing.checkpoint import checkpoint
+from alluvia.operations.checkpointing import checkpoint
 from alluvia.operations.retention.vacuum import vacuum
 from alluvia.operations.streams.stream_batches import next_batch
 from alluvia.operations.streams.streams import create_stream

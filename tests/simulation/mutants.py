@@ -79,21 +79,21 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "let go of what a clone can still read",
-        "operations/references/clone_keepers.py",
+        "operations/references/clones.py",
         "return oldest is not None and not any(",
         "return oldest is not None or not any(",
         ("tests/unit/operations/tables/test_clone.py",),
     ),
     Mutant(
         "take a clone that has just been made for one that never came",
-        "operations/references/clone_keepers.py",
+        "operations/references/clones.py",
         "    if oldest.metadata.id != own and not ended:\n        return None\n",
         "",
         ("tests/unit/operations/tables/test_clone.py",),
     ),
     Mutant(
         "forget the versions of a clone that somebody keeps",
-        "operations/references/clone_keepers.py",
+        "operations/references/clones.py",
         "    if any(each.table is not None or each.moment >= put_ms for each in kept):\n        return None\n",
         "",
         ("tests/unit/operations/tables/test_clone.py",),
@@ -135,14 +135,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "keep for an erased clone nothing of its source",
-        "operations/references/clone_keepers.py",
+        "operations/references/clones.py",
         "for file in files for key in _keys(kept, file) if key.startswith",
         "for file in files[:0] for key in _keys(kept, file) if key.startswith",
         ("tests/unit/operations/tables/test_clone.py",),
     ),
     Mutant(
         "write to an attached table",
-        "store/read_only.py",
+        "store/wrapper.py",
         "if kind not in _READS:",
         "if False:",
         ("tests/unit/operations/tables/test_attach.py",),
@@ -296,7 +296,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "ignore the event ids that commits have in files",
-        "operations/dedup/known_events.py",
+        "operations/dedup.py",
         "for commit in window.files(undone, after):",
         "for commit in window.files(undone, window.version):",
     ),
@@ -315,7 +315,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "let a backfill commit events that another has in files",
-        "operations/dedup/known_events.py",
+        "operations/dedup.py",
         "        return handle.store.get(handle.root + commit.files.name(number))\n",
         "        return None\n",
     ),
@@ -419,7 +419,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "take an offer after a commit that has its event ids in files",
-        "commit/group/commit_offers.py",
+        "commit/commit_offers.py",
         " or EVENT_FILES in commit.info",
         "",
     ),
@@ -439,7 +439,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "vacuum without a record of the oldest version",
-        "operations/retention/oldest_version.py",
+        "operations/retention/log_cleanup.py",
         "        if oldest <= known and not fence:\n            return\n",
         "        if known >= 0:\n            return\n",
     ),
@@ -459,20 +459,20 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "expire a file of which some rows are old",
-        "operations/retention/expire_plan.py",
+        "operations/retention/expire.py",
         "if not newer.can_match(file) or _tag",
         "if True or _tag",
     ),
     Mutant(
         "expire a file that nothing bounds",
-        "operations/retention/expire_plan.py",
+        "operations/retention/expire.py",
         "if not newer.can_match(file) or _tag",
         "if not newer.can_match(file) or not file.tags or _tag",
         ("tests/unit/operations/retention/test_expire.py",),
     ),
     Mutant(
         "expire rows without a time",
-        "operations/retention/expire_plan.py",
+        "operations/retention/expire.py",
         ", IsNull((column,))))",
         ",))",
         ("tests/unit/operations/retention/test_expire.py",),
@@ -735,7 +735,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "no older index where clean-up took a commit",
-        "operations/dedup/event_window.py",
+        "operations/dedup.py",
         "            window, whole = _from_index(log, at, version, rules)\n",
         "            whole = False\n",
         ("tests/unit/operations/append/test_ingest_window.py",),
@@ -754,7 +754,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "drop a tombstone early",
-        "operations/checkpointing/checkpoint.py",
+        "operations/checkpointing.py",
         "snapshot.settings.file_retention_ms - TOMBSTONES_LONGER_MS",
         "snapshot.settings.file_retention_ms + 1_800_000",
         seed=271,
@@ -782,33 +782,33 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "do not follow the window",
-        "operations/dedup/event_window.py",
+        "operations/dedup.py",
         "        window.follow(commits)\n",
         "        window.version = state.version\n",
     ),
     Mutant(
         "the dedup window by this machine's clock",
-        "operations/dedup/event_window.py",
+        "operations/dedup.py",
         "        window.follow(commits)\n",
         "        window.follow(commits)\n        window._time_ms = handle.clock.now_ms()\n        window.obey(rules)\n",
         ("tests/faults/test_clocks.py",),
     ),
     Mutant(
         "a cold window from the commits alone, without the checkpoint's index",
-        "operations/dedup/event_window.py",
+        "operations/dedup.py",
         "            window = read_index(log.store.get(log.root + name), name, rules, start)\n",
         "            window = DedupWindow(rules, start)\n",
     ),
     Mutant(
         "an index that clean-up took means that there was none",
-        "operations/dedup/event_window.py",
+        "operations/dedup.py",
         "        if whole:\n            return window\n",
         "        return window\n",
         ("tests/unit/operations/append/test_ingest_window.py",),
     ),
     Mutant(
         "the checkpoint before its window",
-        "operations/checkpointing/checkpoint.py",
+        "operations/checkpointing.py",
         "            handle.store.put(handle.root + index_name(snapshot.version), write_index(window))\n"
         "        after_ms = tombstones_after_ms(snapshot, handle.clock.now_ms())\n"
         "        handle.log.checkpoint(state, after_ms, form_of(snapshot), v2=v2)\n",
@@ -858,7 +858,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "join the files of two partitions",
-        "operations/compaction/optimize_joins.py",
+        "operations/compaction/optimize_outputs.py",
         'return tuple((name, text is None, text or "") for name, text in sorted(each.file.partition_values.items()))',
         "return ()",
         ("tests/unit/operations/compaction/test_optimize_joins.py",),
@@ -1232,7 +1232,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "take an offer for a table that has changed since",
-        "commit/group/commit_offers.py",
+        "commit/commit_offers.py",
         "    return len(commits) >= LIFE or any(map(_ends, commits))",
         "    return len(commits) >= LIFE",
         ("tests/unit/operations/append/test_group_commit.py",),
@@ -1245,7 +1245,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "take any commit of offers for that of one's own",
-        "commit/group/commit_offers.py",
+        "commit/commit_offers.py",
         "if offer_id in offers_in(commit)), None)",
         "if offers_in(commit)), None)",
     ),
@@ -1537,7 +1537,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "judge the event ids of a branch by its commits alone",
-        "operations/dedup/known_events.py",
+        "operations/dedup.py",
         "    now_ms = max(handle.log.refresh().timestamp_ms, handle.clock.now_ms())\n",
         "    now_ms = handle.log.refresh().timestamp_ms\n",
         ("tests/unit/operations/dedup/test_known_events.py",),

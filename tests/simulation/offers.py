@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from alluvia.commit.group.contention import Crowd
+from alluvia.commit.commit_offers import Crowd
 from tests.simulation.intents import AddEvents, Intent, Steps
 from tests.simulation.model import TableModel, Version
 from tests.simulation.scheduler import Violation

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from alluvia.api.lake import Lake
 from alluvia.operations.reading.relations import Evaluate
-from alluvia.query.process.evaluation import evaluation
+from alluvia.query.process.evaluator import evaluation
 from alluvia.rollups.change import PROGRESS
 from alluvia.rollups.creating import create_rollup
 from alluvia.rollups.refresh import refresh

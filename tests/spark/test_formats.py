@@ -14,9 +14,9 @@ from alluvia.files import event_files
 from alluvia.store import CountingStore, MemoryStore
 from alluvia_spark.backfill_job.normalise import normalise, read_events
 from alluvia_spark.sources import files, formats
+from alluvia_spark.sources.file_lists import folder_fields
 from alluvia_spark.sources.files import BadFile, FileSplit, SourceFile
 from alluvia_spark.sources.formats import read_blocks
-from alluvia_spark.sources.hive import folder_fields
 from alluvia_spark.sources.lines import Block
 from tests.cli.test_event_files import EVENTS, FORMS, csv, ndjson, parquet, zstd
 from tests.spark.test_normalise import SCHEMA

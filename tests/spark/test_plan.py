@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alluvia.delta.partitioning.partition import PartitionRows
-from alluvia.delta.partitioning.spans import Key
 from alluvia.delta.partitioning.spec import parse_spec
+from alluvia.delta.partitioning.transforms import Key
 from alluvia_spark.backfill_job.plan import (
     BUCKET_BYTES_MAX,
     BUCKET_BYTES_MIN,

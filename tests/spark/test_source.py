@@ -16,8 +16,7 @@ from alluvia.store import DirectoryStore, MemoryStore
 from alluvia_spark.sources import file_lists, places
 from alluvia_spark.sources import source as sources
 from alluvia_spark.sources.files import BadFile, SourceFile, SourceOptions, read_range
-from alluvia_spark.sources.globs import compiled, fixed_part
-from alluvia_spark.sources.places import SourceUri, parse
+from alluvia_spark.sources.places import SourceUri, compiled, fixed_part, parse
 from alluvia_spark.sources.source import list_files
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from alluvia.operations.checkpointing import overdue
+from alluvia.operations import checkpointing
 from tests import judges
 from tests.examples import TIMES
 from tests.stateful.year import Year
@@ -36,7 +36,7 @@ class Inline:
 
 @pytest.mark.slow
 def test_a_lake_that_lives_long_stays_right_and_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(overdue, "ThreadPoolExecutor", Inline)
+    monkeypatch.setattr(checkpointing, "ThreadPoolExecutor", Inline)
     year = Year()
     for day in range(DAYS):
         year.day(day)

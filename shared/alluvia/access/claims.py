@@ -1,16 +1,26 @@
-"""Rights as the claims of a token (RFC 7519), and back. Pure.
+"""Rights as claims of a token: of this lake (RFC 7519), of an identity provider, of a published query's definer. Pure.
 
 What is not known here is refused, so that no later limit is ignored by a verifier that has not heard of it.
+
+Scopes are those of OAuth: words such as `read:daily_*` in a claim. Where a provider puts the name of an API in front of
+its scopes (`lake/read:daily_*`), the settings name that text: a scope of another API grants nothing here, whatever
+follows its name. A row filter is a template, in which `$name` stands for the value of a claim.
+
+A published query keeps what its publisher might read. Through it others may read that, and never more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
-from alluvia.access.rights import GRANTS_MAX, Grant, Rights
-from alluvia.errors import Invalid
+from alluvia.access.rights import GRANTS_MAX, OPERATIONS, QUERY, QUERY_OPERATIONS, READ, Grant, Rights, table_pattern
+from alluvia.errors import Forbidden, Invalid
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.table_names import REJECTS
 
 ISSUER = "alluvia"
 OURS = "alluvia"
@@ -130,3 +140,102 @@ def _number(found: Mapping[str, Any], name: str) -> int:
 
 def _number_or_none(found: Mapping[str, Any], name: str) -> int | None:
     return _number(found, name) if name in found else None
+
+
+NAME = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+VALUE_CHARS_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimsMapping:
+    """`scopes` names the claim with the scopes; `where` is the template of a row filter, `hide` has hidden columns.
+
+    `prefix` is the text that begins each scope of this lake. Without one, scopes that have anything in front do not
+    count; with one, nor do those without it.
+    """
+
+    scopes: str = "scope"
+    where: str | None = None
+    hide: frozenset[str] = frozenset()
+    prefix: str = ""
+
+    def rights(self, claims: Mapping[str, Any]) -> Rights:
+        """Return what claims allow: nothing where no scope is known. Raises `Forbidden` for a claim that is missing."""
+        where = None if self.where is None else filled(self.where, claims)
+        subject = str(claims.get("sub", ""))
+        grants = islice(_grants(claims.get(self.scopes), self.prefix, where, self.hide), GRANTS_MAX)
+        return Rights(tuple(grants), subject, f"{claims.get('iss', '')} {subject}")
+
+
+def filled(template: str, claims: Mapping[str, Any]) -> str:
+    """Return a condition with literals in the place of `$name`, outside quotes. Raises `Forbidden`."""
+
+    def literal(match: re.Match[str]) -> str:
+        value = claims.get(match[1])
+        if isinstance(value, bool) or not isinstance(value, str | int) or len(str(value)) > VALUE_CHARS_MAX:
+            raise Forbidden(f"this caller's token needs the claim {match[1]}, a text or a whole number")
+        text = str(value)
+        if "\0" in text:
+            raise Forbidden(f"this caller's claim {match[1]} contains a NUL character")
+        if isinstance(value, int):
+            return f"({text})" if value < 0 else text  # a minus before it would make it a comment
+        return "'" + text.replace("'", "''") + "'"
+
+    parts = re.split(r"('(?:[^']|'')*'|\"(?:[^\"]|\"\")*\")", template)
+    return "".join(part if at % 2 else NAME.sub(literal, part) for at, part in enumerate(parts))
+
+
+def _grants(claim: object, prefix: str, where: str | None, hide: frozenset[str]) -> Iterator[Grant]:
+    """Yield what the scopes that are ours grant. API Gateway passes a list on as `[one two]`."""
+    words = claim.strip("[]").replace(",", " ").split() if isinstance(claim, str) else claim
+    for word in words if isinstance(words, list) else ():
+        if not isinstance(word, str) or not word.startswith(prefix):
+            continue
+        operation, colon, name = word.removeprefix(prefix).partition(":")
+        tables = (table_pattern(name),) if operation in OPERATIONS else ()
+        queries = (name,) if operation in QUERY_OPERATIONS else ()
+        if colon and (tables or queries):
+            limits = (where, hide) if operation in (READ, QUERY) else (None, frozenset[str]())
+            with suppress(Invalid):  # another service may have scopes that look like ours
+                yield Grant(frozenset({operation}), tables, *limits, queries)
+
+
+_EVERYTHING = Grant(frozenset({READ}), ("*", f"*/{REJECTS}"))
+
+
+def plain_definer(rights: Rights | None) -> dict[str, Any] | None:
+    """Return what a publisher may read as JSON has it; None for one that may read all."""
+    if rights is None:
+        return None
+    grants = [plain_grant(grant) for grant in _reads(rights)]
+    return {"grants": grants, "subject": rights.subject, "key": rights.key, "expires": rights.expires_s}
+
+
+def read_definer(found: object) -> Rights | None:
+    """Read what `plain_definer` has written. Raises `Invalid`, `KeyError`, `TypeError`."""
+    if found is None:
+        return None
+    if not isinstance(found, dict) or not isinstance(found["expires"], int | None):
+        raise Invalid("the rights of whoever published it cannot be read")
+    grants = read_grants(found["grants"])
+    return Rights(grants, str(found["subject"]), str(found["key"]), expires_s=found["expires"])
+
+
+def lent(definer: Rights | None, limits: Iterable[Grant], caller: Rights) -> Rights:
+    """Return what a caller may read through a published query: what its publisher might, within `limits`.
+
+    `limits` are the grants that let the caller run it, whose row filters and hidden columns hold for all tables.
+    """
+    reads = [_EVERYTHING] if definer is None else _reads(definer)
+    narrowed = [
+        Grant(each.operations, each.tables, limit.where, limit.hide)
+        for limit in limits
+        if limit.where is not None or limit.hide
+        for each in reads
+    ]
+    return Rights((*reads, *narrowed), caller.subject, caller.key, query_bytes=caller.query_bytes)
+
+
+def _reads(rights: Rights) -> list[Grant]:
+    found = (grant for grant in rights.grants if READ in grant.operations)
+    return [Grant(frozenset({READ}), grant.tables, grant.where, grant.hide) for grant in found]

@@ -210,7 +210,7 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
         DuckDB, in a process of its own, gets two thirds of it: the rest is for what the two processes hold besides.
         """
         from alluvia.query.limits import QueryLimits
-        from alluvia.query.process.evaluation import evaluation
+        from alluvia.query.process.evaluator import evaluation
 
         memory_bytes = None if memory_mb is None else memory_mb * 1_000_000 * 2 // 3
         return evaluation(self.store, QueryLimits(TRANSACTION_AGE_MS_MAX / 1000, memory_bytes))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from alluvia.api.lake import Lake
 from alluvia.commit.handle import milliseconds
 from alluvia.commit.transaction import Commit
-from alluvia.delta.attached import attached_from
+from alluvia.delta.places import attached_from
 from alluvia.delta.properties import EXTERNAL
 from alluvia.delta.refs import (
     BRANCH,

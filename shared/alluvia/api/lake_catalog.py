@@ -211,7 +211,7 @@ def planned(
 
 
 def _stream_overdue(handle: TableHandle) -> None:
-    from alluvia.operations.checkpointing.overdue import checkpoint_overdue
+    from alluvia.operations.checkpointing import checkpoint_overdue
 
     checkpoint_overdue(handle, _vacuum)  # no round over tables comes here
 
@@ -223,6 +223,6 @@ def _vacuum(handle: TableHandle) -> None:
 
 
 def _checkpoint_overdue(handle: TableHandle) -> None:
-    from alluvia.operations.checkpointing.overdue import checkpoint_overdue
+    from alluvia.operations.checkpointing import checkpoint_overdue
 
     checkpoint_overdue(handle)

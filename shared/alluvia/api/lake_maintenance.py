@@ -166,7 +166,7 @@ class TableMaintenance:
 
     def checkpoint(self) -> int:
         """Write a checkpoint of the newest version, and return that version."""
-        from alluvia.operations.checkpointing import checkpoint as checkpoints
+        from alluvia.operations import checkpointing as checkpoints
 
         self._handle.newest()
         return checkpoints.checkpoint(self._handle)

@@ -110,7 +110,7 @@ class LakeStreams(LakeCatalog):
         were appended are read. Raises `TableNotFound`, `TableExists` if the name is taken, `VersionNotFound` and
         `VersionExpired`.
         """
-        from alluvia.delta.durations import moment_ago
+        from alluvia.delta.arguments import moment_ago
         from alluvia.operations.streams.streams import create_stream
 
         if offset is not None:

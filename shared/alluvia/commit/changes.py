@@ -8,8 +8,14 @@ from typing import Any
 
 from alluvia.commit.reads import encode_reads
 from alluvia.delta.log.actions import AddFile, CdcFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
-from alluvia.delta.log.commit import Action, CommitActions, encode_commit
-from alluvia.delta.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION, has_in_commit_timestamps
+from alluvia.delta.log.commit import (
+    ENABLED_TIMESTAMP,
+    ENABLED_VERSION,
+    Action,
+    CommitActions,
+    encode_commit,
+    has_in_commit_timestamps,
+)
 from alluvia.delta.log.replay import State
 from alluvia.delta.skipping.predicate import Predicate
 from alluvia.lazy_dataclasses import dataclass

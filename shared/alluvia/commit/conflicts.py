@@ -11,8 +11,7 @@ from dataclasses import field, replace
 
 from alluvia.delta.lineage import is_dropped
 from alluvia.delta.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile
-from alluvia.delta.log.commit import CommitActions
-from alluvia.delta.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
+from alluvia.delta.log.commit import IN_COMMIT_TIMESTAMPS, CommitActions
 from alluvia.delta.properties import APPEND_ONLY, CONSTRAINT, ID_FIELD, PARTITION_BY, TIME_FIELD
 from alluvia.delta.schema.serialization import only_adds_nullable
 from alluvia.errors import (

@@ -8,11 +8,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from alluvia.clock import Clock
+from alluvia.commit.commit_offers import Crowd
 from alluvia.commit.commit_records import Decisions, happened
-from alluvia.commit.group.contention import Crowd
 from alluvia.commit.intents import with_claims
 from alluvia.commit.transaction import TRANSACTION_AGE_MS_MAX, Transaction, carry_out_claim
-from alluvia.delta.attached import attached_from, external_folders, read_only_message
 from alluvia.delta.lineage import DroppedTable, dropped_tables, first_version, in_gap, is_dropped, version_gaps
 from alluvia.delta.log.actions import Metadata
 from alluvia.delta.log.log import Log
@@ -20,11 +19,12 @@ from alluvia.delta.log.replay import State
 from alluvia.delta.log.segment import CommitMissing
 from alluvia.delta.log.time_travel import version_at
 from alluvia.delta.partitioning.spec import check_types
+from alluvia.delta.places import attached_from, external_folders, read_only_message
 from alluvia.delta.properties import EXTERNAL, OLDEST_READABLE
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Corrupt, Invalid, ReadOnly, TableNotFound, VersionExpired, VersionNotFound
 from alluvia.store import Store
-from alluvia.store.read_only import ReadOnlyStore
+from alluvia.store.wrapper import ReadOnlyStore
 
 if TYPE_CHECKING:
     from alluvia.commit.event_window.window import DedupWindow

@@ -18,7 +18,7 @@ import orjson
 
 from alluvia.commit.intents import CLAIM
 from alluvia.delta.log.replay import State
-from alluvia.delta.schema.column_path import ColumnPath
+from alluvia.delta.schema.names import ColumnPath
 from alluvia.delta.skipping.predicate import And, Comparison, In, IsNotNull, IsNull, Or, Predicate, Unknown
 from alluvia.lazy_dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Fit the columns of a data file to the table's schema, no matter who wrote the file, and when. Pure.
+"""How rows lie in a table's data files: under which names and field ids, which users of the table never see. Pure.
 
 A file may lack columns and fields that were added later, hold some that were dropped since, name them differently
 (column mapping), and store a type in another way: INT96 or nanoseconds for times, any encoding of decimals, a narrower
@@ -15,10 +15,42 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.partitioning.values import partition_value
+from alluvia.delta.properties import Properties
 from alluvia.delta.schema.column_mapping import FIELD_ID, ColumnMapping
 from alluvia.delta.schema.variants import variant_texts
 from alluvia.errors import Corrupt
 from alluvia.lazy_dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FileForm:
+    """The columns as the table has them and, field by field, as its files do.
+
+    `settings` are the table's properties, with Bloom filters by the names that columns have in files.
+    """
+
+    schema: pa.Schema
+    physical: pa.Schema
+    settings: Properties
+
+    def stored(self, rows: pa.Table) -> pa.Table:
+        """Return rows as files have them. Columns that the table does not have stay as they are."""
+        if self.physical is self.schema:
+            return rows
+        pairs = [self._stored(rows.schema.field(at), rows.column(at)) for at in range(rows.num_columns)]
+        return pa.Table.from_arrays([column for _, column in pairs], schema=pa.schema([field for field, _ in pairs]))
+
+    def _stored(self, field: pa.Field, column: pa.ChunkedArray) -> tuple[pa.Field, pa.ChunkedArray]:
+        at = self.schema.get_field_index(field.name)
+        if at < 0:
+            return field, column
+        ours, theirs = self.schema.field(at), self.physical.field(at).with_nullable(field.nullable)
+        if pa.types.is_nested(theirs.type):
+            # As files are read, with the two kinds of names exchanged.
+            chunks = [fit_array(chunk, theirs.type, ours.type, ColumnMapping.NONE) for chunk in column.chunks]
+            column = pa.chunked_array(chunks, theirs.type)
+        return theirs, column
+
 
 Fields = list[pa.Field]
 _TYPES = pa.types

@@ -1,9 +1,12 @@
-"""Check where the files in a table's log may be. Every path of a log goes through this module.
+"""Where the files of a table may be: every path of a log goes through this module; and tables that are elsewhere. Pure.
 
 A file lies below its table's root. What the log claims beyond that counts only where this lake has it on record: an
 external table's folders, which the log here declares, and the tables whose files a shallow clone shares, each by the
 keeper that `clone` has put there for it. The log of a table outside the lake claims nothing. A path is decoded once, as
 the log is read, and judged here; `store/links.py` says where symbolic links may lead.
+
+The log at that name has one version, without files, whose metadata says where the table is. A reader feature keeps
+other Delta readers from taking it for an empty table.
 """
 
 from __future__ import annotations
@@ -14,10 +17,10 @@ from collections.abc import Mapping
 
 import orjson
 
-from alluvia.delta.attached import external_folders
+from alluvia.delta.lineage import is_dropped
 from alluvia.delta.log.actions import Metadata
 from alluvia.delta.log.paths import is_absolute
-from alluvia.delta.properties import CLONE_OF, EXTERNAL
+from alluvia.delta.properties import ATTACHED, CLONE_OF, EXTERNAL
 from alluvia.errors import Corrupt, Unsupported
 from alluvia.store import Store, Wrapper
 from alluvia.store.outside import is_outside
@@ -118,3 +121,22 @@ def bases_of(properties: Mapping[str, str]) -> list[tuple[str, str]]:
         return [(str(each["table"]), str(each["keeper"])) for each in orjson.loads(properties.get(CLONE_OF, "[]"))]
     except (ValueError, KeyError, TypeError) as error:
         raise Corrupt(f"property {CLONE_OF} cannot be read: only this library may set it") from error
+
+
+def attached_from(metadata: Metadata) -> str | None:
+    """Return where the table is that is attached; None for a table of this lake, and where it was detached."""
+    configuration = metadata.configuration
+    return None if is_dropped(configuration) else configuration.get(ATTACHED)
+
+
+def external_folders(metadata: Metadata) -> list[str]:
+    """Return the places below which an external table's files are. Raises `Corrupt`."""
+    try:
+        return [str(each) for each in orjson.loads(metadata.configuration[EXTERNAL])["folders"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise Corrupt(f"property {EXTERNAL} cannot be read: only this library may set it") from error
+
+
+def read_only_message(name: str, place: str) -> str:
+    """Say that nothing can be written to an attached table."""
+    return f"table {name!r} is attached from {place}: it can only be read here; write to it in its own lake"

@@ -10,9 +10,9 @@ from typing import Any
 
 import orjson
 
-from alluvia.delta.durations import interval_ms
+from alluvia.delta.arguments import interval_ms
+from alluvia.delta.log.commit import IN_COMMIT_TIMESTAMPS
 from alluvia.delta.log.features import TYPE_WIDENING
-from alluvia.delta.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from alluvia.errors import Corrupt, Invalid
 from alluvia.lazy_dataclasses import dataclass
 

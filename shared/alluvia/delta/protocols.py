@@ -11,9 +11,9 @@ from functools import lru_cache
 
 from alluvia.delta.log import features
 from alluvia.delta.log.actions import Metadata, Protocol
+from alluvia.delta.log.commit import IN_COMMIT_TIMESTAMPS, has_in_commit_timestamps
 from alluvia.delta.log.features import COLUMN_MAPPING
 from alluvia.delta.log.fields import Json
-from alluvia.delta.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS, has_in_commit_timestamps
 from alluvia.delta.properties import (
     APPEND_ONLY,
     ATTACHED,

@@ -10,19 +10,18 @@ from functools import cached_property
 import pyarrow as pa
 
 from alluvia import notebook
-from alluvia.delta.file_schema_adapter import ReadPlan
+from alluvia.delta.file_schema_adapter import FileForm, ReadPlan
 from alluvia.delta.log.actions import AddFile, Protocol
 from alluvia.delta.log.files.file_set import ActionSet
 from alluvia.delta.log.replay import State, totals
 from alluvia.delta.partitioning.spec import PartitionField, PartitionSpec, parse_spec
-from alluvia.delta.physical_layout import FileForm
 from alluvia.delta.places import TablePlaces
 from alluvia.delta.properties import Properties
 from alluvia.delta.protocols import check_readable, settings_of
 from alluvia.delta.schema.column_mapping import ColumnMapping, mapping_of, physical_schema
 from alluvia.delta.schema.nesting import not_readable
 from alluvia.delta.schema.serialization import arrow_schema, schema_fields, uses_type
-from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.schema.types import type_name
 from alluvia.delta.schema.variants import VARIANT
 from alluvia.errors import Corrupt
 from alluvia.store import Store

@@ -1,21 +1,194 @@
-"""JSON objects, one a line or in an array, as tables of a schema. Pure, but for the stream."""
+"""The types of JSON values of a column that lose nothing. Pure.
+
+A number is a long, a double or a decimal, whichever holds every value exactly. Text is a date or a time where every
+value is written as one. Objects are structs, arrays are arrays. Values of different kinds have no type: a declared one
+says what to do with them.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
+from alluvia.delta.schema.nesting import NESTING_MAX, too_deep
 from alluvia.events.ingest.convert import column
 from alluvia.events.ingest.envelope import split, split_ndjson
+from alluvia.events.ingest.jsontext import ExactNumber, describe, survives_double
+from alluvia.events.ingest.timestamps import TIMESTAMP
 from alluvia.events.ingest.values import UNLIMITED
 from alluvia.files.event_files import NDJSON, json_pieces
-from alluvia.files.json_types import JsonType, by_name
 from alluvia.files.misfit import Misfit, misfit
 from alluvia.files.names import FileNames
+from alluvia.files.text_values import TextType
+
+Row = Callable[[int], int]
+"""The number of a value's row in the file, from the value's index."""
+_INT64 = 1 << 63
+_DECIMAL_DIGITS = 38
+_TIMES = (pa.date32(), TIMESTAMP, pa.timestamp("us"))
+_KINDS: dict[type, str] = {
+    bool: "boolean", int: "number", float: "number", ExactNumber: "number", str: "text", dict: "object", list: "array",
+}  # fmt: skip
+_SAID = {
+    "boolean": "true or false", "number": "a number", "text": "a string", "object": "an object", "array": "an array"
+}  # fmt: skip
+
+
+class JsonType:
+    """What the values of one column, or of a part of one, have in common.
+
+    `path` names it; `depth` is how many levels of the column it is in. `names` takes the names of all of the file.
+    """
+
+    def __init__(self, path: str, names: FileNames, column: str | None = None, depth: int = 0) -> None:
+        self._path = path
+        self._names = names
+        self._column = path if column is None else column
+        self._depth = depth
+        self._kind: str | None = None
+        self._first_row = 0
+        self._numbers = _Numbers()
+        self._text = TextType(_TIMES, empty_is_null=False)
+        self._fields: dict[str, JsonType] = {}
+        self._elements: JsonType | None = None
+
+    def see(self, values: Sequence[object], row: Row) -> None:
+        """Take values into account; null says nothing.
+
+        Raises `Misfit` for one of another kind than those before, one that leaves no type that holds all numbers
+        exactly, or one nested more deeply than a column may be.
+        """
+        for kind in {type(value) for value in values} - {type(None)}:
+            self._take(_KINDS[kind], kind, values, row)
+        if self._kind == "number":
+            at = self._numbers.see(values)
+            if at is not None:
+                reason = "its numbers have, with this one, more digits than any type holds: send them as text"
+                raise misfit(row(at), self._path, reason)
+        elif self._kind == "text":
+            self._text.see(pa.array(values, pa.string()))
+        elif self._kind == "object":
+            self._see_objects(values, row)
+        elif self._kind == "array":
+            self._see_arrays(values, row)
+
+    def kind(self) -> pa.DataType:
+        """Return the type. Raises `Misfit` for objects without fields, which have none."""
+        if self._kind == "number":
+            return self._numbers.kind()
+        if self._kind == "object":
+            if not self._fields:
+                reason = "objects without fields have no type: declare one, or leave it out"
+                raise misfit(self._first_row, self._path, reason)
+            return pa.struct([(name, field.kind()) for name, field in self._fields.items()])
+        if self._kind == "array":
+            return pa.list_(pa.string() if self._elements is None else self._elements.kind())
+        return pa.bool_() if self._kind == "boolean" else self._text.kind()
+
+    def _take(self, kind: str, of: type, values: Sequence[object], row: Row) -> None:
+        if self._kind == kind:
+            return
+        at = next(at for at, value in enumerate(values) if type(value) is of)
+        if self._kind is None:
+            self._kind, self._first_row = kind, row(at)
+        else:
+            reason = f"expected {_SAID[self._kind]}, as in rows before, got {describe(values[at])}: declare a schema"
+            raise misfit(row(at), self._path, reason)
+
+    def _see_objects(self, values: Sequence[object], row: Row) -> None:
+        for name, (places, found) in by_name(values).items():
+            field = self._fields.get(name)
+            if field is None:
+                self._names.take_field(path := f"{self._path}.{name}")
+                field = self._fields[name] = self._part(path, row(places[0]))
+            field.see(found, partial(_row_of, row, places))
+
+    def _part(self, path: str, row: int) -> JsonType:
+        if self._depth == NESTING_MAX:
+            raise Misfit(f"row {row}: {too_deep(self._column)}")
+        return JsonType(path, self._names, self._column, self._depth + 1)
+
+    def _see_arrays(self, values: Sequence[object], row: Row) -> None:
+        flat = [(at, each) for at, value in enumerate(values) if isinstance(value, list) for each in value]
+        if flat:
+            if self._elements is None:
+                self._elements = self._part(f"{self._path}[]", row(flat[0][0]))
+            self._elements.see([each for _, each in flat], lambda at: row(flat[at][0]))
+
+
+def by_name(values: Iterable[object]) -> dict[str, tuple[list[int], list[object]]]:
+    """Return the values of the fields of objects by their names, each with the place of its object among all.
+
+    It takes a time that grows with the fields that there are, not with the names times the objects.
+    """
+    found: dict[str, tuple[list[int], list[object]]] = {}
+    for at, value in enumerate(values):
+        if isinstance(value, dict):
+            for name, field in value.items():
+                there = found.get(name)
+                if there is None:
+                    there = found[name] = ([], [])
+                there[0].append(at)
+                there[1].append(field)
+    return found
+
+
+def _row_of(row: Row, places: Sequence[int], at: int) -> int:
+    return row(places[at])
+
+
+class _Numbers:
+    """Which types hold all numbers of a column."""
+
+    def __init__(self) -> None:
+        self._long = self._double = True
+        self._digits = self._scale = 0
+
+    def see(self, values: Sequence[object]) -> int | None:
+        """Return the index of the first value that no type holds together with those before; None if one holds all."""
+        if {int, type(None)}.issuperset(map(type, values)):
+            whole = [value for value in values if isinstance(value, int)]
+            least, most = min(whole, default=0), max(whole, default=0)
+            self._long = self._long and least >= -_INT64 and most < _INT64
+            if least >= -(1 << 53) and most <= 1 << 53:
+                digits = max(self._digits, len(str(abs(least))), len(str(abs(most))))
+                if self._long or self._double or digits + self._scale <= _DECIMAL_DIGITS:
+                    self._digits = digits
+                    return None
+        for at, value in enumerate(values):
+            if value is not None:
+                self._see_one(value)
+                if not (self._long or self._double) and self._precision() > _DECIMAL_DIGITS:
+                    return at
+        return None
+
+    def _see_one(self, value: object) -> None:
+        text = value.text if isinstance(value, ExactNumber) else str(value)
+        self._long = self._long and isinstance(value, int) and -_INT64 <= value < _INT64
+        self._double = self._double and (isinstance(value, float) or survives_double(text))
+        if self._long:
+            self._digits = max(self._digits, len(text.lstrip("-")))
+            return
+        _, digits, exponent = Decimal(text).as_tuple() if len(text) < 400 else (0, (0,) * 400, 0)
+        assert isinstance(exponent, int)  # noqa: S101 - JSON has no infinities
+        self._digits = max(self._digits, len(digits) + exponent)
+        self._scale = max(self._scale, -exponent)
+
+    def kind(self) -> pa.DataType:
+        if self._long:
+            return pa.int64()
+        if self._double:
+            return pa.float64()
+        return pa.decimal128(self._precision(), self._scale)
+
+    def _precision(self) -> int:
+        return max(1, self._digits) + self._scale
+
 
 Values = list[dict[str, object]]
 

@@ -1,4 +1,8 @@
-"""Limits for reading a file."""
+"""Limits for reading a file.
+
+The reader inflates whole pages, and reads whole rows: one row can hold a list that takes any amount of memory. A footer
+that lies is not found out here.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+import pyarrow.parquet as pq
+
+from alluvia.events.ingest.inflate import TooLarge
+from alluvia.files.misfit import Misfit
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.processes.pool import Watch
 
@@ -44,3 +52,43 @@ class FileLimits:
 
 UNLIMITED = FileLimits(bytes_max=sys.maxsize)
 """For files of the user who runs the process."""
+
+
+_WIDTHS = {"BOOLEAN": 0.125, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
+"""Bytes of a value; of a text its place in a dictionary."""
+_CONVERTED = {"INT_8": 1, "UINT_8": 1, "INT_16": 2, "UINT_16": 2, "DECIMAL": 16}
+_LEVELS = 4
+"""Bytes that the reader takes for the levels of a value in a list."""
+
+
+def check_sizes(metadata: pq.FileMetaData, bytes_max: int) -> None:
+    """Raise `TooLarge` where pages inflate to more bytes than a limit, or their values take more; `Misfit` for damage.
+
+    Both are summed over the file. A list's values in a row group, which may be one row, count with their levels.
+    """
+    schema = metadata.schema
+    leaves = [schema.column(at) for at in range(len(schema))]
+    widths = [_CONVERTED.get(leaf.converted_type) or _WIDTHS.get(leaf.physical_type, leaf.length) for leaf in leaves]
+    inflated, values = [0] * len(leaves), [0.0] * len(leaves)
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        if group.num_columns != len(leaves):
+            raise Misfit(f"the Parquet file is damaged: row group {number} has {group.num_columns} columns")
+        for at, (leaf, width) in enumerate(zip(leaves, widths, strict=True)):
+            chunk = group.column(at)
+            if chunk.num_values < 0 or chunk.total_uncompressed_size < 0:
+                raise Misfit(f"the Parquet file is damaged: column {leaf.path} has a negative size in its footer")
+            inflated[at] += chunk.total_uncompressed_size
+            values[at] += chunk.num_values * width
+            if leaf.max_repetition_level and chunk.num_values * (width + _LEVELS) > bytes_max:
+                raise TooLarge(
+                    f"column {leaf.path}: row group {number} has {chunk.num_values} values, which take more than the "
+                    f"limit of {bytes_max} bytes"
+                )
+    for what, sizes in (("inflate to", inflated), ("hold values of", values)):
+        if sum(sizes) > bytes_max:
+            size, leaf = max(zip(sizes, leaves, strict=True), key=lambda each: each[0])
+            raise TooLarge(
+                f"the file's columns {what} {sum(sizes):.0f} bytes, {size:.0f} of them in column {leaf.path}: more "
+                f"than the limit of {bytes_max}"
+            )

@@ -1,24 +1,55 @@
-"""Parquet as tables of a schema, batch by batch. Pure, but for the stream.
+"""Parquet whose Arrow types are views, as DataFusion and Rust's writers leave them. Pure, but for the stream.
+
+pyarrow reads no view as a dictionary, and casts no list of them. Parquet itself has no views: only the Arrow schema in
+the footer names them, so without it the same columns are plain.
 
 Text is read as dictionaries, so that a small file of few long values cannot fill the memory before it is measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
+from alluvia.delta.log.files.thrift import read_struct, written_struct
 from alluvia.delta.schema.rows import conform
 from alluvia.errors import Invalid
 from alluvia.events.ingest.inflate import TooLarge
+from alluvia.files.limits import check_sizes
 from alluvia.files.misfit import Misfit, misfit
 from alluvia.files.names import FileNames
-from alluvia.files.parquet_sizes import check_sizes
-from alluvia.files.parquet_views import plain_metadata
+
+_MAGIC = b"PAR1"
+_KEY_VALUES = 5
+"""The field of a footer for what writers add, such as the Arrow schema. Source: parquet.thrift, `FileMetaData`."""
+
+
+def plain_metadata(file: pq.ParquetFile, stream: IO[bytes]) -> pq.FileMetaData | None:
+    """Return a file's metadata without its Arrow schema if that has views in it; else None."""
+    if not _has_views(file.schema_arrow.types):
+        return None
+    stream.seek(-len(_MAGIC) - 4, io.SEEK_END)
+    size = int.from_bytes(stream.read(4), "little")
+    stream.seek(-len(_MAGIC) - 4 - size, io.SEEK_END)
+    footer = read_struct(stream.read(size))
+    footer.pop(_KEY_VALUES)
+    data = written_struct(footer)
+    return pq.read_metadata(io.BytesIO(_MAGIC + data + len(data).to_bytes(4, "little") + _MAGIC))
+
+
+def _has_views(kinds: Iterable[pa.DataType]) -> bool:
+    types = pa.types
+    return any(
+        types.is_string_view(kind) or types.is_binary_view(kind) or types.is_list_view(kind)
+        or types.is_large_list_view(kind) or _has_views(kind.field(at).type for at in range(kind.num_fields))
+        for kind in kinds
+    )  # fmt: skip
+
 
 BATCH_ROWS = 8192
 FIXED_BYTES_MAX = 1 << 10

@@ -13,17 +13,15 @@ from threading import Lock
 import pyarrow as pa
 
 from alluvia.clock import Clock
-from alluvia.engine.duck.quoting import quote_name
+from alluvia.engine.duck.literals import quote_name
 from alluvia.errors import Invalid
 from alluvia.flight import metadata
 from alluvia.flight.bulk_ingest import IngestTarget
-from alluvia.flight.framing import schema_bytes
 from alluvia.flight.handles import HANDLE_BYTES, Handles
-from alluvia.flight.messages import Message, new, packed, read, unpacked
-from alluvia.flight.parameter_types import parameter_schema
-from alluvia.flight.prepared import Prepared, fitted
-from alluvia.flight.sql_info import SCHEMA as SQL_INFO
-from alluvia.flight.sql_info import sql_info
+from alluvia.flight.messages import Message, new, packed, read, schema_bytes, unpacked
+from alluvia.flight.metadata import SCHEMA as SQL_INFO
+from alluvia.flight.metadata import sql_info
+from alluvia.flight.prepared import Prepared, fitted, parameter_schema
 from alluvia.flight.statements import FlightCaller, OpenTransaction, Statements, Values, rows_changed
 from alluvia.flight.statuses import HandleNotFound
 from alluvia.query.engine import Result

@@ -16,8 +16,7 @@ from alluvia.api.lake import Lake
 from alluvia.api.lake_transaction import LakeTransaction
 from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.errors import Conflict, Invalid
-from alluvia.flight.bulk_ingest import IngestTarget, ingest
-from alluvia.flight.bulk_insert import as_rows
+from alluvia.flight.bulk_ingest import IngestTarget, as_rows, ingest
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.query.engine import Result, columns, run

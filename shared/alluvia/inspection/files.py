@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.partitioning.spans import PARTITION_TAG
+from alluvia.delta.partitioning.transforms import PARTITION_TAG
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Unsupported
 from alluvia.inspection.asking import Asked
@@ -35,7 +35,7 @@ _SCHEMA = pa.schema(
 
 def schema_of(snapshot: Snapshot) -> pa.Schema:
     """Return the columns of `files('t')`. The statistics are left out of a table without columns."""
-    from alluvia.inspection.statistics import statistics_type
+    from alluvia.inspection.columns import statistics_type
 
     kind = statistics_type(snapshot)
     return _SCHEMA.append(pa.field("statistics", kind)) if kind.num_fields else _SCHEMA
@@ -43,7 +43,7 @@ def schema_of(snapshot: Snapshot) -> pa.Schema:
 
 def files(asked: Asked) -> Iterator[pa.RecordBatch]:
     """Yield a row for each file."""
-    from alluvia.inspection.statistics import typed_statistics
+    from alluvia.inspection.columns import typed_statistics
 
     snapshot, schema = asked.snapshot, schema_of(asked.snapshot)
     found = Scan(snapshot, asked.where).files

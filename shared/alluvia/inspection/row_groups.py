@@ -14,7 +14,7 @@ from alluvia.delta.statistics.footer import TAIL_GUESS_BYTES, footer_bytes, foot
 from alluvia.delta.statistics.vetting import vetted_footers
 from alluvia.errors import Corrupt, Invalid, ObjectNotFound
 from alluvia.inspection.asking import Asked
-from alluvia.inspection.statistics import statistics_type, typed_statistics
+from alluvia.inspection.columns import statistics_type, typed_statistics
 
 FILES_MAX = 1000
 """Footers of more files are not read: each takes a request."""

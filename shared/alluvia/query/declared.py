@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.delta.schema.serialization import primitive_type
-from alluvia.delta.schema.type_names import normal_name
+from alluvia.delta.schema.types import normal_name
 from alluvia.errors import Invalid, Unsupported
 from alluvia.lazy_dataclasses import dataclass
 

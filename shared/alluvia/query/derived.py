@@ -20,9 +20,9 @@ from alluvia.errors import Forbidden, Invalid, TableNotFound
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.merge_query.folding import FINAL, folded
 from alluvia.operations.reading.relations import Evaluate, Files, Relation
+from alluvia.query.permitted import visible
 from alluvia.query.scans import snapshots
 from alluvia.query.streaming import StreamReading
-from alluvia.query.visible import visible
 
 
 def find_derived(

@@ -19,7 +19,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.constants import Constants
 from alluvia.engine.queries.parse import Analyse, Analysis, Statement, parse
 from alluvia.engine.queries.references import At, Reference, find_references, names_in_use, shows_tables
-from alluvia.engine.queries.varying import condition_varies, query_varies, varies
+from alluvia.engine.queries.reproducible import condition_varies, query_varies, varies
 from alluvia.errors import Forbidden, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog

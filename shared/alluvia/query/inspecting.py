@@ -20,9 +20,9 @@ from alluvia.delta.skipping.predicate import Predicate, Unknown
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.constants import Constants
 from alluvia.engine.duck.failures import QueryTooCostly
-from alluvia.engine.duck.quoting import quote_name
+from alluvia.engine.duck.literals import quote_name
+from alluvia.engine.queries.parse import Node, integer_literal, text_literal, walk
 from alluvia.engine.queries.references import Call, Reference, References
-from alluvia.engine.queries.tree import Node, integer_literal, text_literal, walk
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.inspection import branches as lake_branches
 from alluvia.inspection import change_feed, history, information_schema, lake_tables, partitions, row_groups
@@ -34,10 +34,10 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.reading.relations import LocalRows, Relation
 from alluvia.query.limits import PlannedReads, QueryLimits
+from alluvia.query.permitted import visible_schema
 from alluvia.query.process.evaluator import ProcessEvaluator
 from alluvia.query.process.session import Session
 from alluvia.query.scans import TableScan, snapshots
-from alluvia.query.visible import visible_schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from alluvia.engine.queries.tree import Node, walk
+from alluvia.engine.queries.parse import Node, walk
 from alluvia.errors import Invalid
 
 Parameters = Sequence[Any] | Mapping[str, Any]

@@ -2,7 +2,7 @@
 
 `_alluvia/queries/<name>/<number>.json` in the lake's folder is written once; the one with the highest number counts. A
 query that was withdrawn is a version without a text, and what was before it is not found again. Each version keeps what
-its publisher might read, which it lends to callers with the scope for it: see `access.definer`.
+its publisher might read, which it lends to callers with the scope for it: see `access.claims`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
-from alluvia.access.definer import plain_definer, read_definer
+from alluvia.access.claims import plain_definer, read_definer
 from alluvia.access.rights import Rights
 from alluvia.engine.queries.parse import parse
 from alluvia.engine.queries.references import shows_tables
@@ -24,8 +24,8 @@ from alluvia.query.declared import Declared, declare, sample_of
 from alluvia.query.describe import describes
 from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
-from alluvia.query.noted import NotedCatalog
 from alluvia.query.parameters import check_given
+from alluvia.query.permitted import NotedCatalog
 from alluvia.store import Store
 from alluvia.table_names import TABLE_NAME
 

@@ -12,7 +12,7 @@ from alluvia.delta.schema.names import fold
 from alluvia.delta.skipping.predicate import Predicate
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.constants import Constants
-from alluvia.engine.conditions.date_trunc import to_datetime
+from alluvia.engine.conditions.operands import to_datetime
 from alluvia.engine.conditions.predicates import all_of, table_predicate
 from alluvia.engine.queries.functions import LAKE_FUNCTIONS, TABLE_FUNCTIONS
 from alluvia.engine.queries.references import At, Reference, References
@@ -21,8 +21,8 @@ from alluvia.errors import Invalid, TableNotFound, VersionNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.reading.relations import Files, ShownPart
-from alluvia.query.cost import dollars, requests_of
-from alluvia.query.visible import visible
+from alluvia.query.limits import dollars, requests_of
+from alluvia.query.permitted import visible
 
 NAMES_SHOWN_MAX = 20
 
@@ -31,7 +31,7 @@ NAMES_SHOWN_MAX = 20
 class TableScan:
     """What one naming of a table cost: files and bytes of the version, and what was left to read of them.
 
-    `requests` for the files that are left, and their price, are estimates: see `query.cost`.
+    `requests` for the files that are left, and their price, are estimates: see `query.limits`.
     """
 
     table: str

@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 
 from alluvia.delta.schema.names import fold
 from alluvia.delta.snapshot import Snapshot
-from alluvia.engine.queries.parse import QUERY_LIMIT_BYTES, Analyse, Statement, parse, read
+from alluvia.engine.queries.parse import QUERY_LIMIT_BYTES, Analyse, Statement, parse, read, walk
 from alluvia.engine.queries.references import At, Reference, References, find_references
 from alluvia.engine.queries.rewrite import put_subqueries
-from alluvia.engine.queries.tree import walk
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog

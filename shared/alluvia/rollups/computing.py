@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.snapshot import Snapshot
-from alluvia.engine.duck.connection import planner
-from alluvia.engine.duck.quoting import quote_name, quote_text
+from alluvia.engine.duck.database import planner
+from alluvia.engine.duck.literals import quote_name, quote_text
 from alluvia.engine.duck.relation import duckdb_type
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.reading.relations import Files, LocalRows, Relation

@@ -19,7 +19,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.relation import duckdb_type
 from alluvia.errors import Invalid, TableExists, TableNotFound
 from alluvia.operations.catalog.catalog import WritableCatalog
-from alluvia.operations.planning.ttl import check_ttl
+from alluvia.operations.planning.layout import check_ttl
 from alluvia.operations.reading.relations import Evaluate, Files, Relation
 from alluvia.operations.tables.create import create, plan_create
 from alluvia.rollups.asking import FRESHNESS, LIVE

@@ -17,11 +17,10 @@ from alluvia.delta.arguments import check_text
 from alluvia.delta.properties import ROLLUP
 from alluvia.delta.schema.names import fold
 from alluvia.delta.snapshot import Snapshot
-from alluvia.engine.queries.parse import Statement, parse
+from alluvia.engine.queries.parse import Node, Statement, integer_literal, parse, walk, without_locations
 from alluvia.engine.queries.references import At, Reference, find_references
 from alluvia.engine.queries.reproducible import PICKING, clauses, expressions
 from alluvia.engine.queries.rewrite import VIEW_SCHEMA, rewrite
-from alluvia.engine.queries.tree import Node, integer_literal, walk, without_locations
 from alluvia.errors import Corrupt, Invalid
 from alluvia.lazy_dataclasses import dataclass
 

@@ -22,10 +22,9 @@ from alluvia.delta.skipping.predicate import And, Comparison, IsNull, Or, Predic
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.constants import Constants
 from alluvia.engine.conditions.predicates import table_predicate
-from alluvia.engine.duck.quoting import quote_text
-from alluvia.engine.queries.parse import parse
+from alluvia.engine.duck.literals import quote_text
+from alluvia.engine.queries.parse import Node, parse
 from alluvia.engine.queries.scopes import Filter, Scope, table_item
-from alluvia.engine.queries.tree import Node
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.reading.relations import LocalRows
 from alluvia.rollups.definition import RollupQuery

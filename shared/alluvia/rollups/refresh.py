@@ -20,7 +20,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, TableNotFound, VersionExpired
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog
-from alluvia.operations.planning.constraints import row_check
+from alluvia.operations.planning.layout import row_check
 from alluvia.operations.planning.optimistic_retry import commit_planned
 from alluvia.operations.reading.relations import Evaluate, LocalRows, Relation
 from alluvia.rollups.change import SourceChange, find_change, progress_txns, rebuilt, write_rows

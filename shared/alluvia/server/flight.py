@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from alluvia.api.lake import Lake
 from alluvia.extras import needing
-from alluvia.server.bundled import load_module
-from alluvia.server.doors import Door
+from alluvia.server.gateway import load_module
+from alluvia.server.guards import Door
 from alluvia.serverless.authorization import Authorization
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ def serving_flight(
 ) -> AbstractContextManager[int]:
     """Serve a lake over Flight SQL until the block ends, and yield the port. Raises `Invalid`, `NotInstalled`."""
     with needing("flight", "Flight SQL"):
-        from alluvia.flight.server import serving
-        from alluvia.flight.service import Gate
+        from alluvia.flight.service import Gate, serving
 
     return serving(lake, _rules, Gate(lambda: Authorization.read(os.environ), door.place, log), host, port)
 

@@ -14,19 +14,16 @@ from alluvia.api.lake import Lake
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.limits import machine_bytes
 from alluvia.query.process.processes import POOL
-from alluvia.server.bundled import load_handler
-from alluvia.server.doors import uploads_of
-from alluvia.server.gateway import Gateway, MetricsPage, ServerRules
-from alluvia.server.guards import HostNames, host_names
+from alluvia.server.gateway import Gateway, MetricsPage, ServerRules, load_handler
+from alluvia.server.guards import HostNames, host_names, uploads_of
 from alluvia.server.job_pool import AT_ONCE, JobPool
 from alluvia.server.large_results import download
 from alluvia.server.listening import HttpServer, listen
 from alluvia.server.metrics import CommitCount, Metrics
-from alluvia.server.refreshing import Refresher
-from alluvia.server.upkeep import CommitWatch, Upkeep
+from alluvia.server.upkeep import CommitWatch, Refresher, Upkeep
 from alluvia.serverless.authorization import AUTH, OPEN
-from alluvia.serverless.environment import environment
 from alluvia.serverless.job_starting import using_pool
+from alluvia.serverless.settings import environment
 from alluvia.serverless.signed_paths import signer_of, using_signer
 from alluvia.serverless.table_queue import QUEUE_URL
 from alluvia.serverless.warm_lake import using

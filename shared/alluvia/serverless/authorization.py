@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from alluvia.access.mapping import NAME, ClaimsMapping, filled
+from alluvia.access.claims import NAME, ClaimsMapping, filled
 from alluvia.access.rate import RequestRates
 from alluvia.access.rights import Rights
 from alluvia.api.lake import Lake

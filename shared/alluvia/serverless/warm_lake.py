@@ -11,8 +11,8 @@ from typing import Any
 from alluvia.api.lake import Lake, connect
 from alluvia.errors import Invalid
 from alluvia.serverless import settings
-from alluvia.serverless.environment import environment
 from alluvia.serverless.http import BRANCH_HEADER, Request
+from alluvia.serverless.settings import environment
 
 LAKE = "ALLUVIA_LAKE"
 ENDPOINT_URL = "ALLUVIA_ENDPOINT_URL"

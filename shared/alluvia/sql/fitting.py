@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from alluvia.delta.schema.rows import conform
 from alluvia.delta.schema.serialization import normal_schema
-from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.schema.types import type_name
 from alluvia.engine.duck.text_values import literal_values, text_values
 from alluvia.errors import Invalid
 from alluvia.query.engine import Result

@@ -11,12 +11,12 @@ from functools import partial
 
 import pyarrow as pa
 
-from alluvia.engine.conditions.masking import masked
+from alluvia.engine.conditions.columnar import masked
 from alluvia.engine.conditions.pairs import Side
 from alluvia.engine.conditions.sql_assignments import VALUE_AT, read_value
 from alluvia.engine.conditions.sql_condition import read_expression
-from alluvia.engine.duck.quoting import free_name, quote_name
-from alluvia.engine.queries.tree import LOCATION, outside_subqueries
+from alluvia.engine.duck.literals import free_name, quote_name
+from alluvia.engine.queries.parse import LOCATION, outside_subqueries
 from alluvia.operations.merge_query.folding import check_edit
 from alluvia.operations.rows.edits import RowChanges, merge_metrics
 from alluvia.operations.rows.located_edit import FoundClause, FoundEdit, FoundRules

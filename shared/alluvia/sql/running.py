@@ -17,7 +17,7 @@ from alluvia.progress import listener, reporting_to
 from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Values
 from alluvia.query.process.evaluator import ProcessEvaluator
-from alluvia.sql import branches, showing, streams, tables, tags, views, writing
+from alluvia.sql import definitions, showing, tables, writing
 from alluvia.sql.binding import check_used
 from alluvia.sql.grammar import nodes
 from alluvia.sql.grammar.statements import SqlStatement
@@ -41,16 +41,16 @@ _WRITES: Mapping[type, Callable[[SqlScope, Any], Done | pa.Table]] = {
     nodes.External: tables.external,
     nodes.Restore: tables.restore,
     nodes.Maintain: tables.maintain,
-    nodes.CreateView: views.create_view,
-    nodes.DropView: views.drop_view,
-    nodes.CreateStream: streams.create_stream,
-    nodes.DropStream: streams.drop_stream,
+    nodes.CreateView: definitions.create_view,
+    nodes.DropView: definitions.drop_view,
+    nodes.CreateStream: definitions.create_stream,
+    nodes.DropStream: definitions.drop_stream,
     nodes.RestoreLake: tables.restore_lake,
-    nodes.CreateTag: tags.create_tag,
-    nodes.DropTag: tags.drop_tag,
-    nodes.CreateBranch: branches.create_branch,
-    nodes.DropBranch: branches.drop_branch,
-    nodes.PublishBranch: branches.publish_branch,
+    nodes.CreateTag: definitions.create_tag,
+    nodes.DropTag: definitions.drop_tag,
+    nodes.CreateBranch: definitions.create_branch,
+    nodes.DropBranch: definitions.drop_branch,
+    nodes.PublishBranch: definitions.publish_branch,
 }
 
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 from alluvia.access.rights import READ
 from alluvia.delta.partitioning.spec import PartitionField
 from alluvia.delta.properties import KNOWN, ROLLUP
-from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
-from alluvia.engine.duck.quoting import quote_name, quote_text
+from alluvia.engine.duck.literals import quote_name, quote_text
 from alluvia.errors import Invalid
 from alluvia.operations.catalog.views import find_view, list_views
 from alluvia.operations.tables.create import NOT_GIVEN

@@ -7,12 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from alluvia.engine.duck.literals import literal
-from alluvia.engine.duck.quoting import quote_name
-from alluvia.engine.queries.parse import parse
+from alluvia.engine.duck.literals import literal, quote_name
+from alluvia.engine.queries.parse import parse, walk
 from alluvia.engine.queries.references import find_references
 from alluvia.engine.queries.reproducible import expressions
-from alluvia.engine.queries.tree import walk
 from alluvia.errors import Invalid
 from alluvia.sql.grammar.nodes import Merge
 from alluvia.sql.grammar.tokens import Sql

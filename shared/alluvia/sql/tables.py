@@ -59,7 +59,7 @@ def _has(snapshot: Snapshot, name: str) -> bool:
 
 
 def _constrain(scope: SqlScope, node: AlterTable) -> Done:
-    from alluvia.operations.tables import constrain
+    from alluvia.operations.tables import evolve
 
     assert node.constraint is not None  # noqa: S101 - the caller has seen it
     name, condition = node.constraint
@@ -68,9 +68,9 @@ def _constrain(scope: SqlScope, node: AlterTable) -> Done:
         there = CONSTRAINT + name in handle.newest().properties
         if not there and node.if_exists:
             return {"table": node.table, "version": handle.newest().version}
-        commit = constrain.drop_constraint(handle, name)
+        commit = evolve.drop_constraint(handle, name)
     else:
-        commit = constrain.add_constraint(handle, name, condition.text)
+        commit = evolve.add_constraint(handle, name, condition.text)
     return {"table": node.table, "version": commit.version}
 
 

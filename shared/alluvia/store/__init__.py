@@ -14,9 +14,8 @@ from alluvia.store.counting import CountingStore
 from alluvia.store.directory import DirectoryStore
 from alluvia.store.links import Links
 from alluvia.store.memory import MemoryStore
-from alluvia.store.outside import OutsideStore
+from alluvia.store.outside import OutsideStore, WideStore
 from alluvia.store.uris import plain_uri
-from alluvia.store.whole_bucket_store import WideStore
 from alluvia.store.wrapper import Wrapper
 
 __all__ = [

@@ -1,19 +1,129 @@
-"""How many requests are under way at once: the one policy on threads for whatever asks a store for much."""
+"""Requests to remote stores, counted where they are sent, for whoever has them sent.
+
+Each attempt counts, also one that fails: S3 charges for most of them. Kinds are those of S3's prices: get, head, put,
+list and delete. Nothing is counted of stores on this machine.
+
+A function that runs at one invocation at a time sets it for its process, whose threads share it. Where none is set, as
+in a server, requests have the time that the client gives them.
+"""
 
 from __future__ import annotations
 
 import tempfile
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
 from pathlib import Path
-from typing import TypeVar
+from threading import Lock
+from typing import ParamSpec, TypeVar
 
+from alluvia.errors import Unavailable
 from alluvia.scratch import scratch_root
-from alluvia.store.metering import metered_here
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Meter:
+    """Counts by kind, such as requests. Safe for use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._counts: Counter[str] = Counter()
+
+    def add(self, kind: str, count: int) -> None:
+        """Count some."""
+        with self._lock:
+            self._counts[kind] += count
+
+    def counts(self) -> Counter[str]:
+        """Return how many there were, by kind."""
+        with self._lock:
+            return Counter(self._counts)
+
+
+TOTAL = Meter()
+"""All requests of this process, and of those that ran its queries."""
+_current: ContextVar[Meter | None] = ContextVar("meter", default=None)
+
+
+def note_requests(kind: str, count: int = 1) -> None:
+    """Count requests that are sent now."""
+    TOTAL.add(kind, count)
+    meter = _current.get()
+    if meter is not None:
+        meter.add(kind, count)
+
+
+@contextmanager
+def metered() -> Iterator[Meter]:
+    """Count the requests of the block, and of work in other threads that is `metered_here`."""
+    meter = Meter()
+    token = _current.set(meter)
+    try:
+        yield meter
+    finally:
+        _current.reset(token)
+
+
+def metered_here(work: Callable[P, R]) -> Callable[P, R]:
+    """Return the same work, whose requests count here in whatever thread it is done."""
+    meter = _current.get()
+    if meter is None:
+        return work
+
+    @wraps(work)
+    def counted(*args: P.args, **kwargs: P.kwargs) -> R:
+        token = _current.set(meter)
+        try:
+            return work(*args, **kwargs)
+        finally:
+            _current.reset(token)
+
+    return counted
+
+
+SECONDS_MIN = 0.5
+"""With less time left, nothing is sent: its answer would come too late, and a write would be of unknown outcome."""
+STEPS = (600, 300, 120, 60, 30, 20, 10, 5, 2, 1)
+"""How many seconds a request may have: few different ones, since each has a client with connections of its own."""
+_left: list[Callable[[], float]] = []
+
+
+@contextmanager
+def ending(left_seconds: Callable[[], float]) -> Iterator[None]:
+    """Have all requests of the process end by when a function says that no seconds are left."""
+    _left.append(left_seconds)
+    try:
+        yield
+    finally:
+        _left.remove(left_seconds)
+
+
+def seconds_left() -> float | None:
+    """Return how many seconds requests still have; None where nothing limits them."""
+    return _left[-1]() if _left else None
+
+
+def within(seconds: int) -> int:
+    """Return how many seconds a request may have that would have so many: no more than are left, and at least one."""
+    left = seconds_left()
+    if left is None or left >= seconds:
+        return seconds
+    return next((step for step in STEPS if step <= left), STEPS[-1])
+
+
+def check_left() -> None:
+    """Raise `Unavailable` where a request would have too little time."""
+    left = seconds_left()
+    if left is not None and left < SECONDS_MIN:
+        raise Unavailable("the lake's storage was too slow, and the request ran out of time: try again")
+
 
 T = TypeVar("T")
-R = TypeVar("R")
 REQUESTS_AT_ONCE = 16
 AHEAD_OBJECTS = 8
 AHEAD_BYTES = 256 << 20

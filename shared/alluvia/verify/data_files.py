@@ -16,9 +16,9 @@ from alluvia.delta.deletion_vectors.storage import read_deletions
 from alluvia.delta.file_schema_adapter import ReadPlan
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.files.parquet import UNREADABLE
-from alluvia.delta.schema.digits import too_long
-from alluvia.delta.schema.required import check_required
-from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.schema.conversion import too_long
+from alluvia.delta.schema.nesting import check_required
+from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.delta.statistics.footer import footer_statistics, stored_columns
 from alluvia.delta.statistics.vetting import vetted_footer
@@ -27,9 +27,8 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.reading.datafile import BATCH_ROWS
 from alluvia.store import Store
 from alluvia.verify.event_ids import EventIds
-from alluvia.verify.leaves import Leaf
+from alluvia.verify.leaves import Leaf, Tally
 from alluvia.verify.report import Findings
-from alluvia.verify.row_tally import Tally
 from alluvia.verify.statistics_checks import read_statistics, untrue
 
 _ALL_COLUMNS = 1 << 30

@@ -19,8 +19,7 @@ from alluvia.store import ObjectInfo, Store
 from alluvia.store.base import LINK
 from alluvia.verify.leaves import Leaf
 from alluvia.verify.log_walk import Change
-from alluvia.verify.objects import Objects
-from alluvia.verify.presence import Wanted, named_paths, paths_of, wanted_objects
+from alluvia.verify.objects import Objects, Wanted, named_paths, paths_of, wanted_objects
 from alluvia.verify.replaying import Replay
 from alluvia.verify.report import Findings
 from alluvia.verify.statistics_checks import impossible, read_statistics

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 
 from alluvia.delta.log.actions import CdcFile, Metadata, Protocol, RemoveFile
-from alluvia.delta.log.checkpoints.agreement import disagreement
 from alluvia.delta.log.checkpoints.reader import Checkpoint as OpenCheckpoint
-from alluvia.delta.log.commit import CommitActions, parse_commit
+from alluvia.delta.log.checkpoints.reader import disagreement
+from alluvia.delta.log.commit import CommitActions, has_in_commit_timestamps, parse_commit
 from alluvia.delta.log.files.parquet import UNREADABLE
 from alluvia.delta.log.files.sidecars import Sidecar
-from alluvia.delta.log.in_commit_timestamps import has_in_commit_timestamps
 from alluvia.delta.log.paths import LOG_FOLDER, commit_name
 from alluvia.delta.log.replay import State
 from alluvia.delta.properties import read_properties

@@ -12,12 +12,11 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from alluvia.delta.schema.column_path import find
-from alluvia.delta.schema.digits import digits_fit
-from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.schema.conversion import digits_fit
+from alluvia.delta.schema.names import find
+from alluvia.delta.schema.types import type_name
 from alluvia.delta.statistics.typed import parse_statistics, whole_number
-from alluvia.verify.leaves import Leaf, bound, excludes, is_loose, is_rounded, shown
-from alluvia.verify.row_tally import Tally
+from alluvia.verify.leaves import Leaf, Tally, bound, excludes, is_loose, is_rounded, shown
 
 Statistics = dict[str, Any]
 _SAME_US = 1000

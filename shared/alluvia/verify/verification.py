@@ -25,9 +25,10 @@ from alluvia.delta.schema.serialization import arrow_schema
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Corrupt, Invalid, ObjectNotFound, TableNotFound, Unsupported
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.planning.constraints import row_check
+from alluvia.operations.planning.layout import row_check
 from alluvia.store import ObjectInfo
-from alluvia.verify.claim_checks import Claimed, check_claims, check_decisions
+from alluvia.verify.claim_checks import Claimed, check_claims, check_decisions, check_kept
+from alluvia.verify.commit_checks import check_commits, check_hint, check_names, hint_elsewhere, missing_commits
 from alluvia.verify.data_files import RowRules
 from alluvia.verify.file_checks import (
     DAY_MS,
@@ -40,16 +41,13 @@ from alluvia.verify.file_checks import (
     check_tombstones,
     find_orphans,
 )
-from alluvia.verify.id_file_checks import check_id_files
-from alluvia.verify.keeper_checks import check_kept
 from alluvia.verify.leaves import stored_leaves
-from alluvia.verify.log_files import check_commits, check_hint, check_names, hint_elsewhere, missing_commits
 from alluvia.verify.log_walk import LogWalk, Walk, note_absent
 from alluvia.verify.objects import Objects, sort_objects
 from alluvia.verify.reading import Reading, total_of
 from alluvia.verify.replaying import Replay
 from alluvia.verify.report import Findings, VerifyReport
-from alluvia.verify.window_checks import window_rules, wrong_index
+from alluvia.verify.window_checks import check_id_files, window_rules, wrong_index
 
 Progress = Callable[[str, int, int], None]
 """Told what is being read, `log` or `files`, how much of it is done, and how much there is."""

@@ -19,9 +19,8 @@ from alluvia.delta.log.actions import Txn
 from alluvia.delta.protocols import has_domains
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import ConcurrentAppend, Conflict, MetadataChanged, TableNotFound, TransactionExpired
-from alluvia.operations.dedup.event_window import follow_window
-from alluvia.operations.dedup.known_events import read_file
-from alluvia.operations.planning.once import applied
+from alluvia.operations.dedup import follow_window, read_file
+from alluvia.operations.planning.optimistic_retry import applied
 from alluvia.operations.tables.restore import BACKFILL
 from alluvia.operations.transactions.lake_commit import SNAPSHOT
 from alluvia.operations.transactions.lake_transaction import StagedTables

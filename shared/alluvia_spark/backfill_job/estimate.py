@@ -22,9 +22,9 @@ from alluvia.events.ingest.values import Fields, Limits
 from alluvia.prices import EMR_GB_HOUR_DOLLARS, EMR_VCPU_HOUR_DOLLARS, GET_DOLLARS, PUT_DOLLARS
 from alluvia.store import MemoryStore, Store
 from alluvia_spark.backfill_job.normalise import file_id, normalise
+from alluvia_spark.sources.file_lists import folder_fields
 from alluvia_spark.sources.files import FETCH_BYTES, BadFile, FileSplit, SourceFile, SourceOptions
 from alluvia_spark.sources.formats import parquet_rows, read_blocks
-from alluvia_spark.sources.hive import folder_fields
 from alluvia_spark.sources.lines import Block
 from alluvia_spark.sources.manifest import Manifest, Portion, read_splits, write_manifest
 from alluvia_spark.sources.places import Stores

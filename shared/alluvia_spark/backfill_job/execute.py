@@ -15,7 +15,7 @@ from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import col
 
-from alluvia.delta.partitioning.spans import Key
+from alluvia.delta.partitioning.transforms import Key
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, Unavailable
 from alluvia_spark.backfill_job import data_files, live, repeats, scratch, tasks

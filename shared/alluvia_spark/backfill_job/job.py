@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from alluvia.commit.event_window.id_files import IdFiles
+from alluvia.delta.file_schema_adapter import FileForm
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.fields import Json
 from alluvia.delta.partitioning.partition import misfits
 from alluvia.delta.partitioning.spec import PartitionSpec
-from alluvia.delta.physical_layout import FileForm
 from alluvia.delta.properties import Properties
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError
 from alluvia.events.ingest.values import Limits
-from alluvia.operations.planning.constraints import row_check
+from alluvia.operations.planning.layout import row_check
 from alluvia.store import Store, open_store
 from alluvia_spark.sources.files import SourceOptions
 

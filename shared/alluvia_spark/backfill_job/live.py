@@ -19,18 +19,17 @@ from alluvia.delta.deletion_vectors.storage import read_deletions
 from alluvia.delta.lineage import undone_versions
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.files.parquet import UNREADABLE
-from alluvia.delta.partitioning.spans import Key
-from alluvia.delta.skipping.file_spans import span_of
+from alluvia.delta.partitioning.transforms import Key
+from alluvia.delta.skipping.pruning import span_of
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Corrupt, ObjectNotFound
-from alluvia.operations.dedup.event_window import follow_window
-from alluvia.operations.dedup.known_events import held_events
+from alluvia.operations.dedup import follow_window, held_events
 from alluvia.store import Store
 from alluvia_spark.backfill_job import scratch
 from alluvia_spark.backfill_job.job import ROWS, Job
 from alluvia_spark.backfill_job.repeats import LIVE, ids_of
 from alluvia_spark.chunks import EVENT_ID, SOURCE, with_prints
-from alluvia_spark.sources.ranged_file import RangedFile
+from alluvia_spark.sources.lines import RangedFile
 
 Values: TypeAlias = tuple[str | None, ...]
 FETCH_BYTES = 8 << 20

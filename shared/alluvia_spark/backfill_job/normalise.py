@@ -27,8 +27,8 @@ from alluvia.events.ingest.identity import reject_id
 from alluvia.events.ingest.rows import to_rows
 from alluvia.events.ingest.values import NO_FIELDS, TOO_MANY_BYTES, Fields, Limits, RawEvent, Reject
 from alluvia.files.event_files import NDJSON
+from alluvia_spark.sources.file_lists import added_to_events, added_to_lines
 from alluvia_spark.sources.files import BadFile
-from alluvia_spark.sources.hive import added_to_events, added_to_lines
 from alluvia_spark.sources.lines import Block
 
 _BOM = b"\xef\xbb\xbf"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from alluvia.delta.partitioning.partition import PartitionRows, least_bytes, partitions
-from alluvia.delta.partitioning.spans import Key
 from alluvia.delta.partitioning.spec import PartitionSpec
+from alluvia.delta.partitioning.transforms import Key
 
 BUCKET_BYTES_MAX = 256 << 20
 FILE_BYTES_MAX = 512 << 20

@@ -1,4 +1,4 @@
-"""What reading tasks do: lines to chunks of rows and of rejects, the same ones whenever Spark runs a task again."""
+"""What a job failed with for good: EMR Serverless tries again whatever the reason, and need not do the work again."""
 
 from __future__ import annotations
 
@@ -10,37 +10,65 @@ from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.delta.data_files.writer import sampled_share
 from alluvia.delta.partitioning.partition import PartitionRows
-from alluvia.errors import Corrupt, Invalid, Unsupported
+from alluvia.errors import Corrupt, Invalid, ObjectNotFound, Unsupported
 from alluvia.events.ingest.jsontext import encode as encode_json
 from alluvia.events.ingest.rejects import clash_reason, reject_of
 from alluvia.events.ingest.rows import as_far_as_possible
-from alluvia.events.ingest.values import Fields, Origin
+from alluvia.events.ingest.values import Fields, Origin, Reject
+from alluvia.store import Store
 from alluvia_spark.backfill_job.job import REJECTS, ROWS, Job, Target
 from alluvia_spark.backfill_job.normalise import Normalised, bad_file, file_id, normalise
-from alluvia_spark.backfill_job.rejects import reject_rows
 from alluvia_spark.backfill_job.repeats import ids_of
 from alluvia_spark.backfill_job.scratch import store_of
-from alluvia_spark.chunks import (
-    CONTENT,
-    EVENT_ID,
-    PLAIN,
-    PRINT,
-    ROW,
-    SOURCE,
-    Chunk,
-    by_partition,
-    encode,
-    with_prints,
-)
+from alluvia_spark.chunks import CONTENT, EVENT_ID, PLAIN, PRINT, ROW, SOURCE, Chunk, by_partition, encode, with_prints
+from alluvia_spark.sources.file_lists import folder_fields
 from alluvia_spark.sources.files import BadFile
 from alluvia_spark.sources.formats import read_blocks
-from alluvia_spark.sources.hive import folder_fields
 from alluvia_spark.sources.manifest import Portion, read_splits
+
+
+@contextmanager
+def told_once(store: Store, folder: str, attempt: int | None) -> Iterator[None]:
+    """Keep an error that would come again, and raise it at once in later tries of the same attempt.
+
+    `folder` is the job's. An attempt is a start of the job by somebody, who has repaired something when the next is
+    started. None is one that nobody tries again.
+    """
+    if attempt is None:
+        yield
+        return
+    key = f"{folder}failed-{attempt}.json"
+    try:
+        reason = orjson.loads(store.get(key))["reason"]
+    except ObjectNotFound:
+        reason = None
+    if reason is not None:
+        raise Invalid(f"{reason} (found by an earlier try of attempt {attempt}: raise attempt to run this job again)")
+    try:
+        yield
+    except (Invalid, Corrupt, Unsupported) as error:
+        store.put(key, orjson.dumps({"reason": str(error)}))
+        raise
+
+
+def reject_rows(rejects: Sequence[Reject], schema: pa.Schema, arrival_us: int) -> pa.Table:
+    """Return rejects as rows of the rejects table's schema."""
+    columns: dict[str, Sequence[object]] = {
+        "event_id": [reject.event_id for reject in rejects],
+        "received_at": [arrival_us] * len(rejects),
+        "reason": [reject.reason for reject in rejects],
+        "position": [reject.position for reject in rejects],
+        "raw": [reject.raw for reject in rejects],
+        "given": [reject.given for reject in rejects],
+    }
+    return pa.Table.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+
 
 FLUSH_BYTES = 16 << 20
 SAMPLE_ROWS = 1 << 14

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as every user of Spark knows it
 from pyspark.sql.types import DataType, TimestampType
 
-from alluvia.delta.schema.column_path import ColumnPath
+from alluvia.delta.schema.names import ColumnPath
 from alluvia.delta.skipping.predicate import (
     And,
     Comparison,
@@ -31,9 +31,9 @@ from alluvia.delta.skipping.predicate import (
 )
 from alluvia.engine.conditions.condition import Condition, condition
 from alluvia.engine.conditions.fast_parser import plain_condition
-from alluvia.engine.queries.tree import Node
+from alluvia.engine.queries.parse import Node
 from alluvia.errors import Unsupported
-from alluvia_spark.workers import spare_later_tasks
+from alluvia_spark.frames import spare_later_tasks
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN = re.compile(r"\w+", re.ASCII)

@@ -18,7 +18,7 @@ from alluvia.api.lake import Lake
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.deletion_vectors.storage import read_deletions
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.partitioning.hive import is_hidden
+from alluvia.delta.partitioning.values import is_hidden
 from alluvia.delta.schema.column_mapping import ColumnMapping
 from alluvia.errors import Invalid, Unsupported
 from alluvia.store import Store

@@ -10,7 +10,7 @@ from alluvia.errors import Invalid, ObjectNotFound
 from alluvia.files.event_files import KINDS
 from alluvia.store import Store
 from alluvia.store.base import check_key
-from alluvia_spark.sources.globs import fixed_part
+from alluvia_spark.sources.places import fixed_part
 
 FETCH_BYTES = 8 << 20
 ON_BAD_FILE = ("fail", "reject")

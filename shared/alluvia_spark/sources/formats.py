@@ -28,8 +28,7 @@ from alluvia.files.file_text import MARK, PIECE_BYTES, Damaged, buffered, is_par
 from alluvia.files.misfit import Misfit
 from alluvia.store import Store
 from alluvia_spark.sources.files import FETCH_BYTES, BadFile, FileSplit, SourceFile, fetch, read_range
-from alluvia_spark.sources.lines import Block, part_blocks, whole_lines
-from alluvia_spark.sources.ranged_file import RangedFile
+from alluvia_spark.sources.lines import Block, RangedFile, part_blocks, whole_lines
 
 PROBE_BYTES = 64 << 10
 _COMPRESSED = (".gz", ".gzip", ".zst", ".zstd")

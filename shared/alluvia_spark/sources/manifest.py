@@ -22,8 +22,8 @@ from alluvia.errors import Corrupt, Invalid, ObjectNotFound
 from alluvia.scratch import scratch_root
 from alluvia.store import Store
 from alluvia_spark.sources.files import FileSplit, SourceFile
+from alluvia_spark.sources.lines import RangedFile
 from alluvia_spark.sources.places import Found
-from alluvia_spark.sources.ranged_file import RangedFile
 
 OPEN_COST_BYTES = 256 * 1024
 GROUP_ROWS = 1 << 13

@@ -20,9 +20,8 @@ from alluvia.store import ObjectInfo, Store
 from alluvia_spark.sources.file_lists import listed_files
 from alluvia_spark.sources.files import FETCH_BYTES, BadFile, SourceFile, SourceOptions, read_range
 from alluvia_spark.sources.formats import PROBE_BYTES, is_lines, may_be_lines
-from alluvia_spark.sources.globs import compiled, fixed_part
 from alluvia_spark.sources.manifest import file_page
-from alluvia_spark.sources.places import LOCAL, Found, SourceUri, Stores, parse
+from alluvia_spark.sources.places import LOCAL, Found, SourceUri, Stores, compiled, fixed_part, parse
 
 CUT_BYTES_MIN = FETCH_BYTES
 """Smaller files are never divided among tasks, so nobody looks into them in advance."""

@@ -22,11 +22,11 @@ from alluvia.delta.skipping.predicate import Unknown
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.condition import condition
 from alluvia.errors import Unsupported
+from alluvia_spark.frames import spare_later_tasks
 from alluvia_spark.options import STREAM, WRITING, AlluviaOptions
 from alluvia_spark.schemas import all_nullable, shown_schema
 from alluvia_spark.tables import tagged
 from alluvia_spark.wording import finding, read_version, resolving
-from alluvia_spark.workers import spare_later_tasks
 from alluvia_spark.writing.writing import TableWriter
 
 GROUP_BYTES = 64 << 20

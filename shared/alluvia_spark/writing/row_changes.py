@@ -28,9 +28,9 @@ from alluvia.operations.rows.edits import Edit, RowChanges
 from alluvia.operations.rows.rewriting import Outcome, Part, Rewriter
 from alluvia.operations.rows.row_changes import change_rows
 from alluvia.operations.rows.update import UpdateEdit
+from alluvia_spark.frames import spare_later_tasks
 from alluvia_spark.tables import TablePlace
 from alluvia_spark.wording import finding, resolving, unresolved
-from alluvia_spark.workers import spare_later_tasks
 from alluvia_spark.writing.data_source import grouped
 
 ReadEdit = Callable[[Snapshot], Edit]

@@ -12,12 +12,11 @@ from pyspark import cloudpickle
 
 from alluvia.commit.transaction import Commit
 from alluvia.errors import AlluviaError, Invalid, TableExists, TableNotFound
-from alluvia.operations.planning.once import check_txn
-from alluvia_spark.frames import mapped_batches
+from alluvia.operations.planning.optimistic_retry import check_txn
+from alluvia_spark.frames import mapped_batches, spare_later_tasks
 from alluvia_spark.options import PARTITIONS, AlluviaOptions
 from alluvia_spark.tables import TablePlace
 from alluvia_spark.wording import exists
-from alluvia_spark.workers import spare_later_tasks
 from alluvia_spark.writing.writing import SESSIONS_OVERWRITES, TableWriter, WrittenFiles
 
 if TYPE_CHECKING:

@@ -24,18 +24,17 @@ from alluvia.delta.properties import WRITERS
 from alluvia.delta.protocols import new_protocol
 from alluvia.delta.schema.rows import conformed
 from alluvia.delta.snapshot import Snapshot
-from alluvia.engine.duck.literals import literal
-from alluvia.engine.duck.quoting import quote_name
+from alluvia.engine.duck.literals import literal, quote_name
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.operations.append.append_evolving import fits
 from alluvia.operations.append.write_files import FileWrite, commit_written, file_writer, plan_write
 from alluvia.operations.catalog.catalog import check_name
-from alluvia.operations.planning.once import applied
+from alluvia.operations.planning.optimistic_retry import applied
 from alluvia.operations.tables.create import create, plan_create
+from alluvia_spark.frames import spare_later_tasks
 from alluvia_spark.options import CREATING, PARTITIONS, READING, AlluviaOptions
 from alluvia_spark.schemas import fitted, unknown_fields, written_schema
 from alluvia_spark.wording import check_columns, extra_columns, resolving, unresolved
-from alluvia_spark.workers import spare_later_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

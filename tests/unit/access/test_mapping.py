@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from alluvia.access.mapping import ClaimsMapping, filled
+from alluvia.access.claims import ClaimsMapping, filled
 from alluvia.access.rights import Restriction
 from alluvia.errors import Forbidden
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from alluvia.access.definer import lent, plain_definer, read_definer
+from alluvia.access.claims import lent, plain_definer, read_definer
 from alluvia.access.rate import RequestRates
 from alluvia.access.rights import Grant, Restriction, Rights, matches, table_pattern
 from alluvia.errors import Forbidden, Invalid

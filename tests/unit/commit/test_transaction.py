@@ -11,8 +11,8 @@ from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
 from alluvia.commit.changes import Changes
 from alluvia.delta.log.actions import AddFile, DomainMetadata, Protocol
-from alluvia.delta.log.backoff import COURTESY, REQUEST_SECONDS, RETRY, RETRY_MAX
 from alluvia.delta.log.commit import CommitActions
+from alluvia.delta.log.committer import COURTESY, REQUEST_SECONDS, RETRY, RETRY_MAX
 from alluvia.errors import ConcurrentDomain, MetadataChanged, TransactionExpired, Unsupported
 from alluvia.operations.append import append
 from alluvia.store import CountingStore, MemoryStore, PutResult

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alluvia.clock import ManualClock
-from alluvia.delta.durations import duration_ms, interval_ms, moment_ago, offset_ms
+from alluvia.delta.arguments import duration_ms, interval_ms, moment_ago, offset_ms
 from alluvia.errors import Invalid
 
 

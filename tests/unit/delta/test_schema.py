@@ -13,7 +13,7 @@ from alluvia.delta.schema.serialization import (
     schema_string,
     uses_type,
 )
-from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.schema.types import type_name
 from alluvia.errors import Corrupt, Invalid, Unsupported
 
 PRIMITIVES = [

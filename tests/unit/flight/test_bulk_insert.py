@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from alluvia.flight.bulk_insert import as_rows
+from alluvia.flight.bulk_ingest import as_rows
 from alluvia.sql.grammar.statements import parse
 
 SETS: list[dict[str, Any] | None] = [{"1": 1, "2": "a"}, {"1": 2, "2": None}]

@@ -10,8 +10,7 @@ import pyarrow.flight as arrow_flight  # type: ignore[import-untyped]
 import pytest
 
 from alluvia.errors import Invalid
-from alluvia.flight.framing import received, schema_bytes, sent
-from alluvia.flight.messages import new, packed, read, unpacked
+from alluvia.flight.messages import new, packed, read, received, schema_bytes, sent, unpacked
 from alluvia.flight.statuses import TEXT_BYTES_MAX, fitting
 
 SCHEMA = pa.schema([("n", pa.int64()), pa.field("kind", pa.dictionary(pa.int8(), pa.string()))])

@@ -6,9 +6,8 @@ import pyarrow as pa
 import pytest
 
 from alluvia.api.lake import Lake
-from alluvia.flight.metadata import like
-from alluvia.flight.parameter_types import parameter_schema
-from alluvia.flight.sql_info import SCHEMA, sql_info
+from alluvia.flight.metadata import SCHEMA, like, sql_info
+from alluvia.flight.prepared import parameter_schema
 
 LONG, TEXT, DAY, MONEY = pa.int64(), pa.string(), pa.date32(), pa.decimal128(10, 2)
 

@@ -12,8 +12,7 @@ import pytest
 
 from alluvia.api.lake import Lake
 from alluvia.flight import service
-from alluvia.flight.server import serving
-from alluvia.flight.service import SERVICE, Gate
+from alluvia.flight.service import SERVICE, Gate, serving
 from alluvia.flight.statements import StatementRules
 from alluvia.query.limits import QueryLimits
 from alluvia.serverless.authorization import Authorization

@@ -15,10 +15,9 @@ from alluvia.clock import ManualClock
 from alluvia.commit.handle import TableHandle
 from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.errors import Corrupt, Invalid, TableNotFound, VersionNotFound
-from alluvia.query.cost import file_requests
 from alluvia.query.engine import run
 from alluvia.query.identity import identify
-from alluvia.query.limits import QueryLimits
+from alluvia.query.limits import QueryLimits, file_requests
 from alluvia.query.scans import TableScan
 from tests.unit.query.conftest import SCHEMA, fill, query, rows_of_day, scans
 

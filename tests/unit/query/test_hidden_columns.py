@@ -15,11 +15,10 @@ import pytest
 
 import alluvia
 from alluvia.access.rights import Grant, Rights
-from alluvia.delta.schema.column_identities import fresh_names, identified, mapped, renamed, without
+from alluvia.delta.schema.column_mapping import fresh_names, identified, mapped, renamed, without
 from alluvia.delta.schema.former_names import FORMER_NAMES, former_names
 from alluvia.errors import AlluviaError, Corrupt, Forbidden
-from alluvia.query.permitted import permitted
-from alluvia.query.visible import visible_schema
+from alluvia.query.permitted import permitted, visible_schema
 from alluvia.sql.run import execute
 from tests.examples import examples
 

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 import alluvia
 from alluvia.delta.skipping.predicate import Unknown
 from alluvia.engine.queries import derived
-from alluvia.engine.queries.tree import Node
+from alluvia.engine.queries.parse import Node
 from alluvia.errors import Invalid
 from alluvia.query import scans
 from alluvia.query.engine import run

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import alluvia
-from alluvia.engine.duck.connection import evaluator
+from alluvia.engine.duck.database import evaluator
 from alluvia.engine.duck.literals import literal
 from alluvia.errors import Invalid
 

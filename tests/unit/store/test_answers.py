@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from obstore.exceptions import AlreadyExistsError, GenericError, InvalidPathError, UnauthenticatedError
 
-from alluvia.store.s3.answers import NOT_PARTIAL, Failure, read_failure
+from alluvia.store.s3.s3_client import NOT_PARTIAL, Failure, read_failure
 
 SENT = "Error performing PUT http://host/b/k in 9ms - "
 DUMP = '\n\nDebug source:\nGeneric {\n    kind: Connect,\n    status: 412, body: Some("<Code>Other</Code>")}'

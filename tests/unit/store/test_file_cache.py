@@ -13,7 +13,7 @@ import pytest
 from alluvia.errors import ObjectNotFound, Unavailable
 from alluvia.store import CountingStore, MemoryStore, Wrapper
 from alluvia.store.caches.file_cache import FileCache, RemoteFile
-from alluvia.store.caches.kept_bytes import KEPT_SECONDS
+from alluvia.store.caches.range_cache import KEPT_SECONDS
 
 LIMIT = 100
 

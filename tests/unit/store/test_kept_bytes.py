@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alluvia.store.caches.kept_bytes import KEPT_SECONDS, KeptBytes
+from alluvia.store.caches.range_cache import KEPT_SECONDS, KeptBytes
 
 
 class Time:

@@ -19,7 +19,7 @@ from alluvia.cli.terminal.terminal import say
 from alluvia.commit.handle import oldest_readable
 from alluvia.errors import Invalid
 from alluvia.progress import report
-from alluvia.server.bundled import COMMAND, DATA
+from alluvia.server.gateway import COMMAND, DATA
 from alluvia.server.serve import in_background
 from alluvia.store import CountingStore
 

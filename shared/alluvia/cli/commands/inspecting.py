@@ -54,7 +54,7 @@ def tables(common: Common) -> None:
 @_timestamp
 def describe(common: Common, table: str, version: int | None, timestamp: str | None) -> None:
     """Show a table's columns, partitioning, properties and protocol."""
-    from alluvia.delta.schema.type_names import type_name
+    from alluvia.delta.schema.types import type_name
 
     snapshot = common.lake().table(table).snapshot(version, timestamp)
     columns = [{"column": f.name, "type": type_name(f.type), "nullable": f.nullable} for f in snapshot.schema]

@@ -28,7 +28,7 @@ class Duration(click.ParamType[timedelta]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
         """Read it, or fail as wrong usage."""
-        from alluvia.delta.durations import duration_ms
+        from alluvia.delta.arguments import duration_ms
 
         found = duration_ms(value)
         if found is None:

@@ -24,7 +24,7 @@ def rejects() -> None:
 @click.argument("tables", nargs=-1, type=TABLE)
 def list_rejects(common: Common, tables: tuple[str, ...]) -> None:
     """Count the rejected events of TABLES (all by default) by reason, the 20 most frequent of each."""
-    from alluvia.engine.duck.quoting import quote_name
+    from alluvia.engine.duck.literals import quote_name
 
     lake = common.lake()
     names = tables or [name.partition("/")[0] for name in lake.tables(rejects=True) if name.endswith(f"/{REJECTS}")]

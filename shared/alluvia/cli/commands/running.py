@@ -94,11 +94,11 @@ def serve(
     """Put the functions behind a local HTTP server; merge and vacuum run in the background."""
     import signal
 
-    from alluvia.server.draining import drain_at_sigterm
     from alluvia.server.guards import is_loopback
+    from alluvia.server.listening import drain_at_sigterm
     from alluvia.server.metrics import Metrics
     from alluvia.server.serve import Options, running, telling
-    from alluvia.serverless.environment import environment
+    from alluvia.serverless.settings import environment
     from alluvia.serverless.warm_lake import outside_of
 
     auth = _auth(auth, host, loopback=is_loopback(host))
@@ -175,8 +175,8 @@ def invoke(common: Common, function: str, event: Path) -> None:
     """Call a function's handler with an event from a file, such as events/ingest_api_gateway.json."""
     import orjson
 
-    from alluvia.server.bundled import FUNCTIONS, LocalContext, load_handler
-    from alluvia.serverless.environment import environment
+    from alluvia.server.gateway import FUNCTIONS, LocalContext, load_handler
+    from alluvia.serverless.settings import environment
     from alluvia.serverless.warm_lake import ENDPOINT_URL, LAKE, using
 
     if function not in FUNCTIONS:

@@ -21,7 +21,7 @@ from alluvia.events.sources.definition import Source
 from alluvia.events.sources.delivery import Delivery
 from alluvia.events.sources.kinds.base import Sample
 from alluvia.events.sources.kinds.registry import KINDS
-from alluvia.server.bundled import LocalContext, load_handler
+from alluvia.server.gateway import LocalContext, load_handler
 from alluvia.serverless.http import EVENTS_HEADER
 from alluvia.serverless.secrets import read_secret
 from alluvia.serverless.warm_lake import using

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from alluvia.engine.duck.quoting import quote_name
+from alluvia.engine.duck.literals import quote_name
 from alluvia.errors import Invalid
 from alluvia.sql.grammar.tokens import Unfinished, tokens_of
 

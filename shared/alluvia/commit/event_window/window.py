@@ -15,9 +15,8 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
-from alluvia.commit.event_window.digests import digests
 from alluvia.commit.event_window.id_files import CommitFiles, IdFiles, files_of
-from alluvia.commit.event_window.id_runs import CONTENT_BYTES, FINGERPRINT, FINGERPRINT_BYTES, CommitIds, IdRun
+from alluvia.commit.event_window.id_runs import CONTENT_BYTES, FINGERPRINT, FINGERPRINT_BYTES, CommitIds, IdRun, digests
 from alluvia.delta.lineage import Gaps, in_gap, undone_versions, version_gaps
 from alluvia.delta.log.commit import EVENT_CONTENTS, EVENT_FILES, EVENT_IDS, CommitActions
 from alluvia.delta.properties import read_properties

@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from alluvia.delta.data_files.reader import read_file
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.skipping.file_spans import prune_buckets
 from alluvia.delta.skipping.predicate import Predicate, Unknown, physical_predicate
-from alluvia.delta.skipping.pruning import prune
+from alluvia.delta.skipping.pruning import prune, prune_buckets
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Corrupt, Invalid
 from alluvia.lazy_dataclasses import dataclass

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 from alluvia.clock import Clock
 from alluvia.delta.clustering import CLUSTER_TAG, Curve, sampled
 from alluvia.delta.data_files.encodings import Encodings, encodings_of
+from alluvia.delta.file_schema_adapter import FileForm
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.paths import folder_of
 from alluvia.delta.partitioning.partition import Partition, split
-from alluvia.delta.partitioning.spans import PARTITION_TAG
 from alluvia.delta.partitioning.spec import PartitionSpec
-from alluvia.delta.physical_layout import FileForm
+from alluvia.delta.partitioning.transforms import PARTITION_TAG
 from alluvia.delta.properties import Properties
 from alluvia.delta.statistics.written import file_statistics
 from alluvia.errors import Invalid

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from alluvia.delta.log.actions import AddFile, CdcFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
+from alluvia.delta.log.features import IN_COMMIT_TIMESTAMP
 from alluvia.delta.log.fields import Json
 from alluvia.delta.log.paths import commit_name
 from alluvia.errors import Corrupt
@@ -110,3 +111,22 @@ def parse_commit(version: int, data: bytes) -> CommitActions:
         found["metaData"][0] if "metaData" in found else None,
         *(found.get(tag, ()) for tag in ("txn", "domainMetadata", "add", "remove", "cdc")),
     )
+
+
+IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
+ENABLED_VERSION = "delta.inCommitTimestampEnablementVersion"
+ENABLED_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
+
+
+def has_in_commit_timestamps(protocol: Protocol, metadata: Metadata) -> bool:
+    """Whether a table's commits must carry their time: by its property, where the protocol has the feature."""
+    feature = IN_COMMIT_TIMESTAMP in (protocol.writer_features or ())
+    return feature and metadata.configuration.get(IN_COMMIT_TIMESTAMPS, "").lower() == "true"
+
+
+def timed_since(protocol: Protocol, metadata: Metadata) -> int | None:
+    """Return the version from which on commits carry their time, None where they do not."""
+    if not has_in_commit_timestamps(protocol, metadata):
+        return None
+    text = metadata.configuration.get(ENABLED_VERSION, "0")
+    return int(text) if text.isdecimal() else 0

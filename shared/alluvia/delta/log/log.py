@@ -9,9 +9,8 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from alluvia.clock import Clock
-from alluvia.delta.log.backoff import Turns
 from alluvia.delta.log.commit import EVENT_TEXTS, CommitActions
-from alluvia.delta.log.committer import put_once, unknown
+from alluvia.delta.log.committer import Turns, put_once, unknown
 from alluvia.delta.log.paths import commit_name
 from alluvia.delta.log.reading import LISTINGS_MAX, LogReader
 from alluvia.delta.log.replay import State, replay

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from alluvia.delta.log.checkpoints.agreement import HEAD_BYTES, difference, disagreement, files_in, first_lines
 from alluvia.delta.log.checkpoints.hint import Hint, parse_last_checkpoint
-from alluvia.delta.log.checkpoints.reader import FalseCheckpoint, read_checkpoint
-from alluvia.delta.log.commit import CommitActions, parse_commit
+from alluvia.delta.log.checkpoints.reader import (
+    HEAD_BYTES,
+    FalseCheckpoint,
+    difference,
+    disagreement,
+    files_in,
+    first_lines,
+    read_checkpoint,
+)
+from alluvia.delta.log.commit import CommitActions, has_in_commit_timestamps, parse_commit
 from alluvia.delta.log.files.sidecars import Fetch
-from alluvia.delta.log.in_commit_timestamps import has_in_commit_timestamps
 from alluvia.delta.log.paths import LAST_CHECKPOINT, LOG_FOLDER, CheckpointFile, commit_name, version_prefix
 from alluvia.delta.log.replay import State, replay
 from alluvia.delta.log.segment import Listing, Segment, find_segment, oldest_version, read_listing, taken_ms

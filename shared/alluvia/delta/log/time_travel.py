@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from alluvia.delta.log.in_commit_timestamps import timed_since
+from alluvia.delta.log.commit import timed_since
 from alluvia.delta.log.log import Log
 from alluvia.delta.log.segment import oldest_version, taken_ms
 from alluvia.errors import VersionExpired, VersionNotFound

@@ -20,9 +20,18 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.delta.partitioning.spans import PARTITION_TAG, Key, Span, cut, part
 from alluvia.delta.partitioning.spec import PartitionField, PartitionSpec
-from alluvia.delta.partitioning.transforms import is_one_value, one_array, plain, transformed
+from alluvia.delta.partitioning.transforms import (
+    PARTITION_TAG,
+    Key,
+    Span,
+    cut,
+    is_one_value,
+    one_array,
+    part,
+    plain,
+    transformed,
+)
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 

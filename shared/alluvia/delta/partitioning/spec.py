@@ -12,7 +12,7 @@ from dataclasses import field
 
 import pyarrow as pa
 
-from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.schema.types import type_name
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 

@@ -13,8 +13,7 @@ from dataclasses import replace
 import orjson
 
 from alluvia.delta.log.actions import Metadata
-from alluvia.delta.schema.column_identities import is_mapped
-from alluvia.delta.schema.column_mapping import NAME
+from alluvia.delta.schema.column_mapping import NAME, is_mapped
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.serialization import schema_fields
 from alluvia.errors import Corrupt

@@ -1,4 +1,4 @@
-"""Names as SQL compares them. Pure.
+"""Names as SQL compares them, and paths of nested columns. Pure.
 
 DuckDB folds only the letters A to Z: it treats `K` (the Kelvin sign) and `k` as two names. Python's `lower()` treats
 them as one, so a check that used it would not see the query that runs.
@@ -6,7 +6,11 @@ them as one, so a check that used it would not see the query that runs.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from string import ascii_lowercase, ascii_uppercase
+from typing import Any
+
+import pyarrow as pa
 
 _FOLD = str.maketrans(ascii_uppercase, ascii_lowercase)
 
@@ -14,3 +18,34 @@ _FOLD = str.maketrans(ascii_uppercase, ascii_lowercase)
 def fold(name: str) -> str:
     """Return the text that two names share if DuckDB treats them as equal."""
     return name.translate(_FOLD)
+
+
+ColumnPath = tuple[str, ...]
+Json = dict[str, Any]
+
+
+def put(tree: Json, path: ColumnPath, value: Any) -> None:
+    """Put a value into a tree of objects, and make those on the way to it."""
+    if len(path) > 1:
+        for name in path[:-1]:
+            tree = tree.setdefault(name, {})
+    tree[path[-1]] = value
+
+
+def find(tree: Any, path: ColumnPath) -> Any:
+    """Return what a tree holds for a column; None for nothing."""
+    for name in path:
+        if not isinstance(tree, dict):
+            return None
+        tree = tree.get(name)
+    return tree
+
+
+def leaves(schema: pa.Schema | pa.StructType, start: ColumnPath = ()) -> Iterator[tuple[ColumnPath, pa.DataType]]:
+    """Yield the columns that have no fields of their own, in order. A list or a map is one column."""
+    for field in schema:
+        path = (*start, field.name)
+        if pa.types.is_struct(field.type):
+            yield from leaves(field.type, path)
+        else:
+            yield path, field.type

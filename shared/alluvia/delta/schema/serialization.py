@@ -11,7 +11,7 @@ import orjson
 import pyarrow as pa
 
 from alluvia.delta.schema.nesting import NESTING_MAX, check_new, has_type, not_readable
-from alluvia.delta.schema.type_names import normal_name, split_types
+from alluvia.delta.schema.types import normal_name, split_types
 from alluvia.delta.schema.variants import STORED, VARIANT
 from alluvia.errors import Corrupt, Invalid, Unsupported
 

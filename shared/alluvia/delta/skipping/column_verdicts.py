@@ -17,8 +17,8 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.files.rows import LogRows
-from alluvia.delta.schema.column_path import ColumnPath
-from alluvia.delta.schema.timestamp_types import is_zoned
+from alluvia.delta.schema.names import ColumnPath
+from alluvia.delta.schema.types import is_zoned
 from alluvia.delta.skipping.predicate import And, Comparison, In, IsNotNull, IsNull, Or, Predicate, columns_of
 from alluvia.delta.skipping.verdicts import is_nan, nan_may_match, type_of, within
 from alluvia.delta.statistics.column_bounds import Bounds, bounds_of, partition_bounds

@@ -14,7 +14,7 @@ from typing import Literal
 import pyarrow as pa
 
 from alluvia.delta.schema.column_mapping import physical_path
-from alluvia.delta.schema.column_path import ColumnPath
+from alluvia.delta.schema.names import ColumnPath
 from alluvia.lazy_dataclasses import dataclass
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">="]

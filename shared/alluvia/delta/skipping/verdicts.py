@@ -16,7 +16,7 @@ import pyarrow as pa
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.paths import is_own_name
 from alluvia.delta.partitioning.values import partition_value
-from alluvia.delta.schema.column_path import ColumnPath, find
+from alluvia.delta.schema.names import ColumnPath, find
 from alluvia.delta.skipping.predicate import And, Comparison, In, IsNotNull, IsNull, Or, Predicate, columns_of
 from alluvia.delta.statistics.typed import has_bounds, parse_statistics, typed_value, whole_number, widened
 

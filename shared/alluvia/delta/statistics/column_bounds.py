@@ -16,8 +16,8 @@ from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.files.rows import LogRows
 from alluvia.delta.log.paths import is_own_name
 from alluvia.delta.partitioning.values import parse_partition_text, partition_value
-from alluvia.delta.schema.column_path import ColumnPath
-from alluvia.delta.schema.timestamp_types import is_zoned
+from alluvia.delta.schema.names import ColumnPath
+from alluvia.delta.schema.types import is_zoned
 from alluvia.delta.statistics.typed import (
     CUT_ENDS,
     FLOAT_DIGITS,

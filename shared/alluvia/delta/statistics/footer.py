@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.delta.log.files.parquet import UNREADABLE
-from alluvia.delta.schema.column_path import put
+from alluvia.delta.schema.names import put
 from alluvia.delta.schema.serialization import normal_schema
 from alluvia.delta.statistics.written import encode_statistics, json_bounds
 from alluvia.errors import Invalid

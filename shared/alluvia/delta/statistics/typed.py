@@ -19,8 +19,8 @@ import orjson
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.delta.schema.column_path import ColumnPath, find
-from alluvia.delta.schema.timestamp_types import moment
+from alluvia.delta.schema.names import ColumnPath, find
+from alluvia.delta.schema.types import moment
 from alluvia.delta.statistics.written import LAST_CHARACTER, TEXT_LENGTH_MAX
 from alluvia.lazy_dataclasses import dataclass
 

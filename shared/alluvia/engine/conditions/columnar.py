@@ -1,4 +1,4 @@
-"""Compute the trees of `plain` with Arrow, where it gives what DuckDB gives. Pure.
+"""SQL text without the values in it, for places that keep it longer than the rows it was about. Pure.
 
 What is left to DuckDB: types but integers, DOUBLE, VARCHAR and BOOLEAN, comparisons between types, and sums that can
 overflow in less than 64 bits.
@@ -6,6 +6,7 @@ overflow in less than 64 bits.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -13,8 +14,30 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.delta.schema.names import fold
-from alluvia.engine.queries.tree import Node, is_constant
+from alluvia.engine.queries.parse import Node, is_constant
 from alluvia.lazy_dataclasses import dataclass
+
+_TOKEN = re.compile(
+    r"""
+    (?P<comment>--[^\n]*|/\*.*?\*/)
+    | (?P<value>(?<!\w)[eE]'(?:[^'\\]|''|\\.)*'|(?:(?<!\w)[xXbB])?'(?:[^']|'')*'
+        |\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|(?<!\w)\.?\d[\w.]*)
+    | (?P<name>"(?:[^"]|"")*"|[^\W\d]\w*)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_QUOTED_NAME = re.compile(r'"(?:[^"]|"")*"')
+_UNCLEAR = re.compile(r"""['"]|\$\w*\$|/\*|\*/""")
+
+
+def masked(text: str) -> str:
+    """Return an SQL expression with `?` for each text and number, and without comments.
+
+    Where it cannot be told which part is a value, all of it is `?`.
+    """
+    shown = _TOKEN.sub(lambda found: found["name"] or ("?" if found["value"] else " "), text)
+    return "?" if _UNCLEAR.search(_QUOTED_NAME.sub("", shown)) else " ".join(shown.split())
+
 
 Mask = Callable[[pa.RecordBatch], pa.BooleanArray]
 Compute = Callable[[pa.RecordBatch], pa.Array]

@@ -22,11 +22,10 @@ from typing import cast
 
 import pyarrow as pa
 
-from alluvia.delta.schema.timestamp_types import is_zoned
+from alluvia.delta.schema.types import is_zoned
 from alluvia.delta.skipping.predicate import And, Comparison, Operator, Predicate, Unknown
 from alluvia.engine.conditions.constants import Constant, Constants, moment_us
-from alluvia.engine.conditions.date_trunc import is_midnight, to_date, to_datetime, truncate, year_us
-from alluvia.engine.conditions.operands import Operand
+from alluvia.engine.conditions.operands import Operand, is_midnight, to_date, to_datetime, truncate, year_us
 
 FLIPPED: dict[str, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 NEGATED: dict[str, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}

@@ -18,13 +18,12 @@ from alluvia.delta.skipping.predicate import Predicate
 from alluvia.engine.conditions.columnar import Mask, computed_condition
 from alluvia.engine.conditions.constants import Constants, Run
 from alluvia.engine.conditions.fast_parser import plain_condition
-from alluvia.engine.conditions.negated_predicates import complement
 from alluvia.engine.conditions.operands import ColumnFinder
-from alluvia.engine.conditions.predicates import column_predicate
-from alluvia.engine.duck.quoting import free_name
+from alluvia.engine.conditions.predicates import column_predicate, complement
+from alluvia.engine.duck.literals import free_name
+from alluvia.engine.queries.parse import Node, integer_literal, is_constant, text_literal, walk
 from alluvia.engine.queries.references import At, Reference, names_in_use
 from alluvia.engine.queries.scopes import Scope, table_item
-from alluvia.engine.queries.tree import Node, integer_literal, is_constant, text_literal, walk
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 

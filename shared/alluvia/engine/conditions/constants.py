@@ -20,7 +20,7 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.delta.schema.names import fold
 from alluvia.engine.queries.functions import FOLDABLE, NOW_FUNCTIONS, TODAY_FUNCTIONS
-from alluvia.engine.queries.tree import Node, is_constant, text_literal, walk, without_locations
+from alluvia.engine.queries.parse import Node, is_constant, text_literal, walk, without_locations
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 
@@ -61,7 +61,7 @@ def _run(sql: str, parameters: Sequence[Any]) -> pa.Table | None:
     import duckdb
 
     from alluvia.engine.duck.arrow_values import arrow_table
-    from alluvia.engine.duck.connection import planner  # loads DuckDB, which numbers and texts do without
+    from alluvia.engine.duck.database import planner  # loads DuckDB, which numbers and texts do without
 
     try:
         return arrow_table(planner().execute(sql, parameters))

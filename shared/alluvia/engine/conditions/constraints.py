@@ -16,9 +16,8 @@ from alluvia.delta.masks import definite
 from alluvia.delta.schema.names import fold
 from alluvia.engine.conditions.condition import Condition, condition
 from alluvia.engine.duck.failures import QueryTooCostly
-from alluvia.engine.duck.quoting import quote_name
-from alluvia.engine.queries.parse import parse
-from alluvia.engine.queries.tree import Node, is_constant, walk
+from alluvia.engine.duck.literals import quote_name
+from alluvia.engine.queries.parse import Node, is_constant, parse, walk
 from alluvia.errors import Invalid, Unsupported
 
 _CLASSES = frozenset({"BETWEEN", "CASE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "OPERATOR"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from alluvia.engine.queries.tree import LOCATION, Node
+from alluvia.engine.queries.parse import LOCATION, Node
 
 LENGTH_MAX = 4096
 DEPTH_MAX = 16

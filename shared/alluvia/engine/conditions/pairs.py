@@ -15,7 +15,7 @@ from alluvia.delta.schema.rows import conform
 from alluvia.engine.conditions.condition import Condition, condition
 from alluvia.engine.conditions.sql_assignments import SqlValues
 from alluvia.engine.conditions.sql_condition import read_expression
-from alluvia.engine.queries.tree import Node, walk
+from alluvia.engine.queries.parse import Node, walk
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 

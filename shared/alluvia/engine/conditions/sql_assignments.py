@@ -7,15 +7,14 @@ from functools import cache
 import pyarrow as pa
 
 from alluvia.delta.schema.rows import conform
-from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.schema.types import type_name
 from alluvia.engine.conditions.sql_condition import known_as, looks_beyond_its_row
 from alluvia.engine.duck.evaluators import Evaluator, current_evaluator
 from alluvia.engine.duck.failures import Context, EngineError, translate
 from alluvia.engine.duck.relation import duckdb_type
 from alluvia.engine.duck.text_values import text_values
-from alluvia.engine.queries.parse import parse
+from alluvia.engine.queries.parse import Node, is_constant, parse, without_locations
 from alluvia.engine.queries.references import find_references
-from alluvia.engine.queries.tree import Node, is_constant, without_locations
 from alluvia.errors import Invalid
 
 _START = "SELECT (\n"

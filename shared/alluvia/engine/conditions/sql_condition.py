@@ -10,11 +10,10 @@ import pyarrow as pa
 from alluvia.delta.schema.names import fold
 from alluvia.engine.duck.evaluators import current_evaluator
 from alluvia.engine.duck.failures import Context, EngineError, translate
-from alluvia.engine.duck.quoting import free_name
+from alluvia.engine.duck.literals import free_name
 from alluvia.engine.queries.functions import UNNESTING
-from alluvia.engine.queries.parse import Analyse, analyse, parse
+from alluvia.engine.queries.parse import Analyse, Node, analyse, outside_subqueries, parse, walk, without_locations
 from alluvia.engine.queries.references import find_references
-from alluvia.engine.queries.tree import Node, outside_subqueries, walk, without_locations
 from alluvia.errors import Invalid
 
 _WHERE = "SELECT * FROM rows WHERE "

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from alluvia.engine.duck.arrow_values import arrow_table
-from alluvia.engine.duck.connection import evaluator
+from alluvia.engine.duck.database import evaluator
 from alluvia.engine.duck.failures import EngineError, details_of
 
 ROWS = "rows"

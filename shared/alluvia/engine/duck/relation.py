@@ -20,7 +20,7 @@ from alluvia.delta.log.paths import is_own_name
 from alluvia.delta.partitioning.values import partition_value
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.nesting import not_for_sql
-from alluvia.engine.duck.quoting import free_name, quote_name, quote_text
+from alluvia.engine.duck.literals import free_name, quote_name, quote_text
 from alluvia.errors import Unsupported
 from alluvia.lazy_dataclasses import dataclass
 

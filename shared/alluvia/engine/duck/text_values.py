@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.delta.schema.conversion import converted
-from alluvia.delta.schema.timestamp_types import is_zoned
-from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.schema.types import is_zoned, type_name
 from alluvia.engine.duck.evaluators import current_evaluator
 from alluvia.engine.duck.failures import Context, EngineError, translate
 from alluvia.engine.duck.relation import duckdb_type

@@ -23,6 +23,7 @@ from alluvia.delta.masks import numbers
 from alluvia.delta.schema.column_mapping import ColumnMapping, identities, misnamed
 from alluvia.delta.schema.names import fold
 from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.duck.arrow_values import fits, holds, narrows
 from alluvia.engine.duck.database import Database
 from alluvia.engine.duck.deleted_rows import create_deleted
 from alluvia.engine.duck.relation import (
@@ -34,7 +35,6 @@ from alluvia.engine.duck.relation import (
     relation_parts,
     union_sql,
 )
-from alluvia.engine.duck.stored_types import fits, holds, narrows
 from alluvia.errors import Unavailable
 from alluvia.store import Store
 

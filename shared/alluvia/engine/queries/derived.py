@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from alluvia.delta.schema.names import fold
 from alluvia.engine.queries.functions import FOLDABLE, UNNESTING
+from alluvia.engine.queries.parse import Node, walk
 from alluvia.engine.queries.references import Reference, References
-from alluvia.engine.queries.tree import Node, walk
 from alluvia.lazy_dataclasses import dataclass
 
 _SCALAR_FUNCTIONS = FOLDABLE | {

@@ -15,13 +15,12 @@ import pyarrow as pa
 from alluvia.delta.arguments import check_text
 from alluvia.delta.properties import MERGE_QUERY
 from alluvia.delta.schema.names import fold
-from alluvia.engine.duck.quoting import quote_name
+from alluvia.engine.duck.literals import quote_name
 from alluvia.engine.duck.relation import duckdb_type
-from alluvia.engine.queries.parse import Statement, parse
+from alluvia.engine.queries.parse import Node, Statement, integer_literal, parse
 from alluvia.engine.queries.references import At, Reference, find_references
 from alluvia.engine.queries.reproducible import clauses, expressions
 from alluvia.engine.queries.rewrite import rewrite
-from alluvia.engine.queries.tree import Node, integer_literal
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 

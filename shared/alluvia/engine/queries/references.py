@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
-from alluvia.delta.durations import offset_ms
+from alluvia.delta.arguments import offset_ms
 from alluvia.delta.schema.names import fold
 from alluvia.engine.queries.engine_faults import check_row_values
 from alluvia.engine.queries.functions import (
@@ -23,8 +23,8 @@ from alluvia.engine.queries.functions import (
     VERSIONED,
     is_refused,
 )
+from alluvia.engine.queries.parse import LOCATION, Node, integer_literal, text_literal, walk
 from alluvia.engine.queries.time_travel import AGO, ARGUMENTS, COLUMNS
-from alluvia.engine.queries.tree import LOCATION, Node, integer_literal, text_literal, walk
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.table_names import REJECTS, TABLE_NAME, on_branch

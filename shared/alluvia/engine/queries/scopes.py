@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from alluvia.delta.schema.names import fold
 from alluvia.engine.queries.derived import Columns, entry_name, is_row_by_row, table_names
+from alluvia.engine.queries.parse import Node
 from alluvia.engine.queries.references import Reference, References
-from alluvia.engine.queries.tree import Node
 from alluvia.lazy_dataclasses import dataclass
 
 _OUTER = frozenset({"OUTER", "FULL"})

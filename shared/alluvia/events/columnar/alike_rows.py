@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.commit.event_window.digests import digests
-from alluvia.commit.event_window.id_runs import CONTENT_BYTES
+from alluvia.commit.event_window.id_runs import CONTENT_BYTES, digests
 from alluvia.events.columnar.alike_columns import NUMBER
 from alluvia.events.ingest.event_time import TIME_FIELDS, column_moments
 from alluvia.events.ingest.identity import ID_FIELDS, ID_LIMIT_CHARS

@@ -25,10 +25,18 @@ from alluvia.operations.erasure.erase import erase, prove
 from alluvia.operations.erasure.erase_judging import Judge, Judged
 from alluvia.operations.erasure.erase_keepers import KeptFacts, without_rows
 from alluvia.operations.erasure.erase_lake import search_lake
-from alluvia.operations.erasure.erase_matching import Find, Matching, matching_rows, matching_texts
+from alluvia.operations.erasure.erase_matching import (
+    Find,
+    Matching,
+    matching_rows,
+    matching_texts,
+    name_words_of,
+    names_values,
+    word_pattern,
+    words_of,
+)
 from alluvia.operations.erasure.erase_places import places, sources_of
 from alluvia.operations.erasure.erase_report import EraseReport
-from alluvia.operations.erasure.erase_words import name_words_of, names_values, word_pattern, words_of
 from alluvia.operations.results.jobs import delete_jobs
 from alluvia.operations.results.results import delete_results
 from alluvia.operations.results.upload_parts import delete_uploads

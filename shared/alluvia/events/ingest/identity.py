@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from alluvia.commit.event_window.digests import digests
-from alluvia.commit.event_window.id_runs import CONTENT_BYTES
+from alluvia.commit.event_window.id_runs import CONTENT_BYTES, digests
 from alluvia.errors import Invalid
 from alluvia.events.ingest.jsontext import ExactNumber, canonical, canonical_all, encode
 

@@ -16,7 +16,7 @@ from alluvia.delta.data_files.reader import read_file
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.serialization import schema_string
-from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.schema.types import type_name
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.events.ingest.convert import column
 from alluvia.events.ingest.jsontext import ExactNumber, decode_all, describe, encode

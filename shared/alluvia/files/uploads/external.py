@@ -32,10 +32,10 @@ from alluvia.files.sent import SentFile, SentRows
 from alluvia.files.uploads.storing import fitted
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.operations.tables.attach import ExternalPlace, absolute, find_files, place_of
 from alluvia.operations.tables.convert import read_files
 from alluvia.operations.tables.create import check_free, create, plan_create
 from alluvia.operations.tables.drop_plan import FirstVersion
-from alluvia.operations.tables.external_places import ExternalPlace, absolute, find_files, place_of
 from alluvia.scratch import scratch_root
 from alluvia.store import ObjectInfo, Store
 

@@ -20,7 +20,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import VersionExpired, VersionNotFound
 from alluvia.files.misfit import Misfit
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.planning.once import Once
+from alluvia.operations.planning.optimistic_retry import Once
 from alluvia.operations.tables.restore import UPLOAD
 
 INFO = "upload"

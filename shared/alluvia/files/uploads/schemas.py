@@ -14,7 +14,7 @@ import pyarrow as pa
 from alluvia.delta.arguments import schema_of
 from alluvia.delta.schema.nesting import NESTING_MAX, is_deeper, too_deep
 from alluvia.delta.schema.serialization import arrow_schema, parse_type
-from alluvia.delta.schema.type_names import split_types
+from alluvia.delta.schema.types import split_types
 from alluvia.errors import Corrupt, Invalid, Unsupported
 from alluvia.files.limits import NAMES_MAX
 from alluvia.files.names import FileNames

@@ -10,7 +10,7 @@ from itertools import islice
 import pyarrow as pa
 
 from alluvia.commit.handle import TableHandle
-from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import ConcurrentTransaction, Invalid, TableNotFound
 from alluvia.files.misfit import Misfit
@@ -21,9 +21,8 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.append.append import append
 from alluvia.operations.append.append_evolving import append_evolving
 from alluvia.operations.catalog.catalog import WritableCatalog
-from alluvia.operations.planning.once import Once
-from alluvia.operations.planning.optimistic_retry import check_not_rollup
-from alluvia.operations.reading.hidden_columns import hidden_columns, newest_versions
+from alluvia.operations.planning.optimistic_retry import Once, check_not_rollup
+from alluvia.operations.reading.relations import hidden_columns, newest_versions
 
 _COUNTING = threading.Lock()
 

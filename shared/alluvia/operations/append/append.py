@@ -15,10 +15,8 @@ from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.schema.rows import columns_of_rows, conformed
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import ConcurrentTransaction, MetadataChanged, TransactionExpired, Unsupported
-from alluvia.operations.planning.constraints import row_check
-from alluvia.operations.planning.discarding import discarding
-from alluvia.operations.planning.once import applied, check_txn
-from alluvia.operations.planning.optimistic_retry import check_not_rollup
+from alluvia.operations.planning.layout import row_check
+from alluvia.operations.planning.optimistic_retry import applied, check_not_rollup, check_txn, discarding
 
 CHUNK_BYTES = 256 << 20
 """Rows of about so many bytes are sorted and written at once."""

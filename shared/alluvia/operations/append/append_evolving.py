@@ -18,10 +18,8 @@ from alluvia.delta.schema.serialization import arrow_schema
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid
 from alluvia.operations.append.append import CHUNK_BYTES, append
-from alluvia.operations.planning.constraints import row_check
-from alluvia.operations.planning.discarding import discard
-from alluvia.operations.planning.once import applied, check_txn
-from alluvia.operations.planning.optimistic_retry import commit_planned
+from alluvia.operations.planning.layout import row_check
+from alluvia.operations.planning.optimistic_retry import applied, check_txn, commit_planned, discard
 from alluvia.operations.tables.evolve import plan_evolve, protocol_for
 
 

@@ -1,7 +1,7 @@
 """Commit rows together with those of other writers: each offers its rows, and one of them commits for all.
 
 Nobody is elected. Whoever finds that it is its turn lists the offers and tries to write the next version with all of
-them; the log decides who has done it. `commit.group.commit_offers` says what becomes of an offer. A commit names the
+them; the log decides who has done it. `commit.commit_offers` says what becomes of an offer. A commit names the
 offer whose owner comes next, so that usually one writer tries at a time; the others try when nothing has happened for a
 while.
 """
@@ -14,15 +14,16 @@ from itertools import accumulate
 import pyarrow as pa
 
 from alluvia.commit.changes import Changes
-from alluvia.commit.event_window.window import encode_event_ids
-from alluvia.commit.group.commit_interval import COMMITS, Rhythm
-from alluvia.commit.group.commit_offers import (
+from alluvia.commit.commit_offers import (
     AGE_MS_MAX,
     BYTES_MAX,
+    COMMITS,
+    CROWD_MS,
     LIFE,
     OFFERS,
     ROWS_MAX,
     Offer,
+    Rhythm,
     decode_offer,
     is_over,
     next_offer,
@@ -32,7 +33,7 @@ from alluvia.commit.group.commit_offers import (
     taken_by,
     taken_info,
 )
-from alluvia.commit.group.contention import CROWD_MS
+from alluvia.commit.event_window.window import encode_event_ids
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.lineage import undone_versions
 from alluvia.delta.log.actions import AddFile
@@ -40,8 +41,8 @@ from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.log.committer import unknown
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import BranchGone, Conflict, Corrupt, Invalid, ObjectNotFound, Unavailable
-from alluvia.operations.dedup.event_window import follow_window
-from alluvia.operations.planning.constraints import row_check
+from alluvia.operations.dedup import follow_window
+from alluvia.operations.planning.layout import row_check
 from alluvia.store import ObjectInfo
 
 WINDOW_MS_MIN = 30 * 60_000

@@ -8,11 +8,11 @@ from dataclasses import field
 import pyarrow as pa
 
 from alluvia.commit.changes import Changes
+from alluvia.commit.commit_offers import offers_in
 from alluvia.commit.commit_records import happened
 from alluvia.commit.event_window.content import EVENT_ID, SOURCE, content_hashes
 from alluvia.commit.event_window.id_runs import CONTENT_BYTES
 from alluvia.commit.event_window.window import UNKNOWN, encode_event_ids, event_id_pairs, event_ids_of, fingerprints
-from alluvia.commit.group.commit_offers import offers_in
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.lineage import is_dropped, undone_versions, version_gaps
 from alluvia.delta.log.actions import AddFile
@@ -23,11 +23,9 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, MetadataChanged, TableDropped
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.append.group_commit import commit_together, is_crowded, look, may_offer
-from alluvia.operations.dedup.event_window import follow_window
-from alluvia.operations.dedup.known_events import held_events
-from alluvia.operations.planning.constraints import row_check
-from alluvia.operations.planning.discarding import discarding
-from alluvia.operations.planning.optimistic_retry import check_not_rollup
+from alluvia.operations.dedup import follow_window, held_events
+from alluvia.operations.planning.layout import row_check
+from alluvia.operations.planning.optimistic_retry import check_not_rollup, discarding
 
 _LIKE_UNKNOWN = bytes([*UNKNOWN[1:], 1])
 """Replaces a content hash that by chance equals the one for unknown."""

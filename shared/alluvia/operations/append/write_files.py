@@ -13,13 +13,18 @@ from alluvia.commit.transaction import Commit, too_old
 from alluvia.delta.data_files.writer import FileWriter
 from alluvia.delta.log.actions import AddFile, Metadata, Txn
 from alluvia.delta.snapshot import Snapshot
-from alluvia.engine.conditions.masking import masked
+from alluvia.engine.conditions.columnar import masked
 from alluvia.errors import Invalid, Unsupported
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.append.append_evolving import fits
-from alluvia.operations.planning.constraints import row_check
-from alluvia.operations.planning.once import applied, check_txn
-from alluvia.operations.planning.optimistic_retry import check_not_append_only, check_not_rollup, commit_planned
+from alluvia.operations.planning.layout import row_check
+from alluvia.operations.planning.optimistic_retry import (
+    applied,
+    check_not_append_only,
+    check_not_rollup,
+    check_txn,
+    commit_planned,
+)
 from alluvia.operations.rows.delete import DeleteEdit
 from alluvia.operations.rows.row_changes import Plans
 from alluvia.operations.tables.evolve import plan_merge, protocol_for

@@ -10,7 +10,7 @@ from alluvia.delta.log.replay import State
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import ReadOnly
 from alluvia.operations.catalog.catalog import Catalog
-from alluvia.store.read_only import ReadOnlyStore
+from alluvia.store.wrapper import ReadOnlyStore
 from alluvia.table_names import MAIN
 
 

@@ -12,7 +12,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from alluvia.engine.duck.scratch import scratch_database
+from alluvia.engine.duck.database import scratch_database
 from alluvia.scratch import scratch_root
 
 _BATCH_ROWS = 1 << 16

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from alluvia.commit.changes import Changes
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.arguments import check_mapping, check_number
-from alluvia.delta.partitioning.spans import KeyPart
+from alluvia.delta.partitioning.transforms import KeyPart
 from alluvia.delta.schema.nesting import not_for_sql
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Corrupt, Invalid, ObjectNotFound
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.checkpointing.checkpoint import checkpoint, checkpoint_due
+from alluvia.operations.checkpointing import checkpoint, checkpoint_due
 from alluvia.operations.compaction.optimize_files import candidates, files_like, merged_row_bytes
-from alluvia.operations.compaction.optimize_joins import plan_joins
+from alluvia.operations.compaction.optimize_outputs import plan_joins
 from alluvia.operations.compaction.optimize_plan import FULL_SHARE, ORDERS, FileGroup, limited, ordered, plan_optimize
 from alluvia.operations.compaction.optimize_write import NewFiles, rewrite
 from alluvia.operations.reading.relations import Evaluate

@@ -21,10 +21,9 @@ from alluvia.delta.log.files.rows import LogRows
 from alluvia.delta.log.files.sidecars import open_rows
 from alluvia.delta.masks import count, mask_of, positions_of, whole
 from alluvia.delta.partitioning.partition import partition_text
-from alluvia.delta.partitioning.spans import PARTITION_TAG, Span, part
 from alluvia.delta.partitioning.spec import PartitionSpec
-from alluvia.delta.partitioning.transforms import given_part
-from alluvia.delta.skipping.file_spans import span_of
+from alluvia.delta.partitioning.transforms import PARTITION_TAG, Span, given_part, part
+from alluvia.delta.skipping.pruning import span_of
 from alluvia.delta.skipping.verdicts import FileStatistics
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass

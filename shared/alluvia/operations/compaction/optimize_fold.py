@@ -16,13 +16,13 @@ from alluvia.delta.log.actions import AddFile
 from alluvia.delta.properties import MERGE_QUERY
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.failures import QueryTooCostly
-from alluvia.engine.duck.quoting import quote_name
+from alluvia.engine.duck.literals import quote_name
 from alluvia.engine.duck.relation import relation_sql
 from alluvia.engine.queries.merge_query import read_merge_query
 from alluvia.errors import Invalid, Unavailable
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.merge_query.folding import folded
-from alluvia.operations.planning.constraints import row_check
+from alluvia.operations.planning.layout import row_check
 from alluvia.operations.reading.relations import Evaluate, Files
 
 if TYPE_CHECKING:

@@ -14,10 +14,16 @@ from itertools import accumulate, groupby, pairwise
 from math import ceil, inf, log
 
 from alluvia.delta.clustering import part_cell
-from alluvia.delta.partitioning.spans import Key, Span, hull
+from alluvia.delta.partitioning.transforms import Key, Span, hull
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.compaction.optimize_clusters import worth_dividing
-from alluvia.operations.compaction.optimize_cuts import OVER_SHARE, SMALL_SHARE, cut_ranges, even_size, keys_within
+from alluvia.operations.compaction.optimize_cuts import (
+    OVER_SHARE,
+    SMALL_SHARE,
+    cut_ranges,
+    even_size,
+    keys_within,
+    worth_dividing,
+)
 from alluvia.operations.compaction.optimize_files import CLUSTER_FILES_MIN, Candidate
 
 FULL_SHARE = 0.75

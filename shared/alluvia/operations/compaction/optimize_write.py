@@ -23,15 +23,12 @@ from alluvia.delta.data_files.writer import new_file
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.files.parquet import UNREADABLE
 from alluvia.delta.partitioning.partition import partition_of
-from alluvia.delta.partitioning.spans import Span, part
 from alluvia.delta.partitioning.spec import PartitionField
-from alluvia.delta.partitioning.transforms import plain, transformed
+from alluvia.delta.partitioning.transforms import Span, part, plain, transformed
 from alluvia.delta.snapshot import Snapshot
-from alluvia.delta.statistics.merged import merged_statistics
-from alluvia.engine.duck.database import OwnDatabase
-from alluvia.engine.duck.memory import memory_shares, resident_bytes
-from alluvia.engine.duck.quoting import quote_name, quote_text
-from alluvia.engine.duck.scratch import scratch_database
+from alluvia.delta.statistics.written import merged_statistics
+from alluvia.engine.duck.database import OwnDatabase, memory_shares, resident_bytes, scratch_database
+from alluvia.engine.duck.literals import quote_name, quote_text
 from alluvia.engine.duck.views import Views
 from alluvia.errors import AlluviaError, Corrupt, ObjectNotFound, Unavailable
 from alluvia.lazy_dataclasses import dataclass

@@ -29,7 +29,7 @@ from alluvia.delta.skipping.predicate import Unknown
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.condition import ROWS_AT_ONCE_BY_DUCKDB
 from alluvia.errors import Invalid, Unavailable
-from alluvia.operations.checkpointing.checkpoint import checkpoint
+from alluvia.operations.checkpointing import checkpoint
 from alluvia.operations.erasure.erase_files import judged_batches
 from alluvia.operations.erasure.erase_keepers import REWRITE_TRIES, KeptFacts, rewrite, without_rows
 from alluvia.operations.erasure.erase_matching import Find, Matching
@@ -37,7 +37,7 @@ from alluvia.operations.erasure.erase_report import CHECKPOINT, COMMIT, DATA, SI
 from alluvia.operations.erasure.erase_survey import Survey
 from alluvia.operations.erasure.erase_traces import Traces, read_if_there, read_present, unclear
 from alluvia.operations.reading.datafile import DataFile, opened
-from alluvia.operations.retention.oldest_version import record_oldest, settled
+from alluvia.operations.retention.log_cleanup import record_oldest, settled
 from alluvia.operations.retention.referenced_files import KeptFiles
 from alluvia.operations.retention.vacuum import delete_all
 from alluvia.operations.rows.edits import Edit, Hits, RowChanges

@@ -23,7 +23,7 @@ from alluvia.operations.erasure.erase_files import judged_batches
 from alluvia.operations.erasure.erase_matching import Matching
 from alluvia.operations.reading.datafile import opened
 from alluvia.operations.references.branch_store import NOT_THERE, BranchStore, delete_left
-from alluvia.operations.references.clone_keepers import keep_only, still_used
+from alluvia.operations.references.clones import keep_only, still_used
 from alluvia.operations.retention.referenced_files import KeptFiles
 from alluvia.store import Store
 

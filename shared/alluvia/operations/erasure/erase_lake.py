@@ -9,6 +9,7 @@ from typing import NamedTuple
 from alluvia.delta.log.paths import LOG_FOLDER
 from alluvia.errors import ObjectNotFound
 from alluvia.operations.erasure.erase_files import BYTES_MAX, mentions
+from alluvia.operations.erasure.erase_matching import word_pattern
 from alluvia.operations.erasure.erase_report import (
     BRANCH_FILES,
     JOB_FILES,
@@ -19,7 +20,6 @@ from alluvia.operations.erasure.erase_report import (
     Trace,
 )
 from alluvia.operations.erasure.erase_traces import NO_WORDS
-from alluvia.operations.erasure.erase_words import word_pattern
 from alluvia.operations.references.branch_store import BRANCHES
 from alluvia.operations.results.jobs import JOBS
 from alluvia.operations.results.results import RESULTS

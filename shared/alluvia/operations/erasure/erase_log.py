@@ -16,7 +16,7 @@ import orjson
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.commit.group.commit_offers import NEXT_INFO, TAKEN_INFO
+from alluvia.commit.commit_offers import NEXT_INFO, TAKEN_INFO
 from alluvia.commit.intents import CLAIM, TRANSACTION, Claim, parse_claim
 from alluvia.delta.log.actions import AddFile, DomainMetadata, RemoveFile
 from alluvia.delta.log.commit import EVENT_CONTENTS, EVENT_FILES, EVENT_IDS
@@ -24,17 +24,15 @@ from alluvia.delta.log.fields import Json
 from alluvia.delta.log.files.parquet import ActionFile, bodies
 from alluvia.delta.log.files.rows import FileRows
 from alluvia.delta.log.paths import decode_path
-from alluvia.delta.partitioning.hive import partition_texts
-from alluvia.delta.partitioning.spans import PARTITION_TAG
-from alluvia.delta.partitioning.values import partition_value
-from alluvia.delta.schema.column_path import ColumnPath
+from alluvia.delta.partitioning.transforms import PARTITION_TAG
+from alluvia.delta.partitioning.values import partition_texts, partition_value
+from alluvia.delta.schema.names import ColumnPath
 from alluvia.delta.statistics.typed import has_bounds, parse_texts
 from alluvia.delta.statistics.written import TEXT_LENGTH_MAX
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.erasure.erase_bounds import TextBounds
-from alluvia.operations.erasure.erase_matching import Matching
-from alluvia.operations.erasure.erase_words import word_pattern
+from alluvia.operations.erasure.erase_files import TextBounds
+from alluvia.operations.erasure.erase_matching import Matching, word_pattern
 
 BOUNDS, PATH, CONDITION = "bounds", "path", "condition"
 _COMBINED_MAX = 4

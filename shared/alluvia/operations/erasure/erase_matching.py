@@ -1,23 +1,133 @@
-"""Which rows are to be erased, as one version of the table has them. Pure."""
+"""Texts and numbers of a condition as other texts show them: as they are, in SQL, in JSON, in URLs. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
+from urllib.parse import quote, quote_plus
 
 import pyarrow as pa
 
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.log.actions import AddFile
+from alluvia.delta.schema.former_names import former_names
 from alluvia.delta.schema.names import fold
 from alluvia.delta.skipping.predicate import Predicate, Unknown
 from alluvia.delta.snapshot import Snapshot
 from alluvia.delta.statistics.typed import parse_statistics
-from alluvia.engine.conditions.condition import condition
+from alluvia.engine.conditions.condition import condition, expression_of, words_in
+from alluvia.engine.queries.parse import Node, is_constant, walk
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.erasure.erase_judging import Judge, Judged
 from alluvia.operations.erasure.erase_places import PROPERTIES, FieldPlaces, places
-from alluvia.operations.erasure.erase_words import name_words_of, words_of
+from alluvia.table_names import REJECTS
+
+_OF_JSON = frozenset({"->>", "json_extract_string"})
+_WITH_KEY = _OF_JSON | {"->", "json_extract", "json_value", "struct_extract", "array_extract"}
+_CODE = re.compile(r"\\\\u[0-9a-f]{4}|%[0-9A-F]{2}")
+"""The code of a character in JSON or a URL, in the expression for a form."""
+_BEFORE = r"(?:(?<!\w)|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}))"
+"""What stands before a word: no letter or digit, unless it ends the code of another character in JSON or a URL."""
+
+
+def words_of(where: str) -> frozenset[str]:
+    """Return the texts and numbers in a condition, as text. Raises `Invalid` for what is no condition."""
+    return words_in(expression_of(where))
+
+
+def name_words_of(where: str) -> frozenset[str]:
+    """Return the texts in a condition that a name may repeat: no numbers, and no keys that say where a value is."""
+    expression = expression_of(where)
+    keys = [node["children"][1] for node in walk(expression) if node.get("function_name") in _WITH_KEY]
+    paths = {part for key in keys for word in words_in(key) for part in (word, word.removeprefix("$."))}
+    return frozenset(word for word in words_in(expression) - paths if not word.isdecimal())
+
+
+def names_values(where: str) -> bool:
+    """Whether every row that a condition matches has one of the texts and numbers in it. Raises `Invalid`.
+
+    That holds for equality and IN. Rows that LIKE or `lower(…)` match may have texts that the condition does not show.
+    """
+    return _names_values(expression_of(where))
+
+
+def _names_values(node: Node) -> bool:
+    kind = node.get("type")
+    if kind == "CONJUNCTION_AND":
+        return any(map(_names_values, node["children"]))
+    if kind == "CONJUNCTION_OR":
+        return all(map(_names_values, node["children"]))
+    if kind == "COMPARE_EQUAL":
+        sides = (node["left"], node["right"])
+        return any(map(is_constant, sides)) and any(map(_is_field, sides))
+    if kind == "COMPARE_IN":
+        field, *values = node["children"]
+        return _is_field(field) and all(map(is_constant, values))
+    return False
+
+
+def _is_field(node: Node) -> bool:
+    return node.get("type") == "COLUMN_REF" or node.get("function_name") in _OF_JSON
+
+
+def word_pattern(words: Collection[str]) -> re.Pattern[str] | None:
+    """Return a pattern that finds whole words in a text; None if no words are given.
+
+    A word is also found as a text of SQL has it (`O''Neil`), one of JSON (`jos\\u00e9`, `a\\/b`), also within another
+    text of JSON, and one of a URL or a form.
+    """
+    if not words:
+        return None
+    forms = sorted({form for word in words for form in _forms(word)})
+    return re.compile(rf"{_BEFORE}(?:{'|'.join(map(_any_case, forms))})(?!\w)")
+
+
+def _forms(word: str) -> Iterator[str]:
+    plain = {word, word.replace("'", "''")}
+    once = {form for text in plain for form in _in_json(text)}
+    yield from plain
+    yield from once
+    yield from (form for text in once for form in _in_json(text))
+    yield quote(word, safe="")
+    yield quote_plus(word)
+
+
+def _in_json(text: str) -> Iterator[str]:
+    for ascii_only in (True, False):
+        escaped = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+        yield escaped
+        yield escaped.replace("/", "\\/")
+
+
+def _any_case(form: str) -> str:
+    """Return the expression for a form, which finds codes of characters with small and with capital letters."""
+    return _CODE.sub(lambda found: f"(?i:{found[0]})", re.escape(form))
+
+
+def names_with(table: str, snapshot: Snapshot, words: Collection[str]) -> Iterator[str]:
+    """Say which names of a table and its columns, former ones on record included, have one of some words."""
+    pattern = word_pattern(words)
+    if pattern is None or table.endswith(f"/{REJECTS}"):  # named like its table, with columns of its own
+        return
+    columns = set(_names(snapshot.schema))
+    if pattern.search(table):
+        yield "the name of the table contains a value of the condition: rename it or drop it"
+    for name in sorted(filter(pattern.search, columns)):
+        yield f"the name of column {name!r} contains a value of the condition: rename it or drop it"
+    on_record = {each for name, names in former_names(snapshot.properties).items() for each in (name, *names)}
+    for name in sorted(filter(pattern.search, on_record - columns)):
+        yield f"the former name {name!r} of a column contains a value of the condition: copy the rows to a new table"
+
+
+def _names(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
+    """Yield the names of columns and, in structs, of their fields, as paths."""
+    for each in fields:
+        yield above + each.name
+        if pa.types.is_struct(each.type):
+            yield from _names(each.type, f"{above}{each.name}.")
+
 
 Judging = Callable[[pa.RecordBatch, bool], Judged]
 Bounded = Callable[[pa.RecordBatch], pa.BooleanArray]

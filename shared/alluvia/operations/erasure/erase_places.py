@@ -20,7 +20,7 @@ from alluvia.delta.schema.former_names import former_names
 from alluvia.delta.schema.names import fold
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.condition import expression_of
-from alluvia.engine.queries.tree import Node, text_literal, walk
+from alluvia.engine.queries.parse import Node, text_literal, walk
 from alluvia.errors import Corrupt
 from alluvia.lazy_dataclasses import dataclass
 

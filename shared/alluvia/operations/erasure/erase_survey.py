@@ -8,9 +8,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import chain
 
+from alluvia.commit.commit_offers import OFFERS, decode_offer
 from alluvia.commit.commit_records import DECISIONS
 from alluvia.commit.event_window.index import WINDOW_FOLDER
-from alluvia.commit.group.commit_offers import OFFERS, decode_offer
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.intents import pending, placed_in
 from alluvia.delta.log.actions import AddFile
@@ -40,8 +40,7 @@ from alluvia.operations.erasure.erase_log import (
     commit_infos,
     values_of,
 )
-from alluvia.operations.erasure.erase_matching import Matching
-from alluvia.operations.erasure.erase_names import names_with
+from alluvia.operations.erasure.erase_matching import Matching, names_with, word_pattern
 from alluvia.operations.erasure.erase_report import (
     CHANGES,
     CHECKPOINT,
@@ -62,7 +61,6 @@ from alluvia.operations.erasure.erase_traces import (
     read_present,
     unclear,
 )
-from alluvia.operations.erasure.erase_words import word_pattern
 from alluvia.operations.reading.change_files import CHANGE_FOLDER
 from alluvia.operations.reading.datafile import DataFile
 from alluvia.operations.retention.referenced_files import KeptFiles

@@ -20,17 +20,16 @@ from alluvia.delta.properties import APPEND_ONLY, CHANGE_DATA_FEED, MERGE_QUERY,
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.serialization import arrow_schema, uses_type
 from alluvia.delta.schema.variants import VARIANT
-from alluvia.engine.duck.connection import confine, connect
+from alluvia.engine.duck.database import confine, connect
 from alluvia.engine.duck.failures import Context, details_of, translate
-from alluvia.engine.duck.quoting import quote_name
+from alluvia.engine.duck.literals import quote_name
 from alluvia.engine.queries.merge_query import MergeQuery, read_merge_query
+from alluvia.engine.queries.parse import walk
 from alluvia.engine.queries.rewrite import VIEW_SCHEMA
-from alluvia.engine.queries.tree import walk
 from alluvia.errors import Invalid, cut
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.merge_query.fold_samples import Samples
-from alluvia.operations.planning.constraints import row_check
-from alluvia.operations.planning.ttl import time_column
+from alluvia.operations.merge_query.folding import Samples
+from alluvia.operations.planning.layout import row_check, time_column
 
 SMALL, LARGE = (2, 3, 4, 6), (120,) * 16
 """The numbers of rows of random samples: few for those that fail at once, then enough for many groups."""

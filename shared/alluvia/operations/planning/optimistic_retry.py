@@ -1,18 +1,82 @@
-"""Operations that read before they write: planned on the newest version, and again after each lost race.
+"""What plans that write share: retries after a lost race, marks of applications, and the removal of unused files.
 
 A planner keeps the parts of a lost plan that are still valid, so a retry costs only what the winners changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
 
 from alluvia.commit.changes import Changes
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.transaction import Commit
+from alluvia.delta.log.actions import AddFile
 from alluvia.delta.properties import APPEND_ONLY, ROLLUP
 from alluvia.delta.snapshot import Snapshot
-from alluvia.errors import Conflict, Corrupt, Invalid, ObjectNotFound, TransactionExpired
+from alluvia.errors import (
+    AlluviaError,
+    Conflict,
+    Corrupt,
+    Invalid,
+    MetadataChanged,
+    ObjectNotFound,
+    ProtocolChanged,
+    TableDropped,
+    TransactionExpired,
+)
+
+
+class Once(NamedTuple):
+    """A transaction of an application that has no other: its number says which it is, not how many came before."""
+
+    app_id: str
+    number: int
+
+
+def check_txn(txn: tuple[str, int]) -> None:
+    """Raise `Invalid` unless it is an application id and a number."""
+    app_id, version = txn if isinstance(txn, tuple) and len(txn) == 2 else (None, None)
+    number = isinstance(version, int) and not isinstance(version, bool) and 0 <= version < 1 << 63
+    if not isinstance(app_id, str) or not app_id or not number:
+        raise Invalid(f"txn: expected a string and a number from 0 to 2**63 - 1, got {txn!r}")
+
+
+def applied(snapshot: Snapshot, txn: tuple[str, int]) -> Commit | None:
+    """Return a commit for a transaction that the table holds already. A negative number is one that was undone."""
+    recorded = snapshot.state.txns.get(txn[0])
+    if recorded is None or recorded.version < (0 if isinstance(txn, Once) else txn[1]):
+        return None
+    return Commit(snapshot.version, snapshot.timestamp_ms, 0, 0)
+
+
+LOST = (MetadataChanged, ProtocolChanged, TableDropped)
+"""What a commit raises that has lost to a change of the table, once it has seen the winner in its place."""
+_logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def discarding(handle: TableHandle, snapshot: Snapshot, adds: Sequence[AddFile]) -> Iterator[None]:
+    """Delete files that were written for one commit where that loses to a change of the table, and raise what it did.
+
+    After any other error the commit may have happened, or happen yet, or be tried again with these files.
+    """
+    try:
+        yield
+    except LOST:
+        discard(handle, snapshot, adds)
+        raise
+
+
+def discard(handle: TableHandle, snapshot: Snapshot, adds: Sequence[AddFile]) -> None:
+    """Delete files that no commit names or will name. A caller that may not delete leaves them to vacuum."""
+    try:
+        handle.store.delete([snapshot.key(add) for add in adds])
+    except AlluviaError as error:
+        _logger.info("table %s: files of a commit that lost a race are left to vacuum: %s", handle.name, error)
+
 
 TRIES_MAX = 100
 Plan = Callable[[Snapshot], Changes | None]

@@ -23,8 +23,7 @@ from alluvia.delta.log.files.parquet import UNREADABLE
 from alluvia.delta.log.paths import folder_of
 from alluvia.delta.masks import mask_of
 from alluvia.delta.snapshot import Snapshot
-from alluvia.delta.statistics.merged import merged_statistics
-from alluvia.delta.statistics.written import file_statistics
+from alluvia.delta.statistics.written import file_statistics, merged_statistics
 from alluvia.errors import Corrupt, ObjectNotFound
 from alluvia.scratch import scratch_root
 

@@ -12,8 +12,7 @@ import orjson
 from alluvia.commit.handle import TableHandle, oldest_readable
 from alluvia.commit.intents import CLAIM, TRANSACTION
 from alluvia.delta.lineage import in_gap, is_own_commit, version_gaps
-from alluvia.delta.log.commit import CommitActions
-from alluvia.delta.log.in_commit_timestamps import timed_since
+from alluvia.delta.log.commit import CommitActions, timed_since
 from alluvia.delta.log.paths import commit_name
 from alluvia.delta.log.segment import Listing, oldest_version
 from alluvia.delta.log.time_travel import file_times

@@ -10,7 +10,7 @@ from alluvia.delta.log.actions import AddFile
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import ObjectNotFound, VersionExpired
 from alluvia.operations.references.branch_store import NOT_THERE, BranchStore
-from alluvia.operations.references.clone_files import copied_files
+from alluvia.operations.references.clones import copied_files
 
 
 def held(handle: TableHandle, source: Snapshot, adds: Sequence[AddFile]) -> list[AddFile]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from alluvia.commit.handle import TableHandle, milliseconds, other_table_message
-from alluvia.delta.durations import duration_ms
+from alluvia.delta.arguments import duration_ms
 from alluvia.delta.lineage import in_gap, version_gaps
 from alluvia.delta.refs import TAG, Keeper, all_keepers, find_keeper, list_keepers, release
 from alluvia.delta.snapshot import Snapshot

@@ -17,9 +17,9 @@ from alluvia.delta.log.paths import LOG_FOLDER, checkpoint_name, commit_name
 from alluvia.delta.log.segment import Listing, find_segment, read_listing
 from alluvia.delta.refs import BRANCH, CLONE, FILES, Keeper, Keepers, find_keeper, keepers_of, meant, pin_key, release
 from alluvia.delta.snapshot import Snapshot
-from alluvia.operations.checkpointing.checkpoint import form_of
+from alluvia.operations.checkpointing import form_of
 from alluvia.operations.references.branch_store import delete_folder
-from alluvia.operations.references.clone_keepers import is_orphan
+from alluvia.operations.references.clones import is_orphan
 from alluvia.operations.references.pinned_versions import PENDING_AGE_MS_MAX
 from alluvia.operations.retention.vacuum_keys import needed
 from alluvia.operations.rows.path_hashes import NO_HASHES, hashed

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pyarrow as pa
 
+from alluvia.commit.commit_offers import OFFERS
 from alluvia.commit.commit_records import DECISIONS
 from alluvia.commit.event_window.index import WINDOW_FOLDER
-from alluvia.commit.group.commit_offers import OFFERS
 from alluvia.commit.handle import TableHandle, oldest_readable
 from alluvia.delta.lineage import is_dropped
 from alluvia.delta.log.paths import LOG_FOLDER
@@ -19,16 +19,21 @@ from alluvia.delta.protocols import check_writable
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import NotDeleted, Unavailable
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.checkpointing.checkpoint import checkpoint
-from alluvia.operations.retention.log_cleanup import broken_checkpoints, expired_log, named_sidecars
+from alluvia.operations.checkpointing import checkpoint
+from alluvia.operations.retention.log_cleanup import (
+    VACUUM,
+    broken_checkpoints,
+    expired_log,
+    named_sidecars,
+    record_oldest,
+    settled,
+)
 from alluvia.operations.retention.old_commit_records import delete_old_decisions
-from alluvia.operations.retention.oldest_version import VACUUM, record_oldest, settled
 from alluvia.operations.retention.referenced_files import KeptFiles
 from alluvia.operations.retention.vacuum_cutoffs import cutoffs_of, forgotten_removes, in_effect, oldest_after
 from alluvia.operations.retention.vacuum_keys import Needed, needed
-from alluvia.operations.retention.vacuum_note import forget_note, read_note, write_note
 from alluvia.operations.retention.vacuum_plan import Listed, LogPlan, VacuumPlan, listed, plan_log, plan_vacuum
-from alluvia.operations.retention.vacuum_report import VacuumReport, VacuumTally
+from alluvia.operations.retention.vacuum_report import VacuumReport, VacuumTally, forget_note, read_note, write_note
 from alluvia.operations.tables.drop import old_hints
 from alluvia.store import ListedPage, ObjectInfo
 

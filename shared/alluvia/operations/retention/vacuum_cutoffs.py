@@ -14,7 +14,7 @@ from alluvia.delta.log.time_travel import version_at
 from alluvia.delta.properties import CLONE_OF
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, VersionExpired, VersionNotFound
-from alluvia.operations.checkpointing.checkpoint import tombstones_after_ms
+from alluvia.operations.checkpointing import tombstones_after_ms
 from alluvia.operations.retention.vacuum_plan import Cutoffs, LogPlan, VacuumPlan
 from alluvia.store import ObjectInfo
 

@@ -18,8 +18,7 @@ from alluvia.commit.intents import pending
 from alluvia.delta.deletion_vectors.descriptors import stored_vector
 from alluvia.delta.log.actions import RemoveFile
 from alluvia.delta.log.files.columns import any_matches
-from alluvia.delta.log.files.file_set import ActionSet
-from alluvia.delta.log.files.scanning import scanned
+from alluvia.delta.log.files.file_set import ActionSet, scanned
 from alluvia.delta.masks import whole
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Unsupported

@@ -13,7 +13,7 @@ from alluvia.commit.event_window.id_files import ID_FOLDER
 from alluvia.commit.event_window.index import index_version
 from alluvia.delta.log.paths import LOG_FOLDER, CheckpointFile, CommitFile, parse_name
 from alluvia.delta.masks import whole
-from alluvia.delta.partitioning.hive import HOLDS_NO_DATA
+from alluvia.delta.partitioning.values import HOLDS_NO_DATA
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.reading.change_files import CHANGE_FOLDER
 from alluvia.operations.retention.log_cleanup import expired_log, unnamed_sidecars

@@ -16,8 +16,8 @@ from alluvia.delta.log.actions import AddFile
 from alluvia.delta.masks import count, definite
 from alluvia.delta.skipping.predicate import Predicate
 from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.conditions.columnar import masked
 from alluvia.engine.conditions.condition import ROWS_AT_ONCE_BY_DUCKDB, condition
-from alluvia.engine.conditions.masking import masked
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.reading.datafile import DataFile
 

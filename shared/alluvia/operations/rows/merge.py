@@ -17,13 +17,13 @@ from alluvia.delta.log.actions import AddFile
 from alluvia.delta.masks import mask_of, positions_of
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.rows import conform
-from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.schema.types import type_name
 from alluvia.delta.skipping.predicate import Predicate, Unknown
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.pairs import Pairs, PairTest, PairValues, Side
 from alluvia.engine.conditions.sql_condition import read_expression
-from alluvia.engine.duck.quoting import quote_name
-from alluvia.engine.queries.tree import Node
+from alluvia.engine.duck.literals import quote_name
+from alluvia.engine.queries.parse import Node
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.merge_query.folding import check_edit

@@ -19,9 +19,9 @@ from alluvia.delta.deletion_vectors.storage import NO_POSITIONS, write_deletions
 from alluvia.delta.log.actions import AddFile, CdcFile
 from alluvia.delta.masks import count, interleaved, positions_of
 from alluvia.delta.snapshot import Snapshot
-from alluvia.delta.statistics.merged import loose_statistics
+from alluvia.delta.statistics.written import loose_statistics
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.planning.constraints import row_check
+from alluvia.operations.planning.layout import row_check
 from alluvia.operations.reading.change_files import ChangeWriter
 from alluvia.operations.reading.datafile import Background, DataFile, FileSink, opened
 from alluvia.operations.rows.edits import Edit, Hits

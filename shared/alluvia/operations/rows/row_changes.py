@@ -9,9 +9,14 @@ from alluvia.commit.changes import Changes
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.log.actions import Txn
 from alluvia.delta.snapshot import Snapshot
-from alluvia.operations.planning.discarding import discard
-from alluvia.operations.planning.once import applied, check_txn
-from alluvia.operations.planning.optimistic_retry import check_not_append_only, check_not_rollup, commit_planned
+from alluvia.operations.planning.optimistic_retry import (
+    applied,
+    check_not_append_only,
+    check_not_rollup,
+    check_txn,
+    commit_planned,
+    discard,
+)
 from alluvia.operations.rows.edits import Edit, RowChanges
 from alluvia.operations.rows.rewriting import Outcome, Rewriter
 

@@ -16,8 +16,8 @@ from alluvia.delta.masks import definite, mask_of, positions_of
 from alluvia.delta.schema.rows import conform
 from alluvia.delta.skipping.predicate import Predicate
 from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.conditions.columnar import masked
 from alluvia.engine.conditions.condition import PairCondition, pair_condition
-from alluvia.engine.conditions.masking import masked
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.merge_query.folding import check_edit

@@ -12,13 +12,13 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.masks import numbers, positions_of
-from alluvia.delta.schema.column_path import ColumnPath
+from alluvia.delta.schema.names import ColumnPath
 from alluvia.delta.schema.rows import columns_of_rows, conform, conformed
-from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.schema.types import type_name
 from alluvia.delta.skipping.predicate import And, Comparison, In, Predicate
-from alluvia.delta.skipping.pruning import FileStatistics
+from alluvia.delta.skipping.verdicts import FileStatistics
 from alluvia.delta.snapshot import Snapshot
-from alluvia.engine.duck.scratch import scratch_database
+from alluvia.engine.duck.database import scratch_database
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 

@@ -18,7 +18,7 @@ from alluvia.commit.intents import CLAIM
 from alluvia.commit.transaction import FILE_AGE_MS_MAX
 from alluvia.delta.lineage import without_marks
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION
+from alluvia.delta.log.commit import ENABLED_TIMESTAMP, ENABLED_VERSION
 from alluvia.delta.places import bases_of
 from alluvia.delta.properties import CLONE_OF, EXTERNAL, OLDEST_READABLE, ROLLUP
 from alluvia.delta.protocols import check_writable
@@ -28,9 +28,9 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, TableExists, VersionExpired
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import WritableCatalog
-from alluvia.operations.reading.hidden_columns import names_known, newest_versions
+from alluvia.operations.reading.relations import names_known, newest_versions
 from alluvia.operations.references.branch_store import BranchStore
-from alluvia.operations.references.clone_files import copied_files, is_below, shared_files
+from alluvia.operations.references.clones import copied_files, is_below, shared_files
 from alluvia.operations.references.pinned_versions import keep_version
 from alluvia.operations.references.tags import tagged
 from alluvia.operations.tables.create import check_free, create

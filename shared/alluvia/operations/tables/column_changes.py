@@ -19,7 +19,7 @@ from alluvia.delta.properties import (
     TTL_COLUMN,
     read_properties,
 )
-from alluvia.delta.schema.column_identities import mapped, renamed, without, without_depth_of
+from alluvia.delta.schema.column_mapping import mapped, renamed, without, without_depth_of
 from alluvia.delta.schema.former_names import noted
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.serialization import arrow_schema, check_distinct

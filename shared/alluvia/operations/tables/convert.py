@@ -17,12 +17,11 @@ from alluvia.commit.handle import TableHandle
 from alluvia.delta.arguments import check_text
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.paths import is_absolute
-from alluvia.delta.partitioning.hive import infer_type, is_hidden, partition_texts
 from alluvia.delta.partitioning.partition import partition_text
-from alluvia.delta.partitioning.values import parse_partition_text
+from alluvia.delta.partitioning.values import infer_type, is_hidden, parse_partition_text, partition_texts
 from alluvia.delta.properties import CONSTRAINT, check_properties, read_properties
 from alluvia.delta.schema.serialization import primitive_type
-from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.schema.types import type_name
 from alluvia.delta.schema.unified import UnifiedSchema
 from alluvia.delta.statistics.footer import StoredColumns, footer_bytes, footer_statistics, stored_columns
 from alluvia.delta.statistics.vetting import vetted_footers

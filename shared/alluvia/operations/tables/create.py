@@ -11,8 +11,7 @@ from alluvia.commit.handle import TableHandle
 from alluvia.delta.arguments import check_names
 from alluvia.delta.lineage import is_dropped
 from alluvia.delta.log.actions import Metadata
-from alluvia.delta.log.commit import CommitActions, encode_commit
-from alluvia.delta.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
+from alluvia.delta.log.commit import IN_COMMIT_TIMESTAMPS, CommitActions, encode_commit
 from alluvia.delta.log.log import FOLLOW_AGE_MS_MAX
 from alluvia.delta.partitioning.spec import parse_spec
 from alluvia.delta.properties import (
@@ -30,9 +29,7 @@ from alluvia.delta.protocols import default_properties, new_protocol
 from alluvia.delta.schema.serialization import arrow_schema, normal_schema, schema_string
 from alluvia.errors import Invalid, TableExists
 from alluvia.operations.merge_query.folding import check_declared
-from alluvia.operations.planning.constraints import row_check
-from alluvia.operations.planning.layout import check_layout
-from alluvia.operations.planning.ttl import check_ttl
+from alluvia.operations.planning.layout import check_layout, check_ttl, row_check
 from alluvia.operations.reading.change_files import check_feed_columns
 from alluvia.operations.tables.drop import find_log, recreate
 from alluvia.operations.tables.drop_plan import EMPTY, FirstVersion

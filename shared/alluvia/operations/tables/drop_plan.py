@@ -11,8 +11,8 @@ from alluvia.commit.intents import CLAIM
 from alluvia.commit.transaction import FILE_AGE_MS_MAX
 from alluvia.delta.lineage import DroppedTable, Gaps, marked, version_gaps, with_gap, with_marks_of, with_undone
 from alluvia.delta.log.actions import AddFile, DomainMetadata, Metadata, Protocol, Txn
+from alluvia.delta.log.commit import ENABLED_TIMESTAMP, ENABLED_VERSION
 from alluvia.delta.log.features import ATTACHED_TABLE, DOMAIN_METADATA, GUARD
-from alluvia.delta.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION
 from alluvia.delta.log.replay import State
 from alluvia.delta.properties import OLDEST_READABLE, names_text
 from alluvia.delta.protocols import has_domains, with_features

@@ -14,7 +14,7 @@ from alluvia.commit.transaction import Commit
 from alluvia.delta.arguments import schema_of
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.log.actions import Metadata, Protocol
-from alluvia.delta.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
+from alluvia.delta.log.commit import IN_COMMIT_TIMESTAMPS
 from alluvia.delta.properties import (
     CONSTRAINT,
     KNOWN,
@@ -26,17 +26,16 @@ from alluvia.delta.properties import (
     check_properties,
 )
 from alluvia.delta.protocols import features_needed, with_features
-from alluvia.delta.schema.column_identities import MAX_ID, fresh_names, identified, is_mapped
-from alluvia.delta.schema.column_mapping import MODE
+from alluvia.delta.schema.column_mapping import MAX_ID, MODE, fresh_names, identified, is_mapped
 from alluvia.delta.schema.former_names import FORMER_NAMES, noted
+from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.serialization import add_fields, add_nested, arrow_schema
-from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid
 from alluvia.operations.merge_query.folding import check_declared
-from alluvia.operations.planning.layout import check_layout
-from alluvia.operations.planning.optimistic_retry import commit_planned
-from alluvia.operations.planning.ttl import check_ttl
+from alluvia.operations.planning.layout import check_layout, check_ttl, row_check
+from alluvia.operations.planning.optimistic_retry import Plan, check_not_rollup, commit_planned
 from alluvia.operations.reading.change_files import check_feed_columns
 from alluvia.operations.tables.column_changes import change_columns, check_same_identity
 from alluvia.table_names import REJECTS
@@ -188,3 +187,63 @@ def _some_rows(handle: TableHandle, snapshot: Snapshot, add: pa.Schema | None) -
     for field in add or ():
         rows = rows.append_column(field, pa.nulls(len(rows), field.type))
     return rows
+
+
+def add_constraint(handle: TableHandle, name: str, text: str) -> Commit:
+    """Have every row, now and later, keep a condition. Rows that others add meanwhile are checked, too.
+
+    Raises `Invalid`, naming it, for a constraint that is there already or that a row breaks, and `Unsupported` for a
+    condition that other engines may read in another way.
+    """
+
+    def plan(snapshot: Snapshot) -> Changes:
+        check_not_rollup(snapshot, "ADD CONSTRAINT")
+        if _there(snapshot, name) is not None:
+            raise Invalid(
+                f"table {snapshot.name} already has a constraint {name}: drop it first, or choose another name"
+            )
+        check_properties({CONSTRAINT + name: text})
+        check = row_check({name: text}, snapshot.schema)
+        for batch in Scan(snapshot).read(handle.store):
+            if check is not None:
+                check(pa.Table.from_batches([batch]))
+        before = snapshot.state.metadata
+        metadata = replace(before, configuration={**before.configuration, CONSTRAINT + name: text})
+        return _changes("ADD CONSTRAINT", {"name": name, "expr": text}, snapshot, metadata)
+
+    return _commit(handle, plan)
+
+
+def drop_constraint(handle: TableHandle, name: str) -> Commit:
+    """Drop a constraint. Raises `Invalid` if there is none of that name."""
+
+    def plan(snapshot: Snapshot) -> Changes:
+        known = _there(snapshot, name)
+        if known is None:
+            raise Invalid(f"table {snapshot.name} has no constraint {name}")
+        before = snapshot.state.metadata
+        kept = {key: value for key, value in before.configuration.items() if key != known}
+        return _changes("DROP CONSTRAINT", {"name": name}, snapshot, replace(before, configuration=kept))
+
+    return _commit(handle, plan)
+
+
+def _there(snapshot: Snapshot, name: str) -> str | None:
+    wanted = fold(CONSTRAINT + name)
+    return next((key for key in snapshot.properties if fold(key) == wanted), None)
+
+
+def _changes(operation: str, parameters: dict[str, str], snapshot: Snapshot, metadata: Metadata) -> Changes:
+    # Any row that another writer adds first counts: whether it keeps the constraint has to be seen.
+    return Changes(
+        operation,
+        parameters,
+        metadata=metadata,
+        protocol=protocol_for(snapshot.protocol, metadata),
+        can_match=lambda _: True,
+    )
+
+
+def _commit(handle: TableHandle, plan: Plan) -> Commit:
+    commit, snapshot, _ = commit_planned(handle, plan)
+    return commit or Commit(snapshot.version, snapshot.timestamp_ms)

@@ -9,14 +9,14 @@ from datetime import datetime
 from alluvia.commit.changes import RESTORE, Changes
 from alluvia.commit.event_window.content import EVENT_ID
 from alluvia.commit.handle import TableHandle, expired_message, oldest_readable
+from alluvia.delta.arguments import moment_ago
 from alluvia.delta.deletion_vectors.descriptors import stored_vector
-from alluvia.delta.durations import moment_ago
 from alluvia.delta.lineage import LINEAGE, UNDONE, undone_versions, with_gap, with_undone
 from alluvia.delta.log.actions import AddFile, Metadata, Protocol, Txn
-from alluvia.delta.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION, IN_COMMIT_TIMESTAMPS
+from alluvia.delta.log.commit import ENABLED_TIMESTAMP, ENABLED_VERSION, IN_COMMIT_TIMESTAMPS
 from alluvia.delta.properties import OLDEST_READABLE
 from alluvia.delta.protocols import features_needed, with_features
-from alluvia.delta.schema.column_identities import restored
+from alluvia.delta.schema.column_mapping import restored
 from alluvia.delta.schema.former_names import noted
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, VersionExpired

@@ -38,8 +38,8 @@ from alluvia.delta.lineage import in_gap, undone_versions
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.snapshot import Snapshot
-from alluvia.operations.dedup.event_window import follow_window
-from alluvia.operations.dedup.known_events import read_file as read_ids
+from alluvia.operations.dedup import follow_window
+from alluvia.operations.dedup import read_file as read_ids
 
 _PRINT, _CONTENT = "print", "content"
 

@@ -20,8 +20,7 @@ from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.log.replay import replay
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import ConcurrentAppend, Invalid, MetadataChanged
-from alluvia.operations.dedup.event_window import follow_window
-from alluvia.operations.dedup.known_events import held_events
+from alluvia.operations.dedup import follow_window, held_events
 
 if TYPE_CHECKING:
     from alluvia.operations.transactions.inherited_event_ids import TakenOver

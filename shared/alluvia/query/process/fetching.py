@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from alluvia.engine.queries.tree import Node, walk
+from alluvia.engine.queries.parse import Node, walk
 from alluvia.operations.reading.relations import Files, Inputs
 from alluvia.store.base import ByteRange
 from alluvia.store.caches.file_cache import RemoteFile

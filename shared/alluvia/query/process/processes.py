@@ -12,14 +12,14 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia import errors
+from alluvia.engine.duck.arrow_values import DuckType, read_told
 from alluvia.engine.duck.failures import EngineError, ResultTooLarge, UnservedFile
-from alluvia.engine.duck.stored_types import DuckType, read_told
 from alluvia.engine.queries.parse import Analysis
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.processes.pool import OutOfMemory, OutOfTime, Pool, ProcessDied, Watch, Worker
 from alluvia.query.formats import RenderedRows
+from alluvia.store.at_once import note_requests
 from alluvia.store.caches.served import ServedFile, packed
-from alluvia.store.metering import note_requests
 
 DESCRIBE = "DESCRIBE "
 _CLOSE_SECONDS = 5.0

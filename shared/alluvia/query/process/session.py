@@ -26,7 +26,7 @@ from alluvia.engine.duck.failures import (
     out_of_memory,
     translate,
 )
-from alluvia.engine.duck.quoting import quote_text
+from alluvia.engine.duck.literals import quote_text
 from alluvia.engine.duck.relation import escape_glob, relation_sql, shown_sql
 from alluvia.engine.duck.views import Views
 from alluvia.engine.queries.engine_faults import TOP_N
@@ -35,7 +35,7 @@ from alluvia.engine.queries.rewrite import VIEW_SCHEMA
 from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unavailable
 from alluvia.operations.reading.relations import Files, Inputs, LocalRows
 from alluvia.processes.pool import Cancelled, OutOfMemory, OutOfTime, ProcessDied, Watch
-from alluvia.query.field_hints import PROPERTIES, field_hint
+from alluvia.query.describe import PROPERTIES, field_hint
 from alluvia.query.formats import RenderedRows
 from alluvia.query.limits import QueryLimits
 from alluvia.query.process.fetching import footer, small_files, tail_of

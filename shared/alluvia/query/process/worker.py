@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
-from alluvia.engine.duck.arrow_values import arrow_reader, arrow_table
-from alluvia.engine.duck.connection import confine, connect, planner
-from alluvia.engine.duck.database import OwnDatabase
+from alluvia.engine.duck.arrow_values import arrow_reader, arrow_table, told
+from alluvia.engine.duck.database import OwnDatabase, confine, connect, planner
 from alluvia.engine.duck.evaluators import ROWS
 from alluvia.engine.duck.failures import INTERRUPT, ResultTooLarge, details_of
-from alluvia.engine.duck.quoting import quote_name
-from alluvia.engine.duck.stored_types import told
+from alluvia.engine.duck.literals import quote_name
 from alluvia.engine.queries.parse import analyse
 from alluvia.errors import AlluviaError
 from alluvia.extras import needing

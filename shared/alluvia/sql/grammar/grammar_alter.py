@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from alluvia.delta.properties import CLUSTER_BY, SORT_BY, names_text
-from alluvia.engine.duck.quoting import quote_name
+from alluvia.engine.duck.literals import quote_name
 from alluvia.errors import Invalid
 from alluvia.sql.grammar import nodes
 from alluvia.sql.grammar.grammar_tables import read_column, read_properties, read_property

@@ -7,9 +7,7 @@ import pyarrow as pa
 from alluvia.delta.properties import CONSTRAINT
 from alluvia.errors import Invalid
 from alluvia.sql.grammar import nodes
-from alluvia.sql.grammar.grammar_branches import read_branch
-from alluvia.sql.grammar.grammar_streams import read_stream
-from alluvia.sql.grammar.grammar_tags import read_tag
+from alluvia.sql.grammar.grammar_objects import read_branch, read_stream, read_tag
 from alluvia.sql.grammar.tokens import Cursor, tokens_of
 from alluvia.sql.grammar.types import column_type
 

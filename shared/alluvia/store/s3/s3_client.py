@@ -1,22 +1,181 @@
-"""obstore's clients for a bucket: its endpoint, the keys of the moment, and how long answers may take."""
+"""What S3 answered, read out of obstore's errors. Pure.
+
+obstore has a type for some of S3's answers and a text for all of them. The text ends in a dump that repeats the whole
+answer, which can hold a session token: nothing of it goes further than the status and the code, and no error of
+obstore's stays attached to one of ours.
+
+boto3 reads profiles and asks containers, instances and sign-on services for the keys of a role. Importing it takes
+over a third of a cold start, so it is used only if the environment has no keys.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import obstore.store
 
-from alluvia.errors import Invalid
-from alluvia.store.s3.answers import NoKeys
-from alluvia.store.s3.credentials import Access
+from alluvia.errors import Invalid, StoreRefused
+from alluvia.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
+    import boto3
     from obstore.store import ClientConfig, S3Credential
+
+_STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})\b")
+_CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)|External AWS credential provider: (\w+)")
+_NOT_DELETED = re.compile(r"DeleteObjects request failed for key (.*: .*) \(code: (\w+)\)", re.DOTALL)
+_ODD_KEY = re.compile(
+    r'invalid path: (?:Error parsing )?Path "(.*)"(?: contained empty|: Encountered illegal)', re.DOTALL
+)
+_KIND = re.compile(r"kind: (\w+),")
+_WRONG_REGION = "Received redirect without LOCATION"
+_NOT_PARTIAL = "Received non-partial response"
+_NAMES = {400: "BadRequest", 403: "AccessDenied", 404: "NoSuchKey", 412: "PreconditionFailed", 416: "InvalidRange"}
+_UNTIL_FIXED = (
+    *("AccessDenied", "NoSuchBucket", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"),
+    *("NoKeys", "InvalidPathError"),
+)
+_PASSING = (0, 408, 409, 429)
+
+
+class NoKeys(Exception):
+    """There are no credentials. Raised to obstore when it asks for some, and read from its error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A request that failed: the status of S3's answer (0 if no complete one came), and S3's code or what failed.
+
+    `refused` begins with the key of an object that a bulk delete did not delete, a colon and a space. `key` is one that
+    obstore does not list.
+    """
+
+    status: int
+    code: str
+    refused: str | None = None
+    key: str | None = None
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the object does not exist."""
+        return self.status == 404 and self.code != "NoSuchBucket"
+
+    @property
+    def is_conflict(self) -> bool:
+        """Whether a concurrent delete won over a conditional write, which S3 asks to send again."""
+        return self.status == 409 and self.code == "ConditionalRequestConflict"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether S3 would answer the same again. (A slow upload is a 400 as well, `RequestTimeout`, but passes.)"""
+        passing = self.status in _PASSING or self.status >= 500 or self.code == "RequestTimeout"
+        passing = passing and self.status != 501  # the store lacks what was asked for
+        return self.code in _UNTIL_FIXED or not passing
+
+
+NOT_PARTIAL = Failure(200, "NotPartial")
+"""The answer to a ranged read is the whole object."""
+CHANGED = Failure(412, "PreconditionFailed")
+"""The object is not the one that was asked for."""
+
+
+def read_failure(error: Exception, name: str) -> Failure:
+    """Read what failed out of an error of obstore's. `name` is the object's key, which may hold any text."""
+    text = str(error).replace(f"location {name} ", "", 1).replace(f"path {name}: ", "", 1)
+    answer, _, dump = text.partition("\n\nDebug source:")
+    if _NOT_PARTIAL in answer:
+        return NOT_PARTIAL
+    if _WRONG_REGION in answer:
+        return Failure(301, "PermanentRedirect")
+    kept = _NOT_DELETED.search(answer)
+    if kept is not None:
+        return Failure(0, kept[2], kept[1])
+    status, code = _STATUS.search(answer), _CODE.search(answer)
+    if status is None and code is None:
+        kind, odd = _KIND.search(dump), _ODD_KEY.search(answer)
+        return Failure(0, kind[1] if kind else type(error).__name__, key=odd[1] if odd else None)
+    number = int(status[1]) if status else 0
+    return Failure(number, code[code.lastindex or 0] if code else _NAMES.get(number, str(number)))
+
+
+DEFAULT_REGION = "us-east-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What signs a request. Never log it."""
+
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+    session_token: str | None = field(repr=False, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The region of requests, and a function that returns the keys of the moment, or None where there are none.
+
+    `expire` says whether the keys are another after a while.
+    """
+
+    region: str
+    keys: Callable[[], Keys | None]
+    expire: bool = False
+
+
+def find_access(region: str | None, given: Keys | None, environment: Mapping[str, str] = os.environ) -> Access:
+    """Return the access that boto3 would find, by way of boto3 only where it is needed. Raises `StoreRefused`."""
+    keys = given or _of_environment(environment)
+    region = region or environment.get("AWS_DEFAULT_REGION") or environment.get("AWS_REGION")
+    if keys is not None and (region or not _config_file(environment).exists()):
+        return Access(region or DEFAULT_REGION, lambda: keys)
+    session = _session()
+    region = region or session.region_name or DEFAULT_REGION
+    return Access(region, lambda: keys) if keys is not None else Access(region, _of_session(session), expire=True)
+
+
+def _of_environment(environment: Mapping[str, str]) -> Keys | None:
+    """Keys that do not expire while this process lives, as Lambda sets them."""
+    key, secret = environment.get("AWS_ACCESS_KEY_ID"), environment.get("AWS_SECRET_ACCESS_KEY")
+    if not key or not secret or environment.get("AWS_CREDENTIAL_EXPIRATION"):
+        return None
+    return Keys(key, secret, environment.get("AWS_SESSION_TOKEN") or environment.get("AWS_SECURITY_TOKEN"))
+
+
+def _config_file(environment: Mapping[str, str]) -> Path:
+    return Path(environment.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
+
+
+def _session() -> boto3.session.Session:
+    import boto3
+    from botocore.exceptions import BotoCoreError
+
+    try:
+        return boto3.session.Session()
+    except BotoCoreError as error:
+        msg = f"the AWS configuration cannot be used ({type(error).__name__}): check AWS_PROFILE and ~/.aws"
+        raise StoreRefused(msg) from error
+
+
+def _of_session(session: boto3.session.Session) -> Callable[[], Keys | None]:
+    """Keys as boto3 has them, which gets new ones at least 10 minutes before the old expire."""
+
+    def keys() -> Keys | None:
+        credentials: Any = session.get_credentials()
+        if credentials is None:
+            return None
+        frozen = credentials.get_frozen_credentials()
+        return Keys(frozen.access_key, frozen.secret_key, frozen.token)
+
+    return keys
+
 
 READ_SECONDS, FUNCTION_READ_SECONDS = 30, 10
 """How long an answer may keep silent, here and in a function, whose line is fast, and which is to try again in the half

@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from alluvia.errors import NotDeleted, StoreRefused
-from alluvia.store.s3.answers import Failure
+from alluvia.store.s3.s3_client import Failure
 
 PROOF_KEY = "_alluvia.conditional-writes.json"
 """Next to the tables, since a folder `_alluvia` is where to look for dropped tables, one LIST a look."""

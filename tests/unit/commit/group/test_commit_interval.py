@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from alluvia.commit.group.commit_interval import Rhythm
+from alluvia.commit.commit_offers import Rhythm
 
 
 def test_the_next_commit_is_due_as_long_after_the_last_as_that_after_the_one_before() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from alluvia.delta.log.actions import Metadata, Protocol, RemoveFile, Txn
-from alluvia.delta.log.checkpoints.agreement import disagreement, first_lines
+from alluvia.delta.log.checkpoints.reader import disagreement, first_lines
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.log.replay import State, replay
 from tests.unit.delta.log.build import PROTOCOL, SCHEMA, add, metadata

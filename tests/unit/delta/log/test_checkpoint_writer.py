@@ -25,7 +25,7 @@ from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.log.files.file_set import ActionSet
 from alluvia.delta.log.paths import checkpoint_name
 from alluvia.delta.log.replay import replay
-from alluvia.operations.checkpointing.checkpoint import form_of
+from alluvia.operations.checkpointing import form_of
 from tests.judges import deltalake_rows, duckdb_rows, ours
 from tests.unit.delta.log.build import PROTOCOL, add, fields_of, metadata
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from alluvia.delta.partitioning.hive import is_hidden, partition_texts
+from alluvia.delta.partitioning.values import is_hidden, partition_texts
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alluvia.delta.partitioning.partition import partition_text, split
-from alluvia.delta.partitioning.spans import PARTITION_TAG
 from alluvia.delta.partitioning.spec import PartitionField, PartitionSpec, parse_spec
+from alluvia.delta.partitioning.transforms import PARTITION_TAG
 from alluvia.delta.partitioning.values import parse_partition_text
 from alluvia.errors import Invalid
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.partitioning.spans import PARTITION_TAG, Key, Span, cut, hull, part
 from alluvia.delta.partitioning.spec import parse_spec
-from alluvia.delta.skipping.file_spans import span_of
+from alluvia.delta.partitioning.transforms import PARTITION_TAG, Key, Span, cut, hull, part
+from alluvia.delta.skipping.pruning import span_of
 from alluvia.delta.statistics.written import file_statistics
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us", tz="UTC")), ("d", pa.date32()), ("n", pa.int64())])

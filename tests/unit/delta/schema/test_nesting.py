@@ -16,8 +16,8 @@ from click.testing import CliRunner
 import alluvia
 from alluvia.cli.command_line import cli
 from alluvia.delta.schema.nesting import NESTING_MAX, READ_MAX
+from alluvia.delta.schema.rows import fitted_value
 from alluvia.delta.schema.serialization import schema_string
-from alluvia.delta.schema.values import fitted_value
 from alluvia.errors import Invalid, Unsupported
 
 TOO_DEEP = "is nested more than 16 levels deep: flatten it, or make it JSON text"

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from alluvia.api.lake import connect
-from alluvia.delta.schema.required import check_required, has_required
+from alluvia.delta.schema.nesting import check_required, has_required
 from alluvia.errors import Invalid
 
 NUMBER = pa.field("a", pa.int64(), nullable=False)

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alluvia.delta.statistics.merged import loose_statistics, merged_statistics
-from alluvia.delta.statistics.written import file_statistics
+from alluvia.delta.statistics.written import file_statistics, loose_statistics, merged_statistics
 
 SCHEMA = pa.schema(
     [

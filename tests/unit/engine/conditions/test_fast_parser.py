@@ -16,8 +16,7 @@ from alluvia.engine.conditions.condition import condition
 from alluvia.engine.conditions.fast_parser import KEYWORDS, LENGTH_MAX, plain_condition, plain_value
 from alluvia.engine.conditions.sql_assignments import SqlValues
 from alluvia.engine.conditions.sql_condition import Evaluation
-from alluvia.engine.queries.parse import parse
-from alluvia.engine.queries.tree import without_locations
+from alluvia.engine.queries.parse import parse, without_locations
 from alluvia.errors import Invalid
 
 SCHEMA = pa.schema(

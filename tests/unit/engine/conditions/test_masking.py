@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from alluvia.engine.conditions.masking import masked
+from alluvia.engine.conditions.columnar import masked
 
 
 @pytest.mark.parametrize(

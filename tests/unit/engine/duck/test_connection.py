@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from alluvia.engine.duck.connection import evaluator
+from alluvia.engine.duck.database import evaluator
 
 
 def test_rows_registered_with_a_cursor_are_its_own() -> None:

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 import alluvia
-from alluvia.engine.duck.memory import DUCKDB_BYTES_MIN, ENGINE_BYTES, memory_shares
+from alluvia.engine.duck.database import DUCKDB_BYTES_MIN, ENGINE_BYTES, memory_shares
 
 MB = 1_000_000
 

@@ -13,7 +13,7 @@ import pytest
 
 from alluvia import connect
 from alluvia.api.lake import Table
-from alluvia.engine.duck.quoting import quote_name, quote_text
+from alluvia.engine.duck.literals import quote_name, quote_text
 from alluvia.engine.duck.relation import duckdb_type, escape_glob, relation_sql, shown_sql
 from alluvia.errors import Unsupported
 from tests.judges import canonical

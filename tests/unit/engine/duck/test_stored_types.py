@@ -13,7 +13,7 @@ import pytest
 
 import alluvia
 from alluvia.delta.schema.serialization import schema_string
-from alluvia.engine.duck.stored_types import fits, holds, read_told, told
+from alluvia.engine.duck.arrow_values import fits, holds, read_told, told
 from tests.judges import canonical
 
 TIME = pa.timestamp("us", tz="UTC")

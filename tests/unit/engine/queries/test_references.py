@@ -5,7 +5,7 @@ import hashlib
 import duckdb
 import pytest
 
-from alluvia.engine.duck.connection import connect
+from alluvia.engine.duck.database import connect
 from alluvia.engine.queries.functions import FOLDABLE, REFUSED_FUNCTIONS, TABLE_FUNCTIONS
 from alluvia.engine.queries.parse import parse
 from alluvia.engine.queries.references import find_references

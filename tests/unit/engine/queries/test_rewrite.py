@@ -5,8 +5,7 @@ import pytest
 from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.engine.queries.parse import Analysis, parse
 from alluvia.engine.queries.references import find_references
-from alluvia.engine.queries.rewrite import VIEW_SCHEMA, rewrite
-from alluvia.engine.queries.view_allowlist import check_tables
+from alluvia.engine.queries.rewrite import VIEW_SCHEMA, check_tables, rewrite
 from alluvia.errors import Invalid
 
 

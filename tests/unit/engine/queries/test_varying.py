@@ -9,7 +9,7 @@ import pytest
 
 from alluvia.engine.queries.functions import VARYING_FUNCTIONS, VARYING_NAMES
 from alluvia.engine.queries.parse import parse
-from alluvia.engine.queries.varying import condition_varies, varies
+from alluvia.engine.queries.reproducible import condition_varies, varies
 
 _SCALAR = "function_type NOT IN ('table', 'table_macro', 'pragma')"
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alluvia.delta.schema.type_names import type_name
+from alluvia.delta.schema.types import type_name
 from alluvia.errors import Invalid
 from alluvia.events.ingest.jsontext import ExactNumber, exact_number
 from alluvia.files.file_text import buffered

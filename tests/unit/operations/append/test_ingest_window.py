@@ -8,7 +8,7 @@ from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
 from alluvia.commit.event_window.index import index_name
 from alluvia.delta.log.paths import LOG_FOLDER, commit_name
-from alluvia.operations.dedup.event_window import follow_window
+from alluvia.operations.dedup import follow_window
 from alluvia.store import CountingStore
 from tests.contract.workers import events
 from tests.unit.operations.ingesting import ingest, stored

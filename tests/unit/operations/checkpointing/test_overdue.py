@@ -13,8 +13,8 @@ from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.commit.handle import OVERDUE
 from alluvia.errors import ObjectNotFound, Unavailable
-from alluvia.operations.checkpointing import overdue
-from alluvia.operations.checkpointing.checkpoint import checkpoint
+from alluvia.operations import checkpointing
+from alluvia.operations.checkpointing import checkpoint
 from alluvia.store.counting import CountingStore
 from alluvia.store.memory import MemoryStore
 
@@ -41,7 +41,7 @@ class Inline:
 @pytest.fixture(autouse=True)
 def inline(monkeypatch: pytest.MonkeyPatch) -> None:
     Inline.runs = 0
-    monkeypatch.setattr(overdue, "ThreadPoolExecutor", Inline)
+    monkeypatch.setattr(checkpointing, "ThreadPoolExecutor", Inline)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_checkpoint_that_fails_fails_no_commit(
     def refuse(*_: Any, **__: Any) -> int:
         raise Unavailable("the store went away")
 
-    monkeypatch.setattr(overdue, "checkpoint", refuse)
+    monkeypatch.setattr(checkpointing, "checkpoint", refuse)
     with caplog.at_level(logging.WARNING):
         append(table, AT)
     assert table.scan().read_all().num_rows == AT
@@ -155,7 +155,7 @@ def test_commits_while_it_is_written_are_kept(store: CountingStore, monkeypatch:
         table.delete("n = 0")
         return written
 
-    monkeypatch.setattr(overdue, "checkpoint", slowly)
+    monkeypatch.setattr(checkpointing, "checkpoint", slowly)
     append(table, AT)
     assert known_checkpoint(table) == AT
     for each in (table, lake(store).table("t")):

@@ -18,7 +18,7 @@ from alluvia.api.lake import Lake, Table
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.skipping.predicate import Comparison
 from alluvia.errors import Invalid
-from alluvia.operations.compaction.optimize_clusters import read_share
+from alluvia.operations.compaction.optimize_cuts import read_share
 
 SCHEMA = {"id": "long", "a": "long", "b": "string", "place": "string", "pad": "string"}
 SMALL = {"alluvia.target_file_size": "32 KB", "alluvia.row_group_rows": "1000"}

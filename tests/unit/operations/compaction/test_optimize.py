@@ -19,10 +19,10 @@ from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.files.file_set import ActionSet
 from alluvia.delta.log.files.rows import ActionRows, FileRows
-from alluvia.delta.partitioning.spans import Span
 from alluvia.delta.partitioning.spec import parse_spec
-from alluvia.delta.skipping.file_spans import span_of
+from alluvia.delta.partitioning.transforms import Span
 from alluvia.delta.skipping.predicate import And, Comparison
+from alluvia.delta.skipping.pruning import span_of
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Corrupt, Invalid
 from alluvia.operations.compaction import optimize_write

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from alluvia.api.lake import Lake
-from alluvia.delta.partitioning.spans import Span
+from alluvia.delta.partitioning.transforms import Span
 from alluvia.operations.compaction import optimize_outputs
 from alluvia.operations.compaction.optimize_outputs import Outputs, SortedRows
 

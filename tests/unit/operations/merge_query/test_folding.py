@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from alluvia.api.lake import Lake, Table
-from alluvia.engine.duck.connection import connect
+from alluvia.engine.duck.database import connect
 from alluvia.errors import Invalid
 from alluvia.operations.compaction.optimize import optimize
 from alluvia.operations.merge_query import merge_query_checks

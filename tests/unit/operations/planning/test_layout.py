@@ -14,8 +14,8 @@ import pytest
 from alluvia.api.lake import Lake, Table
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.skipping.file_spans import span_of
 from alluvia.delta.skipping.predicate import And, Comparison
+from alluvia.delta.skipping.pruning import span_of
 from alluvia.errors import Invalid
 from alluvia.store import CountingStore
 

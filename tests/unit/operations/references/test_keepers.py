@@ -23,7 +23,7 @@ from alluvia.delta.refs import (
     release,
 )
 from alluvia.errors import Invalid, TableNotFound, VersionExpired
-from alluvia.operations.checkpointing.checkpoint import checkpoint
+from alluvia.operations.checkpointing import checkpoint
 from alluvia.operations.reading.scan import scan
 from alluvia.operations.references.pinned_versions import keep_moment, keep_version, kept_snapshot
 from alluvia.store import CountingStore

@@ -10,7 +10,7 @@ from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.commit.commit_records import DECISIONS
 from alluvia.errors import Invalid
-from alluvia.operations.checkpointing import overdue
+from alluvia.operations import checkpointing
 from alluvia.store import CountingStore
 from tests.transactions import APPLY_OF_A, stopped
 
@@ -132,7 +132,7 @@ def test_upkeep_that_a_transaction_begins_does_not_abort_it(
     lake: Lake, clock: ManualClock, shift: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clean-up of a stream waits for transactions that claim it: it must not begin between claim and decision."""
-    monkeypatch.setattr(overdue, "ThreadPoolExecutor", Inline)
+    monkeypatch.setattr(checkpointing, "ThreadPoolExecutor", Inline)
     for name in ("a", "source"):
         lake.create_table(name, {"n": "long"})
     lake.create_stream("new", "source")

@@ -8,16 +8,18 @@ import pytest
 
 from alluvia.clock import ManualClock
 from alluvia.errors import AnswerLost
-from alluvia.operations.results.job_places import PLACES, STOPPING_MS, take_place
 from alluvia.operations.results.jobs import (
     CANCELLED,
     DONE,
+    PLACES,
     START_MS_MAX,
+    STOPPING_MS,
     QueryJob,
     ask_job,
     delete_jobs,
     end_job,
     start_job,
+    take_place,
 )
 from alluvia.store import PutResult, Store, Wrapper
 from alluvia.store.memory import MemoryStore

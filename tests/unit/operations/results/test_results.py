@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import alluvia
 from alluvia.clock import ManualClock
-from alluvia.operations.results.large_results import is_there, kept_bytes, new_large_key, take_back
 from alluvia.operations.results.results import (
     LARGE,
     RESULTS,
@@ -15,7 +14,11 @@ from alluvia.operations.results.results import (
     delete_results,
     find_result,
     forget_result,
+    is_there,
     keep_result,
+    kept_bytes,
+    new_large_key,
+    take_back,
 )
 from alluvia.store.memory import MemoryStore
 

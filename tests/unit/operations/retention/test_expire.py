@@ -13,11 +13,11 @@ import pytest
 from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
 from alluvia.commit.changes import Changes
-from alluvia.delta.partitioning.spans import PARTITION_TAG
+from alluvia.delta.partitioning.transforms import PARTITION_TAG
 from alluvia.errors import Invalid, TableNotFound, VersionExpired
 from alluvia.events.ingest.pipeline import ingest_batch
 from alluvia.events.ingest.values import RawEvent
-from alluvia.operations.retention.expire_plan import plan_expiry
+from alluvia.operations.retention.expire import plan_expiry
 from alluvia.store import CountingStore
 from tests.unit.operations.races import Race
 

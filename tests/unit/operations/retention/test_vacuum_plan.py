@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from alluvia.delta.log.actions import AddFile, RemoveFile
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.log.replay import replay
-from alluvia.delta.partitioning.hive import HOLDS_NO_DATA, holds_no_data
+from alluvia.delta.partitioning.values import HOLDS_NO_DATA, holds_no_data
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, Unsupported
 from alluvia.operations.retention.log_cleanup import expired_log

@@ -10,7 +10,7 @@ from alluvia.access.rights import Grant, Rights
 from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.errors import Conflict, Forbidden, Invalid, TableExists, TableNotFound, VersionExpired, VersionNotFound
-from alluvia.operations.checkpointing import overdue
+from alluvia.operations import checkpointing
 from alluvia.query.engine import columns, run
 from alluvia.sql.run import execute
 from alluvia.store import CountingStore, MemoryStore
@@ -457,7 +457,7 @@ def test_what_a_consumer_costs(lake: Lake, store: CountingStore) -> None:
 
 
 def test_the_log_of_a_stream_is_kept_short(lake: Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overdue, "ThreadPoolExecutor", Inline)
+    monkeypatch.setattr(checkpointing, "ThreadPoolExecutor", Inline)
     log = "_alluvia/streams/new_orders/"
     for _ in range(2):
         for each in range(120):

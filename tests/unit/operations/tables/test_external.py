@@ -14,7 +14,7 @@ import pytest
 import alluvia
 from alluvia.api.lake import Lake, Table
 from alluvia.errors import Corrupt, Forbidden, Invalid, ReadOnly, TableExists
-from alluvia.operations.tables.external_places import glob_pattern
+from alluvia.operations.tables.attach import glob_pattern
 from tests.judges import deltalake_sql_table
 
 WRITES: dict[str, Callable[[Table], object]] = {

@@ -1,10 +1,16 @@
-"""Convert columns of file actions from Parquet to what the rest of the log works with. Pure."""
+"""Convert columns of file actions from Parquet to what the rest of the log works with. Pure.
+
+Source: Delta protocol, "Checkpoints" (`stats_parsed`, written with `delta.checkpoint.writeStatsAsStruct`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
+import orjson
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
@@ -92,3 +98,31 @@ def _values(column: pa.Array) -> list[Any]:
         dict(zip(keys[start - first : end - first], items[start - first : end - first], strict=True)) if valid else None
         for start, end, valid in zip(ends, ends[1:], known, strict=False)
     ]
+
+
+def statistics_texts(structs: pa.Array) -> list[str | None]:
+    """Return the JSON text of each struct; None for one with a time that Python cannot represent (years above 9999)."""
+    try:
+        return [statistics_text(each) for each in structs.to_pylist()]
+    except (ValueError, OverflowError):
+        if len(structs) == 1:
+            return [None]
+        return [text for at in range(len(structs)) for text in statistics_texts(structs.slice(at, 1))]
+
+
+def statistics_text(parsed: Mapping[str, Any] | None) -> str | None:
+    """Return the JSON text of one file's struct statistics, None where there are none."""
+    known = {name: value for name, value in (parsed or {}).items() if value is not None}
+    if not known:
+        return None
+    return orjson.dumps(known, default=_plain, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Decimal):
+        return orjson.Fragment(format(value, "f").encode())
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None).isoformat() + ("" if value.tzinfo is None else "Z")
+    if isinstance(value, date):
+        return value.isoformat()
+    return None  # bytes: no bound of theirs is of use

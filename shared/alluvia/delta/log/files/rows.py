@@ -18,9 +18,8 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.fields import Json
-from alluvia.delta.log.files.columns import bodies_of, canonical_paths, plain_adds, with_vectors
+from alluvia.delta.log.files.columns import bodies_of, canonical_paths, plain_adds, statistics_texts, with_vectors
 from alluvia.delta.log.files.parquet import BATCH_ROWS, ActionFile, Path, field_of, joined
-from alluvia.delta.log.files.struct_statistics import statistics_texts
 from alluvia.errors import Corrupt
 
 _ATTRIBUTES = {"partitionValues": "partition_values", "tags": "tags"}

@@ -1,4 +1,4 @@
-"""Offers: the rows of writers that met others, for whoever commits next to take them along. Pure.
+"""Group commit: rows of writers that meet others are offered to the next commit, and how long to wait for it. Pure.
 
 An offer is an object below `OFFERS`, named by its `base`: the newest version that its owner knew. What becomes of it
 follows from the commits after that version alone, so that everybody who reads them comes to the same result, whatever
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -27,6 +28,72 @@ from alluvia.commit.event_window.window import parts
 from alluvia.delta.log.commit import EVENT_FILES, CommitActions
 from alluvia.errors import Corrupt
 from alluvia.lazy_dataclasses import dataclass
+
+COMMITS = 4
+"""So many commits of offers tell how long it takes from one to the next."""
+_REQUESTS_LEAST, _REQUESTS_MOST, _REQUESTS_USUAL = 3.0, 16.0, 4.0
+"""How long that takes, as multiples of the time of a request: listing, reading offers, the file and the commit."""
+_STALE = 3
+"""After so many times without a commit, nobody knows when the next one comes."""
+_NEARLY = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """When commits of offers come: the last known one at `last_ms`, and each so long after the one before."""
+
+    last_ms: float
+    each_ms: float
+
+    @classmethod
+    def of(cls, times_ms: Sequence[int], now_ms: int, request_ms: float) -> Rhythm:
+        """Return the rhythm of commits by what they say of their times, the newest of which was just seen.
+
+        Their writers' clocks may be wrong, so this is no more than a hint: the time between two is kept within what
+        the requests may take, and none came in the future.
+        """
+        gaps = [after - before for before, after in pairwise(times_ms)]
+        each = sum(gaps) / len(gaps) if gaps else _REQUESTS_USUAL * request_ms
+        each = min(_REQUESTS_MOST * request_ms, max(_REQUESTS_LEAST * request_ms, each))
+        last = times_ms[-1] + request_ms if times_ms else now_ms  # a commit tells when its request began
+        return cls(min(now_ms, last), each)
+
+    @property
+    def due_ms(self) -> float:
+        """When the next commit is expected."""
+        return self.last_ms + self.each_ms
+
+    def is_stale(self, now_ms: float) -> bool:
+        """Whether so much time has passed that the next commit may come at any time."""
+        return now_ms - self.due_ms > _STALE * self.each_ms
+
+    def missed(self, now_ms: float) -> int:
+        """Return how many commits there should be by now since the last known one, at least 1."""
+        return max(1, int((now_ms - self.last_ms) / self.each_ms + _NEARLY))
+
+
+CROWD_MS = 10_000
+"""For how long a process that met other writers offers its rows at once."""
+
+
+class Crowd:
+    """Whether other writers commit to a table at the same time, as far as this process has seen."""
+
+    def __init__(self) -> None:
+        self._until_ms = 0
+
+    def met(self, now_ms: int) -> None:
+        """Take note of others."""
+        self._until_ms = now_ms + CROWD_MS
+
+    def gone(self) -> None:
+        """Take note that there are no others."""
+        self._until_ms = 0
+
+    def is_there(self, now_ms: int) -> bool:
+        """Whether others were seen lately."""
+        return now_ms < self._until_ms
+
 
 OFFERS = "_alluvia/offers/"
 TAKEN_INFO = "alluviaOffers"

@@ -1,1 +1,0 @@
-"""Group commits: writers that meet offer their rows, and one of them commits for all."""

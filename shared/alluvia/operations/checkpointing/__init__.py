@@ -1,1 +1,0 @@
-"""alluvia.operations.checkpointing"""
