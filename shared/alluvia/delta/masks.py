@@ -28,10 +28,10 @@ def positions_of(mask: pa.BooleanArray) -> pa.Int64Array:
 
 
 def mask_of(positions: pa.Int64Array, rows: int) -> pa.BooleanArray:
-    """Return the mask of some positions in a file with `rows` rows."""
+    """Return the mask of some positions, each below `rows`, in a file with so many rows."""
     if not len(positions):
         return pa.repeat(pa.scalar(False, pa.bool_()), rows)
-    return pc.is_in(numbers(rows), value_set=positions)
+    return pc.inverse_permutation(positions, max_index=rows - 1).is_valid()
 
 
 def interleaved(rows: pa.Table, replaced: pa.BooleanArray, new: pa.Table) -> pa.Table:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -181,16 +182,16 @@ def _encode_container(lows: pa.Array) -> tuple[bool, bytes]:
     """Return whether a container is one of runs, and its bytes: the shortest of the three kinds."""
     count = len(lows)
     wide = lows.cast(pa.int32())
-    starts = pc.indices_nonzero(pc.not_equal(pc.fill_null(pc.pairwise_diff(wide), 0), 1)).to_pylist()
+    starts = pc.indices_nonzero(pc.not_equal(pc.fill_null(pc.pairwise_diff(wide), 0), 1))
     plain_bytes = 2 * count if count <= _ARRAY_MAX else _BITMAP_BYTES
     if 2 + 4 * len(starts) < plain_bytes:
-        ends = [*starts[1:], count]
-        firsts = wide.take(pa.array(starts, pa.int64())).to_pylist()
-        pairs = [(first, end - start - 1) for first, start, end in zip(firsts, starts, ends, strict=True)]
+        begins = starts.to_pylist()
+        lengths = [end - begin for begin, end in pairwise([*begins, count])]
+        pairs = [(first, length - 1) for first, length in zip(wide.take(starts).to_pylist(), lengths, strict=True)]
         runs = [number for pair in pairs for number in pair]
         return True, struct.pack(f"<H{len(runs)}H", len(starts), *runs)
     if count <= _ARRAY_MAX:
         start = 2 * lows.offset
         return False, bytes(memoryview(lows.buffers()[1])[start : start + 2 * count])
-    every = pa.array(range(_CONTAINER), pa.uint16())
-    return False, bytes(pc.is_in(every, value_set=lows).buffers()[1])[:_BITMAP_BYTES]
+    held = pc.inverse_permutation(wide, max_index=_CONTAINER - 1)  # null where a number is absent, so its mask is it
+    return False, bytes(held.buffers()[0])[:_BITMAP_BYTES]
