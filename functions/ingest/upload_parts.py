@@ -15,11 +15,10 @@ from alluvia import Lake
 from alluvia.access.rights import APPEND
 from alluvia.errors import AlluviaError, Forbidden, Invalid, TableNotFound, Unavailable, Unsupported
 from alluvia.events.ingest.inflate import TooLarge
-from alluvia.files.limits import FileLimits
-from alluvia.files.misfit import Misfit
+from alluvia.files.limits import FileLimits, Misfit
 from alluvia.files.rows import format_of
 from alluvia.files.sent import SentFile
-from alluvia.files.uploads import callers, parts
+from alluvia.files.uploads import parts
 from alluvia.files.uploads.storing import store
 from alluvia.operations.results.upload_parts import UPLOAD_MS_MAX
 from alluvia.serverless.http import BRANCH_HEADER, Request, Response, TooManyRequests, answer, refusal
@@ -76,26 +75,26 @@ def _begun(
     """
     caller = "" if settings.rights is None else settings.rights.caller
     most = settings.files.bytes_max if size is None else size
-    share = callers.UploadAllowance(settings.caller_uploads, settings.upload_bytes_of_one)
+    share = parts.UploadAllowance(settings.caller_uploads, settings.upload_bytes_of_one)
     if caller and most > share.bytes:
         hint = "say how many it has (bytes=…)" if size is None else "cut the file into several"
         raise TooLarge(f"bytes: an upload of {most} bytes is more than one caller may have unfinished, {share.bytes} "
                        f"({CALLER_UPLOAD_BYTES}): {hint}")  # fmt: skip
     if caller:
-        _check_room(caller, share, callers.UploadAllowance(1, most), lake)
+        _check_room(caller, share, parts.UploadAllowance(1, most), lake)
     upload = parts.begin(lake.store, lake.clock, table, count, size, kept, lake.origin)
     if caller:
-        note = callers.note(lake.store, caller, upload, most)
+        note = parts.note(lake.store, caller, upload, most)
         try:
-            _check_room(caller, share, callers.UploadAllowance(0, 0), lake)
+            _check_room(caller, share, parts.UploadAllowance(0, 0), lake)
         except TooManyRequests:
-            callers.forget(lake.store, note)
+            parts.forget(lake.store, note)
             raise
     return upload
 
 
-def _check_room(caller: str, share: callers.UploadAllowance, more: callers.UploadAllowance, lake: Lake) -> None:
-    found = callers.lacking(lake.store, lake.clock, caller, share, more)
+def _check_room(caller: str, share: parts.UploadAllowance, more: parts.UploadAllowance, lake: Lake) -> None:
+    found = parts.lacking(lake.store, lake.clock, caller, share, more)
     if found is not None:
         raise TooManyRequests(
             f"you have {found.uploads} unfinished uploads of up to {found.bytes} bytes together. One caller may have "

@@ -12,8 +12,7 @@ from alluvia.access.rights import ADMIN, APPEND, READ
 from alluvia.errors import AlluviaError, Invalid, Unsupported
 from alluvia.events.ingest.envelope import media_type
 from alluvia.events.ingest.inflate import TooLarge, UnknownEncoding, inflate, known_encoding
-from alluvia.files.limits import FileLimits
-from alluvia.files.misfit import Misfit
+from alluvia.files.limits import FileLimits, Misfit
 from alluvia.files.rows import format_of
 from alluvia.files.sent import SentFile
 from alluvia.files.uploads.event_rows import StoredEvents

@@ -14,8 +14,7 @@ from urllib.parse import parse_qsl, unquote
 
 from alluvia.errors import Invalid, cut
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.query.declared import IN_A_HEADER, TOKEN
-from alluvia.query.parameters import Parameters, from_json
+from alluvia.query.parameters import IN_A_HEADER, TOKEN, Parameters, from_json
 from alluvia.serverless.http import Request
 
 QUERY, PARAMETERS, FORMAT, DRY_RUN = "query", "parameters", "format", "dry_run"

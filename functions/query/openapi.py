@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from alluvia.query.declared import Declared
+from alluvia.query.parameters import Declared
 from alluvia.query.published import PublishedQuery, list_published
 from alluvia.serverless.authorization import IAM, OPEN
 from alluvia.serverless.http import Request, Response, Unauthenticated

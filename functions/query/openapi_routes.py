@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from alluvia.query.declared import VERSION
+from alluvia.query.parameters import VERSION
 from alluvia.serverless.openapi import (
     AT_LEAST_ONE,
     COUNT,

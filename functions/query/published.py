@@ -27,7 +27,7 @@ from alluvia.errors import (
     cut,
 )
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.query.declared import VERSION, values_of
+from alluvia.query.parameters import VERSION, values_of
 from alluvia.serverless.http import Request, Response
 from alluvia.serverless.warm_lake import PUBLISHED
 

@@ -13,8 +13,7 @@ from typing import Any
 from alluvia.engine.queries.parse import QUERY_LIMIT_BYTES
 from alluvia.errors import Forbidden, Invalid, cut
 from alluvia.query import published
-from alluvia.query.declared import Declared
-from alluvia.query.parameters import to_json
+from alluvia.query.parameters import Declared, to_json
 from alluvia.query.permitted import permitted
 from alluvia.query.published import Condition, PublishedQuery, find_published, list_published
 from alluvia.serverless.http import Request, Response

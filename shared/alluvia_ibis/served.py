@@ -1,4 +1,4 @@
-"""Rows to a table by a server's uploads: in one request, or in parts where they are many."""
+"""A lake behind a server: `alluvia serve`, or the functions on AWS, by the routes that they all have."""
 
 from __future__ import annotations
 

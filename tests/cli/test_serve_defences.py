@@ -396,7 +396,7 @@ def _reading_process(parent: int) -> int:
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
                 stat = (path.parent / "stat").read_text().rpartition(")")[2].split()
-                if int(stat[1]) == parent and b"alluvia.processes.reader" in path.read_bytes():
+                if int(stat[1]) == parent and b"alluvia.processes.child" in path.read_bytes():
                     return int(path.parent.name)
         time.sleep(0.01)
 

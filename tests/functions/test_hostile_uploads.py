@@ -22,8 +22,7 @@ from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
 from alluvia.events.ingest.inflate import TooLarge
 from alluvia.files import json_rows
-from alluvia.files.limits import FileLimits
-from alluvia.files.names import FileNames
+from alluvia.files.limits import FileLimits, FileNames
 from alluvia.files.sent import Gone, SentFile
 from alluvia.files.uploads.storing import Stored, Upload, store
 from alluvia.processes import pool

@@ -25,7 +25,7 @@ from alluvia.clock import ManualClock
 from alluvia.delta.snapshot import Snapshot
 from alluvia.events.ingest.values import Limits
 from alluvia.files.limits import FileLimits
-from alluvia.files.uploads.keys import recorded, txn_of
+from alluvia.files.uploads.storing import recorded, txn_of
 from alluvia.serverless.http import Request
 from alluvia.store import MemoryStore
 from functions.ingest.settings import IngestSettings

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 import alluvia
-from alluvia.delta.deletion_vectors.z85 import decode_z85, encode_z85
+from alluvia.delta.deletion_vectors.descriptors import decode_z85, encode_z85
 from alluvia.errors import Corrupt, VersionExpired
 from tests.golden.reading import folders, rows, written
 

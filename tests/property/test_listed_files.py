@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import alluvia
-from alluvia.delta.data_files.reader import read_file
+from alluvia.delta.data_files.scan import read_file
 from alluvia.errors import Invalid
 from tests.examples import examples
 from tests.unit.query.test_pruning_property import FILES, REFUSALS, SCHEMA, conditions, rows_of_file

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
-from alluvia.commit.event_window.content import content_hashes
 from alluvia.commit.event_window.id_files import ID_FOLDER, IdFiles
+from alluvia.commit.event_window.id_runs import content_hashes
 from alluvia.commit.handle import TableHandle
 from alluvia.errors import AlluviaError, ConcurrentAppend, TransactionExpired
 from alluvia.store import CountingStore, MemoryStore

@@ -5,7 +5,7 @@ from threading import Event
 from pyspark import SparkStageInfo
 
 from alluvia.progress import reporting_to
-from alluvia_spark.stages import report_stages
+from alluvia_spark.frames import report_stages
 
 
 class Tracker:

@@ -14,10 +14,8 @@ from alluvia.commit.intents import with_claims
 from alluvia.commit.transaction import TRANSACTION_AGE_MS_MAX, Transaction, carry_out_claim
 from alluvia.delta.lineage import DroppedTable, dropped_tables, first_version, in_gap, is_dropped, version_gaps
 from alluvia.delta.log.actions import Metadata
-from alluvia.delta.log.log import Log
-from alluvia.delta.log.replay import State
-from alluvia.delta.log.segment import CommitMissing
-from alluvia.delta.log.time_travel import version_at
+from alluvia.delta.log.log import Log, version_at
+from alluvia.delta.log.replay import CommitMissing, State
 from alluvia.delta.partitioning.spec import check_types
 from alluvia.delta.places import attached_from, external_folders, read_only_message
 from alluvia.delta.properties import EXTERNAL, OLDEST_READABLE

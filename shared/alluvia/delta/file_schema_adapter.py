@@ -1,4 +1,4 @@
-"""How rows lie in a table's data files: under which names and field ids, which users of the table never see. Pure.
+"""Fit the columns of a data file to the table's schema, no matter who wrote the file, and when. Pure.
 
 A file may lack columns and fields that were added later, hold some that were dropped since, name them differently
 (column mapping), and store a type in another way: INT96 or nanoseconds for times, any encoding of decimals, a narrower

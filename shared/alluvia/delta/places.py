@@ -3,7 +3,7 @@
 A file lies below its table's root. What the log claims beyond that counts only where this lake has it on record: an
 external table's folders, which the log here declares, and the tables whose files a shallow clone shares, each by the
 keeper that `clone` has put there for it. The log of a table outside the lake claims nothing. A path is decoded once, as
-the log is read, and judged here; `store/links.py` says where symbolic links may lead.
+the log is read, and judged here; `store/uris.py` says where symbolic links may lead.
 
 The log at that name has one version, without files, whose metadata says where the table is. A reader feature keeps
 other Delta readers from taking it for an empty table.

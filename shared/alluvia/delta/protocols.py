@@ -24,7 +24,7 @@ from alluvia.delta.properties import (
     Properties,
     read_properties,
 )
-from alluvia.delta.schema import type_changes
+from alluvia.delta.schema import unified
 from alluvia.delta.schema.column_mapping import MODE, mapping_of
 from alluvia.delta.schema.nesting import all_fields
 from alluvia.delta.schema.serialization import SCHEMAS_KEPT, schema_fields, uses_type
@@ -124,7 +124,7 @@ def check_readable(protocol: Protocol, metadata: Metadata) -> None:
         raise Unsupported(f"the table needs the reader feature {', '.join(unknown)}, which this version does not have")
     mapping_of(protocol, metadata)
     if set(protocol.reader_features or ()) & features.WIDENINGS:
-        type_changes.check_type_changes(metadata.schema_string)
+        unified.check_type_changes(metadata.schema_string)
     if metadata.format_provider != "parquet":
         raise Unsupported(f"the table's files are {metadata.format_provider}; this library reads Parquet")
 

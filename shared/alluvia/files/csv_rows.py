@@ -15,8 +15,7 @@ from pyarrow import csv as arrow_csv
 
 from alluvia.events.formats.csv_format import delimiter_of, ends_in_returns
 from alluvia.files.file_text import MARK, PIECE_BYTES, buffered
-from alluvia.files.misfit import Misfit, misfit
-from alluvia.files.names import FileNames
+from alluvia.files.limits import FileNames, Misfit, misfit
 from alluvia.files.text_values import TextType, typed
 
 HEADER_BYTES_MAX = 1 << 20

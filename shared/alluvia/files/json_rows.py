@@ -1,4 +1,4 @@
-"""The types of JSON values of a column that lose nothing. Pure.
+"""JSON objects, one a line or in an array, as tables of a schema. Pure, but for the stream.
 
 A number is a long, a double or a decimal, whichever holds every value exactly. Text is a date or a time where every
 value is written as one. Objects are structs, arrays are arrays. Values of different kinds have no type: a declared one
@@ -22,8 +22,7 @@ from alluvia.events.ingest.jsontext import ExactNumber, describe, survives_doubl
 from alluvia.events.ingest.timestamps import TIMESTAMP
 from alluvia.events.ingest.values import UNLIMITED
 from alluvia.files.event_files import NDJSON, json_pieces
-from alluvia.files.misfit import Misfit, misfit
-from alluvia.files.names import FileNames
+from alluvia.files.limits import FileNames, Misfit, misfit
 from alluvia.files.text_values import TextType
 
 Row = Callable[[int], int]

@@ -1,4 +1,4 @@
-"""Limits for reading a file.
+"""What every reader of files holds to: limits, names of columns, and why rows are refused.
 
 The reader inflates whole pages, and reads whole rows: one row can hold a list that takes any amount of memory. A footer
 that lies is not found out here.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import pyarrow.parquet as pq
 
+from alluvia.delta.schema.names import fold
+from alluvia.errors import Invalid
 from alluvia.events.ingest.inflate import TooLarge
-from alluvia.files.misfit import Misfit
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.processes.pool import Watch
 
@@ -91,4 +92,57 @@ def check_sizes(metadata: pq.FileMetaData, bytes_max: int) -> None:
             raise TooLarge(
                 f"the file's columns {what} {sum(sizes):.0f} bytes, {size:.0f} of them in column {leaf.path}: more "
                 f"than the limit of {bytes_max}"
+            )
+
+
+class Misfit(Invalid):
+    """A file does not fit its table, or no type: the message names the row, the column and the kind of the value."""
+
+
+def misfit(row: int, column: str, reason: str) -> Misfit:
+    """Return the error for a value. `row` counts the file's rows from 1, without a header."""
+    return Misfit(f"row {row}, column {column}: {reason}")
+
+
+class FileNames:
+    """The names that a file was found to have so far, of which there may be so many."""
+
+    def __init__(self, names_max: int) -> None:
+        self._names_max = names_max
+        self._columns: set[str] = set()
+        self._count = 0
+
+    def take_column(self, name: str, row: int | None = None) -> None:
+        """Take the name of another column. Raises `Misfit` for one that is empty, comes twice, or is one too many.
+
+        `row` is the first that has it, from 1, where rows name their columns.
+        """
+        if not name.strip():
+            which = f"column {len(self._columns) + 1} of the file" if row is None else f"row {row}: a field"
+            raise Misfit(f"{which} has no name")
+        if fold(name) in self._columns:
+            where = "the file has the column" if row is None else f"row {row}: the file has the column"
+            raise Misfit(f"{where} {name!r:.100} twice")
+        self._columns.add(fold(name))
+        self.take_field(name)
+
+    def take_columns(self, names: Sequence[str]) -> None:
+        """Take the names of all columns, as `take_column` does."""
+        if len(names) > self._names_max:
+            raise Misfit(f"the file has {len(names)} columns, more than the limit of {self._names_max}")
+        for name in names:
+            self.take_column(name)
+
+    def take_fields(self, paths: Iterable[str]) -> None:
+        """Take the names of fields, as `take_field` does."""
+        for path in paths:
+            self.take_field(path)
+
+    def take_field(self, path: str) -> None:
+        """Take the name of another field in a column. Raises `Misfit` for one too many."""
+        self._count += 1
+        if self._count > self._names_max:
+            raise Misfit(
+                f"the file has more than the limit of {self._names_max} columns and fields in them, such as "
+                f"{path!r:.100}: put values whose names vary into a map, or make them JSON text"
             )

@@ -1,4 +1,4 @@
-"""Parquet whose Arrow types are views, as DataFusion and Rust's writers leave them. Pure, but for the stream.
+"""Parquet as tables of a schema, batch by batch. Pure, but for the stream.
 
 pyarrow reads no view as a dictionary, and casts no list of them. Parquet itself has no views: only the Arrow schema in
 the footer names them, so without it the same columns are plain.
@@ -20,9 +20,7 @@ from alluvia.delta.log.files.thrift import read_struct, written_struct
 from alluvia.delta.schema.rows import conform
 from alluvia.errors import Invalid
 from alluvia.events.ingest.inflate import TooLarge
-from alluvia.files.limits import check_sizes
-from alluvia.files.misfit import Misfit, misfit
-from alluvia.files.names import FileNames
+from alluvia.files.limits import FileNames, Misfit, check_sizes, misfit
 
 _MAGIC = b"PAR1"
 _KEY_VALUES = 5

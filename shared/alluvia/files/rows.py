@@ -13,8 +13,7 @@ import pyarrow as pa
 from alluvia.errors import Invalid
 from alluvia.events.ingest.inflate import TooLarge
 from alluvia.files.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
-from alluvia.files.misfit import Misfit
-from alluvia.files.names import FileNames
+from alluvia.files.limits import FileNames, Misfit
 
 FORMATS = ("csv", "tsv", "ndjson", "parquet")
 _CHUNK_BYTES = 1 << 20

@@ -1,4 +1,4 @@
-"""A file in a reading process: what `sent.SentFile` asks, by the same names. Each method yields replies."""
+"""Untrusted files, of uploads and foreign tables: read in a reading process, under limits."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from alluvia.events.ingest.inflate import TooLarge
 from alluvia.files.event_files import FilePart, parts
-from alluvia.files.limits import FileLimits
-from alluvia.files.misfit import Misfit
+from alluvia.files.limits import FileLimits, Misfit
 from alluvia.files.rows import UploadedRows, content_digest, open_text, rows_of
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.processes.pool import Cancelled, OutOfMemory, OutOfTime

@@ -1,4 +1,4 @@
-"""Many rows of values for one INSERT: as one write, which makes one file and not one for each row. Pure."""
+"""Rows that come as a stream for one table: appended, with the table created or replaced where that is asked for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from alluvia.sql.fitting import table_schema
 from alluvia.sql.grammar.nodes import CreateTable, Insert
 from alluvia.sql.grammar.statements import SqlStatement
 from alluvia.sql.grammar.tokens import tokens_of
-from alluvia.sql.rights import check_statement
+from alluvia.sql.scope import check_statement
 
 Values = Mapping[str, Any]
 

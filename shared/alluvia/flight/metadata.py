@@ -1,4 +1,4 @@
-"""What the server says of itself: CommandGetSqlInfo, with the numbers and meanings of `SqlInfo` in FlightSql.proto.
+"""What tools ask about a lake before anybody writes SQL: its tables, views and types, as the caller may see them.
 
 A lake has neither catalogs nor schemas: the names of tables stand alone.
 """

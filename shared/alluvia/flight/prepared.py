@@ -1,4 +1,4 @@
-"""The types of a statement's parameters, guessed from what stands around them.
+"""Prepared statements: a text that waits for the values of its parameters, which are bound and never part of it.
 
 DuckDB knows a parameter's type once it has a value. JDBC asks before: its driver makes the columns that carry the
 values from what the server says, and takes no number for a text. So a parameter has the type of the column that it is

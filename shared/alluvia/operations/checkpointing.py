@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Lock
 
-from alluvia.commit.event_window.content import EVENT_ID
+from alluvia.commit.event_window.id_runs import EVENT_ID
 from alluvia.commit.event_window.index import index_name, write_index
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.reads import checkpointed

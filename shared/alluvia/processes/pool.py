@@ -1,4 +1,4 @@
-"""Start worker processes. Loads little, so that a process can start before its parent loads the rest.
+"""The parent side of worker processes: started in advance, watched, and killed at a limit.
 
 Their work can crash a library, ignore interrupts, or take memory that no other limit counts. In a separate process, it
 harms nothing else. A process that has answered normally is used again.

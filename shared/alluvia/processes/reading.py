@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from alluvia.processes.pool import Cancelled, OutOfMemory, OutOfTime, Pool, ProcessDied, Watch, Worker
 
-MODULE = "alluvia.processes.reader"
+MODULE = "alluvia.processes.child"
 _IDLE_MAX = 2
 _CLOSE_SECONDS = 1.0
 Told = tuple[Mapping[str, Any], bytes]

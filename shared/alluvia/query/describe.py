@@ -1,4 +1,4 @@
-"""How to write fields of events that have no column. Pure.
+"""The answers of DESCRIBE and SUMMARIZE in the lake's terms: Delta's type names, and which columns are nullable.
 
 DuckDB sees views, whose columns are all nullable, and has its own type names. A type that Delta lacks keeps DuckDB's
 name. Inside a larger query (`FROM (DESCRIBE t)`) the answer is DuckDB's own. Pure, except for parsing types.

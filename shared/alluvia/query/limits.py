@@ -1,4 +1,4 @@
-"""What a query costs before it runs: requests for data files, and dollars on AWS. Pure.
+"""The limits of a query.
 
 An estimate for a query that finds no copies of files. It leaves out the requests for the tables' logs, and the call.
 """

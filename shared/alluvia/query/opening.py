@@ -25,14 +25,13 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.merge_query.folding import FINAL
 from alluvia.operations.reading.relations import Files, Inputs, LocalRows, Relation
-from alluvia.query.derived import find_derived
+from alluvia.query.derived import StreamReading, find_derived
 from alluvia.query.limits import PlannedReads, QueryLimits
 from alluvia.query.parameters import check_given
 from alluvia.query.process.evaluator import evaluation
 from alluvia.query.process.fetching import EARLY_FILES, may_end_early
 from alluvia.query.process.session import Session
 from alluvia.query.scans import TableScan, newest_snapshots, plan_scans, report
-from alluvia.query.streaming import StreamReading
 from alluvia.query.views import expand
 from alluvia.store.at_once import metered_here
 

@@ -20,11 +20,10 @@ from alluvia.errors import Conflict, Corrupt, Invalid, PreconditionFailed
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.catalog.versioned_objects import Numbered, find_numbered, newest_numbered, write_numbered
-from alluvia.query.declared import Declared, declare, sample_of
 from alluvia.query.describe import describes
 from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
-from alluvia.query.parameters import check_given
+from alluvia.query.parameters import Declared, check_given, declare, sample_of
 from alluvia.query.permitted import NotedCatalog
 from alluvia.store import Store
 from alluvia.table_names import TABLE_NAME

@@ -1,4 +1,4 @@
-"""What the command line runs besides the library: the functions' handlers, in a Lambda context, and the demo's events.
+"""HTTP in front of the handlers: a WSGI application that calls them as API Gateway's HTTP API (payload 2.0) would.
 
 A checkout has them at its top, an installed wheel inside the package (`pyproject.toml` maps them there).
 """

@@ -1,4 +1,4 @@
-"""Graceful shutdown: report not ready, finish running requests, then stop."""
+"""The HTTP server: waitress, strict about its input, with every error in JSON."""
 
 from __future__ import annotations
 

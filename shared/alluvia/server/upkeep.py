@@ -1,4 +1,4 @@
-"""Refreshing rollups at once, in the background of `alluvia serve`, after events came into their source."""
+"""What `serve` does in place of notifications and schedules: merge tables that change, and sweep all at times."""
 
 from __future__ import annotations
 

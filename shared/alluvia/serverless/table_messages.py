@@ -1,4 +1,4 @@
-"""The events that functions are invoked with: what they may hold.
+"""Queue messages that have a function look at a table: S3's notifications of commits, and our own. Pure.
 
 S3 notifies of the commits whose names end in `0.json`, every tenth of a table. Our own messages name a table.
 """

@@ -21,8 +21,7 @@ from alluvia.sql import definitions, showing, tables, writing
 from alluvia.sql.binding import check_used
 from alluvia.sql.grammar import nodes
 from alluvia.sql.grammar.statements import SqlStatement
-from alluvia.sql.rights import check_statement
-from alluvia.sql.scope import Done, SqlScope, row
+from alluvia.sql.scope import Done, SqlScope, check_statement, row
 
 if TYPE_CHECKING:
     from alluvia.api.lake import Lake

@@ -12,10 +12,9 @@ from alluvia.extras import needing
 from alluvia.store.base import Address, ByteRange, ListedPage, ObjectInfo, OldVersion, PutResult, Store
 from alluvia.store.counting import CountingStore
 from alluvia.store.directory import DirectoryStore
-from alluvia.store.links import Links
 from alluvia.store.memory import MemoryStore
 from alluvia.store.outside import OutsideStore, WideStore
-from alluvia.store.uris import plain_uri
+from alluvia.store.uris import Links, plain_uri
 from alluvia.store.wrapper import Wrapper
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Requests to remote stores, counted where they are sent, for whoever has them sent.
+"""How many requests are under way at once: the one policy on threads for whatever asks a store for much.
 
 Each attempt counts, also one that fails: S3 charges for most of them. Kinds are those of S3's prices: get, head, put,
 list and delete. Nothing is counted of stores on this machine.

@@ -31,8 +31,7 @@ from alluvia.errors import (
     Unsupported,
 )
 from alluvia.store.base import LINK, Address, ObjectInfo, PutResult, Store, check_key, check_prefix, check_range
-from alluvia.store.links import Links, is_loop, real_path, refuse
-from alluvia.store.uris import canonical_path, key_below
+from alluvia.store.uris import Links, canonical_path, is_loop, key_below, real_path, refuse
 
 FOLDER_TRIES = 5
 """A sweep removes a folder at most once while a file is begun in it; several may run."""

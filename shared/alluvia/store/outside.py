@@ -1,4 +1,4 @@
-"""A store that can also read outside its root, for files that a table names by absolute path, as shallow clones do.
+"""A store that can also read places outside its root: the folders of tables elsewhere, for a lake that refers to them.
 
 Only what was asked for with `reach` is read, and nothing outside is ever written or deleted.
 """

@@ -1,4 +1,4 @@
-"""Whether what tags, clones and branches keep is there: versions that are older than the oldest readable one."""
+"""Checks of claims and decisions: what transactions over several tables have left in a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks by the names of a log's files: missing commits, and whether `_last_checkpoint` is correct. Pure."""
+"""Checks of one commit, and of consecutive commits. Pure. Source: Delta protocol, "Delta Log Entries"."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from alluvia.delta.log.checkpoints.hint import parse_last_checkpoint
+from alluvia.delta.log.checkpoints.putting import parse_last_checkpoint
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.log.paths import LAST_CHECKPOINT, LOG_FOLDER, commit_name
 from alluvia.lazy_dataclasses import dataclass

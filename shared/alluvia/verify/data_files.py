@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from alluvia.commit.event_window.content import EVENT_ID
-from alluvia.delta.data_files.reader import live_rows, open_parquet, unreadable
+from alluvia.commit.event_window.id_runs import EVENT_ID
+from alluvia.delta.data_files.scan import live_rows, open_parquet, unreadable
 from alluvia.delta.data_files.writer import RowCheck
 from alluvia.delta.deletion_vectors.storage import read_deletions
 from alluvia.delta.file_schema_adapter import ReadPlan

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.commit.event_window.content import EVENT_ID, SOURCE
+from alluvia.commit.event_window.id_runs import EVENT_ID, SOURCE
 from alluvia.engine.duck.database import scratch_database
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.scratch import scratch_root

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pyarrow as pa
 
-from alluvia.commit.event_window.content import EVENT_ID
+from alluvia.commit.event_window.id_runs import EVENT_ID
 from alluvia.delta.snapshot import Snapshot
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.store import Store

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
-from alluvia.commit.event_window.content import EVENT_ID
+from alluvia.commit.event_window.id_runs import EVENT_ID
 from alluvia.commit.event_window.index import index_name
 from alluvia.commit.handle import TableHandle, oldest_readable
 from alluvia.delta.data_files.writer import RowCheck

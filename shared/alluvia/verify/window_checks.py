@@ -1,4 +1,4 @@
-"""Check the event ids that commits of the window have in files: that they are there, and as ingestion looks them up.
+"""Compare the index of event ids of a checkpoint with the commits that it was made from. Pure.
 
 An event missing from the index would be stored twice; an event that is wrongly in it would be dropped.
 """

@@ -24,10 +24,19 @@ from alluvia_spark.backfill_job.dropping import DroppedRows, HeldFiles, drops_of
 from alluvia_spark.backfill_job.job import REJECTS, ROWS, Counts, Job, JobOutcome, Written
 from alluvia_spark.backfill_job.plan import WAVES, Group, Layout, Weight, bucket_bytes, plan_layout, plan_shares
 from alluvia_spark.chunks import CHUNK, ROW, Chunk, decode, encode, read_key
-from alluvia_spark.frames import TASK, Row, fit_session, mapped, numbered_tasks, parallelism, task_key, to_tasks
+from alluvia_spark.frames import (
+    TASK,
+    Row,
+    fit_session,
+    mapped,
+    numbered_tasks,
+    parallelism,
+    stages_reported,
+    task_key,
+    to_tasks,
+)
 from alluvia_spark.frames import tasks as numbered
 from alluvia_spark.sources.manifest import Manifest, Portion, portion_of
-from alluvia_spark.stages import stages_reported
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,7 +14,7 @@ import pyarrow as pa
 from alluvia.clock import SystemClock
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.transaction import FILE_AGE_MS_MAX
-from alluvia.delta.data_files.reader import check_positions, live_rows, open_parquet, unreadable
+from alluvia.delta.data_files.scan import check_positions, live_rows, open_parquet, unreadable
 from alluvia.delta.deletion_vectors.storage import read_deletions
 from alluvia.delta.lineage import undone_versions
 from alluvia.delta.log.actions import AddFile

@@ -1,4 +1,4 @@
-"""What a job failed with for good: EMR Serverless tries again whatever the reason, and need not do the work again."""
+"""What reading tasks do: lines to chunks of rows and of rejects, the same ones whenever Spark runs a task again."""
 
 from __future__ import annotations
 

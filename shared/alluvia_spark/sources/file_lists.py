@@ -1,4 +1,4 @@
-"""What the names of a file's folders say, such as `dt=2024-01-01/hour=3/`, as fields of its events. Pure.
+"""Lists of files, which spare millions of files a listing: an S3 Inventory, or a file that names them.
 
 An inventory is named by its `manifest.json` (S3 user guide, "Locating your inventory list"): its data files are CSV or
 Parquet. Any other list is a text, plain or compressed: a URI a line, or CSV with a bucket and a key in each row, and

@@ -25,7 +25,7 @@ from alluvia.files.event_files import (
     value_parts,
 )
 from alluvia.files.file_text import MARK, PIECE_BYTES, Damaged, buffered, is_parquet, is_plain, text_pieces
-from alluvia.files.misfit import Misfit
+from alluvia.files.limits import Misfit
 from alluvia.store import Store
 from alluvia_spark.sources.files import FETCH_BYTES, BadFile, FileSplit, SourceFile, fetch, read_range
 from alluvia_spark.sources.lines import Block, RangedFile, part_blocks, whole_lines

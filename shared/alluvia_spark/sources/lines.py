@@ -1,4 +1,4 @@
-"""A file for libraries that read files, of which only what they read is fetched."""
+"""Blocks of complete lines, each with its place in its file's text; and those of a part of a file."""
 
 from __future__ import annotations
 

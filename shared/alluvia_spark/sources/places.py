@@ -1,4 +1,4 @@
-"""Patterns of keys, as shells and Hadoop have them. Pure.
+"""Where files of a source are: URIs, and the stores behind them.
 
 `*` and `?` stand for characters within a level, `[a-z]` for one of some (`[!a-z]` for one of the others), `{a,b}` for
 one of several patterns, and a level `**` for any number of levels.

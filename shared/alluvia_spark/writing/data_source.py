@@ -14,8 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition
 from pyspark.sql.types import StringType, StructField, StructType, VariantType
 
-from alluvia.delta.data_files.reader import read_file
-from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.data_files.scan import Scan, read_file
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.replay import State
 from alluvia.delta.skipping.predicate import Unknown

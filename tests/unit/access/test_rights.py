@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from alluvia.access.claims import lent, plain_definer, read_definer
-from alluvia.access.rate import RequestRates
 from alluvia.access.rights import Grant, Restriction, Rights, matches, table_pattern
 from alluvia.errors import Forbidden, Invalid
+from alluvia.serverless.authorization import RequestRates
 
 READ, QUERY = frozenset({"read"}), frozenset({"query"})
 

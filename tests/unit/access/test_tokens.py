@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from alluvia.access import registry
 from alluvia.access.claims import SKEW_SECONDS, TokenClaims, read_claims
 from alluvia.access.issuing import issue
+from alluvia.access.registry import STALE_MS_MAX, UNKNOWN_KEY_MS_MIN, TokenVerifier
 from alluvia.access.rights import Grant, Rights
 from alluvia.access.signing import TOKEN_CHARS_MAX, key_id, sign, verified
-from alluvia.access.verifying import STALE_MS_MAX, UNKNOWN_KEY_MS_MIN, TokenVerifier
 from alluvia.clock import ManualClock
 from alluvia.errors import Corrupt, Invalid, Unavailable
 from alluvia.store import Store

@@ -14,12 +14,13 @@ from alluvia.delta.deletion_vectors.descriptors import (
     StoredVector,
     decode_inline,
     decode_stored,
+    decode_z85,
     encode_inline,
+    encode_z85,
     stored_vector,
 )
 from alluvia.delta.deletion_vectors.roaring import decode_roaring, encode_roaring, sorted_positions
 from alluvia.delta.deletion_vectors.storage import read_deletions, write_deletions
-from alluvia.delta.deletion_vectors.z85 import decode_z85, encode_z85
 from alluvia.delta.log.actions import AddFile
 from alluvia.errors import Corrupt, Unsupported
 from alluvia.store import MemoryStore

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alluvia.delta.masks import count, definite, interleaved, mask_of, numbers, positions_of
+from alluvia.delta.deletion_vectors.storage import count, definite, interleaved, mask_of, numbers, positions_of
 
 
 @given(st.integers(0, 20), st.data())

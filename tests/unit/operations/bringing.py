@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from alluvia.api.lake import Table
 from alluvia.commit.changes import Changes
-from alluvia.commit.event_window.content import content_hashes
 from alluvia.commit.event_window.id_files import ID_FOLDER, IdFiles, encode_range, files_info, heads_of, parts_of
 from alluvia.commit.event_window.id_files import prints_of as prints_array
+from alluvia.commit.event_window.id_runs import content_hashes
 from alluvia.commit.event_window.window import fingerprints
 from tests.contract.workers import events
 

@@ -7,7 +7,7 @@ import pytest
 from alluvia.access.rights import Grant, Rights
 from alluvia.errors import Forbidden
 from alluvia.sql.grammar.statements import parse
-from alluvia.sql.rights import check_statement
+from alluvia.sql.scope import check_statement
 from tests.access import grant
 
 CLONE = "CREATE TABLE mine SHALLOW CLONE events"

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from alluvia.api.lake import Table
 from alluvia.errors import Invalid
-from alluvia.files.limits import UNLIMITED
-from alluvia.files.misfit import Misfit
+from alluvia.files.limits import UNLIMITED, Misfit
 from alluvia.files.rows import format_of
 from alluvia.files.sent import SentFile
 

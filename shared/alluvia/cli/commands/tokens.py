@@ -208,8 +208,8 @@ def _found(lake: Lake, token: str) -> tuple[TokenClaims, str]:
     """Return what a token, or an id of one, stands for, and whether it is valid."""
     from alluvia.access import registry
     from alluvia.access.claims import read_claims
+    from alluvia.access.registry import TokenVerifier
     from alluvia.access.signing import unverified_claims
-    from alluvia.access.verifying import TokenVerifier
 
     if "." not in token:
         found = registry.find_issued(lake.store, lake.clock, token)

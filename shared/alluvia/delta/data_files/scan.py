@@ -1,21 +1,94 @@
-"""A scan: some columns of the rows of a snapshot that match, and so the files that must be read for them."""
+"""A scan: some columns of the rows of a snapshot that match, the files that hold them, and how one is read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from functools import cached_property
+from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from alluvia.delta.data_files.reader import read_file
+from alluvia.arrow_compute import pc
+from alluvia.delta.deletion_vectors.storage import mask_of, read_deletions
 from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.files.parquet import UNREADABLE
 from alluvia.delta.skipping.predicate import Predicate, Unknown, physical_predicate
 from alluvia.delta.skipping.pruning import prune, prune_buckets
 from alluvia.delta.snapshot import Snapshot
-from alluvia.errors import Corrupt, Invalid
+from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unsupported
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.store import Store
+
+THREADED_BYTES_MIN = 1 << 20
+"""The columns of a smaller file are decoded one after another: that takes less time than to hand them to threads."""
+_CODEC_LACKING = "While LZO compression is supported"
+"""How Arrow's error begins for the one compression of Parquet's that it has not."""
+
+
+def read_file(snapshot: Snapshot, store: Store, file: AddFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield a data file's live rows with the columns of `schema`: stored, from the log, or null where it has none.
+
+    Raises `Corrupt` where the file or its deletion vector is missing or damaged, or holds values that do not fit the
+    table; `Unsupported` where it is compressed or encoded in a way that this library cannot read.
+    """
+    plan = snapshot.read_plan(schema)
+    deleted = read_deletions(store, file, snapshot.locate)
+    try:
+        data = store.get(snapshot.key(file))
+    except ObjectNotFound as error:
+        raise Corrupt(f"data file {file.path} of version {snapshot.version} is missing") from error
+    try:
+        parquet = open_parquet(pa.BufferReader(data))
+        expected = parquet.metadata.num_rows
+        check_positions(file, deleted, expected)
+        start = 0
+        columns, threads = plan.stored_names(parquet.schema_arrow), len(data) >= THREADED_BYTES_MIN
+        for batch in parquet.iter_batches(columns=columns, use_threads=threads):
+            yield live_rows(plan.fit(batch, file), deleted, start)
+            start += len(batch)
+    except UNREADABLE as error:
+        raise unreadable(file, error) from error
+    if start != expected:  # the head of a page has no checksum
+        msg = f"data file {file.path} cannot be read: its pages hold {start} rows, its footer says {expected}"
+        raise Corrupt(msg)
+
+
+def open_parquet(source: str | Path | IO[bytes] | pa.NativeFile) -> pq.ParquetFile:
+    """Open a Parquet file; INT96 times are read as microseconds, since nanoseconds end in the year 2262."""
+    return pq.ParquetFile(
+        source,
+        memory_map=True,
+        pre_buffer=False,  # of what is on this machine, it would be one more copy
+        coerce_int96_timestamp_unit="us",
+        page_checksum_verification=True,
+    )
+
+
+def live_rows(batch: pa.RecordBatch, deleted: pa.Int64Array, start: int) -> pa.RecordBatch:
+    """Return a batch, whose first row has the position `start` in its file, without the deleted rows."""
+    if not len(deleted):
+        return batch
+    inside = pc.and_(pc.greater_equal(deleted, start), pc.less(deleted, start + len(batch)))
+    positions = pc.subtract(deleted.filter(inside), start)
+    return batch if not len(positions) else batch.filter(pc.invert(mask_of(positions, len(batch))))
+
+
+def check_positions(file: AddFile, deleted: pa.Int64Array, rows: int) -> None:
+    """Raise `Corrupt` where a deletion vector deletes rows beyond the end of its file, and so is another file's."""
+    if len(deleted) and deleted[-1].as_py() >= rows:
+        raise Corrupt(f"data file {file.path} has {rows} rows, but its deletion vector deletes row {deleted[-1]}")
+
+
+def unreadable(file: AddFile, error: Exception) -> AlluviaError:
+    """Return our error for one that pyarrow raised while it read a data file."""
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    # Not by the footer's word for the compression: Arrow ends the process when it is asked for that of a damaged one.
+    if isinstance(error, NotImplementedError) or reason.startswith(_CODEC_LACKING):
+        return Unsupported(f"data file {file.path} cannot be read by this library: {reason}")
+    return Corrupt(f"data file {file.path} cannot be read: {reason}")
 
 
 @dataclass(frozen=True)

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from threading import RLock
 from typing import TYPE_CHECKING
 
 from alluvia.clock import Clock
-from alluvia.delta.log.commit import EVENT_TEXTS, CommitActions
+from alluvia.delta.log.commit import EVENT_TEXTS, CommitActions, timed_since
 from alluvia.delta.log.committer import Turns, put_once, unknown
 from alluvia.delta.log.paths import commit_name
 from alluvia.delta.log.reading import LISTINGS_MAX, LogReader
-from alluvia.delta.log.replay import State, replay
-from alluvia.delta.log.segment import find_segment
-from alluvia.errors import (
-    Corrupt,
-    ObjectNotFound,
-    TransactionExpired,
-    Unavailable,
-    VersionExpired,
-    VersionNotFound,
-)
+from alluvia.delta.log.replay import State, find_segment, oldest_version, replay, taken_ms
+from alluvia.errors import Corrupt, ObjectNotFound, TransactionExpired, Unavailable, VersionExpired, VersionNotFound
 from alluvia.store import Store
 
 if TYPE_CHECKING:
@@ -276,3 +268,56 @@ class Log(LogReader):
 
 def _id_chars(commit: CommitActions) -> int:
     return sum(len(str(commit.info.get(key, ""))) for key in EVENT_TEXTS)
+
+
+def version_at(log: Log, timestamp_ms: int, oldest_readable: int = 0) -> int:
+    """Return the newest version whose timestamp is at or before a moment.
+
+    In-commit timestamps increase with the version, so a binary search reads few commits. Versions from before there
+    were any go by the files' times, each at least one millisecond after the one before, as the protocol's clients do.
+    Raises `TableNotFound`, `VersionNotFound` before the first version, and `VersionExpired` before the oldest that is
+    left: in the log, or by the table's own record, `oldest_readable`.
+    """
+    state = log.state or log.open()
+    listing, stored_ms = log.timed_listing()
+    oldest = max(oldest_version(listing) or 0, oldest_readable)
+    versions = [version for version in sorted(listing.commits) if version >= oldest]
+    since = timed_since(state.protocol, state.metadata)
+    timed = [version for version in versions if since is not None and version >= since]
+    found = _by_commit_time(log, timed, timestamp_ms)
+    if found is None:
+        untimed = file_times(stored_ms, since).items()
+        found = max((version for version, ms in untimed if version >= oldest and ms <= timestamp_ms), default=None)
+    if found is not None:
+        return found
+    if oldest > 0:
+        raise VersionExpired(f"the version at that time has expired; the oldest version that can be read is {oldest}")
+    raise VersionNotFound("the table did not exist yet at that time")
+
+
+def _by_commit_time(log: Log, versions: Sequence[int], timestamp_ms: int) -> int | None:
+    low, high = 0, len(versions)
+    while low < high:
+        middle = (low + high) // 2
+        commit = log.read_commit(versions[middle])
+        if commit is None or commit.timestamp_ms <= timestamp_ms:  # clean-up takes the oldest alone
+            low = middle + 1
+        else:
+            high = middle
+    return versions[low - 1] if low else None
+
+
+def file_times(stored_ms: Mapping[int, int], since: int | None) -> dict[int, int]:
+    """Return the times of the commits that do not contain their own, by version: those before `since`, or all. Pure.
+
+    They are those of their files, `stored_ms`, whatever a commit says in its `commitInfo`: no later than those of the
+    versions that follow, since an erasure writes commits again, and each at least one millisecond after the one before,
+    as the protocol's clients have them.
+    """
+    found: dict[int, int] = {}
+    last = -1
+    for version, taken in sorted(taken_ms(stored_ms).items()):
+        if since is not None and version >= since:
+            break
+        found[version] = last = max(last + 1, taken)
+    return found

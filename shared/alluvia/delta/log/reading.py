@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from alluvia.delta.log.checkpoints.hint import Hint, parse_last_checkpoint
+from alluvia.delta.log.checkpoints.putting import Hint, parse_last_checkpoint
 from alluvia.delta.log.checkpoints.reader import (
     HEAD_BYTES,
     FalseCheckpoint,
@@ -18,8 +18,16 @@ from alluvia.delta.log.checkpoints.reader import (
 from alluvia.delta.log.commit import CommitActions, has_in_commit_timestamps, parse_commit
 from alluvia.delta.log.files.sidecars import Fetch
 from alluvia.delta.log.paths import LAST_CHECKPOINT, LOG_FOLDER, CheckpointFile, commit_name, version_prefix
-from alluvia.delta.log.replay import State, replay
-from alluvia.delta.log.segment import Listing, Segment, find_segment, oldest_version, read_listing, taken_ms
+from alluvia.delta.log.replay import (
+    Listing,
+    Segment,
+    State,
+    find_segment,
+    oldest_version,
+    read_listing,
+    replay,
+    taken_ms,
+)
 from alluvia.errors import (
     Corrupt,
     ObjectNotFound,

@@ -1,4 +1,4 @@
-"""Whether decimals have no more digits than their type allows: Arrow's form of them has room for 39. Pure.
+"""Convert Arrow values to the types of a table's columns, wherever rows come from, so that nothing is lost. Pure.
 
 No other reader takes such a value: Spark refuses the file, or shows null.
 

@@ -1,4 +1,4 @@
-"""Fit values of dicts before Arrow converts them, because Arrow would truncate, drop or misread some. Pure."""
+"""Fit a caller's rows to a table: the result has exactly the table's columns. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The span of a data file: by its tag, else by its statistics; and pruning by the buckets in it. Pure.
+"""Data skipping: which files can contain matching rows, by partition values and statistics. Pure.
 
 A file is kept unless its statistics prove that no row of it matches; where they are absent or unreadable it is kept.
 Files of a checkpoint are judged by whole columns, and a sidecar that its own statistics rule out is not opened.

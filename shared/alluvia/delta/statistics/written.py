@@ -1,4 +1,4 @@
-"""Merge the statistics of a file's parts, so that a file can be written piece by piece. Pure."""
+"""Compute the statistics of a data file in Delta's form. Pure. Source: Delta protocol, "Per-file Statistics"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL text without the values in it, for places that keep it longer than the rows it was about. Pure.
+"""Compute the trees of `plain` with Arrow, where it gives what DuckDB gives. Pure.
 
 What is left to DuckDB: types but integers, DOUBLE, VARCHAR and BOOLEAN, comparisons between types, and sums that can
 overflow in less than 64 bits.

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.delta.masks import definite
+from alluvia.delta.deletion_vectors.storage import definite
 from alluvia.delta.schema.names import fold
 from alluvia.engine.conditions.condition import Condition, condition
 from alluvia.engine.duck.failures import QueryTooCostly

@@ -1,4 +1,4 @@
-"""Calendar arithmetic on µs since the Unix epoch, UTC: what `date_trunc` does. Pure."""
+"""What a condition compares: a column of a table, or the day, month or other unit of a time column. Pure."""
 
 from __future__ import annotations
 

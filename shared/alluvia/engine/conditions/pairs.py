@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from alluvia.delta.masks import definite
+from alluvia.delta.deletion_vectors.storage import definite
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.rows import conform
 from alluvia.engine.conditions.condition import Condition, condition

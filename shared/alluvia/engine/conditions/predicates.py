@@ -1,4 +1,4 @@
-"""A predicate that holds for every row for which a condition is false or null.
+"""Translate a query's conditions to predicates for pruning, for one table at a time.
 
 If no row of a file can match it, then every row of the file matches the condition, by partition values and statistics
 alone. Anything not understood is `Unknown`, which every file can match, so nothing is wrongly proven.

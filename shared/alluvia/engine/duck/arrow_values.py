@@ -1,4 +1,4 @@
-"""Which column types of a file DuckDB may convert to a table's without changing the meaning of a value. Pure.
+"""Results of DuckDB as Arrow, without the values that Arrow's form of them would change.
 
 DuckDB gives its 128-bit integers to Arrow as DECIMAL(38, 0), even those of 39 digits; the largest unsigned ones become
 negative. Times lose their zone, and some types come as bytes of DuckDB's own form.

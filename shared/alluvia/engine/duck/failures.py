@@ -1,4 +1,4 @@
-"""What DuckDB says of arithmetic whose result its type cannot hold, in other words. Pure."""
+"""Translate DuckDB's errors to ours, without paths of the host, addresses or secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to write instead of a form of another system that DuckDB's parser does not take. Pure."""
+"""Queries for which DuckDB 1.5 returns wrong rows: they are refused, or run without the faulty optimizer rule. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DuckDB's syntax tree, as `json_serialize_sql` gives it: nested dicts and lists. Pure.
+"""Parse a query's text to the tree of its one SELECT, with DuckDB's own parser.
 
 An expression has a `class` and a `type`; a query node, a table reference and a modifier have a `type` alone.
 

@@ -1,4 +1,4 @@
-"""Whether a query may answer otherwise when it runs again on the same versions. Pure."""
+"""What in a query keeps the same rows of one table from giving the same result, or one row for each group. Pure."""
 
 from __future__ import annotations
 

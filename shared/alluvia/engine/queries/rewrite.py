@@ -1,4 +1,4 @@
-"""A second check of the text that is about to run: every table in it is one of our views or a common table expression.
+"""The text that DuckDB runs: the user's query, with each table name replaced by a view.
 
 `references` decides what each name means, and `rewrite` replaces tables by views. This module trusts neither and checks
 the result: a name that DuckDB would look up elsewhere, for example as a file, is refused. Pure.

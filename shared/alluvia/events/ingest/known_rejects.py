@@ -13,11 +13,10 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.commit.commit_records import happened
-from alluvia.commit.event_window.content import EVENT_ID, identity_columns
+from alluvia.commit.event_window.id_runs import EVENT_ID, identity_columns
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.intents import with_claims
-from alluvia.delta.data_files.reader import read_file
-from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.data_files.scan import Scan, read_file
 from alluvia.delta.skipping.predicate import And, Comparison, In
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import TableDropped, TableNotFound

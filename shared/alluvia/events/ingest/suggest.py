@@ -10,9 +10,9 @@ from itertools import chain, islice
 
 import pyarrow as pa
 
-from alluvia.commit.event_window.content import EVENT_ID, SOURCE, identity_columns
+from alluvia.commit.event_window.id_runs import EVENT_ID, SOURCE, identity_columns
 from alluvia.commit.handle import TableHandle
-from alluvia.delta.data_files.reader import read_file
+from alluvia.delta.data_files.scan import read_file
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.serialization import schema_string

@@ -16,8 +16,7 @@ from alluvia.delta.schema.nesting import NESTING_MAX, is_deeper, too_deep
 from alluvia.delta.schema.serialization import arrow_schema, parse_type
 from alluvia.delta.schema.types import split_types
 from alluvia.errors import Corrupt, Invalid, Unsupported
-from alluvia.files.limits import NAMES_MAX
-from alluvia.files.names import FileNames
+from alluvia.files.limits import NAMES_MAX, FileNames
 
 _EXAMPLE = 'such as sku:string,price:decimal(9,2), or {"sku": "string", "price": "decimal(9,2)"}'
 _INTEGERS = {

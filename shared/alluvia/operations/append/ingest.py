@@ -10,8 +10,7 @@ import pyarrow as pa
 from alluvia.commit.changes import Changes
 from alluvia.commit.commit_offers import offers_in
 from alluvia.commit.commit_records import happened
-from alluvia.commit.event_window.content import EVENT_ID, SOURCE, content_hashes
-from alluvia.commit.event_window.id_runs import CONTENT_BYTES
+from alluvia.commit.event_window.id_runs import CONTENT_BYTES, EVENT_ID, SOURCE, content_hashes
 from alluvia.commit.event_window.window import UNKNOWN, encode_event_ids, event_id_pairs, event_ids_of, fingerprints
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.lineage import is_dropped, undone_versions, version_gaps

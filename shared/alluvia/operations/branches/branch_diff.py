@@ -1,4 +1,4 @@
-"""What a branch has changed, and what publishing it does, as rows for a terminal, SQL and HTTP. Pure."""
+"""What a branch has changed, as rows and columns: only files that the branch has added or removed are read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from alluvia.commit.event_window.content import EVENT_ID, SOURCE
-from alluvia.delta.data_files.reader import read_file
+from alluvia.commit.event_window.id_runs import EVENT_ID, SOURCE
+from alluvia.delta.data_files.scan import read_file
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.schema.former_names import FORMER_NAMES
 from alluvia.delta.schema.types import type_name

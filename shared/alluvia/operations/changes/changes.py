@@ -16,12 +16,11 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.commit.handle import TableHandle, oldest_readable, other_table_message
-from alluvia.delta.deletion_vectors.storage import read_deletions
+from alluvia.delta.deletion_vectors.storage import mask_of, read_deletions
 from alluvia.delta.lineage import is_own_commit, version_gaps
 from alluvia.delta.log.actions import AddFile, CdcFile, RemoveFile
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.log.paths import commit_name
-from alluvia.delta.masks import mask_of
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, VersionExpired, VersionNotFound
 from alluvia.lazy_dataclasses import dataclass

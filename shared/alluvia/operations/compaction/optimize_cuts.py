@@ -1,4 +1,4 @@
-"""Whether full files of a clustered table are worth being cut anew along one curve. Pure.
+"""Where rows of several partition values are cut, so that files are near the target and queries read no more. Pure.
 
 Such files are each in the order of a curve of their own, and each may have rows of all values. Cut along one curve, a
 query for a value of one of d columns reads n ** (1 - 1 / d) of n files, about. The files of a cell are cut only once,

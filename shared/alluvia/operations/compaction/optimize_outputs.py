@@ -1,4 +1,4 @@
-"""Which small files of different partition values optimize joins, where too many are small. Pure.
+"""Write a stream of sorted rows into Parquet files of about a size, row group by row group, with statistics.
 
 A query for one value then reads a file of about the target where it read a small one. So files are joined only where
 more than a quarter of those that could be are small, and nothing else is left to merge.

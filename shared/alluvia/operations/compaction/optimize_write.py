@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.clustering import CLUSTER_TAG, SAMPLE_ROWS, Curve, cluster_tag
-from alluvia.delta.data_files.reader import open_parquet
+from alluvia.delta.data_files.scan import open_parquet
 from alluvia.delta.data_files.writer import new_file
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.files.parquet import UNREADABLE

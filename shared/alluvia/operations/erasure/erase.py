@@ -19,11 +19,11 @@ from alluvia.arrow_compute import pc
 from alluvia.commit.changes import Changes
 from alluvia.commit.handle import TableHandle, oldest_readable
 from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.deletion_vectors.storage import count
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.log.checkpoints.hint import parse_last_checkpoint
+from alluvia.delta.log.checkpoints.putting import parse_last_checkpoint
 from alluvia.delta.log.checkpoints.reader import Checkpoint
 from alluvia.delta.log.paths import LAST_CHECKPOINT, LOG_FOLDER, CheckpointFile, parse_name
-from alluvia.delta.masks import count
 from alluvia.delta.properties import ROLLUP
 from alluvia.delta.skipping.predicate import Unknown
 from alluvia.delta.snapshot import Snapshot
@@ -33,9 +33,20 @@ from alluvia.operations.checkpointing import checkpoint
 from alluvia.operations.erasure.erase_files import judged_batches
 from alluvia.operations.erasure.erase_keepers import REWRITE_TRIES, KeptFacts, rewrite, without_rows
 from alluvia.operations.erasure.erase_matching import Find, Matching
-from alluvia.operations.erasure.erase_report import CHECKPOINT, COMMIT, DATA, SIDECAR, EraseReport, Proof, Trace
+from alluvia.operations.erasure.erase_report import (
+    CHECKPOINT,
+    COMMIT,
+    DATA,
+    SIDECAR,
+    EraseReport,
+    Proof,
+    Trace,
+    Traces,
+    read_if_there,
+    read_present,
+    unclear,
+)
 from alluvia.operations.erasure.erase_survey import Survey
-from alluvia.operations.erasure.erase_traces import Traces, read_if_there, read_present, unclear
 from alluvia.operations.reading.datafile import DataFile, opened
 from alluvia.operations.retention.log_cleanup import record_oldest, settled
 from alluvia.operations.retention.referenced_files import KeptFiles

@@ -1,4 +1,4 @@
-"""What statistics and partition values in a log show of fields without a column of the table. Pure."""
+"""Judge the rows of a data file, and search objects of other forms for words."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 from alluvia.commit.handle import TableHandle, oldest_readable
 from alluvia.commit.intents import pending, placed_in
 from alluvia.commit.reads import READS_INFO, without_reads
+from alluvia.delta.deletion_vectors.storage import count
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.log.paths import commit_name
-from alluvia.delta.masks import count
 from alluvia.delta.refs import BRANCH, CLONE, TAG, Keeper, list_keepers, release
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Corrupt, Invalid, ObjectNotFound, Unavailable

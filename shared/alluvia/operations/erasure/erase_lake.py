@@ -13,13 +13,13 @@ from alluvia.operations.erasure.erase_matching import word_pattern
 from alluvia.operations.erasure.erase_report import (
     BRANCH_FILES,
     JOB_FILES,
+    NO_WORDS,
     RESULT_FILES,
     TEXTS,
     UPLOAD_FILES,
     Searched,
     Trace,
 )
-from alluvia.operations.erasure.erase_traces import NO_WORDS
 from alluvia.operations.references.branch_store import BRANCHES
 from alluvia.operations.results.jobs import JOBS
 from alluvia.operations.results.results import RESULTS

@@ -1,4 +1,4 @@
-"""Texts and numbers of a condition as other texts show them: as they are, in SQL, in JSON, in URLs. Pure."""
+"""Which rows are to be erased, as one version of the table has them. Pure."""
 
 from __future__ import annotations
 

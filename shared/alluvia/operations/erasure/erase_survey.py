@@ -13,6 +13,7 @@ from alluvia.commit.commit_records import DECISIONS
 from alluvia.commit.event_window.index import WINDOW_FOLDER
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.intents import pending, placed_in
+from alluvia.delta.deletion_vectors.storage import count
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.commit import parse_commit
 from alluvia.delta.log.paths import (
@@ -23,7 +24,6 @@ from alluvia.delta.log.paths import (
     CommitFile,
     parse_name,
 )
-from alluvia.delta.masks import count
 from alluvia.delta.properties import CONSTRAINT, MERGE_QUERY, ROLLUP
 from alluvia.errors import Corrupt, Unsupported
 from alluvia.operations.erasure.erase_files import judged_batches, mentions
@@ -46,16 +46,14 @@ from alluvia.operations.erasure.erase_report import (
     CHECKPOINT,
     COMMIT,
     DATA,
+    NO_WORDS,
     OTHER,
     SIDECAR,
     VECTORS,
     WINDOWS,
-    Trace,
-)
-from alluvia.operations.erasure.erase_traces import (
-    NO_WORDS,
     Judgement,
     KnownTraces,
+    Trace,
     Traces,
     read_if_there,
     read_present,

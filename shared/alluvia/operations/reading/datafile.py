@@ -15,13 +15,12 @@ import pyarrow.parquet as pq
 from alluvia.arrow_compute import pc
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.data_files.encodings import SAMPLE_ROWS, Encodings, encodings_of
-from alluvia.delta.data_files.reader import check_positions, open_parquet, unreadable
+from alluvia.delta.data_files.scan import check_positions, open_parquet, unreadable
 from alluvia.delta.data_files.writer import new_file_like, parquet_writer, write_rows
-from alluvia.delta.deletion_vectors.storage import NO_POSITIONS, read_deletions
+from alluvia.delta.deletion_vectors.storage import NO_POSITIONS, mask_of, read_deletions
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.files.parquet import UNREADABLE
 from alluvia.delta.log.paths import folder_of
-from alluvia.delta.masks import mask_of
 from alluvia.delta.snapshot import Snapshot
 from alluvia.delta.statistics.written import file_statistics, merged_statistics
 from alluvia.errors import Corrupt, ObjectNotFound

@@ -13,9 +13,9 @@ from alluvia.commit.handle import TableHandle, oldest_readable
 from alluvia.commit.intents import CLAIM, TRANSACTION
 from alluvia.delta.lineage import in_gap, is_own_commit, version_gaps
 from alluvia.delta.log.commit import CommitActions, timed_since
+from alluvia.delta.log.log import file_times
 from alluvia.delta.log.paths import commit_name
-from alluvia.delta.log.segment import Listing, oldest_version
-from alluvia.delta.log.time_travel import file_times
+from alluvia.delta.log.replay import Listing, oldest_version
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Corrupt, Invalid
 from alluvia.lazy_dataclasses import dataclass

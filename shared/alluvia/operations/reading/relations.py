@@ -1,4 +1,4 @@
-"""Which columns of a version are hidden from a caller: by any name that they have, have had, or have elsewhere.
+"""Relations that SQL makes of tables: some files of a version, rows in a file of our own, and views over them. Pure.
 
 The SQL names its inputs and the views before it as `alluvia.<name>`. A query puts such a relation in the place of a
 name that is not a table's (`query/derived.py`); a rollup is computed with one (`rollups/refresh.py`).

@@ -8,8 +8,7 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.delta.arguments import check_names
-from alluvia.delta.data_files.reader import check_positions, open_parquet, unreadable
-from alluvia.delta.data_files.scan import Scan, check_once
+from alluvia.delta.data_files.scan import Scan, check_once, check_positions, open_parquet, unreadable
 from alluvia.delta.deletion_vectors.storage import read_deletions
 from alluvia.delta.log.actions import AddFile, file_key
 from alluvia.delta.log.files.file_set import ActionSet

@@ -28,7 +28,7 @@ from typing import TypeVar
 from alluvia.clock import Clock
 from alluvia.commit.commit_records import DECISIONS
 from alluvia.commit.event_window.index import index_version
-from alluvia.delta.log.checkpoints.hint import parse_last_checkpoint
+from alluvia.delta.log.checkpoints.putting import parse_last_checkpoint
 from alluvia.delta.log.paths import LAST_CHECKPOINT, LOG_FOLDER, CheckpointFile, CommitFile, is_absolute, parse_name
 from alluvia.delta.refs import BRANCH, list_keepers
 from alluvia.errors import CommitUnknown, Invalid, ObjectNotFound, Unavailable

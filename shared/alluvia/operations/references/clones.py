@@ -1,4 +1,4 @@
-"""Clones: the files of other tables that a clone names, and what keeps them there.
+"""Files of other tables, or of earlier versions, that clones and branches name, and what keeps them there.
 
 A clone's files of another table become fewer, never more: what it writes is its own, and restore and undrop bring back
 only versions that can be read. So once its oldest readable version has none, none that comes later has any.
@@ -19,8 +19,40 @@ from alluvia.delta.log.fields import Json
 from alluvia.delta.log.paths import encode_path, folder_of, is_absolute, is_own_name
 from alluvia.delta.refs import CLONE, FILES, OWNER, OWNER_ID, Keeper, find_tagged, keepers_of, put_over
 from alluvia.delta.snapshot import Snapshot
-from alluvia.errors import TableNotFound, Unsupported
+from alluvia.errors import ObjectNotFound, TableNotFound, Unsupported, VersionExpired
+from alluvia.operations.references.branch_store import NOT_THERE, BranchStore
 from alluvia.store import Store
+
+
+def held(handle: TableHandle, source: Snapshot, adds: Sequence[AddFile]) -> list[AddFile]:
+    """Return files of a version of a table as they may be added to it again: on a branch, some of them copied.
+
+    The lake keeps for a branch what the version has that the branch began with, and nothing older. Raises
+    `VersionExpired` where vacuum of the lake was faster.
+    """
+    store = handle.store
+    if not isinstance(store, BranchStore) or not adds:
+        return list(adds)
+    kept: set[str] = set()
+    if (version := store.base(handle.name)) != NOT_THERE:
+        with handle.lock:
+            state = handle.log.at(version)
+        base = Snapshot(state, handle.root, handle.name, store)
+        kept = {key for file in base.files for key in _named_keys(base, file)}
+    lent = [file for file in adds if not all(key in kept or store.owns(key) for key in _named_keys(source, file))]
+    try:
+        copies = copied_files(source, handle, lent)
+    except ObjectNotFound as error:
+        raise VersionExpired(
+            f"version {source.version} of {handle.name} is gone: neither the branch nor the lake keeps it"
+        ) from error
+    paths = {file.key for file in lent}
+    return [*(file for file in adds if file.key not in paths), *copies]
+
+
+def _named_keys(snapshot: Snapshot, file: AddFile) -> list[str]:
+    stored = None if file.deletion_vector is None else stored_vector(file.deletion_vector)
+    return [snapshot.key(file), *([] if stored is None else [snapshot.locate(stored.path)])]
 
 
 def shared_files(snapshot: Snapshot, store: Store) -> list[AddFile]:

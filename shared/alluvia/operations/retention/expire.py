@@ -1,4 +1,4 @@
-"""Which data files have expired by `alluvia.ttl`: those that the log alone proves to hold only older rows. Pure."""
+"""Expire: take rows that are older than `alluvia.ttl` out of a table, file by file. No data file is read or written."""
 
 from __future__ import annotations
 

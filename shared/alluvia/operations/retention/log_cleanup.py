@@ -1,4 +1,4 @@
-"""The record of the oldest version that stays readable, which a commit of a table makes."""
+"""Clean up the log: which of its files no retained version needs. Source: Delta protocol, "Metadata Cleanup"."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from alluvia.delta.log.actions import DomainMetadata
 from alluvia.delta.log.checkpoints.reader import Checkpoint
 from alluvia.delta.log.log import Log
 from alluvia.delta.log.paths import LOG_FOLDER, SIDECAR_FOLDER, CheckpointFile, parse_name
-from alluvia.delta.log.segment import read_listing, taken_ms
+from alluvia.delta.log.replay import read_listing, taken_ms
 from alluvia.delta.properties import OLDEST_READABLE
 from alluvia.delta.protocols import has_domains
 from alluvia.delta.snapshot import Snapshot

@@ -14,7 +14,7 @@ from alluvia.arrow_compute import pc
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.reads import checkpointed
 from alluvia.delta.log.paths import LOG_FOLDER, checkpoint_name, commit_name
-from alluvia.delta.log.segment import Listing, find_segment, read_listing
+from alluvia.delta.log.replay import Listing, find_segment, read_listing
 from alluvia.delta.refs import BRANCH, CLONE, FILES, Keeper, Keepers, find_keeper, keepers_of, meant, pin_key, release
 from alluvia.delta.snapshot import Snapshot
 from alluvia.operations.checkpointing import form_of

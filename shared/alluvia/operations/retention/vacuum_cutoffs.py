@@ -8,9 +8,9 @@ from datetime import timedelta
 from alluvia.commit.handle import TableHandle, oldest_readable
 from alluvia.delta.log.actions import RemoveFile
 from alluvia.delta.log.features import GUARD
+from alluvia.delta.log.log import version_at
 from alluvia.delta.log.paths import LOG_FOLDER
-from alluvia.delta.log.segment import read_listing, taken_ms
-from alluvia.delta.log.time_travel import version_at
+from alluvia.delta.log.replay import read_listing, taken_ms
 from alluvia.delta.properties import CLONE_OF
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, VersionExpired, VersionNotFound

@@ -16,10 +16,10 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.commit.intents import pending
 from alluvia.delta.deletion_vectors.descriptors import stored_vector
+from alluvia.delta.deletion_vectors.storage import whole
 from alluvia.delta.log.actions import RemoveFile
 from alluvia.delta.log.files.columns import any_matches
 from alluvia.delta.log.files.file_set import ActionSet, scanned
-from alluvia.delta.masks import whole
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Unsupported
 from alluvia.operations.rows.path_hashes import NO_HASHES, hashed

@@ -11,8 +11,8 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.commit.event_window.id_files import ID_FOLDER
 from alluvia.commit.event_window.index import index_version
+from alluvia.delta.deletion_vectors.storage import whole
 from alluvia.delta.log.paths import LOG_FOLDER, CheckpointFile, CommitFile, parse_name
-from alluvia.delta.masks import whole
 from alluvia.delta.partitioning.values import HOLDS_NO_DATA
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.reading.change_files import CHANGE_FOLDER

@@ -1,4 +1,4 @@
-"""How far a vacuum has come, `_alluvia/vacuum.json` in a table's folder: the next one goes on from there."""
+"""What a vacuum did, gathered block by block. Pure."""
 
 from __future__ import annotations
 

@@ -11,9 +11,8 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.commit.changes import Changes
 from alluvia.delta.data_files.scan import Scan
-from alluvia.delta.deletion_vectors.storage import NO_POSITIONS
+from alluvia.delta.deletion_vectors.storage import NO_POSITIONS, count, definite
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.masks import count, definite
 from alluvia.delta.skipping.predicate import Predicate
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.columnar import masked

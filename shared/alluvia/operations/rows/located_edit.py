@@ -16,8 +16,8 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.commit.changes import Changes
 from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.deletion_vectors.storage import count, interleaved, mask_of, numbers
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.masks import count, interleaved, mask_of, numbers
 from alluvia.delta.schema.rows import conform
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Invalid, Unavailable

@@ -13,8 +13,8 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.commit.changes import Changes
 from alluvia.commit.handle import TableHandle
+from alluvia.delta.deletion_vectors.storage import mask_of, positions_of
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.masks import mask_of, positions_of
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.rows import conform
 from alluvia.delta.schema.types import type_name

@@ -15,9 +15,8 @@ from alluvia.commit.handle import TableHandle
 from alluvia.commit.transaction import FILE_AGE_MS_MAX
 from alluvia.delta.deletion_vectors.descriptors import cardinality_of
 from alluvia.delta.deletion_vectors.roaring import sorted_positions
-from alluvia.delta.deletion_vectors.storage import NO_POSITIONS, write_deletions
+from alluvia.delta.deletion_vectors.storage import NO_POSITIONS, count, interleaved, positions_of, write_deletions
 from alluvia.delta.log.actions import AddFile, CdcFile
-from alluvia.delta.masks import count, interleaved, positions_of
 from alluvia.delta.snapshot import Snapshot
 from alluvia.delta.statistics.written import loose_statistics
 from alluvia.lazy_dataclasses import dataclass

@@ -11,8 +11,8 @@ from alluvia.arrow_compute import pc
 from alluvia.commit.changes import Changes
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.arguments import check_names, check_text
+from alluvia.delta.deletion_vectors.storage import definite, mask_of, positions_of
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.masks import definite, mask_of, positions_of
 from alluvia.delta.schema.rows import conform
 from alluvia.delta.skipping.predicate import Predicate
 from alluvia.delta.snapshot import Snapshot

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
+from alluvia.delta.deletion_vectors.storage import numbers, positions_of
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.masks import numbers, positions_of
 from alluvia.delta.schema.names import ColumnPath
 from alluvia.delta.schema.rows import columns_of_rows, conform, conformed
 from alluvia.delta.schema.types import type_name

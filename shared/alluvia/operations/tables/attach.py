@@ -1,4 +1,4 @@
-"""Which files a path, a URI or a glob outside a lake means, as they are now.
+"""Give a Delta table elsewhere a name in a lake, to read it there: one commit in a log of that name, without files.
 
 Being a commit to the log that any table of the name would have, it excludes another table of the name, and detaching is
 a drop of it: a later table goes on with the log, and nobody's cache takes one for the other.

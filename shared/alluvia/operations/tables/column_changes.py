@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from alluvia.commit.event_window.content import EVENT_ID, RECEIVED_AT, SOURCE, TS, identity_columns
+from alluvia.commit.event_window.id_runs import EVENT_ID, RECEIVED_AT, SOURCE, TS, identity_columns
 from alluvia.delta.arguments import check_mapping, check_names
 from alluvia.delta.log.actions import Metadata
 from alluvia.delta.partitioning.spec import parse_spec

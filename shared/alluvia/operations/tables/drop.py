@@ -21,7 +21,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound, VersionExpired
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.planning.optimistic_retry import check_not_append_only
-from alluvia.operations.references.branch_files import held
+from alluvia.operations.references.clones import held
 from alluvia.operations.tables.drop_plan import EMPTY, FirstVersion, plan_drop, plan_recreate, plan_undrop
 from alluvia.operations.tables.restore import check_present
 from alluvia.store import ObjectInfo, Store

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from alluvia.commit.changes import RESTORE, Changes
-from alluvia.commit.event_window.content import EVENT_ID
+from alluvia.commit.event_window.id_runs import EVENT_ID
 from alluvia.commit.handle import TableHandle, expired_message, oldest_readable
 from alluvia.delta.arguments import moment_ago
 from alluvia.delta.deletion_vectors.descriptors import stored_vector
@@ -137,7 +137,7 @@ def restore_to(handle: TableHandle, target: Snapshot) -> RestoreReport:
 
 
 def _held(handle: TableHandle, target: Snapshot, adds: Sequence[AddFile]) -> Sequence[AddFile]:
-    from alluvia.operations.references.branch_files import held  # lakes without branches do without
+    from alluvia.operations.references.clones import held  # lakes without branches do without
 
     return held(handle, target, adds)
 

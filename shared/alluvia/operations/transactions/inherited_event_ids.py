@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.commit.event_window.content import EVENT_ID, SOURCE, identity_columns
 from alluvia.commit.event_window.id_files import (
     ID_FOLDER,
     IDS_IN_COMMIT_MAX,
@@ -30,10 +29,11 @@ from alluvia.commit.event_window.id_files import (
     range_prints,
     sorted_columns,
 )
+from alluvia.commit.event_window.id_runs import EVENT_ID, SOURCE, identity_columns
 from alluvia.commit.event_window.window import encode_event_ids, event_ids_of, fingerprints
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.transaction import FILE_AGE_MS_MAX
-from alluvia.delta.data_files.reader import read_file
+from alluvia.delta.data_files.scan import read_file
 from alluvia.delta.lineage import in_gap, undone_versions
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.commit import CommitActions

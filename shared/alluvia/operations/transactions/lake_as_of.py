@@ -8,8 +8,8 @@ from contextlib import suppress
 from alluvia.commit.handle import TableHandle, oldest_readable
 from alluvia.commit.intents import CLAIM, placed_in
 from alluvia.delta.log.commit import CommitActions
+from alluvia.delta.log.log import version_at
 from alluvia.delta.log.replay import State
-from alluvia.delta.log.time_travel import version_at
 from alluvia.errors import AlluviaError, VersionExpired, VersionNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import WritableCatalog

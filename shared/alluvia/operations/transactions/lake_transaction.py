@@ -19,7 +19,7 @@ from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.catalog.consistent_snapshot import Cut, take_cut
 from alluvia.operations.planning.optimistic_retry import check_not_append_only
-from alluvia.operations.references.branch_files import held
+from alluvia.operations.references.clones import held
 from alluvia.operations.tables.drop import drop_rejects_left, find_log
 from alluvia.operations.tables.drop_plan import never_created, plan_drop, plan_recreate, plan_replace, plan_undrop
 from alluvia.operations.transactions.lake_commit import SERIALIZABLE, commit_all

@@ -1,4 +1,4 @@
-"""Compute a relation for the library itself, in a query's process and as confined as a query is."""
+"""Compute expressions over a table's rows in a query's process, which is killed at a limit."""
 
 from __future__ import annotations
 

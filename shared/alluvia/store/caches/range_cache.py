@@ -1,4 +1,4 @@
-"""Bytes of objects that never change, kept in memory for a while.
+"""Small parts of objects that never change, read with few requests and kept in memory.
 
 Parts of one object that lie close together are read with one GET.
 """

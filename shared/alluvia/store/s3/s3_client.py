@@ -1,4 +1,4 @@
-"""What S3 answered, read out of obstore's errors. Pure.
+"""obstore's clients for a bucket: its endpoint, the keys of the moment, and how long answers may take.
 
 obstore has a type for some of S3's answers and a text for all of them. The text ends in a dump that repeats the whole
 answer, which can hold a session token: nothing of it goes further than the status and the code, and no error of

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from alluvia.delta.log.log import Log
+from alluvia.delta.log.log import Log, version_at
 from alluvia.delta.log.paths import LAST_CHECKPOINT, checkpoint_name, commit_name
 from alluvia.delta.log.reading import LISTINGS_MAX
-from alluvia.delta.log.time_travel import version_at
 from alluvia.errors import Corrupt, ObjectNotFound, TableNotFound, Unavailable, VersionExpired, VersionNotFound
 from alluvia.store import CountingStore, MemoryStore, ObjectInfo
 from tests.unit.delta.log.build import ROOT, START_MS, add, new_log, paths, put_commit

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from alluvia.delta.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
-from alluvia.delta.log.checkpoints.hint import parse_last_checkpoint
+from alluvia.delta.log.checkpoints.putting import parse_last_checkpoint
 from alluvia.delta.log.checkpoints.reader import read_checkpoint
 from alluvia.delta.log.checkpoints.writer import write_checkpoint
 from alluvia.delta.log.commit import CommitActions

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from alluvia.delta.log.segment import Segment, find_segment, oldest_version, read_listing
+from alluvia.delta.log.replay import Segment, find_segment, oldest_version, read_listing
 from alluvia.errors import Corrupt, VersionExpired, VersionNotFound
 
 UUID = "80a083e8-7026-4e79-81be-64bd76c43a11"

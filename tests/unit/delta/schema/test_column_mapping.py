@@ -9,7 +9,7 @@ from alluvia.delta.log.actions import Metadata, Protocol
 from alluvia.delta.protocols import check_readable
 from alluvia.delta.schema.column_mapping import ColumnMapping, identities, mapping_of, physical_schema
 from alluvia.delta.schema.serialization import arrow_schema
-from alluvia.delta.schema.type_changes import check_type_changes, is_wider
+from alluvia.delta.schema.unified import check_type_changes, is_wider
 from alluvia.delta.skipping.predicate import And, Comparison, In, IsNull, Or, Unknown, physical_predicate
 from alluvia.errors import Corrupt, Unsupported
 

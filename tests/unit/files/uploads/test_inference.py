@@ -20,8 +20,7 @@ from alluvia.errors import Invalid
 from alluvia.events.ingest.jsontext import ExactNumber, exact_number
 from alluvia.files.file_text import buffered
 from alluvia.files.json_rows import JsonRows
-from alluvia.files.limits import NAMES_MAX
-from alluvia.files.misfit import Misfit
+from alluvia.files.limits import NAMES_MAX, Misfit
 from alluvia.files.text_values import TextType, typed
 from alluvia.files.uploads.schemas import declared_schema
 

@@ -11,7 +11,7 @@ import pytest
 from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
 from alluvia.commit.commit_offers import AGE_MS_MAX, OFFERS, Offer, decode_offer, offer_name, offers_in
-from alluvia.commit.event_window.content import content_hashes
+from alluvia.commit.event_window.id_runs import content_hashes
 from alluvia.commit.event_window.window import fingerprints
 from alluvia.errors import CommitUnknown, Corrupt, Invalid, Unavailable
 from alluvia.store import CountingStore, MemoryStore, Store

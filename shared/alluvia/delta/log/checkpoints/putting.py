@@ -12,9 +12,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+import orjson
+
 from alluvia.clock import Clock
 from alluvia.delta.log.actions import AddFile, RemoveFile
-from alluvia.delta.log.checkpoints.hint import last_checkpoint
 from alluvia.delta.log.checkpoints.v2 import NewSidecar, manifest, new_sidecar, plan_adds, plan_removes
 from alluvia.delta.log.checkpoints.writer import Form, few_actions, in_one_layer, write_checkpoint
 from alluvia.delta.log.files.file_set import ActionSet
@@ -25,6 +26,32 @@ from alluvia.delta.log.replay import State
 from alluvia.errors import KeyTaken, ObjectNotFound, Unavailable
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What `_last_checkpoint` says: a checkpoint's version, and how many data files it holds, if it says that."""
+
+    version: int
+    files: int | None = None
+
+
+def parse_last_checkpoint(data: bytes) -> Hint | None:
+    """Return what a `_last_checkpoint` says; None when it cannot be read, since it is only a hint."""
+    try:
+        body = orjson.loads(data)
+        version, files = body.get("version"), body.get("numOfAddFiles")
+    except (ValueError, AttributeError):
+        return None
+    if type(version) is not int or version < 0:
+        return None
+    return Hint(version, files if type(files) is int else None)
+
+
+def last_checkpoint(version: int, rows: int, size_in_bytes: int, files: int) -> bytes:
+    """Return the body of `_last_checkpoint`."""
+    return orjson.dumps({"version": version, "size": rows, "sizeInBytes": size_in_bytes, "numOfAddFiles": files})
+
 
 PUT_AGE_MS_MAX = 12 * 60 * 60 * 1000
 """Clean-up may delete sidecars that no checkpoint names after a day."""

@@ -18,7 +18,7 @@ import orjson
 import pyarrow as pa
 
 from alluvia.delta.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
-from alluvia.delta.log.checkpoints.schema import ADD, REMOVE
+from alluvia.delta.log.checkpoints.writer import ADD, REMOVE
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.log.fields import Json, whole
 from alluvia.delta.log.files.file_set import ActionSet

@@ -15,8 +15,15 @@ import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
 from alluvia.delta.log.actions import AddFile, RemoveFile
-from alluvia.delta.log.checkpoints.schema import ADD, REMOVE, SCHEMA
-from alluvia.delta.log.checkpoints.writer import Form, few_actions, live_tombstones_of, section_structs
+from alluvia.delta.log.checkpoints.writer import (
+    ADD,
+    REMOVE,
+    SCHEMA,
+    Form,
+    few_actions,
+    live_tombstones_of,
+    section_structs,
+)
 from alluvia.delta.log.files.file_set import ActionSet
 from alluvia.delta.log.files.parquet import ActionFile
 from alluvia.delta.log.files.rows import FileRows, LogRows, Parse, T

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
 from alluvia.delta.log.actions import AddFile, RemoveFile
-from alluvia.delta.log.checkpoints.schema import ADD, REMOVE, SCHEMA
 from alluvia.delta.log.fields import Json
 from alluvia.delta.log.files.columns import statistics_texts
 from alluvia.delta.log.files.file_set import ActionSet, grouped
@@ -25,6 +24,65 @@ from alluvia.delta.log.files.rows import LogRows, T
 from alluvia.delta.log.files.sidecars import open_rows
 from alluvia.delta.log.replay import State
 from alluvia.lazy_dataclasses import dataclass
+
+_TEXT_MAP = pa.map_(pa.string(), pa.string())
+_DELETION_VECTOR = pa.struct(
+    {
+        "storageType": pa.string(),
+        "pathOrInlineDv": pa.string(),
+        "offset": pa.int32(),
+        "sizeInBytes": pa.int32(),
+        "cardinality": pa.int64(),
+    }
+)
+ADD = {
+    "path": pa.string(),
+    "partitionValues": _TEXT_MAP,
+    "size": pa.int64(),
+    "modificationTime": pa.int64(),
+    "dataChange": pa.bool_(),
+    "stats": pa.string(),
+    "tags": _TEXT_MAP,
+    "deletionVector": _DELETION_VECTOR,
+}
+REMOVE = {
+    "path": pa.string(),
+    "deletionTimestamp": pa.int64(),
+    "dataChange": pa.bool_(),
+    "extendedFileMetadata": pa.bool_(),
+    "partitionValues": _TEXT_MAP,
+    "size": pa.int64(),
+    "deletionVector": _DELETION_VECTOR,
+}
+SCHEMA = pa.schema(
+    {
+        "txn": pa.struct({"appId": pa.string(), "version": pa.int64(), "lastUpdated": pa.int64()}),
+        "add": pa.struct(ADD),
+        "remove": pa.struct(REMOVE),
+        "metaData": pa.struct(
+            {
+                "id": pa.string(),
+                "name": pa.string(),
+                "description": pa.string(),
+                "format": pa.struct({"provider": pa.string(), "options": _TEXT_MAP}),
+                "schemaString": pa.string(),
+                "partitionColumns": pa.list_(pa.string()),
+                "configuration": _TEXT_MAP,
+                "createdTime": pa.int64(),
+            }
+        ),
+        "protocol": pa.struct(
+            {
+                "minReaderVersion": pa.int32(),
+                "minWriterVersion": pa.int32(),
+                "readerFeatures": pa.list_(pa.string()),
+                "writerFeatures": pa.list_(pa.string()),
+            }
+        ),
+        "domainMetadata": pa.struct({"domain": pa.string(), "configuration": pa.string(), "removed": pa.bool_()}),
+    }
+)
+
 
 STRUCT = "stats_parsed"
 GROUP_ROWS = 16_384
