@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 import os
 
-from alluvia.processes.pool import start_ahead
+from alluvia.processes.starting import start_ahead
 
 if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
     gc.disable()  # what is loaded stays: there is nothing to collect

@@ -286,7 +286,7 @@ def test_a_process_that_cannot_start_is_not_the_querys_fault(
     lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     POOL.close()
-    monkeypatch.setattr("alluvia.processes.pool._START", "raise SystemExit(3) # {} {}")
+    monkeypatch.setattr("alluvia.processes.starting._START", "raise SystemExit(3) # {} {}")
     with pytest.raises(ProcessDied, match="status 3"):
         run(lake, "SELECT 1")
 

@@ -159,7 +159,7 @@ class Watch:
     def find_spec(self, name, path=None, target=None):
         if name == "pyarrow":
             sys.meta_path.remove(self)
-            print(len(sys.modules["alluvia.processes.pool"]._ahead))
+            print(len(sys.modules["alluvia.processes.starting"]._ahead))
 sys.meta_path.insert(0, Watch())
 import functions.query.handler
 from alluvia.processes import starting

@@ -19,7 +19,7 @@ from alluvia.delta.log.actions import AddFile
 from alluvia.delta.properties import DEDUP_WINDOW
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError, NotInstalled
-from alluvia.inspection.lake_tables import DataFiles
+from alluvia.inspection.listing import DataFiles
 
 if TYPE_CHECKING:
     from alluvia.api.lake import Lake

@@ -28,7 +28,7 @@ from alluvia.engine.queries.parse import walk
 from alluvia.engine.queries.rewrite import VIEW_SCHEMA
 from alluvia.errors import Invalid, cut
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.merge_query.folding import Samples
+from alluvia.operations.merge_query.fold_samples import Samples
 from alluvia.operations.planning.layout import row_check, time_column
 
 SMALL, LARGE = (2, 3, 4, 6), (120,) * 16
