@@ -16,9 +16,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from alluvia.errors import AlluviaError, Invalid, Unavailable
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.serverless.events import fields_of
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.settings import text
-from alluvia.serverless.table_messages import fields_of
 from alluvia.table_names import TABLE_NAME
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ from alluvia import Lake
 from alluvia.errors import Unsupported
 from alluvia.serverless import warm_lake
 from alluvia.serverless.cors import with_cors
+from alluvia.serverless.deadlines import in_time
+from alluvia.serverless.events import messages_of
 from alluvia.serverless.http import BRANCH_HEADER, Request, Response, safe
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.routes import routed
-from alluvia.serverless.settings import in_time
 from alluvia.serverless.sqs_sender import sqs
-from alluvia.serverless.table_messages import messages_of
 
 from .bodies import REFUSED, refused
 from .consumer import consume

@@ -15,7 +15,8 @@ from alluvia.delta.arguments import lasting
 from alluvia.delta.refs import BRANCH, Keeper, find_keeper, list_keepers
 from alluvia.errors import BranchConflict, Conflict, Forbidden, Invalid, cut
 from alluvia.operations.branches.branch_changes import BranchedTable, branched_tables
-from alluvia.operations.branches.branch_diff import diff_row, diff_table, files_read, published_row
+from alluvia.operations.branches.branch_diff import diff_table, files_read
+from alluvia.operations.branches.branch_report import diff_row, published_row
 from alluvia.operations.transactions.lake_commit import SERIALIZABLE
 from alluvia.progress import reporting_to
 from alluvia.query.limits import QueryLimits, check_bytes

@@ -27,10 +27,10 @@ from alluvia.errors import AlluviaError, Invalid
 from alluvia.query.process.processes import POOL
 from alluvia.serverless import warm_lake
 from alluvia.serverless.cors import with_cors
+from alluvia.serverless.deadlines import in_time
 from alluvia.serverless.http import Request, Response, refusal, safe
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.routes import Routed, routed
-from alluvia.serverless.settings import in_time
 
 from .answering import JOBS_PATH, Caller, answer, wanted
 from .asking import ASYNC, named, request_of

@@ -15,10 +15,11 @@ from alluvia.operations.results.jobs import clean_jobs
 from alluvia.operations.results.results import ResultLimits, clean_results
 from alluvia.operations.results.upload_parts import clean_uploads
 from alluvia.serverless import warm_lake
+from alluvia.serverless.deadlines import in_time
+from alluvia.serverless.events import messages_of
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.rounds import MARGIN_MS, checked, every_table, remaining_ms
-from alluvia.serverless.settings import in_time, number
-from alluvia.serverless.table_messages import messages_of
+from alluvia.serverless.settings import number
 from alluvia.serverless.table_queue import QUEUE_URL, consume, fan_out
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ import alluvia
 from alluvia.cli.command_line import cli
 from alluvia.server.gateway import Gateway, ServerRules
 from alluvia.server.upkeep import Refresher
+from alluvia.serverless.settings import environment
 from alluvia.serverless.warm_lake import using
 
 QUERY = "SELECT page, count(*) AS hits FROM views GROUP BY page"
@@ -92,7 +93,7 @@ def test_a_server_refreshes_rollups_after_events(tmp_path: Path, capsys: pytest.
     gateway = Gateway(lake.clock, ServerRules(), changed=refresher.changed)
     refresher.start()
     answers: list[str] = []
-    with using(lake):
+    with environment({"ALLUVIA_AUTH": "open"}), using(lake):
         for number in range(3):
             body = f'{{"event": "view", "event_id": "{number}"}}'.encode()
             environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/v1/events/views", "wsgi.input": BytesIO(body)}

@@ -12,7 +12,7 @@ import pytest
 import alluvia
 from alluvia.errors import Unavailable
 from alluvia.serverless import warm_lake
-from alluvia.serverless.settings import ANSWER_SECONDS, in_time
+from alluvia.serverless.deadlines import ANSWER_SECONDS, in_time
 from alluvia.store.at_once import STEPS, check_left, ending, seconds_left, within
 from functions.ingest import handler as ingest
 from functions.query import handler as query

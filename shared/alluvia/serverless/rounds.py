@@ -10,8 +10,8 @@ from typing import Any
 from alluvia.api.lake import Lake, Table
 from alluvia.errors import AlluviaError, Invalid, ReadOnly, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.serverless.events import fields_of
 from alluvia.serverless.log_lines import Logger
-from alluvia.serverless.table_messages import fields_of
 
 SCHEDULE_FIELDS = ("version", "id", "detail-type", "source", "account", "time", "region", "resources", "detail")
 """The fields of an event of EventBridge's schedule."""

@@ -1,15 +1,13 @@
-"""Settings of a function: environment variables, each named in its error; and the deadline of an invocation."""
+"""Settings, as environment variables hold them. Each error names its variable."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from alluvia.errors import Invalid
-from alluvia.store.at_once import ending
 
 
 @contextmanager
@@ -55,29 +53,3 @@ def number(
     if not (value.isascii() and value.isdigit() and least <= int(value) and (most is None or int(value) <= most)):
         raise Invalid(f"{name} is {value!r}: use a whole number of {unit} from {least}{f' to {most}' if most else ''}")
     return int(value)
-
-
-Event = TypeVar("Event")
-Answer = TypeVar("Answer")
-Handler = Callable[[Event, Any], Answer]
-ANSWER_SECONDS = 1.5
-"""Reserved for sending the answer, however long the store takes."""
-
-
-def in_time(handler: Handler[Event, Answer]) -> Handler[Event, Answer]:
-    """End a function's requests to the store before its invocation ends, by the time in its context.
-
-    A function that answers API Gateway, which waits for 30 seconds, has a limit below that, unless it is to work on
-    after its caller was sent away, as that of uploads is. A local server has threads for many requests and no end of an
-    invocation, so this holds in Lambda alone.
-    """
-
-    @wraps(handler)
-    def call(event: Event, context: Any) -> Answer:
-        remaining = getattr(context, "get_remaining_time_in_millis", None)
-        if remaining is None or "AWS_LAMBDA_FUNCTION_NAME" not in os.environ:
-            return handler(event, context)
-        with ending(lambda: remaining() / 1000 - ANSWER_SECONDS):
-            return handler(event, context)
-
-    return call

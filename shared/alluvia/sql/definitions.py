@@ -11,7 +11,7 @@ from alluvia.commit.handle import milliseconds
 from alluvia.delta.arguments import lasting, moment_ago
 from alluvia.delta.refs import BRANCH, TAG, find_keeper
 from alluvia.errors import BranchConflict, Conflict, Invalid, TableExists, TableNotFound, VersionNotFound
-from alluvia.operations.branches.branch_diff import published_row
+from alluvia.operations.branches.branch_report import published_row
 from alluvia.operations.catalog.views import find_view, write_view
 from alluvia.query.views import reads_view
 from alluvia.sql.grammar.nodes import (

@@ -13,7 +13,7 @@ from alluvia.cli.options import TABLE, Common, command
 from alluvia.cli.terminal.output import show, show_one
 from alluvia.cli.terminal.terminal import tell
 from alluvia.errors import Conflict
-from alluvia.operations.branches.branch_diff import published_row
+from alluvia.operations.branches.branch_report import published_row
 
 if TYPE_CHECKING:
     from alluvia.operations.branches.branch_diff import TableDiff
