@@ -24,7 +24,7 @@ from alluvia.errors import (
     cut,
 )
 from alluvia.extras import needing
-from alluvia.store.s3.s3_client import find_access
+from alluvia.store.s3.credentials import find_access
 from alluvia.version import __version__
 
 Proof = Callable[[str, str, bytes | None], Mapping[str, str]]

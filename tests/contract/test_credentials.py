@@ -20,7 +20,8 @@ from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
 from alluvia.store import Address, PutResult
 from alluvia.store.s3.bucket import S3Store
-from alluvia.store.s3.s3_client import DEFAULT_REGION, KEYS_MINUTES, Keys, credential, find_access
+from alluvia.store.s3.credentials import DEFAULT_REGION, Keys, find_access
+from alluvia.store.s3.s3_client import KEYS_MINUTES, credential
 from tests.s3server import CREDENTIALS, S3Endpoint, S3Server
 
 NOTHING = {"AWS_CONFIG_FILE": "/none", "AWS_SHARED_CREDENTIALS_FILE": "/none", "AWS_EC2_METADATA_DISABLED": "true"}

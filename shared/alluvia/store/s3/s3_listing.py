@@ -13,7 +13,7 @@ from alluvia.arrow_compute import pc
 from alluvia.errors import StoreRefused, Unavailable
 from alluvia.store.at_once import note_requests
 from alluvia.store.base import PAGE_KEYS, ListedPage, ObjectInfo, OldVersion, Store, check_prefix
-from alluvia.store.s3.s3_client import Keys
+from alluvia.store.s3.credentials import Keys
 from alluvia.store.s3.s3_requests import S3Requests
 
 if TYPE_CHECKING:

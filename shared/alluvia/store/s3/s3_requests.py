@@ -16,16 +16,8 @@ from alluvia.clock import Clock
 from alluvia.errors import Invalid, ObjectNotFound, StoreRefused, Unavailable, Unsupported
 from alluvia.store.at_once import SECONDS_MIN, check_left, note_requests, seconds_left, within
 from alluvia.store.base import check_key
-from alluvia.store.s3.s3_client import (
-    UPLOAD_SECONDS,
-    Failure,
-    Keys,
-    NoKeys,
-    find_access,
-    new_client,
-    read_failure,
-    read_seconds_here,
-)
+from alluvia.store.s3.credentials import Keys, find_access
+from alluvia.store.s3.s3_client import UPLOAD_SECONDS, Failure, NoKeys, new_client, read_failure, read_seconds_here
 
 if TYPE_CHECKING:
     import obstore.store
