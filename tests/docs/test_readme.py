@@ -136,6 +136,17 @@ def _curl(port: int, words: list[str]) -> str:
 
 
 def test_the_links_of_every_page_lead_somewhere() -> None:
-    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("functions/*/README.md")):
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("functions/*/README.md")]
+    anchors = {page.resolve(): _anchors(page.read_text()) for page in pages}
+    for page in pages:
+        for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([\w-]+))?\)", page.read_text()):
+            place = (page.parent / target).resolve() if target else page.resolve()
+            assert place.exists(), f"{page.name}: {target}"
+            assert not anchor or place not in anchors or anchor in anchors[place], f"{page.name}: {target}#{anchor}"
+
+
+def _anchors(text: str) -> set[str]:
+    """Return the anchors of a page: of its headings, as GitHub makes them, and those that it sets."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    made = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return made | set(re.findall(r'<a id="([\w-]+)">', text))

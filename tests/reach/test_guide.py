@@ -84,7 +84,7 @@ def test_who_may_write() -> None:
 
 def test_every_test_that_is_named_exists() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", GUIDE.read_text())
-    _, *rows = _table("What shows it")
+    _, *rows = _table("Tests of these claims")
     assert len(named) >= len(rows)
     for path, name in named:
         assert f"\ndef {name}(" in (ROOT / path).read_text(), f"{path}::{name}"
