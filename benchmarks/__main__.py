@@ -18,6 +18,7 @@ from benchmarks import (
     costs,
     crowds,
     fetching,
+    flows,
     icedb,
     lookups,
     many_tables,
@@ -41,6 +42,7 @@ from tests.s3server import running_server
 
 PARTS = {
     "requests": requests.figures,
+    "flows": flows.figures,
     "opens": opens.figures,
     "appends": appends.figures,
     "checkpoints": checkpoints.figures,
