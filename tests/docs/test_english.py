@@ -11,23 +11,23 @@ from tests.docs.english import RULES, Rule, module, page, texts
 
 PLACES = ("documents", "decisions", "messages", "comments")
 LEFT: dict[str, dict[str, int]] = {
-    "who as a subject": {"documents": 1, "decisions": 32, "messages": 5, "comments": 70},
-    "what as a subject": {"documents": 4, "decisions": 56, "messages": 18, "comments": 410},
-    "those who": {"decisions": 8, "messages": 3, "comments": 12},
-    "what of": {"comments": 13},
-    "tell of": {"documents": 1, "decisions": 6, "messages": 7, "comments": 36},
-    "is none": {"decisions": 2, "messages": 1, "comments": 23},
-    "is no": {"decisions": 4, "messages": 1, "comments": 20},
+    "who as a subject": {"documents": 1, "messages": 5, "comments": 70},
+    "what as a subject": {"documents": 4, "messages": 18, "comments": 410},
+    "nobody": {"messages": 4, "comments": 78},
+    "those who": {"messages": 2, "comments": 11},
+    "of what": {"documents": 7, "messages": 6, "comments": 252},
+    "tell of": {"documents": 1, "messages": 7, "comments": 36},
+    "is none": {"messages": 1, "comments": 23},
+    "is no": {"messages": 1, "comments": 20},
     "are many": {"comments": 1},
-    "as … has it": {"decisions": 5, "messages": 1, "comments": 104},
+    "as … has it": {"messages": 1, "comments": 104},
     "let go": {"comments": 4},
-    "so many": {"decisions": 2, "messages": 9, "comments": 86},
-    "beside": {"decisions": 1, "comments": 1},
+    "so many": {"messages": 9, "comments": 86},
+    "beside": {"comments": 1},
     "mend": {"messages": 1, "comments": 1},
-    "pass over": {"decisions": 2, "comments": 4},
-    "is not there": {"documents": 1, "decisions": 2, "messages": 6, "comments": 58},
-    "come of": {"decisions": 4, "messages": 7, "comments": 67},
-    "get round": {"decisions": 2},
+    "pass over": {"comments": 2},
+    "is not there": {"documents": 1, "messages": 6, "comments": 58},
+    "come of": {"messages": 7, "comments": 67},
 }
 """How often each place still has a phrase. A count may only fall, and is then lowered here."""
 
