@@ -8,6 +8,7 @@ from dataclasses import field
 import pyarrow as pa
 
 from alluvia.delta.skipping.predicate import And, Comparison, In, Or, Predicate, Unknown
+from alluvia.delta.skipping.verdicts import within
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
@@ -69,7 +70,6 @@ def may_match(predicate: Predicate, column: str, value: object) -> bool:
 
 
 def _compares(comparison: Comparison, value: object) -> bool:
-    from alluvia.delta.skipping.verdicts import within
 
     return within(comparison.op, comparison.value, value, value)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from alluvia.delta.schema.names import fold
+from alluvia.engine.duck.literals import literal
 from alluvia.errors import Invalid
 from alluvia.query.parameters import Values, arrow_row, check_names
 from alluvia.sql.grammar.nodes import Assignments
@@ -64,7 +65,6 @@ def with_literals(sql: Sql, values: Values) -> str:
 
 
 def _literals(sql: Sql, values: Values, tokens: Sequence[Token]) -> Iterable[_Edit]:
-    from alluvia.engine.duck.literals import literal
 
     return [(start, end, literal(_value(name, values))) for start, end, name in parameters(sql, tokens)]
 

@@ -6,9 +6,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from threading import RLock
-from typing import TYPE_CHECKING
 
 from alluvia.clock import Clock
+from alluvia.delta.log.checkpoints.putting import put_checkpoint, put_v2_checkpoint
+from alluvia.delta.log.checkpoints.writer import Form
 from alluvia.delta.log.commit import EVENT_TEXTS, CommitActions, timed_since
 from alluvia.delta.log.committer import Turns, put_once, unknown
 from alluvia.delta.log.paths import commit_name
@@ -16,9 +17,6 @@ from alluvia.delta.log.reading import LISTINGS_MAX, LogReader
 from alluvia.delta.log.replay import State, find_segment, oldest_version, replay, taken_ms
 from alluvia.errors import Corrupt, ObjectNotFound, TransactionExpired, Unavailable, VersionExpired, VersionNotFound
 from alluvia.store import Store
-
-if TYPE_CHECKING:
-    from alluvia.delta.log.checkpoints.writer import Form
 
 FOLLOW_AGE_MS_MAX = 60 * 60 * 1000
 RECENT_COMMITS_MAX = 1000
@@ -241,9 +239,6 @@ class Log(LogReader):
 
         If the state is the current one, it uses the checkpoint from now on.
         """
-        from alluvia.delta.log.checkpoints.putting import put_checkpoint, put_v2_checkpoint  # readers do without
-        from alluvia.delta.log.checkpoints.writer import Form
-
         form = form or Form()
         began_ms = self.clock.now_ms()
         if v2:

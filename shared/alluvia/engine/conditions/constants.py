@@ -19,6 +19,8 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.delta.schema.names import fold
+from alluvia.engine.duck.arrow_values import arrow_table
+from alluvia.engine.duck.database import planner
 from alluvia.engine.queries.functions import FOLDABLE, NOW_FUNCTIONS, TODAY_FUNCTIONS
 from alluvia.engine.queries.parse import Node, is_constant, text_literal, walk, without_locations
 from alluvia.errors import Invalid
@@ -59,9 +61,6 @@ Run = Callable[[str, Sequence[Any]], pa.Table | None]
 def _run(sql: str, parameters: Sequence[Any]) -> pa.Table | None:
     """Return the rows, or None where DuckDB cannot compute them: then nothing is pruned by them."""
     import duckdb
-
-    from alluvia.engine.duck.arrow_values import arrow_table
-    from alluvia.engine.duck.database import planner  # loads DuckDB, which numbers and texts do without
 
     try:
         return arrow_table(planner().execute(sql, parameters))

@@ -17,6 +17,7 @@ from typing import Any
 from alluvia.delta.arguments import check_text
 from alluvia.engine.duck.database import planner
 from alluvia.engine.duck.failures import query_error
+from alluvia.engine.queries.dialect_hints import instead_of, instead_of_with
 from alluvia.engine.queries.time_travel import in_our_form
 from alluvia.errors import Invalid, cut
 from alluvia.lazy_dataclasses import dataclass
@@ -223,7 +224,6 @@ def _explained(data: bytes, starts: Sequence[int]) -> bytes:
 
 
 def _refuse(answer: Any, text: str, data: bytes, word: str) -> None:
-    from alluvia.engine.queries.engine_faults import instead_of, instead_of_with
 
     message = str(answer.get("error_message", ""))
     if answer.get("error_type") != "parser" or message.startswith("Only SELECT"):

@@ -13,6 +13,8 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.reads import checkpointed
+from alluvia.delta.log.checkpoints.putting import put_single
+from alluvia.delta.log.checkpoints.writer import write_checkpoint
 from alluvia.delta.log.paths import LOG_FOLDER, checkpoint_name, commit_name
 from alluvia.delta.log.replay import Listing, find_segment, read_listing
 from alluvia.delta.refs import BRANCH, CLONE, FILES, Keeper, Keepers, find_keeper, keepers_of, meant, pin_key, release
@@ -116,8 +118,6 @@ class KeptFiles:
 
         Returns what `checkpoints` does.
         """
-        from alluvia.delta.log.checkpoints.putting import put_single  # most vacuums do without
-        from alluvia.delta.log.checkpoints.writer import write_checkpoint
 
         handle = self._handle
         listing = handle.log.listing() if self.versions else Listing()

@@ -24,6 +24,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError, ConcurrentDomain, Corrupt, Invalid, TableExists, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.operations.catalog.views import may_be_view
 from alluvia.table_names import STREAMS, TABLE_NAME
 
 POSITION = "alluvia.stream"
@@ -101,7 +102,6 @@ def create_stream(
 
 def check_name(name: str) -> None:
     """Raise `Invalid` for what cannot be a stream's name."""
-    from alluvia.operations.catalog.views import may_be_view
 
     if not isinstance(name, str) or not may_be_view(name):
         raise Invalid(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alluvia.errors import Invalid
 from alluvia.sql.grammar import nodes
-from alluvia.sql.grammar.tokens import Cursor, Sql
+from alluvia.sql.grammar.tokens import Cursor, Sql, tokens_of
 
 _ROWS_OF = ("select", "values", "with", "from", "table", "(", "pivot", "unpivot")
 
@@ -57,7 +57,6 @@ def _check_no_returning(cursor: Cursor) -> None:
 
 def _without_defaults(source: Sql) -> Sql:
     """Return VALUES with NULL for DEFAULT, which is what columns have by default; positions stay as they are."""
-    from alluvia.sql.grammar.tokens import tokens_of
 
     text = source.text
     for token in tokens_of(text):

@@ -23,7 +23,7 @@ from alluvia.store.at_once import note_requests
 from alluvia.store.base import PAGE_KEYS, Address, ObjectInfo, OldVersion, PutResult, check_prefix, check_range
 from alluvia.store.s3.s3_client import CHANGED, NOT_PARTIAL, Failure
 from alluvia.store.s3.s3_conditions import PROOF_KEY, Condition, is_aws, prove
-from alluvia.store.s3.s3_listing import S3Listing, object_info
+from alluvia.store.s3.s3_listing import S3Listing, object_info, old_versions
 from alluvia.store.s3.s3_requests import fail, sent
 
 if TYPE_CHECKING:
@@ -187,7 +187,6 @@ class S3Store(S3Listing):
 
     def old_versions(self, prefix: str) -> Iterator[OldVersion]:
         """Replaced and deleted versions, where S3 Versioning is on; asks for the right `s3:ListBucketVersions`."""
-        from alluvia.store.s3.s3_listing import old_versions  # loaded late: it needs boto3
 
         whole, access = self._prefix + check_prefix(prefix), self._access
         found = old_versions(
