@@ -93,9 +93,9 @@ def interval_ms(text: str) -> int | None:
 
 
 def duration_ms(given: object) -> int | None:
-    """Return a duration in ms: a number with one of the letters s, m, h, d and w, or as properties have it; or 0.
+    """Return a duration in ms: a number with one of the letters s, m, h, d and w, an interval as in properties, or 0.
 
-    Returns None for what is not one, or lasts longer than a thousand years.
+    Returns None for any other value, and above a thousand years.
     """
     text = str(given).strip()
     short = _SHORT.fullmatch(text)
@@ -130,7 +130,7 @@ def moment_ago(offset: str | int, clock: Clock) -> datetime:
 
 
 def lasting(text: str, field: str) -> timedelta:
-    """Return how long something is kept. Raises `Invalid`, naming the field, for what is not a duration above 0."""
+    """Return a retention. Raises `Invalid`, naming the field, unless it is a duration above 0."""
     lasts_ms = duration_ms(text)
     if not lasts_ms or lasts_ms < 0:
         raise Invalid(f"{field}: {text!r:.100} is not a duration; use for example 7d or '12 hours'")

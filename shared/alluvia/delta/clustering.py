@@ -20,9 +20,9 @@ from alluvia.delta.partitioning.transforms import one_array
 CLUSTER_TAG = "alluvia.cluster"
 """The tag of an add: the columns by which its rows were clustered, and the cell of the file."""
 SAMPLE_ROWS = 1 << 14
-"""From so many rows ranks are known to within about 1%."""
+"""A sample of this many rows gives ranks to within about 1%."""
 PARTS = 8
-"""A digit of a cell tells so many parts of a curve apart."""
+"""A digit of a cell is one of this many parts of a curve."""
 _BITS = 10
 _SCATTER = 2_654_435_761  # a prime, so that a sample follows no period of the rows
 

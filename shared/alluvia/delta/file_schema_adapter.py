@@ -24,7 +24,7 @@ from alluvia.lazy_dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FileForm:
-    """The columns as the table has them and, field by field, as its files do.
+    """The columns of a table and, field by field, those of its files.
 
     `settings` are the table's properties, with Bloom filters by the names that columns have in files.
     """
@@ -34,7 +34,7 @@ class FileForm:
     settings: Properties
 
     def stored(self, rows: pa.Table) -> pa.Table:
-        """Return rows as files have them. Columns that the table does not have stay as they are."""
+        """Return rows with the names and types of files. Columns that the table lacks stay as they are."""
         if self.physical is self.schema:
             return rows
         pairs = [self._stored(rows.schema.field(at), rows.column(at)) for at in range(rows.num_columns)]
@@ -58,7 +58,7 @@ _TYPES = pa.types
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """Which columns to read of a table's files: as the table has them and, field by field, as its files do."""
+    """Which columns to read of a table's files: in the table's form and, field by field, in the files'."""
 
     schema: pa.Schema
     physical: pa.Schema
@@ -242,7 +242,7 @@ _CONVERSIONS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], 
     (_is_text, lambda kind: _is_text(kind) or _is_bytes(kind)),
     (_is_bytes, lambda kind: _is_text(kind) or _is_bytes(kind)),
 ]
-"""What a column's type takes from a file's; Arrow checks that each value fits."""
+"""Types of files that a column's type accepts; Arrow checks that each value fits."""
 
 
 def _misfit(array: pa.Array, kind: pa.DataType) -> ValueError:

@@ -46,7 +46,7 @@ class TablePlaces:
         self._others: tuple[str, ...] | None = None
 
     def key(self, path: str) -> str:
-        """Return the key of a path as the log has it (decoded), relative to the table's root or absolute.
+        """Return the key of a path of the log (decoded), relative to the table's root or absolute.
 
         One GET for each table that a shallow clone shares files of, the first time that one is asked for. Raises
         `Unsupported` for a path that leads out of the table, and `Corrupt`.
@@ -88,7 +88,7 @@ class TablePlaces:
         return next((key for root in self._others if _is_below(key, root)), None)
 
     def _recorded(self) -> tuple[str, ...]:
-        """Return the starts of the keys of what lies elsewhere, as this lake has it on record."""
+        """Return the prefixes of keys elsewhere that this lake has on record."""
         configuration = self._metadata.configuration
         if is_outside(self._root):
             return ()

@@ -112,10 +112,10 @@ class Keepers:
 def meant(keeper: Keeper, pins: Mapping[str, int], stored_ms: Mapping[int, int], oldest: int) -> int | None:
     """Return which version of a table a keeper means; None for files alone, and without a log at its moment. Pure.
 
-    `stored_ms` says when the store took the table's commits, as `Log.stored_ms` has it, and `oldest` is the oldest
+    `stored_ms` says when the store took the table's commits, as in `Log.stored_ms`, and `oldest` is the oldest
     version that can be read. The version of a moment is the newest that was taken at or before it; None also where the
-    log has forgotten the commits that come next, of which one may be that version. Whoever keeps the moment at which it
-    was put cannot mean a version that a vacuum had given up before it has seen the keeper.
+    log has forgotten the commits that come next, one of which may be that version. A keeper that records the moment at
+    which it was put cannot mean a version that a vacuum had given up before it saw the keeper.
     """
     if FILES in keeper.details:
         return None
@@ -145,7 +145,7 @@ def is_keeper_name(name: object) -> bool:
 
 
 def check_keeper_name(kind: str, name: object) -> None:
-    """Raise `Invalid` for what cannot be a keeper's name."""
+    """Raise `Invalid` for a text that cannot be a keeper's name."""
     if not is_keeper_name(name):
         raise Invalid(
             f"{kind} name {name!r:.100}: use up to 64 lower-case letters, digits, '_', '-' and '.', "
@@ -162,7 +162,7 @@ def find_keeper(store: Store, table: str | None, kind: str, name: str) -> Keeper
 def check_branch(store: Store, clock: Clock, name: str, branch_id: str) -> None:
     """Raise `BranchGone` unless a branch is there, by its name and id. One GET.
 
-    Whoever discards it first says so in its keeper, and then deletes what is written on it. So a commit that is made
+    A discard first marks the keeper, and then deletes what is written on the branch. So a commit that is made
     before this look, which finds nothing of that, came before the discard; any other must not count as made.
     """
     why = "was discarded"
@@ -244,7 +244,7 @@ def put_keeper(store: Store, clock: Clock, keeper: Keeper) -> bool:
 
 
 def put_over(store: Store, keeper: Keeper, tag: str) -> bool:
-    """Put a keeper in the place of the one that a tag is of; False if that is not there any more."""
+    """Replace the keeper that has an ETag; False if it has changed or gone."""
     return store.put_if_same(keeper.key, _encode(keeper), tag)
 
 

@@ -208,7 +208,7 @@ class Snapshot:
         return key if etag is None or not is_outside(key) else f"{key}{PIN}{etag}"
 
     def locate(self, path: str) -> str:
-        """Return the key of a path as the log has it (decoded): below the table's root, or absolute.
+        """Return the key of a path of the log (decoded): below the table's root, or absolute.
 
         Raises `Unsupported` for a file that is not the table's (`TablePlaces`).
         """

@@ -89,7 +89,7 @@ def _leaves(rows: pa.Table) -> Iterator[tuple[str, pa.Array]]:
 
 
 def _dictionary_pays(values: pa.Array, times: float) -> bool:
-    """Whether a column of so many times the values of a sample is smaller with a dictionary."""
+    """Whether a column `times` as long as a sample is smaller with a dictionary."""
     present = len(values) - values.null_count
     distinct = pc.count_distinct(values, mode="only_valid").as_py()
     if distinct >= present * DISTINCT_SHARE_MIN:
@@ -102,7 +102,7 @@ def _dictionary_pays(values: pa.Array, times: float) -> bool:
 
 
 def distinct_share(distinct: int, sampled: int, times: float) -> float:
-    """Return the share of distinct values among so many times the values of a sample, if all are equally frequent."""
+    """Return the share of distinct values in a column `times` as long as a sample, if all are equally frequent."""
 
     def expected(kinds: float, values: float) -> float:
         return -kinds * expm1(-values / kinds)

@@ -34,7 +34,7 @@ class JoinedParquet:
         self.size = 0
 
     def add(self, part: bytes) -> None:
-        """Write the row groups of a part behind those that are there. Raises `ValueError` for one with page indexes."""
+        """Write the row groups of a part behind the earlier ones. Raises `ValueError` for one with page indexes."""
         end = len(part) - footer_size(part[-TAIL_BYTES:])
         footer = read_struct(part[end:])
         if not self._footer:
@@ -63,7 +63,7 @@ class JoinedParquet:
 
 
 def _move(group: Struct, by: int, ordinal: int) -> None:
-    """Say that a row group is so many bytes further on, and which of the file's row groups it is."""
+    """Move the places of a row group by a number of bytes, and set which of the file's row groups it is."""
     _move_places(group, (_GROUP_PLACE,), by)
     if _GROUP_ORDINAL in group:
         group[_GROUP_ORDINAL] = group[_GROUP_ORDINAL]._replace(value=ordinal)

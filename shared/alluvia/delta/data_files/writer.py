@@ -230,7 +230,7 @@ def parquet_writer(
     codec: str | None = None,
     bounded: Bounded | None = None,
 ) -> pq.ParquetWriter:
-    """Open a Parquet file that begins with some rows, as a table's properties have it; encodings suit the rows.
+    """Open a Parquet file that begins with some rows, as a table's properties ask; encodings suit the rows.
 
     `codec` is another than the table's. `bounded` are the columns that get statistics, by default `bounded_columns`.
     """

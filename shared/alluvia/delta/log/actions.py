@@ -30,7 +30,7 @@ from alluvia.lazy_dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """What a client must be able to do. Feature lists are None below reader 3 and writer 7."""
+    """The abilities that a client needs. Feature lists are None below reader 3 and writer 7."""
 
     min_reader_version: int
     min_writer_version: int

@@ -20,7 +20,7 @@ EVENT_CONTENTS = "alluviaEventContents"
 EVENT_FILES = "alluviaEventFiles"
 EVENT_TEXTS = frozenset({EVENT_IDS, EVENT_CONTENTS})
 EVENTS_INFO = EVENT_TEXTS | {EVENT_FILES}
-"""What commitInfo says of events: their fingerprints, hashes of what they say, or in which objects these are."""
+"""Fields of commitInfo about events: their fingerprints, hashes of their content, or the objects that hold these."""
 
 Action = Protocol | Metadata | Txn | DomainMetadata | AddFile | RemoveFile | CdcFile
 _TAGS: dict[type, str] = {

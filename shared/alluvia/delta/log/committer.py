@@ -34,7 +34,7 @@ _INERTIA = 0.8
 
 
 class Turns:
-    """What one process has seen of the races for a table's versions. Hold the log's lock to use it."""
+    """The races for a table's versions that one process has seen. Hold the log's lock to use it."""
 
     def __init__(self) -> None:
         self._request_seconds = REQUEST_SECONDS
@@ -105,6 +105,6 @@ def put_once(
 
 
 def unknown(what: str) -> CommitUnknown:
-    """Return what to raise where nobody can tell whether something was written."""
+    """Return the error for a write whose outcome is unknown."""
     msg = f"it is unknown whether {what} was written: the store stopped answering; nothing was deleted"
     return CommitUnknown(msg)

@@ -1,4 +1,4 @@
-"""Checked access to the fields of an action's JSON: whoever wrote the log, values have the expected types. Pure.
+"""Checked access to the fields of an action's JSON: values have the expected types in the log of any writer. Pure.
 
 Each function takes an action's body and a field's name, and raises `ValueError`, naming the field.
 """

@@ -27,8 +27,8 @@ RECENT_ID_CHARS_MAX = 16 << 20
 class Log(LogReader):
     """The log of the table at `root` (empty, or ending in `/`) in a store.
 
-    It keeps the newest state it has seen, and the newest commits, for whoever must look at them again: all that it was
-    opened with, until others follow, and then so many that they take little memory.
+    It keeps the newest state it has seen, and the newest commits, to be read again: all that it was
+    opened with, until others follow, and then as many as take little memory.
     Safe for use from several threads; hold `lock` to keep the newest state between two calls.
     """
 
@@ -86,7 +86,7 @@ class Log(LogReader):
         """Return the newest version: follow the log from the current one, or open it if there is none or it is too old.
 
         Following costs one GET a new commit, and one that finds nothing; some more if it asks for several `at_once`.
-        With `most` it ends after so many commits, though there may be more.
+        With `most` it ends after that many commits, though there may be more.
         A handle that has not looked for an hour opens afresh, since clean-up may have deleted the commits after its
         version.
         """
@@ -140,7 +140,7 @@ class Log(LogReader):
             return self._keep(replay(self.state, new), began_ms)
 
     def since(self, version: int, *, event_ids: bool = False) -> list[CommitActions] | None:
-        """Return the commits after a version up to the current state, from memory; None if some are not there.
+        """Return the commits after a version up to the current state, from memory; None if it lacks some of them.
 
         Those whose event ids were released count as missing where `event_ids` are wanted.
         """
@@ -307,7 +307,7 @@ def file_times(stored_ms: Mapping[int, int], since: int | None) -> dict[int, int
 
     They are those of their files, `stored_ms`, whatever a commit says in its `commitInfo`: no later than those of the
     versions that follow, since an erasure writes commits again, and each at least one millisecond after the one before,
-    as the protocol's clients have them.
+    like those of other Delta clients.
     """
     found: dict[int, int] = {}
     last = -1

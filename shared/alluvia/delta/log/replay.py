@@ -73,7 +73,7 @@ class CommitMissing(Corrupt):
 
 
 def taken_ms(stored_ms: Mapping[int, int]) -> dict[int, int]:
-    """Return when commits were first put, by their versions, at most: given when the store took what is there now.
+    """Return when commits were first put, by their versions, at most: given when the store took the present objects.
 
     An erasure writes commits again. A commit was there before any later version was, so it is no younger than those.
     """

@@ -44,7 +44,7 @@ FILLED_RANGES = 8
 RANGE_BYTES_MIN = 256 << 10
 """Ranges of fewer Arrow bytes are not worth a file each."""
 RANGE_OVER_SHARE = 1.25
-"""A range of several values holds at most so many times what one should hold."""
+"""A range of several values holds at most this many times the target of one."""
 FOLDER_CHARS_MAX = 200
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
@@ -250,7 +250,7 @@ def _quoted(text: str) -> str:
 
 
 def _short(name: str) -> str:
-    """Return a folder name cut to what file systems allow: readers take values from the log, not from paths."""
+    """Return a folder name short enough for file systems: readers take values from the log, not from paths."""
     if len(name) <= FOLDER_CHARS_MAX:
         return name
     digest = blake2b(name.encode(), digest_size=12).hexdigest()
@@ -258,7 +258,7 @@ def _short(name: str) -> str:
 
 
 def partition_text(value: Any, column: str) -> str | None:
-    """Return a partition value as the log has it. Source: Delta protocol, "Partition Value Serialization".
+    """Return a partition value as text in the log. Source: Delta protocol, "Partition Value Serialization".
 
     Raises `Invalid` for the empty string, which the log cannot tell from null.
     """

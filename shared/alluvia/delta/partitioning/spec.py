@@ -1,4 +1,4 @@
-"""What rows are split by: columns, and transforms of columns. Pure.
+"""A table's partitioning: columns, and transforms of columns. Pure.
 
 A field is a column (`country`), which becomes a Delta partition column, or a transform (`day(ts)`), which only decides
 the layout: the schema stays as declared, and every Delta reader sees an unpartitioned table whose statistics prune.

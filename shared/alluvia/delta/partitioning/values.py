@@ -29,7 +29,7 @@ _FORMS = (
     (_TIME, re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?Z?", re.ASCII)),
 )
 HOLDS_NO_DATA = r"(^|/)[._][^=/]*(/|$)"
-"""What is found in the path of an object of a table that is no data file of its: a regular expression of Arrow's too.
+"""Matches paths of a table's objects that are not data files: a regular expression of Python and Arrow.
 
 Unlike `is_hidden`, it takes `.x=…` to be the folder of a partition column, as a table's log names it.
 """

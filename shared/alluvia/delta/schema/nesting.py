@@ -62,7 +62,7 @@ def without_depth(fields: list[dict[str, Any]], names: Collection[str]) -> list[
 
 
 def all_fields(fields: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield fields, as Delta's JSON has them, with their paths; those of structs at any depth too, not in order."""
+    """Yield fields in Delta's JSON with their paths, those of structs at any depth too, in no order."""
     pending: list[tuple[str, dict[str, Any]]] = [("", {"fields": list(fields)})]
     for prefix, kind in pending:  # which grows
         for field in _fields(kind):
@@ -74,7 +74,7 @@ def all_fields(fields: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str
 
 
 def has_type(fields: Iterable[dict[str, Any]], name: str) -> bool:
-    """Whether fields, as Delta's JSON has them, hold a primitive type at any depth."""
+    """Whether fields in Delta's JSON hold a primitive type at any depth."""
     level: list[Any] = [{"fields": list(fields)}]
     while level:
         if name in level:
@@ -84,7 +84,7 @@ def has_type(fields: Iterable[dict[str, Any]], name: str) -> bool:
 
 
 def is_deeper(field: dict[str, Any], levels: int) -> bool:
-    """Whether a field, as Delta's JSON has it, is nested more deeply. What is not a type of Delta has no parts."""
+    """Whether a field in Delta's JSON is nested more deeply. Unknown types have no parts."""
     level = [field.get("type")]
     for _ in range(levels + 1):
         level = [part for kind in level if isinstance(kind, dict) for part in _delta_parts(kind)]
@@ -157,7 +157,7 @@ def _inner(kind: pa.DataType) -> list[pa.Field]:
 
 
 def _values(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    """Return the values of a field in values that are there; nulls where a struct lacks it."""
+    """Return the values of a field; nulls where a struct lacks it."""
     if pa.types.is_struct(kind):
         if isinstance(array, pa.StructArray) and array.type.get_field_index(name) >= 0:
             return array.field(name)

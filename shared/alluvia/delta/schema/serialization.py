@@ -198,7 +198,7 @@ def check_distinct(names: list[str]) -> None:
 
 
 def _new_field(field: pa.Field) -> Json:
-    """Return a column as Delta has it. Raises `Invalid` for a name or a type that no table may have."""
+    """Return a column in Delta's JSON. Raises `Invalid` for a name or a type that no table may have."""
     check_new(field)
     return _delta_field(field, "")
 
@@ -241,7 +241,7 @@ def _delta_type(kind: pa.DataType, path: str) -> str | Json:
 
 
 def normal_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema as a table has it once written: Arrow's variants become the one type that Delta has."""
+    """Return the schema that a table has once written: Arrow's variants become the one type that Delta has."""
     return arrow_schema(schema_string(schema))
 
 

@@ -42,7 +42,7 @@ Row = tuple[bytes | None, Any]
 def variant_texts(array: pa.Array) -> pa.StringArray:
     """Return a column of variants as JSON text, null where there is none.
 
-    Raises `ValueError` for what is not a variant; `Unsupported` for a version or a type that came later.
+    Raises `ValueError` for bytes other than a variant; `Unsupported` for a version or a type that came later.
     """
     if not pa.types.is_struct(array.type) or array.type.get_field_index("metadata") < 0:
         raise ValueError(f"the file has {array.type}, which is not a variant")

@@ -88,7 +88,7 @@ def only_about(predicate: Predicate, columns: Collection[str]) -> Predicate:
 
 
 def physical_predicate(predicate: Predicate, logical: pa.Schema, physical: pa.Schema) -> Predicate:
-    """Return a predicate with the names that columns have in statistics; `Unknown` of a column that is not there."""
+    """Return a predicate with the names that columns have in statistics; `Unknown` for columns that are missing."""
     if isinstance(predicate, And):
         return And(tuple(physical_predicate(child, logical, physical) for child in predicate.children))
     if isinstance(predicate, Or):

@@ -1,4 +1,4 @@
-"""What is known about a column in many files at once: from struct statistics if a checkpoint has them, else from JSON.
+"""The bounds of a column in many files at once: from struct statistics if a checkpoint has them, else from JSON.
 
 Pure, except that rows are opened on demand. What is derived is kept with the rows, which never change.
 """

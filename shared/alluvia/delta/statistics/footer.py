@@ -36,7 +36,7 @@ class FooterLeaf:
 
 @dataclass(frozen=True, slots=True)
 class StoredColumns:
-    """A file's columns as a table has them, all nullable, and its leaves in order."""
+    """A file's columns in a table's form, all nullable, and its leaves in order."""
 
     schema: pa.Schema
     leaves: tuple[FooterLeaf, ...]

@@ -26,7 +26,7 @@ from alluvia.lazy_dataclasses import dataclass
 
 CHUNK_ROWS = 8192
 FEW_VALUES = 768
-"""Arrow's parser takes more time to begin with than texts with so many columns together take without it."""
+"""Starting Arrow's parser takes longer than parsing this many values without it."""
 _Converter = Callable[[Any], Any]
 _INTEGERS = {pa.int8(): 7, pa.int16(): 15, pa.int32(): 31, pa.int64(): 63}
 _EMPTY, _NEWLINE = pa.array(["{}", "\n"], pa.string())  # plain texts would load what parses dates

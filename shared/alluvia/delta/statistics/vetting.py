@@ -77,7 +77,7 @@ class FooterSession:
     def walk(self) -> Iterator[tuple[dict[str, Any], bytes]]:
         """Look at all of each footer, and say so."""
         for footer in self._footers:
-            # A damaged footer that raises is harmless: its reader raises again. This looks for what ends a process.
+            # A damaged footer that raises is harmless: its reader raises again. Other damage would end the process.
             with suppress(Invalid, *UNREADABLE, ValueError, TypeError, KeyError, AttributeError):
                 walk(parse_footer(footer))
             yield {}, b""

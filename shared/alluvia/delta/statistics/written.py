@@ -157,7 +157,7 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
 
 
 def _python(value: pa.Scalar) -> Any:
-    """Return a value as Python has it; None for a time outside the years 1 to 9999."""
+    """Return a value as Python's type; None for a time outside the years 1 to 9999."""
     try:
         return as_moment(value) if isinstance(value, pa.TimestampScalar) else value.as_py()
     except (ValueError, OverflowError):

@@ -137,7 +137,7 @@ def put_v2_checkpoint(
     store.put_new(root + name, data)
     try:
         check_age()
-    except Unavailable:  # nobody else writes a file of this name
+    except Unavailable:  # no other writer uses this name
         store.delete([root + name])
         raise
     size = len(data) + sum(sidecar.size for sidecar in named) + sum(map(len, new.values()))

@@ -47,7 +47,7 @@ _MANIFEST = SCHEMA.append(
 
 @dataclass(frozen=True, slots=True)
 class SidecarPlan(Generic[T]):
-    """What becomes of one kind of file actions: sidecars that stay, and rows for new ones."""
+    """A plan for one kind of file actions: sidecars that stay, and rows for new ones."""
 
     kept: Sequence[SidecarRows[T]]
     new: Sequence[pa.StructArray]
@@ -79,7 +79,7 @@ def _expired(part: LogRows[RemoveFile], after_ms: int) -> bool:
 
 
 def _plan(actions: ActionSet[T], structs_of: Callable[[LogRows[T]], Iterable[pa.StructArray]]) -> SidecarPlan[T]:
-    """Keep what is big enough and unchanged; rewrite what changed, and combine small remainders with what is new.
+    """Keep sidecars that are big enough and unchanged; rewrite others, and combine small remainders with new rows.
 
     Of a table that has grown, each checkpoint also combines some old sidecars, no more than make a new one.
     """

@@ -88,7 +88,7 @@ STRUCT = "stats_parsed"
 GROUP_ROWS = 16_384
 """Rows of a row group: a reader that needs a few files decodes the groups that hold them."""
 JOINED_ROWS_MAX = 1024
-"""Up to so many rows, one row group is smaller, and sooner decoded, than one for each kind of action."""
+"""Up to this many rows, one row group is smaller and faster to decode than one for each kind of action."""
 
 
 class StructForm(Protocol):

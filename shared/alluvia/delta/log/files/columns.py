@@ -1,4 +1,4 @@
-"""Convert columns of file actions from Parquet to what the rest of the log works with. Pure.
+"""Convert columns of file actions from Parquet to the log's own form. Pure.
 
 Source: Delta protocol, "Checkpoints" (`stats_parsed`, written with `delta.checkpoint.writeStatsAsStruct`).
 """

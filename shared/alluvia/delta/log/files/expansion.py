@@ -21,7 +21,7 @@ from alluvia.delta.log.files.thrift import I32, STRUCT, Struct, read_struct_at
 from alluvia.errors import Corrupt
 
 TEXT_BYTES = 16
-"""At most, of what there is for a text once decoded besides itself: offsets, levels, or a view."""
+"""The most that a decoded text takes besides its own bytes: offsets, levels, or a view."""
 FIXED_BYTES = 12
 """At most, of a number or a time."""
 _TYPE, _UNPACKED, _PACKED, _DATA, _DICTIONARY, _DATA_V2 = 1, 2, 3, 5, 7, 8
@@ -31,7 +31,7 @@ _BY_DICTIONARY = (2, 8)
 _BY_PREFIX = 7
 _CODECS = ("uncompressed", "snappy", "gzip", "brotli", "zstd")
 FALSE = (IndexError, KeyError, TypeError, ValueError, RecursionError, struct.error, pa.ArrowException, OSError)
-"""What `expansion` raises for bytes that are no pages, or Arrow for false footers."""
+"""Errors of `expansion` for bytes other than pages, and of Arrow for false footers."""
 
 
 class _Page(NamedTuple):
@@ -47,7 +47,7 @@ class _Page(NamedTuple):
 class Expansion(NamedTuple):
     """At most how many bytes a column chunk takes.
 
-    `least` counts what is there for every value whatever it holds. `prefixed` is what a text takes at most if some
+    `least` is the size of any value, whatever it holds. `prefixed` is the most that a text takes if some
     share prefixes with those before them, else 0.
     """
 

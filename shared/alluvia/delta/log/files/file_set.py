@@ -93,7 +93,7 @@ class ActionSet(Generic[T]):
         return ActionSet(self._parse, self.parts, (*layers, layer), live)
 
     def in_one_layer(self) -> ActionSet[T]:
-        """Return the same set with one layer at most, for whoever goes through all sections: each takes its time."""
+        """Return the same set with one layer at most, which makes a pass over all sections faster."""
         if len(self.layers) < 2:
             return self
         return ActionSet(self._parse, self.parts, (reduce(Layer.followed_by, self.layers),), self._live)
@@ -263,7 +263,7 @@ def _opened(sections: Iterable[LogRows[T]]) -> Iterator[LogRows[T]]:
 
 
 def grouped(batches: Iterable[pa.StructArray], rows_max: int = GROUP_ROWS) -> Iterator[pa.StructArray]:
-    """Yield the rows of some batches in bigger ones, of so many rows or less."""
+    """Yield the rows of some batches in bigger ones, of at most `rows_max` rows."""
     held: list[pa.StructArray] = []
     for batch in batches:
         if held and sum(map(len, held)) + len(batch) > rows_max:

@@ -1,6 +1,6 @@
 """Sidecars, the files that hold the file actions of a v2 checkpoint: the action, and its rows, opened late. Pure.
 
-What fetches them is given by the caller. Source: Delta protocol, "Sidecar Files" and "Sidecar File Information".
+The caller fetches them. Source: Delta protocol, "Sidecar Files" and "Sidecar File Information".
 """
 
 from __future__ import annotations

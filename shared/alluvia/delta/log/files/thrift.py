@@ -12,7 +12,7 @@ _TRUE, _FALSE, _I8, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _, _STRUCT 
 I32, STRUCT = _I32, _STRUCT
 _NUMBERS = (_I16, _I32, _I64)
 _LONG = 15
-"""A list of so many items or more has their number behind its first byte."""
+"""A list of this many items or more has their number behind its first byte."""
 _BITS_MAX = 63
 """Before the last byte of a number, which has 64 bits."""
 
