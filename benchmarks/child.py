@@ -103,7 +103,7 @@ def upsert_ours(uri: str, rows: str) -> Timed:
 def delete_ours(uri: str, where: str) -> Timed:
     """Delete the rows that match a condition."""
     import alluvia.api.lake
-    import alluvia.operations.rows.delete  # loaded before the time is taken
+    import alluvia.operations.rows.where_edits  # loaded before the time is taken
 
     table = alluvia.open_table(uri)
     return lambda: table.delete(where).rows_deleted
@@ -120,7 +120,7 @@ def delete_deltalake(uri: str, where: str) -> Timed:
 def update_ours(uri: str, values: dict[str, str], where: str) -> Timed:
     """Set columns of the rows that match a condition."""
     import alluvia.api.lake
-    import alluvia.operations.rows.update  # loaded before the time is taken
+    import alluvia.operations.rows.where_edits  # loaded before the time is taken
 
     table = alluvia.open_table(uri)
     return lambda: table.update(values, where).rows_updated

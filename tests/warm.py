@@ -11,7 +11,7 @@ _CONTEXT.set_forkserver_preload(
     [
         *("tests.contract.workers", "tests.processes.worker"),
         *(
-            "alluvia.operations.rows.delete",
+            "alluvia.operations.rows.where_edits",
             "alluvia.operations.compaction.optimize",
             "alluvia.operations.retention.vacuum",
         ),

@@ -21,13 +21,12 @@ from alluvia.errors import Conflict, Corrupt, TransactionExpired
 from alluvia.operations.append.append import append
 from alluvia.operations.catalog.consistent_snapshot import take_cut
 from alluvia.operations.reading.scan import predicate_of, scan
-from alluvia.operations.rows.located_edit import FoundClause, FoundEdit, FoundRules, kept
+from alluvia.operations.rows.edits import update_metrics
+from alluvia.operations.rows.located_merge import LocatedClause, LocatedMerge, LocatedRules, kept
 from alluvia.operations.rows.row_changes import change_rows
-from alluvia.operations.rows.update import update, update_metrics
+from alluvia.operations.rows.where_edits import update
 from alluvia.operations.transactions.lake_commit import SERIALIZABLE
 from alluvia.operations.transactions.lake_transaction import StagedTables
-from alluvia.sql.fitting import fit_rows
-from alluvia.sql.locate_rows import VALUES_FROM
 from tests.simulation.faults import SECOND_US
 from tests.simulation.intents import AddRows, ChangeRows, Intent, NoRows
 from tests.simulation.ledger import Read, ReadOnly, Together, found
@@ -213,9 +212,9 @@ def raise_flag_by_subquery(actor: Actor) -> None:
         "clause": pa.array([0] * len(places), pa.int32()),
         "amount": pa.array([1] * len(places), pa.int64()),
     })  # fmt: skip
-    rules = FoundRules("UPDATE", [FoundClause("update", ["amount"], VALUES_FROM)], {}, update_metrics, fit_rows)
+    rules = LocatedRules("UPDATE", [LocatedClause("update", ["amount"])], {}, update_metrics)
     with kept(scans, found.schema, found.to_batches()) as rows:
-        change_rows(tx.catalog.handle(mine), "update", lambda now: FoundEdit(now, rows, rules))
+        change_rows(tx.catalog.handle(mine), "update", lambda now: LocatedMerge(now, rows, rules))
     tx.commit()
     _done(actor, together)
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 import alluvia
 from alluvia.errors import AlluviaError
-from alluvia.sql import writing
+from alluvia.sql import merging
 
 STATEMENTS = 12
 _DRAWN = re.compile(r"<(\d+)>")
@@ -47,7 +47,7 @@ class Sequence:
         self.ran: list[tuple[str, list[Any]]] = []
         self.counts: Counter[str] = Counter()
         self.drawn: list[Any] = []
-        self.source_bytes = writing.SOURCE_BYTES
+        self.source_bytes = merging.SOURCE_BYTES
 
     def run(self, statements: int = STATEMENTS) -> None:
         """Run statements, and compare after each. Raises `AssertionError` with all of them at the first difference."""
@@ -80,7 +80,7 @@ class Sequence:
 
     def both(self, text: str, parameters: list[Any]) -> None:
         """Run a text on both: both must take it, or refuse it."""
-        with mock.patch.object(writing, "SOURCE_BYTES", self.source_bytes):
+        with mock.patch.object(merging, "SOURCE_BYTES", self.source_bytes):
             refused = self.attempt(lambda: self.lake.sql(text, parameters), AlluviaError)
         wanted = self.attempt(lambda: self.of_duckdb(text, parameters), duckdb.Error)
         if isinstance(wanted, duckdb.InternalException):  # of 1.5.5: a MERGE with subqueries in some places

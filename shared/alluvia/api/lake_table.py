@@ -204,13 +204,13 @@ class Table(TableMaintenance, TableTags):
 
     def delete(self, where: str) -> RowChanges:
         """Delete the rows that match an SQL condition; `"true"` deletes all."""
-        from alluvia.operations.rows.delete import delete
+        from alluvia.operations.rows.where_edits import delete
 
         return delete(self._handle, where)
 
     def update(self, values: Mapping[str, str], where: str | None = None) -> RowChanges:
         """Set columns to SQL expressions, in the rows that match a condition, or in all rows without one."""
-        from alluvia.operations.rows.update import update
+        from alluvia.operations.rows.where_edits import update
 
         return update(self._handle, values, where)
 

@@ -17,7 +17,7 @@ from alluvia.progress import listener, reporting_to
 from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Values
 from alluvia.query.process.evaluator import ProcessEvaluator
-from alluvia.sql import definitions, showing, tables, writing
+from alluvia.sql import changing, definitions, merging, showing, tables, writing
 from alluvia.sql.binding import check_used
 from alluvia.sql.grammar import nodes
 from alluvia.sql.grammar.statements import SqlStatement
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 _WRITES: Mapping[type, Callable[[SqlScope, Any], Done | pa.Table]] = {
     nodes.Insert: writing.insert,
-    nodes.Update: writing.update,
-    nodes.Delete: writing.delete,
-    nodes.Merge: writing.merge,
+    nodes.Update: changing.update,
+    nodes.Delete: changing.delete,
+    nodes.Merge: merging.merge,
     nodes.CreateTable: writing.create_table,
     nodes.AlterTable: tables.alter_table,
     nodes.DropTable: tables.drop_table,

@@ -1,29 +1,17 @@
-"""INSERT, UPDATE, DELETE and CREATE TABLE … AS: from statements to the operations on tables."""
+"""INSERT and CREATE TABLE … AS: from statements to the operations on tables."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from contextlib import suppress
 
 import pyarrow as pa
 
 from alluvia.delta.schema.names import fold
 from alluvia.errors import Invalid, TableExists
-from alluvia.operations.rows import merge as merging
-from alluvia.operations.rows.merge import MergeClause, MergeRules
-from alluvia.operations.rows.upsert_source import RepeatedKey
 from alluvia.query.engine import Result
-from alluvia.sql import locate_rows, merge_by_query
-from alluvia.sql.binding import assigned, column_of
-from alluvia.sql.fitting import fitted, table_schema, with_texts
-from alluvia.sql.grammar.nodes import CreateTable, Delete, Insert, Merge, Update, reads_more
-from alluvia.sql.grammar.tokens import Sql, holds_query
-from alluvia.sql.literal_values import without_texts
+from alluvia.sql.binding import column_of
+from alluvia.sql.fitting import fitted, table_schema, with_texts, without_texts
+from alluvia.sql.grammar.nodes import CreateTable, Insert
 from alluvia.sql.scope import Done, SqlScope
 from alluvia.sql.tables import check_no_view
-
-SOURCE_BYTES = 256 << 20
-"""A larger source of a MERGE is read by the query that pairs it with the table, not into memory."""
 
 
 def insert(scope: SqlScope, node: Insert) -> Done:
@@ -74,30 +62,6 @@ def _appended(scope: SqlScope, node: Insert, rows: pa.Table | pa.RecordBatchRead
     return {"rows_inserted": commit.rows, "version": commit.version}
 
 
-def update(scope: SqlScope, node: Update) -> Done:
-    """Set columns in the rows that match."""
-    if reads_more(node):
-        return locate_rows.update(scope, node)
-    names = scope.columns(node.table, [name for name, _ in node.assignments]).names
-    values = {
-        name: scope.expression(value, node.alias, names)
-        for name, value in assigned(node.assignments, names, node.table)
-    }
-    where = None if node.where is None else scope.expression(node.where, node.alias, names)
-    done = scope.table(node.table).update(values, where)
-    return {"rows_updated": done.rows_updated, "version": done.version}
-
-
-def delete(scope: SqlScope, node: Delete) -> Done:
-    """Delete the rows that match."""
-    if reads_more(node):
-        return locate_rows.delete(scope, node)
-    names = scope.columns(node.table).names
-    where = "true" if node.where is None else scope.expression(node.where, node.alias, names)
-    done = scope.table(node.table).delete(where)
-    return {"rows_deleted": done.rows_deleted, "version": done.version}
-
-
 def create_table(scope: SqlScope, node: CreateTable) -> Done:
     """Create a table; with a query, in one commit with the query's rows."""
     check_no_view(scope, node.table)
@@ -132,40 +96,3 @@ def _create(scope: SqlScope, node: CreateTable, schema: pa.Schema) -> int:
         replace=node.or_replace,
     )
     return scope.newest(node.table).version
-
-
-def merge(scope: SqlScope, node: Merge) -> Done:
-    """Change a table's rows by those of a source."""
-    if holds_query(node.on):
-        raise Invalid("ON cannot use subqueries: write them in the source, or after AND in a WHEN clause")
-    handle = scope.catalog.handle(node.table)
-    schema = handle.newest().schema
-    rules = _merge_rules(scope, node, schema.names)
-    with scope.query(Sql(f"FROM {node.source.text}", node.source.placeholders)) as result:
-        keys = merging.keys_of(rules, schema, result.schema)
-        fast = keys.columns and not any(map(reads_more, node.clauses))
-        source = result.read_within(min(SOURCE_BYTES, scope.memory_bytes or SOURCE_BYTES)) if fast else None
-    done = None
-    if source is not None:
-        with suppress(RepeatedKey):  # which is not an error where the table has no row of that key
-            done = merging.merge(handle, source, rules)
-    done = done or merge_by_query.merge(scope, node, result.schema, rules, keys.columns)
-    return {
-        "rows_inserted": done.rows_inserted,
-        "rows_updated": done.rows_updated,
-        "rows_deleted": done.rows_deleted,
-        "version": done.version,
-    }
-
-
-def _merge_rules(scope: SqlScope, node: Merge, names: Sequence[str]) -> MergeRules:
-    clauses = []
-    for clause in node.clauses:
-        values = None
-        if clause.assignments is not None:
-            values = {column_of(name, names, node.table): scope.expression(sql) for name, sql in clause.assignments}
-            if len(values) < len(clause.assignments):
-                raise Invalid(f"WHEN … THEN {clause.action.upper()}: a column is named twice")
-        condition = None if clause.condition is None else scope.expression(clause.condition)
-        clauses.append(MergeClause(clause.when, clause.action, condition, values))
-    return MergeRules(node.alias, node.source_alias, scope.expression(node.on), clauses)

@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as every user of Spark knows it
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from alluvia.commit.changes import Changes
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.arguments import check_names
 from alluvia.delta.deletion_vectors.storage import NO_POSITIONS
@@ -28,11 +27,11 @@ from alluvia.delta.log.replay import State
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError
 from alluvia.operations.reading.datafile import opened
-from alluvia.operations.rows.edits import Edit, RowChanges, merge_metrics
+from alluvia.operations.rows.edits import Edit, RowChanges
 from alluvia.operations.rows.rewriting import Outcome, Part, Rewriter
 from alluvia.operations.rows.row_changes import change_rows
-from alluvia.operations.rows.upsert import Rules, UpsertEdit, check_rules
-from alluvia.operations.rows.upsert_source import KEYS_SORTED_MAX, UpsertSource, read_rows, repeated_key
+from alluvia.operations.rows.source_keys import KEYS_SORTED_MAX, SourceKeys, repeated_key
+from alluvia.operations.rows.upsert import Rules, check_rules, read_rows, upsert_edit
 from alluvia_spark.frames import mapped_batches, numbered, tasks
 from alluvia_spark.schemas import fitted, shown_schema, spelled, written_schema
 from alluvia_spark.tables import TablePlace
@@ -69,8 +68,9 @@ def upsert(
     try:
         source = SourceRows(rows if is_kept else rows.persist(), on, schema)  # every job is to see the same rows
 
-        def edit(snapshot: Snapshot) -> JoinedUpsert:
-            return JoinedUpsert(snapshot, source, rules)
+        def edit(snapshot: Snapshot) -> Edit:
+            given = source.columns.empty_table()
+            return upsert_edit(snapshot, given, source.on, rules, source.known_keys(snapshot), source.count)
 
         def rewriter(handle: TableHandle, snapshot: Snapshot, planned: Edit) -> Rewriter:
             return JoinRewriter(handle, snapshot, planned, place, source, rules)
@@ -130,14 +130,15 @@ class SourceRows:
         ]
         return pa.table(dict(zip(self.on, columns, strict=True)))
 
-    def source(self, snapshot: Snapshot) -> UpsertSource:
+    def known_keys(self, snapshot: Snapshot) -> SourceKeys:
         """Return what says which files of a table can hold their keys. Raises `RepeatedKey`."""
-        keys = self._bounds if self.keys is None else self.keys
-        return UpsertSource(read_rows(keys, snapshot.schema, self.on, _never), self.on, bounds=self.keys is None)
+        if self.keys is None:
+            return _source_keys(self._bounds, snapshot, self.on, bounds=True)
+        return _source_keys(self.keys, snapshot, self.on)
 
 
-def _never(_: str) -> bool:
-    return False
+def _source_keys(keys: pa.Table, snapshot: Snapshot, on: Sequence[str], *, bounds: bool = False) -> SourceKeys:
+    return SourceKeys(read_rows(keys, snapshot.schema, on, lambda _: False).select(on), bounds=bounds)
 
 
 def plain_rows(rows: pa.Table) -> pa.Table:
@@ -147,19 +148,6 @@ def plain_rows(rows: pa.Table) -> pa.Table:
         for each in rows.schema
     ]
     return rows.cast(pa.schema(fields)).combine_chunks()
-
-
-class JoinedUpsert(UpsertEdit):
-    """An upsert as its driver sees it: which files it is about, and what the history says of it."""
-
-    def __init__(self, snapshot: Snapshot, source: SourceRows, rules: Rules) -> None:
-        super().__init__(snapshot, source.columns.empty_table(), source.on, rules)
-        self.source = source.source(snapshot)
-        self.predicate = self.source.predicate
-        self._count = source.count
-
-    def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
-        return merge_metrics(self._count, done, changes)
 
 
 @dataclass(frozen=True)
@@ -266,7 +254,7 @@ def _found(shared: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
     names = [f"{_KEY}{at}" for at in range(len(task.on))]
     source = None
     if keys is not None:
-        source = UpsertSource(read_rows(keys, snapshot.schema, task.on, _never), task.on)
+        source = _source_keys(keys, snapshot, task.on)
     for number in (number for batch in batches for number in batch.column(0).to_pylist()):
         for data in opened(handle, snapshot, groups[number] if number < len(groups) else (), {}):
             with data:
@@ -290,7 +278,7 @@ def _put(shared: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
     try:
         handle, snapshot = task.opened()
         for number, rows in _by_group(batches, len(groups)):
-            edit = UpsertEdit(snapshot, rows.rename_columns(task.columns), task.on, task.rules)
+            edit = upsert_edit(snapshot, rows.rename_columns(task.columns), task.on, task.rules)
             if number < len(groups):
                 rewriter: Rewriter = _FileRewriter(handle, snapshot, edit)
                 rewriter.work(snapshot, list(filter(edit.matcher(snapshot), groups[number])))

@@ -23,11 +23,10 @@ from alluvia.delta.log.replay import State
 from alluvia.delta.schema.names import fold
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError, Invalid
-from alluvia.operations.rows.delete import DeleteEdit
 from alluvia.operations.rows.edits import Edit, RowChanges
 from alluvia.operations.rows.rewriting import Outcome, Part, Rewriter
 from alluvia.operations.rows.row_changes import change_rows
-from alluvia.operations.rows.update import UpdateEdit
+from alluvia.operations.rows.where_edits import DeleteEdit, UpdateEdit
 from alluvia_spark.frames import spare_later_tasks
 from alluvia_spark.tables import TablePlace
 from alluvia_spark.wording import finding, resolving, unresolved

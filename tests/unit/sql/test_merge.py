@@ -9,10 +9,10 @@ import pytest
 import alluvia
 from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.errors import Invalid
-from alluvia.operations.rows import located_edit, merge, rewriting
+from alluvia.operations.rows import keyed_merge, located_merge, rewriting
 from alluvia.operations.rows.row_changes import change_rows
 from alluvia.query.limits import QueryLimits
-from alluvia.sql import locate_rows, writing
+from alluvia.sql import changing, merging
 from alluvia.sql.run import execute
 from tests.sql.sequences import run
 
@@ -34,7 +34,7 @@ def merged(lake: alluvia.Lake) -> alluvia.Lake:
 def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pairs rows by their keys in memory, and as if the source were too large for that."""
     if request.param == "by a query":
-        monkeypatch.setattr(writing, "SOURCE_BYTES", 1)
+        monkeypatch.setattr(merging, "SOURCE_BYTES", 1)
 
 
 @pytest.mark.usefixtures("each_way")
@@ -118,7 +118,7 @@ def test_names_that_both_have_mean_the_row_that_is_there(merged: alluvia.Lake) -
 
 def test_a_source_larger_than_memory(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """The source has 24 MB, of which at most 1 MB is taken into memory here, and all of it is inserted or updates."""
-    monkeypatch.setattr(writing, "SOURCE_BYTES", 1 << 20)
+    monkeypatch.setattr(merging, "SOURCE_BYTES", 1 << 20)
     monkeypatch.setattr(rewriting, "WAITING_BYTES", 2 << 20)
     lake.sql("CREATE TABLE t (id BIGINT, n BIGINT, s STRING)")
     lake.sql("INSERT INTO t SELECT range * 2, 0, NULL FROM range(200000)")
@@ -184,7 +184,7 @@ def test_a_merge_waits_for_no_one_and_loses_nothing(merged: alluvia.Lake, monkey
             alluvia.connect(merged.uri).sql(other)
         return again(*arguments)
 
-    monkeypatch.setattr(merge, "change_rows", interrupted)
+    monkeypatch.setattr(keyed_merge, "change_rows", interrupted)
     merged.sql("MERGE INTO t USING u ON t.id = u.id WHEN MATCHED THEN UPDATE SET n = t.n + u.n")
     assert rows(merged, "SELECT id, n FROM t ORDER BY id") == [(1, 10), (2, 211), (3, 312)]
 
@@ -217,15 +217,15 @@ def test_a_large_source_reaches_only_files_that_can_hold_its_keys(
     lake.sql("INSERT INTO t SELECT range, 0 FROM range(1000)")
     lake.sql("CREATE TABLE big AS SELECT range + 200 AS id, 7 AS n FROM range(50)")
     lake.sql("CREATE VIEW a_view AS FROM big")
-    monkeypatch.setattr(writing, "SOURCE_BYTES", 1)
+    monkeypatch.setattr(merging, "SOURCE_BYTES", 1)
     scanned: list[int] = []
-    kept = located_edit.kept
+    kept = located_merge.kept
 
     def counted(scans: Any, *others: Any) -> Any:
         scanned.append(len(scans[0].files))
         return kept(scans, *others)
 
-    monkeypatch.setattr(locate_rows, "kept", counted)
+    monkeypatch.setattr(changing, "kept", counted)
     parameters = [-1] if "?" in source else None
     before = {row[0] for row in rows(lake, f"SELECT id FROM {source} AS y WHERE id IS NOT NULL", parameters)}
     done = lake.sql(
@@ -241,7 +241,7 @@ def test_a_large_source_reaches_only_files_that_can_hold_its_keys(
 def test_a_time_that_python_cannot_represent_is_a_key_like_others(
     lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "SOURCE_BYTES", 1)
+    monkeypatch.setattr(merging, "SOURCE_BYTES", 1)
     lake.sql("CREATE TABLE t (d DATE, n BIGINT)")
     lake.sql("INSERT INTO t VALUES ('2026-01-01', 1), ('2026-01-02', 1)")
     days = "(SELECT d, 7 AS n FROM (VALUES (DATE '2026-01-02'), (DATE '20260-01-01')) AS v(d))"

@@ -10,7 +10,7 @@ import alluvia
 from alluvia.access.rights import Rights
 from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.errors import Conflict, Forbidden, Invalid
-from alluvia.operations.rows.located_edit import FoundEdit
+from alluvia.operations.rows.located_merge import LocatedMerge
 from alluvia.query.limits import QueryLimits
 from alluvia.sql.run import execute
 from tests.access import grant
@@ -160,13 +160,13 @@ def test_what_a_subquery_of_a_merge_reads_is_part_of_what_a_transaction_has_read
 def test_a_statement_alone_runs_again_where_its_table_changes(
     pair: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(self: FoundEdit, *arguments: Any) -> Any:
-        monkeypatch.setattr(FoundEdit, "find", find)
+    def interrupted(self: LocatedMerge, *arguments: Any) -> Any:
+        monkeypatch.setattr(LocatedMerge, "find", find)
         pair.sql("INSERT INTO t VALUES (7, 1, 'late')")
         return find(self, *arguments)
 
-    find = FoundEdit.find
-    monkeypatch.setattr(FoundEdit, "find", interrupted)
+    find = LocatedMerge.find
+    monkeypatch.setattr(LocatedMerge, "find", interrupted)
     pair.sql("DELETE FROM t WHERE id IN (SELECT id FROM gone)")
     assert ids(pair) == [0, 1, 3, 4, 5, 6, 8, 9]
 

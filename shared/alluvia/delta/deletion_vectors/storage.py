@@ -47,11 +47,14 @@ def interleaved(rows: pa.Table, replaced: pa.BooleanArray, new: pa.Table) -> pa.
     """Return rows with those of a mask replaced in place by new ones, in order, in the columns that `new` has."""
     places: pa.Array | None = None
     columns, given = rows.columns, dict(zip(new.column_names, new.columns, strict=True))
+    every = count(replaced) == len(rows)
     for at, field in enumerate(rows.schema):
         if field.name not in given:
             continue
         old, values = columns[at], given[field.name].cast(field.type)
-        if pa.types.is_nested(field.type):  # for which Arrow has no replace_with_mask
+        if every:
+            columns[at] = values
+        elif pa.types.is_nested(field.type):  # for which Arrow has no replace_with_mask
             if places is None:
                 rank = pc.cumulative_sum(replaced.cast(pa.int64()))
                 places = pc.if_else(replaced, pc.add(rank, len(rows) - 1), numbers(len(rows)))

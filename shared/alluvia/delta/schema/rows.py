@@ -222,6 +222,18 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
+def conform_by_position(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the columns of a query's rows as those of a schema, one by one. A NULL alone has some type or other.
+
+    Raises `Invalid`, naming the column.
+    """
+    columns = [
+        pa.nulls(len(column), field.type) if column.null_count == len(column) else column
+        for column, field in zip(rows.columns, schema, strict=True)
+    ]
+    return conform(pa.Table.from_arrays(columns, names=schema.names), schema)
+
+
 def _check_digits(column: pa.ChunkedArray, field: pa.Field) -> None:
     found = too_long(column)
     if found is not None:

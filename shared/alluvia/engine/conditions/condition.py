@@ -1,4 +1,4 @@
-"""A condition on one table's rows, as text: what `Table.scan(where=…)` takes; or on pairs, as in `Table.upsert`.
+"""A condition on one table's rows, as text: what `Table.scan(where=…)` takes. Of pairs of rows, `pairs.py` makes such.
 
 Arrow computes the simplest ones, DuckDB all others; it is not loaded before it is needed. Arrow does the filtering, so
 that types do not change. The condition is parsed once, and `now()` is the same for pruning and for every batch.
@@ -24,7 +24,6 @@ from alluvia.engine.duck.literals import free_name
 from alluvia.engine.queries.parse import Node, integer_literal, is_constant, text_literal, walk
 from alluvia.engine.queries.references import At, Reference, names_in_use
 from alluvia.engine.queries.scopes import Scope, table_item
-from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ class Condition:
     """`predicate` is what pruning understands of it, `columns` the columns that `mask` and `filter` need in a batch.
 
     `complement` holds for every row that the condition does not hold for, and may hold for more. For `rows_at_once`
-    rows the mask is computed in one go.
+    rows the mask is computed in one go. `expression` is its syntax tree.
     """
 
     predicate: Predicate
@@ -52,22 +51,13 @@ class Condition:
     columns: tuple[str, ...]
     rows_at_once: int
     _text: str
-    _expression: Node
+    expression: Node
     _computed: Mask | None
     _evaluation: Callable[[], Evaluation]
 
-    def fields_of(self, struct: str, schema: pa.Schema) -> tuple[str, ...]:
-        """Return the fields of a struct column that the condition looks at, given all of them; all where it is bare."""
-        references = [node["column_names"] for node in walk(self._expression) if node.get("class") == "COLUMN_REF"]
-        named = [names[1:2] for names in references if fold(names[0]) == struct]
-        if any(not names for names in named):
-            return tuple(schema.names)
-        used = {fold(names[0]) for names in named}
-        return tuple(name for name in schema.names if fold(name) in used)
-
     def never_fails(self, schema: pa.Schema) -> bool:
         """Whether it is sure to fail on no row: it compares texts with texts alone, or whole numbers with such."""
-        nodes = [node for node in walk(self._expression) if "class" in node]
+        nodes = [node for node in walk(self.expression) if "class" in node]
         if self._computed is None or any(node["class"] not in _COMPARING for node in nodes):
             return False
         kinds = {schema.field(name).type for name in self.columns}
@@ -80,9 +70,9 @@ class Condition:
         """Return what pruning understands of it where it is evaluated at a time, in µs since the Unix epoch."""
         if self._computed is not None:
             return self.predicate
-        taken = names_in_use(self._expression) | {fold(name) for name in schema.names}
+        taken = names_in_use(self.expression) | {fold(name) for name in schema.names}
         constants, known = Constants(now_us, taken), _columns(schema)
-        return constants.together(lambda: column_predicate(self._expression, known, constants))
+        return constants.together(lambda: column_predicate(self.expression, known, constants))
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows for which the condition holds. Raises `Invalid` where it fails on a value."""
@@ -201,37 +191,3 @@ def columns_used(expression: Node, schema: pa.Schema) -> tuple[str, ...]:
 def _columns(schema: pa.Schema) -> ColumnFinder:
     rows = Reference({}, None, "rows", free_name("rows", schema.names), At(), is_function=False)
     return ColumnFinder(rows, Scope((table_item(rows, schema),), frozenset()), schema)
-
-
-NEW = "new"
-
-
-@dataclass(frozen=True, slots=True)
-class PairCondition:
-    """A condition on a table's row and a new row: the columns of each that `mask` needs."""
-
-    columns: tuple[str, ...]
-    new_columns: tuple[str, ...]
-    _condition: Condition
-
-    def mask(self, rows: pa.Table, new: pa.Table) -> pa.BooleanArray:
-        """Return for each pair of rows whether the condition holds; null where it is null. Raises `Invalid`."""
-        arrays = [_array(rows[name]) for name in self.columns]
-        shown = list(self.new_columns) or new.column_names[:1]
-        struct = pa.StructArray.from_arrays([_array(new[name]) for name in shown], names=shown)
-        batch = pa.RecordBatch.from_arrays([*arrays, struct], names=[*self.columns, NEW])
-        return self._condition.mask(batch)
-
-
-def pair_condition(text: str, schema: pa.Schema, new: pa.Schema) -> PairCondition:
-    """Read a condition on the columns of `schema`, and on those of `new` as `new.<column>`. Raises `Invalid`."""
-    if NEW in (fold(name) for name in schema.names):
-        msg = f"the table has a column {NEW!r}, so a condition cannot refer to the new row's columns: leave it out"
-        raise Invalid(msg)
-    struct = pa.struct(list(new))
-    parsed = condition(text, pa.schema([*schema, pa.field(NEW, struct)]))
-    return PairCondition(tuple(name for name in parsed.columns if name != NEW), parsed.fields_of(NEW, new), parsed)
-
-
-def _array(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

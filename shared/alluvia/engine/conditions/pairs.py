@@ -1,4 +1,4 @@
-"""Conditions and values over a table's row and the source's row that matches it: what MERGE INTO takes.
+"""Conditions and values over a table's row and the source's row that pairs with it: what MERGE and upsert take.
 
 Each row is known by its alias, `t.a`, and a column that only one of them has by its own name as well.
 """
@@ -13,18 +13,21 @@ from alluvia.delta.deletion_vectors.storage import definite
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.rows import conform
 from alluvia.engine.conditions.condition import Condition, condition
-from alluvia.engine.conditions.sql_assignments import SqlValues
-from alluvia.engine.conditions.sql_condition import read_expression
 from alluvia.engine.queries.parse import Node, walk
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 
 Columns = tuple[str, ...]
+Rows = Mapping[str, pa.Table]
+"""Rows of each side, by its alias: those with one number are a pair. They need only the columns that are used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Rows that an expression can name: those of the table, or those of the source."""
+    """Rows that an expression can name: those of the table, or those of the source.
+
+    Without an alias, their columns go by their own names alone.
+    """
 
     alias: str
     schema: pa.Schema
@@ -35,21 +38,25 @@ class Side:
 
 
 class Pairs:
-    """The names of expressions over some sides: rows of the table, of the source, or pairs of both."""
+    """The names of expressions over some sides: rows of the table, of the source, or pairs of both.
 
-    def __init__(self, sides: Sequence[Side]) -> None:
+    `bare` are the sides whose columns need no alias where their names are clear, by default all.
+    """
+
+    def __init__(self, sides: Sequence[Side], bare: Sequence[Side] | None = None) -> None:
         self.sides = tuple(sides)
         aliases = [fold(side.alias) for side in sides]
         if len(set(aliases)) < len(aliases):
             raise Invalid(f"the table and the source are both called {sides[0].alias}: give one another name with AS")
-        names = [fold(name) for side in sides for name in side.schema.names]
+        shown = self.sides if bare is None else bare
+        names = [fold(name) for side in shown for name in side.schema.names]
         self._bare = [
             (side, field)
-            for side in sides
+            for side in shown
             for field in side.schema
             if names.count(fold(field.name)) == 1 and fold(field.name) not in aliases
         ]
-        structs = [pa.field(side.alias, pa.struct(list(side.schema))) for side in sides]
+        structs = [pa.field(side.alias, pa.struct(list(side.schema))) for side in sides if side.alias]
         self.schema = pa.schema([*structs, *(field.with_nullable(True) for _, field in self._bare)])
 
     def resolve(self, names: Sequence[str]) -> tuple[Side, str] | None:
@@ -70,26 +77,27 @@ class Pairs:
             for bare in filter(None, (self.resolve([name]) for name in names[:2])):  # as `columns_used` counts them
                 found[bare[0].alias].add(bare[1])
             for side in self.sides:
-                if fold(side.alias) == fold(names[0]):
+                if side.alias and fold(side.alias) == fold(names[0]):
                     column = side.column(names[1]) if len(names) > 1 else None
                     found[side.alias].update(side.schema.names if column is None else [column])
+                elif side.alias and fold(side.alias) in map(fold, names[1:2]):  # a field, but `columns_used` counts it
+                    found[side.alias].update(side.schema.names[:1])
         return {side.alias: tuple(n for n in side.schema.names if n in found[side.alias]) for side in self.sides}
 
-    def batch(self, used: Mapping[str, Columns], rows: Mapping[str, pa.Table], count: int) -> pa.RecordBatch:
-        """Return what an expression is computed on: the columns that it uses of some rows, by alias."""
-        arrays: list[pa.Array] = []
-        names: list[str] = []
+    def batch(self, used: Mapping[str, Columns], rows: Rows, count: int) -> pa.RecordBatch:
+        """Return what an expression is computed on: the columns that it uses of `count` pairs."""
+        arrays: dict[str, pa.Array] = {}
         for side in self.sides:
-            shown = used[side.alias] or side.schema.names[:1]
-            columns = [_array(rows[side.alias][name]) for name in shown]
-            arrays.append(pa.StructArray.from_arrays(columns, names=list(shown)))
-            names.append(side.alias)
+            if side.alias and used[side.alias]:
+                columns = [_array(rows[side.alias][name]) for name in used[side.alias]]
+                arrays[side.alias] = pa.StructArray.from_arrays(columns, names=list(used[side.alias]))
         for side, field in self._bare:
             if field.name in used[side.alias]:
-                arrays.append(_array(rows[side.alias][field.name]))
-                names.append(field.name)
-        assert all(len(array) == count for array in arrays)  # noqa: S101
-        return pa.RecordBatch.from_arrays(arrays, names=names)
+                arrays[field.name] = _array(rows[side.alias][field.name])
+        if not arrays:  # an expression of constants alone still has a value for each pair
+            field = self.schema.field(0)
+            arrays[field.name] = pa.nulls(count, field.type)
+        return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
 
 class PairTest:
@@ -98,13 +106,13 @@ class PairTest:
     def __init__(self, text: str, pairs: Pairs) -> None:
         self._pairs = pairs
         self._condition: Condition = condition(text, pairs.schema)
-        self.used = pairs.used(read_expression(text))
+        self.used = pairs.used(self._condition.expression)
 
     def check(self) -> None:
         """Raise `Invalid` where the condition does not fit the columns."""
         self.mask({side.alias: side.schema.empty_table() for side in self._pairs.sides}, 0)
 
-    def mask(self, rows: Mapping[str, pa.Table], count: int) -> pa.BooleanArray:
+    def mask(self, rows: Rows, count: int) -> pa.BooleanArray:
         """Return for each of `count` pairs whether the condition holds. Raises `Invalid` where it fails."""
         return definite(self._condition.mask(self._pairs.batch(self.used, rows, count)))
 
@@ -113,6 +121,8 @@ class PairValues:
     """New values for columns of a table, from pairs of rows or rows of one side."""
 
     def __init__(self, given: Mapping[str, str], pairs: Pairs, schema: pa.Schema) -> None:
+        from alluvia.engine.conditions.sql_assignments import SqlValues  # loads DuckDB
+
         self._pairs = pairs
         self._schema = pa.schema([schema.field(name) for name in given])
         self._values = SqlValues(pairs.schema, self._schema)
@@ -137,7 +147,7 @@ class PairValues:
             for side in self._pairs.sides
         }
 
-    def compute(self, rows: Mapping[str, pa.Table], count: int) -> pa.Table:
+    def compute(self, rows: Rows, count: int) -> pa.Table:
         """Return the values for `count` pairs, in the table's types. Raises `Invalid`, naming the column."""
         arrays = [
             self._values.compute(name, pa.Table.from_batches([self._pairs.batch(used, rows, count)]))

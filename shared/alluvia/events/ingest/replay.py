@@ -26,7 +26,8 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.append.ingest import ingest, refusals
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.reading.scan import scan
-from alluvia.operations.rows.merge import MATCHED, MergeClause, MergeRules, merge
+from alluvia.operations.rows.keyed_merge import merge
+from alluvia.operations.rows.merge import MATCHED, MergeClause, MergeRules
 from alluvia.operations.transactions.lake_commit import WRITE_SERIALIZABLE
 from alluvia.operations.transactions.lake_transaction import StagedTables
 from alluvia.operations.transactions.staging import StagedHandle

@@ -25,8 +25,8 @@ from alluvia.operations.planning.optimistic_retry import (
     check_txn,
     commit_planned,
 )
-from alluvia.operations.rows.delete import DeleteEdit
 from alluvia.operations.rows.row_changes import Plans
+from alluvia.operations.rows.where_edits import DeleteEdit
 from alluvia.operations.tables.evolve import plan_merge, protocol_for
 
 

@@ -148,9 +148,6 @@ class EraseEdit(Edit):
         mask = pa.concat_arrays(masks) if masks else pa.array([], pa.bool_())
         return Hits(pc.and_(mask, data.live)) if count(mask) else None
 
-    def renew(self, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:  # noqa: ARG002
-        return rows.slice(0, 0)
-
     def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
         metrics = {"numAddedFiles": len(changes.adds), "numCopiedRows": done.rows_copied}
         return metrics if done.rows_deleted is None else metrics | {"numDeletedRows": done.rows_deleted}

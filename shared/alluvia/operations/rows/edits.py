@@ -1,4 +1,4 @@
-"""What delete, update and upsert do to the rows of a file: which of them change, and into what."""
+"""What an edit does to the rows of a file: which of them change, and into what."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.commit.changes import Changes
 from alluvia.delta.data_files.scan import Scan
-from alluvia.delta.deletion_vectors.storage import NO_POSITIONS, count, definite
+from alluvia.delta.deletion_vectors.storage import NO_POSITIONS, count
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.skipping.predicate import Predicate
 from alluvia.delta.snapshot import Snapshot
-from alluvia.engine.conditions.columnar import masked
-from alluvia.engine.conditions.condition import ROWS_AT_ONCE_BY_DUCKDB, condition
+from alluvia.engine.conditions.condition import ROWS_AT_ONCE_BY_DUCKDB
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.reading.datafile import DataFile
 
@@ -25,13 +24,15 @@ from alluvia.operations.reading.datafile import DataFile
 class Hits:
     """Rows of a file that an operation is about: `mask` has a value for each row of the file.
 
-    `updated` and `sources` have one for each row of the mask, in order: whether it is updated (else deleted, and null
-    if it stays as it is; None: all are deleted), and for an upsert the number of the source's row (None elsewhere).
+    The others have one for each row of the mask, in order. `updated` says whether it is updated, else deleted; null if
+    it stays as it is. Without it, all are deleted. Of a merge, `sources` are the numbers of the source's rows, null for
+    a row without one, and `clauses` those of the clauses.
     """
 
     mask: pa.BooleanArray
     updated: pa.BooleanArray | None = None
     sources: pa.Int64Array | None = None
+    clauses: pa.Array | None = None
 
     def among(self, rows: pa.BooleanArray) -> Hits:
         """Return the hits that are rows of another mask too."""
@@ -43,10 +44,15 @@ class Hits:
             return self
         return self._kept(pc.is_valid(self.updated))
 
+    def updating(self) -> Hits:
+        """Return the hits that are updated, of those that change."""
+        return self if self.updated is None else self._kept(self.updated)
+
     def _kept(self, kept: pa.BooleanArray) -> Hits:
         updated = None if self.updated is None else self.updated.filter(kept)
         sources = None if self.sources is None else self.sources.filter(kept)
-        return Hits(pc.replace_with_mask(self.mask, self.mask, kept), updated, sources)
+        clauses = None if self.clauses is None else self.clauses.filter(kept)
+        return Hits(pc.replace_with_mask(self.mask, self.mask, kept), updated, sources, clauses)
 
     def slice(self, start: int, length: int) -> Hits:
         """Return the hits of some rows that follow one another."""
@@ -54,7 +60,8 @@ class Hits:
         before, here = count(self.mask.slice(0, start)), count(mask)
         updated = None if self.updated is None else self.updated.slice(before, here)
         sources = None if self.sources is None else self.sources.slice(before, here)
-        return Hits(mask, updated, sources)
+        clauses = None if self.clauses is None else self.clauses.slice(before, here)
+        return Hits(mask, updated, sources, clauses)
 
     @property
     def changed(self) -> int:
@@ -69,7 +76,8 @@ class Hits:
     @property
     def nbytes(self) -> int:
         """Return the memory that it takes."""
-        return sum(part.nbytes for part in (self.mask, self.updated, self.sources) if part is not None)
+        parts = (self.mask, self.updated, self.sources, self.clauses)
+        return sum(part.nbytes for part in parts if part is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +148,9 @@ class Edit(ABC):
     def find(self, data: DataFile) -> Hits | None:
         """Return the rows that change, of those that are not deleted yet; None if there are none."""
 
-    @abstractmethod
-    def renew(self, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:
-        """Return what updated rows become: the same columns, in the table's types. An upsert's come from `sources`."""
+    def renew(self, rows: pa.Table, hits: Hits) -> pa.Table:  # noqa: ARG002
+        """Return what rows become that are updated, of which the hits say more: the same columns, in their types."""
+        return rows.slice(0, 0)
 
     def inserts(self, matched: pa.Int64Array) -> Inserts:  # noqa: ARG002
         """Return the source's rows to insert, given the numbers of those that match rows of files."""
@@ -153,36 +161,31 @@ class Edit(ABC):
         """Return what the table's history says of the edit."""
 
 
-class WhereEdit(Edit):
-    """An edit of all rows for which one SQL condition holds. Raises `Invalid` if the text is not a condition."""
-
-    updates = False
-
-    def __init__(self, snapshot: Snapshot, where: str) -> None:
-        self.condition = condition(where, snapshot.schema)
-        self.parameters = {"predicate": masked(where)}
-        self.predicate = self.condition.predicate
-        self._columns = list(self.condition.columns) or snapshot.schema.names[:1]
-
-    def find(self, data: DataFile) -> Hits | None:
-        masks: list[pa.BooleanArray] = []
-        start = 0
-        for batch in data.batches(self._columns, rows=self.condition.rows_at_once):
-            live = data.live.slice(start, len(batch))
-            start += len(batch)
-            if count(live) == len(batch):
-                masks.append(definite(self.condition.mask(batch)))
-            else:
-                masks.append(pc.replace_with_mask(live, live, definite(self.condition.mask(batch.filter(live)))))
-        mask = pa.concat_arrays(masks) if masks else pa.array([], pa.bool_())
-        if not count(mask):
-            return None
-        return Hits(mask, pa.repeat(pa.scalar(value=True, type=pa.bool_()), count(mask)) if self.updates else None)
-
-
 def vectors_added(changes: Changes) -> int:
     """Return the number of files that get a deletion vector."""
     return sum(add.deletion_vector is not None for add in changes.adds)
+
+
+def delete_metrics(done: RowChanges, changes: Changes) -> dict[str, int]:
+    """Return what the history says of a delete."""
+    metrics = {
+        "numAddedFiles": len(changes.adds),
+        "numCopiedRows": done.rows_copied,
+        "numDeletionVectorsAdded": vectors_added(changes),
+        "numAddedChangeFiles": len(changes.cdc),
+    }
+    return metrics if done.rows_deleted is None else metrics | {"numDeletedRows": done.rows_deleted}
+
+
+def update_metrics(done: RowChanges, changes: Changes) -> dict[str, int]:
+    """Return what the history says of an update."""
+    return {
+        "numAddedFiles": len(changes.adds),
+        "numUpdatedRows": done.rows_updated,
+        "numCopiedRows": done.rows_copied,
+        "numDeletionVectorsAdded": vectors_added(changes),
+        "numAddedChangeFiles": len(changes.cdc),
+    }
 
 
 def merge_metrics(source_rows: int | None, done: RowChanges, changes: Changes) -> dict[str, int]:
@@ -198,3 +201,10 @@ def merge_metrics(source_rows: int | None, done: RowChanges, changes: Changes) -
         "numTargetDeletionVectorsAdded": vectors_added(changes),
         "numTargetChangeFilesAdded": len(changes.cdc),
     }
+
+
+def moves_rows(snapshot: Snapshot, columns: Sequence[str]) -> bool:
+    """Whether new values of some columns can move a row to another file, or elsewhere in its file's order."""
+    settings = snapshot.settings
+    placing = {field.column for field in snapshot.partition_spec.fields}.union(settings.sort_by, settings.cluster_by)
+    return not placing.isdisjoint(columns)

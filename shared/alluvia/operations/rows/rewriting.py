@@ -317,8 +317,7 @@ class Rewriter:
         old = rows.filter(hits.mask)
         new = None
         if hits.updated is not None and hits.rows_updated:
-            sources = NO_POSITIONS if hits.sources is None else hits.sources.filter(hits.updated)
-            new = self.edit.renew(old.filter(hits.updated), sources)
+            new = self.edit.renew(old.filter(hits.updated), hits.updating())
             if not self.edit.in_place or self._vectors:
                 self._waiting.append(new)
         if self._changes is not None:

@@ -7,29 +7,29 @@ from typing import Any
 
 import pyarrow as pa
 
-from alluvia.arrow_compute import pc
-from alluvia.commit.changes import Changes
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.arguments import check_names, check_text
-from alluvia.delta.deletion_vectors.storage import definite, mask_of, positions_of
-from alluvia.delta.log.actions import AddFile
-from alluvia.delta.schema.rows import conform
-from alluvia.delta.skipping.predicate import Predicate
+from alluvia.delta.schema.names import fold
+from alluvia.delta.schema.rows import columns_of_rows, conform, conformed
+from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.columnar import masked
-from alluvia.engine.conditions.condition import PairCondition, pair_condition
+from alluvia.engine.conditions.condition import expression_of
+from alluvia.engine.conditions.pairs import Pairs, Side
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.merge_query.folding import check_edit
-from alluvia.operations.reading.datafile import DataFile
-from alluvia.operations.rows.edits import Edit, Hits, Inserts, RowChanges, merge_metrics
+from alluvia.operations.rows.edits import RowChanges
+from alluvia.operations.rows.keyed_merge import KeyedMerge
+from alluvia.operations.rows.merge import MATCHED, UNMATCHED, MergeClause, MergeRules
 from alluvia.operations.rows.row_changes import change_rows
-from alluvia.operations.rows.update import moves_rows, with_columns
-from alluvia.operations.rows.upsert_source import UpsertSource, read_rows
+from alluvia.operations.rows.source_keys import SourceKeys
 
-MATCHED = ("update", "delete", "ignore")
-UNMATCHED = ("insert", "ignore")
-KEYS_AT_ONCE = 1 << 18
+MATCHED_ACTIONS = ("update", "delete", "ignore")
+UNMATCHED_ACTIONS = ("insert", "ignore")
+NEW = "new"
+"""What conditions call the new row."""
+_CHUNK_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +53,24 @@ class Rules:
         """Whether new rows are inserted: by default they are, except where matching rows are to be deleted."""
         return (self.unmatched or ("ignore" if self.matched == "delete" else "insert")) == "insert"
 
-    @property
-    def conditions(self) -> tuple[str, ...]:
-        """Return the conditions' texts."""
-        return tuple(text for text in (self.when, self.delete_when, self.insert_when) if text is not None)
+    def clauses(self, given: Sequence[str], columns_set: Sequence[str]) -> list[MergeClause]:
+        """Return the clauses of the merge that it is, of rows with the `given` columns of the table."""
+        found = []
+        if self.delete_when is not None:
+            found.append(MergeClause(MATCHED, "delete", self.delete_when))
+        if self.matched != "ignore":
+            action = "nothing" if self.matched == "update" and not columns_set else self.matched
+            found.append(MergeClause(MATCHED, action, self.when, copied=columns_set))
+        if self.inserts:
+            found.append(MergeClause(UNMATCHED, "insert", self.insert_when, copied=given))
+        return found
 
 
 def check_rules(rules: Rules) -> None:
     """Raise `Invalid`, naming the option, for a combination that makes no sense."""
     for name, value, allowed in (
-        ("matched", rules.matched, MATCHED),
-        ("unmatched", rules.unmatched or "insert", UNMATCHED),
+        ("matched", rules.matched, MATCHED_ACTIONS),
+        ("unmatched", rules.unmatched or "insert", UNMATCHED_ACTIONS),
     ):
         if value not in allowed:
             raise Invalid(f"{name}: {value!r} is not valid; use one of {', '.join(map(repr, allowed))}")
@@ -89,129 +96,57 @@ def upsert(handle: TableHandle, rows: Any, on: Sequence[str], rules: Rules) -> R
     """
     check_rules(rules)
     given = rows.read_all() if isinstance(rows, pa.RecordBatchReader) else rows
-    return change_rows(handle, "upsert", lambda snapshot: UpsertEdit(snapshot, given, on, rules))
+    return change_rows(handle, "upsert", lambda snapshot: upsert_edit(snapshot, given, on, rules))
 
 
-class UpsertEdit(Edit):
-    """Rows that the source has the key of are updated or deleted."""
+def upsert_edit(
+    snapshot: Snapshot,
+    rows: Any,
+    on: Sequence[str],
+    rules: Rules,
+    keys: SourceKeys | None = None,
+    source_rows: int | None = None,
+) -> KeyedMerge:
+    """Return the merge that an upsert is: a row that has the key of a new one is updated or deleted.
 
-    operation = "MERGE"
-
-    def __init__(self, snapshot: Snapshot, rows: Any, on: Sequence[str], rules: Rules) -> None:
-        check_edit(snapshot, "upsert", None)
-        schema = snapshot.schema
-        self._rules = rules
-        extra = bool(rules.conditions)
-        given = read_rows(rows, schema, on, lambda _: extra)
-        self._when = _read(rules.when, schema, given.schema)
-        self._delete_when = _read(rules.delete_when, schema, given.schema)
-        self._insert_when = _read(rules.insert_when, pa.schema([]), given.schema)
-        self._conditions = [one for one in (self._when, self._delete_when, self._insert_when) if one is not None]
-        self._check_extra(given, schema)
-        self.source = UpsertSource(given, on)
-        self.predicate = self.source.predicate
-        there = set(given.column_names)
-        self.known = given.select([name for name in schema.names if name in there])
-        self.columns_set = self._columns_to_set(schema)
-        self._schema = schema
-        self.in_place = not moves_rows(snapshot, self.columns_set)
-        self.parameters = _parameters(rules, on)
-        needed = self._needed()
-        self._columns = [name for name in schema.names if name in needed]
-
-    def _needed(self) -> set[str]:
-        return {*self.source.on, *(name for one in self._conditions for name in one.columns)}
-
-    def _check_extra(self, given: pa.Table, schema: pa.Schema) -> None:
-        used = {name for one in self._conditions for name in one.new_columns} | set(schema.names)
-        for name in given.column_names:
-            if name not in used:
-                msg = f"column {name} is not in the table, and no condition uses it: leave it out, or evolve(add=…)"
-                raise Invalid(msg)
-
-    def _columns_to_set(self, schema: pa.Schema) -> list[str]:
-        if self._rules.matched != "update":
-            return []
-        wanted = self.known.column_names if self._rules.columns is None else list(self._rules.columns)
-        known = set(self.known.column_names)
-        for name in wanted:
-            if name not in known:
-                msg = f"columns: {name!r} is not a column of {'the rows' if name in schema.names else 'the table'}"
-                raise Invalid(msg)
-        return [name for name in wanted if name not in self.source.on]
-
-    def candidates(self, snapshot: Snapshot) -> Sequence[AddFile]:
-        return list(filter(self.matcher(snapshot), super().candidates(snapshot)))
-
-    def matcher(self, snapshot: Snapshot) -> Callable[[AddFile], bool]:
-        return self.source.matcher(snapshot)
-
-    @property
-    def reads(self) -> Predicate:
-        return self.source.reads
-
-    def find(self, data: DataFile) -> Hits | None:
-        """Return the rows with a key of the source, and what becomes of each."""
-        found: list[Hits] = []
-        waiting: list[pa.RecordBatch] = []
-        for batch in data.batches(self._columns):
-            waiting.append(batch)
-            if sum(map(len, waiting)) >= KEYS_AT_ONCE:
-                found.append(self._match(data, waiting, sum(len(each.mask) for each in found)))
-                waiting = []
-        if waiting or not found:
-            found.append(self._match(data, waiting, sum(len(each.mask) for each in found)))
-        hits = Hits(
-            pa.concat_arrays([each.mask for each in found]),
-            pa.concat_arrays([each.updated for each in found if each.updated is not None]),
-            pa.concat_arrays([each.sources for each in found if each.sources is not None]),
-        )
-        return hits if hits.changed else None
-
-    def _match(self, data: DataFile, batches: Sequence[pa.RecordBatch], start: int) -> Hits:
-        schema = pa.schema([self._schema.field(name) for name in self._columns])
-        rows = pa.Table.from_batches(list(batches), schema)
-        positions, sources = self.source.pairs(rows.select(self.source.on))
-        alive = data.live.slice(start, len(rows)).take(positions)
-        positions, sources = positions.filter(alive), sources.filter(alive)
-        return Hits(mask_of(positions, len(rows)), self._verdicts(rows.take(positions), sources), sources)
-
-    def _verdicts(self, rows: pa.Table, sources: pa.Int64Array) -> pa.BooleanArray:
-        """Return for each matching row whether it is updated, else deleted; null where it stays as it is."""
-        new = self.source.rows
-        applies = _holds(self._when, rows, new, sources)
-        stays = pa.nulls(len(rows), pa.bool_())
-        acts = {"update": True if self.columns_set else None, "delete": False}.get(self._rules.matched)
-        verdicts = stays if acts is None else pc.if_else(applies, pa.scalar(acts, pa.bool_()), stays)
-        if self._delete_when is None:
-            return verdicts
-        deleted = _holds(self._delete_when, rows, new, sources)
-        return pc.if_else(deleted, pa.scalar(value=False, type=pa.bool_()), verdicts)
-
-    def renew(self, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:
-        return with_columns(rows, self.known.select(self.columns_set).take(sources))
-
-    def inserts(self, matched: pa.Int64Array) -> Inserts:
-        if not self._rules.inserts:
-            return Inserts()
-        left = positions_of(pc.invert(mask_of(matched, len(self.known))))
-        if self._insert_when is not None:
-            nothing = pa.table({"none": pa.nulls(len(left))}).select([])
-            left = left.filter(_holds(self._insert_when, nothing, self.source.rows, left))
-        return Inserts(left, lambda: [conform(self.known.take(left), self._schema)])
-
-    def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
-        return merge_metrics(len(self.source.rows), done, changes)
+    `keys` and `source_rows` say what the keys are, and how many rows there are, where not all are here.
+    """
+    check_edit(snapshot, "upsert", None)
+    schema = snapshot.schema
+    conditions = [text for text in (rules.when, rules.delete_when, rules.insert_when) if text is not None]
+    given = read_rows(rows, schema, on, lambda _: bool(conditions))
+    known = [name for name in given.column_names if name in schema.names]
+    if conditions and NEW in map(fold, schema.names):
+        msg = f"the table has a column {NEW!r}, so a condition cannot refer to the new row's columns: leave it out"
+        raise Invalid(msg)
+    _check_extra(given, schema, conditions)
+    found = MergeRules("", NEW, "", rules.clauses(known, _columns_to_set(rules, on, known, schema)))
+    keys = keys or SourceKeys(given.select(on))
+    return KeyedMerge(snapshot, given, keys, found, _parameters(rules, on), source_rows=source_rows)
 
 
-def _read(text: str | None, schema: pa.Schema, new: pa.Schema) -> PairCondition | None:
-    return None if text is None else pair_condition(text, schema, new)
+def _check_extra(given: pa.Table, schema: pa.Schema, conditions: Sequence[str]) -> None:
+    """Raise `Invalid` for a column that neither the table has, nor a condition uses."""
+    extra = [name for name in given.column_names if name not in schema.names]
+    if not extra:
+        return
+    pairs = Pairs([Side("", schema), Side(NEW, given.schema)], [])
+    used = {name for text in conditions for name in pairs.used(expression_of(text))[NEW]}
+    for name in extra:
+        if name not in used:
+            msg = f"column {name} is not in the table, and no condition uses it: leave it out, or evolve(add=…)"
+            raise Invalid(msg)
 
 
-def _holds(condition: PairCondition | None, rows: pa.Table, new: pa.Table, sources: pa.Int64Array) -> pa.BooleanArray:
-    if condition is None or not len(sources):
-        return pa.repeat(pa.scalar(value=True, type=pa.bool_()), len(sources))
-    return definite(condition.mask(rows, new.take(sources)))
+def _columns_to_set(rules: Rules, on: Sequence[str], known: Sequence[str], schema: pa.Schema) -> list[str]:
+    if rules.matched != "update":
+        return []
+    wanted = known if rules.columns is None else list(rules.columns)
+    for name in wanted:
+        if name not in known:
+            msg = f"columns: {name!r} is not a column of {'the rows' if name in schema.names else 'the table'}"
+            raise Invalid(msg)
+    return [name for name in wanted if name not in on]
 
 
 def _parameters(rules: Rules, on: Sequence[str]) -> Mapping[str, str]:
@@ -222,3 +157,38 @@ def _parameters(rules: Rules, on: Sequence[str]) -> Mapping[str, str]:
     }
     conditions = {"when": rules.when, "deleteWhen": rules.delete_when, "insertWhen": rules.insert_when}
     return found | {name: masked(text) for name, text in conditions.items() if text is not None}
+
+
+def read_rows(rows: Any, schema: pa.Schema, on: Sequence[str], extra: Callable[[str], bool]) -> pa.Table:
+    """Return a caller's rows as one table: the columns that the table has in its types, and others that `extra` wants.
+
+    Raises `Invalid`, naming the column.
+    """
+    if isinstance(on, str) or not on or len(set(on)) < len(on):
+        raise Invalid(f"on: expected the names of the key columns, each once, such as ['event_id'], got {on!r}")
+    if isinstance(rows, pa.RecordBatchReader):
+        rows = rows.read_all()
+    elif isinstance(rows, (list, tuple)) and not rows:
+        rows = schema.empty_table()
+    given = columns_of_rows(rows)
+    for name in on:
+        if name not in schema.names or name not in given:
+            raise Invalid(f"on: {name!r} is not a column of {'the table' if name not in schema.names else 'the rows'}")
+        if pa.types.is_nested(schema.field(name).type):
+            raise Invalid(f"on: {name!r} is {type_name(schema.field(name).type)}, which cannot be a key")
+    known = pa.schema([field for field in schema if field.name in given])
+    ours = set(schema.names)
+    others = sorted(name for name in given if name not in ours and extra(name))
+    if isinstance(rows, (pa.Table, pa.RecordBatch)):
+        table = pa.table(rows) if isinstance(rows, pa.RecordBatch) else rows
+        whole = conform(table.drop_columns(others), known)
+        return _append(whole, {name: table[name] for name in others})
+    plain = [{name: row[name] for name in row if name not in others} for row in rows] if others else rows
+    found = list(conformed(plain, known, _CHUNK_BYTES)) or [known.empty_table()]
+    return _append(pa.concat_tables(found), {name: pa.array([row.get(name) for row in rows]) for name in others})
+
+
+def _append(rows: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
+    for name, values in columns.items():
+        rows = rows.append_column(name, values)
+    return rows

@@ -13,7 +13,7 @@ import pytest
 
 from alluvia.api.lake import Lake, Table
 from alluvia.errors import Invalid
-from alluvia.operations.rows import upsert_source
+from alluvia.operations.rows import source_keys
 from alluvia.store import CountingStore
 from tests.unit.operations.races import Race
 from tests.unit.operations.row_samples import SCHEMA, by_id, every_kind, ids, make
@@ -361,7 +361,7 @@ def test_a_reader_is_read_once_however_often_it_plans(lake: Lake) -> None:
 def test_a_file_between_the_least_and_the_greatest_of_very_many_keys_is_read(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upsert_source, "KEYS_SORTED_MAX", 5)
+    monkeypatch.setattr(source_keys, "KEYS_SORTED_MAX", 5)
     table = lake.create_table("t", {"k": "long", "v": "string"})
     table.append([{"k": key, "v": "old"} for key in (50, 51)])
     table.append([{"k": 500, "v": "old"}])
@@ -372,7 +372,7 @@ def test_a_file_between_the_least_and_the_greatest_of_very_many_keys_is_read(
 
 
 def test_an_upsert_of_very_many_keys_notices_one_that_wins(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upsert_source, "KEYS_SORTED_MAX", 5)
+    monkeypatch.setattr(source_keys, "KEYS_SORTED_MAX", 5)
     lake.create_table("t", {"k": "long"})
     table = Race(lake).table(lambda theirs: theirs.upsert([{"k": 77}], on=["k"]))
     changes = table.upsert([{"k": key} for key in range(100)], on=["k"])
@@ -392,15 +392,15 @@ def test_rows_that_a_compaction_moved_before_they_went_are_put_in(lake: Lake) ->
     assert sorted((row["k"], row["v"]) for row in rows) == [(1, "new"), (2, "old"), (3, "new")]
 
 
-@pytest.mark.parametrize("few", [0, upsert_source.FEW_ROWS], ids=["by a query", "by Arrow"])
+@pytest.mark.parametrize("few", [0, source_keys.FEW_ROWS], ids=["by a query", "by Arrow"])
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.timestamp("us", tz="UTC")], ids=str)
 def test_both_ways_to_find_keys_find_the_same(monkeypatch: pytest.MonkeyPatch, kind: pa.DataType, few: int) -> None:
-    monkeypatch.setattr(upsert_source, "FEW_ROWS", few)
+    monkeypatch.setattr(source_keys, "FEW_ROWS", few)
     chance = random.Random(1)
     for _ in range(20):
         given: list[int | None] = [*chance.sample(range(30), chance.randint(5, 12)), None, None]
         there = [chance.choice([None, *range(30)]) for _ in range(4)]
-        source = upsert_source.UpsertSource(pa.table({"id": pa.array(given, pa.int64()).cast(kind)}), ["id"])
+        source = source_keys.SourceKeys(pa.table({"id": pa.array(given, pa.int64()).cast(kind)}))
         positions, numbers = source.pairs(pa.table({"id": pa.array(there, pa.int64()).cast(kind)}))
         wanted = {at: given.index(key) for at, key in enumerate(there) if key is not None and key in given}
         assert dict(zip(positions.to_pylist(), numbers.to_pylist(), strict=True)) == wanted

@@ -1,4 +1,4 @@
-"""Change rows that a query has found: each by its file and its position there, with what becomes of it.
+"""A merge whose pairs a query has found: each row by its file and its position there, with its clause and its values.
 
 They are kept in a file of this process, in the order of the table's files, so that memory holds a part of them at a
 time.
@@ -16,20 +16,23 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.commit.changes import Changes
 from alluvia.delta.data_files.scan import Scan
-from alluvia.delta.deletion_vectors.storage import count, interleaved, mask_of, numbers
+from alluvia.delta.deletion_vectors.storage import count, mask_of, numbers
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.schema.rows import conform
+from alluvia.delta.schema.rows import conform, conform_by_position
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Invalid, Unavailable
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.reading.datafile import DataFile
-from alluvia.operations.rows.edits import Edit, Hits, Inserts, RowChanges
-from alluvia.operations.rows.update import moves_rows
+from alluvia.operations.rows.edits import Inserts, RowChanges
+from alluvia.operations.rows.merge import CLAUSE, FilePairs, MergeEdit
 from alluvia.scratch import scratch_root
+
+VALUES_FROM = 3
+"""Before the values come the file, the position and the clause."""
 
 
 @dataclass(frozen=True, slots=True)
-class FoundRows:
+class LocatedRows:
     """Rows with the number of their file among those of `scan`, their position in it, the number of the clause that
     says what becomes of them, and the values of clauses.
 
@@ -45,7 +48,7 @@ class FoundRows:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundClause:
+class LocatedClause:
     """What becomes of rows: `action` is `update`, `delete` or `insert`.
 
     The `columns` of the table get the values of as many columns of the rows that were found, from the one numbered
@@ -54,27 +57,25 @@ class FoundClause:
 
     action: str
     columns: Sequence[str] = ()
-    first: int = 0
+    first: int = VALUES_FROM
 
 
 @dataclass(frozen=True, slots=True)
-class FoundRules:
+class LocatedRules:
     """An edit of rows that were found: its clauses, by number, and what the table's history says of it.
 
-    `fit` makes columns of a table of values, by the schema that they are to have. Where no row may be found twice,
-    `twice` says so; else it is found once, however often it was.
+    Where no row may be found twice, `twice` says so; else it is found once, however often it was.
     """
 
     operation: str
-    clauses: Sequence[FoundClause]
+    clauses: Sequence[LocatedClause]
     parameters: Mapping[str, str]
     metrics: Callable[[RowChanges, Changes], dict[str, int]]
-    fit: Callable[[pa.Table, pa.Schema], pa.Table]
     twice: str = ""
 
 
 @contextmanager
-def kept(scans: Sequence[Scan], schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[FoundRows]:
+def kept(scans: Sequence[Scan], schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[LocatedRows]:
     """Keep rows, which come by file and position and then the new ones, while the block runs.
 
     `scans` are what the query has read: first the table whose rows these are. Raises `Unavailable` if the disk is full.
@@ -101,54 +102,42 @@ def kept(scans: Sequence[Scan], schema: pa.Schema, batches: Iterable[pa.RecordBa
                 ranges[scan.files[number].key] = here
         with pa.memory_map(str(path)) as mapped:
             itself = any(each.snapshot.root == scan.snapshot.root for each in others)
-            yield FoundRows(scan, itself, pa.ipc.open_stream(mapped).read_all(), ranges, new)
+            yield LocatedRows(scan, itself, pa.ipc.open_stream(mapped).read_all(), ranges, new)
 
 
-class FoundEdit(Edit):
+class LocatedMerge(MergeEdit):
     """Rows that were found are updated, deleted and inserted."""
 
-    def __init__(self, snapshot: Snapshot, found: FoundRows, rules: FoundRules) -> None:
+    def __init__(self, snapshot: Snapshot, found: LocatedRows, rules: LocatedRules) -> None:
         if snapshot.state is not found.scan.snapshot.state:
             raise Conflict(f"table {snapshot.name} changed while its rows were looked for: try again")
+        super().__init__(snapshot, rules.clauses)
         self.operation, self.parameters = rules.operation, rules.parameters
         self.predicate = found.scan.predicate
-        updated = {name for clause in rules.clauses if clause.action == "update" for name in clause.columns}
-        self.columns_set = [name for name in snapshot.schema.names if name in updated]
-        self.in_place = not moves_rows(snapshot, self.columns_set)
-        self._schema = snapshot.schema
         self._found = found
         self._rules = rules
-        updating = [clause.action == "update" for clause in rules.clauses]
-        self._updating = pa.array(updating, pa.bool_())
 
     def candidates(self, snapshot: Snapshot) -> Sequence[AddFile]:  # noqa: ARG002
         return [file for file in self._found.scan.files if file.key in self._found.ranges]
 
-    def find(self, data: DataFile) -> Hits | None:
+    def pairs(self, data: DataFile) -> FilePairs:
         here = self._found.ranges[data.file.key]
         rows = self._found.rows.slice(here.start, len(here))
         positions = rows.column(1).combine_chunks().cast(pa.int64())
-        updated = self._updating.take(rows.column(2).combine_chunks())
+        clauses = rows.column(2).combine_chunks().cast(CLAUSE)
         sources = pc.add(numbers(len(here)), here.start)
         again = pc.equal(positions.slice(1), positions.slice(0, len(here) - 1))
         if count(again):
             if self._rules.twice:
                 raise Invalid(self._rules.twice)
             first = pa.concat_arrays([pa.array([True]), pc.invert(again)])
-            positions, updated, sources = positions.filter(first), updated.filter(first), sources.filter(first)
-        return Hits(mask_of(positions, data.rows), updated, sources)
+            positions, clauses, sources = positions.filter(first), clauses.filter(first), sources.filter(first)
+        return FilePairs(mask_of(positions, data.rows), clauses, sources)
 
-    def renew(self, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:
-        if not len(rows):
-            return rows
+    def values(self, clause: int, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:  # noqa: ARG002
         first = sources[0].as_py()
         found = self._found.rows.slice(first, sources[-1].as_py() - first + 1).combine_chunks()
-        found = found.take(pc.subtract(sources, first))
-        for number, clause in enumerate(self._rules.clauses):
-            if clause.action == "update":
-                here = pc.equal(found.column(2).combine_chunks(), number)
-                rows = interleaved(rows, here, self._values(clause, found.filter(here)))
-        return rows
+        return self._values(self._rules.clauses[clause], found.take(pc.subtract(sources, first)))
 
     def inserts(self, matched: pa.Int64Array) -> Inserts:  # noqa: ARG002
         new = self._found.new
@@ -163,10 +152,9 @@ class FoundEdit(Edit):
                 if clause.action == "insert" and len(here):
                     yield conform(self._values(clause, here), self._schema)
 
-    def _values(self, clause: FoundClause, rows: pa.Table) -> pa.Table:
+    def _values(self, clause: LocatedClause, rows: pa.Table) -> pa.Table:
         given = rows.select(range(clause.first, clause.first + len(clause.columns)))
-        wanted = pa.schema([self._schema.field(name) for name in clause.columns])
-        return self._rules.fit(given.rename_columns(list(clause.columns)), wanted)
+        return conform_by_position(given, pa.schema([self._schema.field(name) for name in clause.columns]))
 
     def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
         return self._rules.metrics(done, changes)

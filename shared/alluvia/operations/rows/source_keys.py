@@ -1,4 +1,4 @@
-"""The rows of an upsert: their keys, which files can contain those, and which rows of a file match."""
+"""The keys of a merge's source: which files can contain them, and which rows of a file have them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from alluvia.arrow_compute import pc
 from alluvia.delta.deletion_vectors.storage import numbers, positions_of
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.schema.names import ColumnPath
-from alluvia.delta.schema.rows import columns_of_rows, conform, conformed
-from alluvia.delta.schema.types import type_name
 from alluvia.delta.skipping.predicate import And, Comparison, In, Predicate
 from alluvia.delta.skipping.verdicts import FileStatistics
 from alluvia.delta.snapshot import Snapshot
@@ -31,26 +29,28 @@ KEYS_NAMED_MAX = 1000
 """So many keys are named by what a commit on a branch says of its reads; of more, the least and the greatest."""
 FEW_ROWS = 4096
 """Arrow finds so few keys in any file within half a millisecond, and a query takes longer than that to begin."""
-_CHUNK_BYTES = 256 << 20
 _PAIRS = "SELECT f.position, s.number FROM file f JOIN source s ON {on} ORDER BY f.position"
 _REPEATED = "SELECT {names}, count(*) FROM source GROUP BY {names} HAVING count(*) > 1 ORDER BY {names} LIMIT 1"
 
 
-class RepeatedKey(Invalid):
+class UnfitKeys(Invalid):
+    """Keys of a source that rows of a table cannot be found by."""
+
+
+class RepeatedKey(UnfitKeys):
     """Two rows of a source have the same key."""
 
 
-class UpsertSource:
-    """Rows to put into a table by the key columns `on`. `rows` has the table's types, and possibly extra columns.
+class SourceKeys:
+    """The keys of the rows of a source: the columns of a table that `rows` has, in the table's types.
 
-    Raises `Invalid`, naming the field, for a key that is not a column, and `RepeatedKey` for one that two rows have. A
-    row with a null in its key matches nothing. `bounds` says that `rows` are not the rows, but have the least and the
-    greatest value of each key column: enough to choose files.
+    Raises `RepeatedKey` for one that two rows have. A row with a null in its key matches nothing. `bounds` says that
+    `rows` are not all, but have the least and the greatest value of each column: enough to choose files.
     """
 
-    def __init__(self, rows: pa.Table, on: Sequence[str], *, bounds: bool = False) -> None:
-        self.rows = rows
-        self.on = tuple(on)
+    def __init__(self, rows: pa.Table, *, bounds: bool = False) -> None:
+        self._rows = rows
+        self.on = tuple(rows.column_names)
         self._plain = len(self.on) == 1 and _is_plain(rows.schema.field(self.on[0]).type)
         self._every = not bounds
         if not bounds:
@@ -64,7 +64,7 @@ class UpsertSource:
     def _connection(self) -> DuckDBPyConnection:
         """A database that has the keys as the table `source`."""
         connection = scratch_database()
-        keys = self.rows.select(self.on).append_column("number", numbers(len(self.rows)))
+        keys = self._rows.append_column("number", numbers(len(self._rows)))
         given = connection.from_arrow(keys.rename_columns([*self._keys, "number"]))
         whole = " AND ".join(f"{key} IS NOT NULL" for key in self._keys)
         given.filter(whole).order(self._keys[0]).create("source")
@@ -72,7 +72,7 @@ class UpsertSource:
 
     def _check_repeated(self) -> None:
         if self._plain:
-            keys = self.rows[self.on[0]]
+            keys = self._rows[self.on[0]]
             if pc.count_distinct(keys).as_py() == len(keys) - keys.null_count:
                 return
         found = self._connection.execute(_REPEATED.format(names=", ".join(self._keys))).to_arrow_table()
@@ -81,8 +81,8 @@ class UpsertSource:
 
     def pairs(self, keys: pa.Table) -> tuple[pa.Int64Array, pa.Int64Array]:
         """Return the positions, ascending, of those rows of `keys` that the source has, and its rows' numbers."""
-        if self._plain and len(self.rows) <= max(len(keys), FEW_ROWS):
-            matches = pc.index_in(keys.column(0).combine_chunks(), self.rows[self.on[0]], skip_nulls=True)
+        if self._plain and len(self._rows) <= max(len(keys), FEW_ROWS):
+            matches = pc.index_in(keys.column(0).combine_chunks(), self._rows[self.on[0]], skip_nulls=True)
             return positions_of(pc.is_valid(matches)), matches.drop_null().cast(pa.int64())
         numbered = keys.rename_columns(self._keys).append_column("position", numbers(len(keys)))
         self._connection.register("file", numbered.to_reader())
@@ -99,7 +99,7 @@ class UpsertSource:
         """Return the values of each key column that has an order in statistics."""
         found = {}
         for name in self.on:
-            kind = self.rows.schema.field(name).type
+            kind = self._rows.schema.field(name).type
             if pa.types.is_floating(kind):
                 continue
             values = pc.unique(self._whole_keys[name])
@@ -115,7 +115,7 @@ class UpsertSource:
 
     @cached_property
     def _whole_keys(self) -> pa.Table:
-        keys = self.rows.select(self.on)
+        keys = self._rows
         for name in self.on:
             keys = keys.filter(pc.is_valid(keys[name]))
         return keys
@@ -185,41 +185,6 @@ def repeated_key(on: Sequence[str], found: Sequence[Any]) -> RepeatedKey:
     return RepeatedKey(f"rows: the key {key} occurs in {found[-1]} rows; each key must be unique")
 
 
-def read_rows(rows: Any, schema: pa.Schema, on: Sequence[str], extra: Callable[[str], bool]) -> pa.Table:
-    """Return a caller's rows as one table: the columns that the table has in its types, and others that `extra` wants.
-
-    Raises `Invalid`, naming the column.
-    """
-    if isinstance(on, str) or not on or len(set(on)) < len(on):
-        raise Invalid(f"on: expected the names of the key columns, each once, such as ['event_id'], got {on!r}")
-    if isinstance(rows, pa.RecordBatchReader):
-        rows = rows.read_all()
-    elif isinstance(rows, (list, tuple)) and not rows:
-        rows = schema.empty_table()
-    given = columns_of_rows(rows)
-    for name in on:
-        if name not in schema.names or name not in given:
-            raise Invalid(f"on: {name!r} is not a column of {'the table' if name not in schema.names else 'the rows'}")
-        if pa.types.is_nested(schema.field(name).type):
-            raise Invalid(f"on: {name!r} is {type_name(schema.field(name).type)}, which cannot be a key")
-    known = pa.schema([field for field in schema if field.name in given])
-    ours = set(schema.names)
-    others = sorted(name for name in given if name not in ours and extra(name))
-    if isinstance(rows, (pa.Table, pa.RecordBatch)):
-        table = pa.table(rows) if isinstance(rows, pa.RecordBatch) else rows
-        whole = conform(table.drop_columns(others), known)
-        return _append(whole, {name: table[name] for name in others})
-    plain = [{name: row[name] for name in row if name not in others} for row in rows] if others else rows
-    found = list(conformed(plain, known, _CHUNK_BYTES)) or [known.empty_table()]
-    return _append(pa.concat_tables(found), {name: pa.array([row.get(name) for row in rows]) for name in others})
-
-
 def _is_plain(kind: pa.DataType) -> bool:
     """Whether values of a type are equal to Arrow just where they are to SQL; it finds them in a tenth of the time."""
     return pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_timestamp(kind)
-
-
-def _append(rows: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
-    for name, values in columns.items():
-        rows = rows.append_column(name, values)
-    return rows

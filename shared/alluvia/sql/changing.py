@@ -1,4 +1,4 @@
-"""UPDATE and DELETE with subqueries: a query finds the rows, confined as any other, and an operation changes them."""
+"""UPDATE and DELETE: by a condition on rows alone, or with subqueries, where a query locates the rows first."""
 
 from __future__ import annotations
 
@@ -14,36 +14,55 @@ from alluvia.engine.duck.literals import free_name, quote_name
 from alluvia.engine.duck.relation import RowPlaces
 from alluvia.engine.queries.parse import Node, walk
 from alluvia.operations.merge_query.folding import check_edit
-from alluvia.operations.rows.delete import delete_metrics
-from alluvia.operations.rows.located_edit import FoundClause, FoundEdit, FoundRows, FoundRules, kept
+from alluvia.operations.rows.edits import delete_metrics, update_metrics
+from alluvia.operations.rows.located_merge import LocatedClause, LocatedMerge, LocatedRows, LocatedRules, kept
 from alluvia.operations.rows.row_changes import change_rows
-from alluvia.operations.rows.update import update_metrics
 from alluvia.sql.binding import assigned
-from alluvia.sql.fitting import fit_rows
-from alluvia.sql.grammar.nodes import Delete, Update
+from alluvia.sql.grammar.nodes import Delete, Update, reads_more
 from alluvia.sql.grammar.tokens import holds_query
 from alluvia.sql.scope import Done, SqlScope
-
-VALUES_FROM = 3
-"""Before them come the file, the position and the clause."""
-
-
-def delete(scope: SqlScope, node: Delete) -> Done:
-    """Delete the rows that match."""
-    condition, expression = _condition(scope, node)
-    handle = scope.catalog.handle(node.table)
-    snapshot = handle.newest()
-    check_edit(snapshot, "delete", _columns(expression, node.alias, snapshot))
-    rules = FoundRules("DELETE", [FoundClause("delete")], {"predicate": masked(condition)}, delete_metrics, fit_rows)
-    with _found(scope, node, [], condition) as found:
-        if found.reads_itself:  # a subquery may count rows that are to be merged
-            check_edit(snapshot, "delete", None)
-        done = change_rows(handle, "delete", lambda now: FoundEdit(now, found, rules))
-    return {"rows_deleted": done.rows_deleted, "version": done.version}
 
 
 def update(scope: SqlScope, node: Update) -> Done:
     """Set columns in the rows that match."""
+    if reads_more(node):
+        return _update_located(scope, node)
+    names = scope.columns(node.table, [name for name, _ in node.assignments]).names
+    values = {
+        name: scope.expression(value, node.alias, names)
+        for name, value in assigned(node.assignments, names, node.table)
+    }
+    where = None if node.where is None else scope.expression(node.where, node.alias, names)
+    done = scope.table(node.table).update(values, where)
+    return {"rows_updated": done.rows_updated, "version": done.version}
+
+
+def delete(scope: SqlScope, node: Delete) -> Done:
+    """Delete the rows that match."""
+    if reads_more(node):
+        return _delete_located(scope, node)
+    names = scope.columns(node.table).names
+    where = "true" if node.where is None else scope.expression(node.where, node.alias, names)
+    done = scope.table(node.table).delete(where)
+    return {"rows_deleted": done.rows_deleted, "version": done.version}
+
+
+def _delete_located(scope: SqlScope, node: Delete) -> Done:
+    """Delete the rows that a query finds, confined as any other."""
+    condition, expression = _condition(scope, node)
+    handle = scope.catalog.handle(node.table)
+    snapshot = handle.newest()
+    check_edit(snapshot, "delete", _columns(expression, node.alias, snapshot))
+    rules = LocatedRules("DELETE", [LocatedClause("delete")], {"predicate": masked(condition)}, delete_metrics)
+    with _located(scope, node, [], condition) as found:
+        if found.reads_itself:  # a subquery may count rows that are to be merged
+            check_edit(snapshot, "delete", None)
+        done = change_rows(handle, "delete", lambda now: LocatedMerge(now, found, rules))
+    return {"rows_deleted": done.rows_deleted, "version": done.version}
+
+
+def _update_located(scope: SqlScope, node: Update) -> Done:
+    """Set columns in the rows that a query finds."""
     condition, _ = _condition(scope, node)
     handle = scope.catalog.handle(node.table)
     snapshot = handle.newest()
@@ -59,10 +78,9 @@ def update(scope: SqlScope, node: Update) -> Done:
             text = values.typed(name)
         names.append(name)
         texts.append(f"(\n{text}\n)")
-    clause = FoundClause("update", names, VALUES_FROM)
-    rules = FoundRules("UPDATE", [clause], {"predicate": masked(condition)}, update_metrics, fit_rows)
-    with _found(scope, node, texts, condition) as found:
-        done = change_rows(handle, "update", lambda now: FoundEdit(now, found, rules))
+    rules = LocatedRules("UPDATE", [LocatedClause("update", names)], {"predicate": masked(condition)}, update_metrics)
+    with _located(scope, node, texts, condition) as found:
+        done = change_rows(handle, "update", lambda now: LocatedMerge(now, found, rules))
     return {"rows_updated": done.rows_updated, "version": done.version}
 
 
@@ -78,10 +96,21 @@ def _columns(expression: Node, alias: str, snapshot: Snapshot) -> Sequence[str]:
     return columns_used(expression, snapshot.schema)
 
 
-def _found(
+def _located(
     scope: SqlScope, node: Delete | Update, values: Sequence[str], condition: str
-) -> AbstractContextManager[FoundRows]:
-    return found_rows(scope, node.table, node.alias, places_in(scope.newest(node.table)), ["0", *values], condition)
+) -> AbstractContextManager[LocatedRows]:
+    places = places_in(scope.newest(node.table))
+    alias = quote_name(node.alias)
+    shown = ", ".join([f"{alias}.{places.file}", f"{alias}.{places.position}", "0", *values])
+    text = f"FROM {quote_table(node.table)} AS {alias} SELECT {shown} WHERE (\n{condition}\n) ORDER BY 1, 2"
+    return located(scope, text, places)
+
+
+@contextmanager
+def located(scope: SqlScope, text: str, places: RowPlaces) -> Iterator[LocatedRows]:
+    """Keep what a query finds: for each row the place that it has in the table named first, its clause, and values."""
+    with scope.located(text, places) as result, kept(result.scans, result.schema, result) as found:
+        yield found
 
 
 def places_in(snapshot: Snapshot) -> RowPlaces:
@@ -93,24 +122,3 @@ def places_in(snapshot: Snapshot) -> RowPlaces:
 def quote_table(name: str) -> str:
     """Return a table's name as SQL has it."""
     return ".".join(map(quote_name, name.split("/")))
-
-
-@contextmanager
-def found_rows(
-    scope: SqlScope,
-    table: str,
-    alias: str,
-    places: RowPlaces,
-    shown: Sequence[str],
-    condition: str,
-    joined: str = "",
-) -> Iterator[FoundRows]:
-    """Find the rows of a table, and of what it is `joined` with, for which a condition holds.
-
-    `shown` of each are the number of the clause that says what becomes of it, and values.
-    """
-    known_as = quote_name(alias)
-    columns = ", ".join([f"{known_as}.{places.file}", f"{known_as}.{places.position}", *shown])
-    text = f"FROM {quote_table(table)} AS {known_as}{joined} SELECT {columns} WHERE (\n{condition}\n) ORDER BY 1, 2"
-    with scope.located(text, places) as result, kept(result.scans, result.schema, result) as found:
-        yield found
