@@ -659,6 +659,27 @@ MUTANTS: tuple[Mutant, ...] = (
         ("tests/faults/test_sleepers.py",),
     ),
     Mutant(
+        "look keys up in memory that lose digits there",
+        "operations/rows/keyed_merge.py",
+        "        if pa.types.is_float32(schema.field(mine).type) and",
+        "        if pa.types.is_float16(schema.field(mine).type) and",
+        ("tests/unit/sql/test_merge.py",),
+    ),
+    Mutant(
+        "give each row that is updated the values of every clause",
+        "operations/rows/merge.py",
+        "            here = pc.equal(hits.clauses, pa.scalar(number, CLAUSE))\n",
+        "            here = pc.is_valid(hits.clauses)\n",
+        ("tests/unit/sql/test_merge.py",),
+    ),
+    Mutant(
+        "let several clauses apply to a pair, of which the last counts",
+        "operations/rows/keyed_merge.py",
+        "            here = pc.and_(paired, pc.is_null(found))\n",
+        "            here = paired\n",
+        ("tests/unit/sql/test_merge.py",),
+    ),
+    Mutant(
         "forget where a compaction put the rows that were read",
         "commit/transaction.py",
         "            attempt = replace(attempt, files_read=self._moved)\n",

@@ -116,6 +116,101 @@ def test_names_that_both_have_mean_the_row_that_is_there(merged: alluvia.Lake) -
     assert rows(merged, "SELECT id, n FROM t ORDER BY id") == [(1, 11), (2, 20), (3, 30), (103, 300), (104, 400)]
 
 
+@pytest.mark.usefixtures("each_way")
+@pytest.mark.parametrize(
+    ("key", "source", "updated"),
+    [
+        ("(id BIGINT, k INT, n BIGINT)", "1::BIGINT AS k, 9 AS n UNION ALL SELECT 5000000000, 9", [1]),
+        ("(id BIGINT, k DECIMAL(10, 2), n BIGINT)", "1::DECIMAL(10, 3) AS k, 9 AS n UNION ALL SELECT 2.001, 9", [1]),
+        ("(id BIGINT, k FLOAT, n BIGINT)", "0.1::DOUBLE AS k, 9 AS n UNION ALL SELECT 2, 9", [2]),
+        ("(id BIGINT, k DOUBLE, n BIGINT)", "1 AS k, 9 AS n UNION ALL SELECT 0, 9", [0, 1]),
+        ("(id BIGINT, k DOUBLE, n BIGINT)", "'nan'::DOUBLE AS k, 9 AS n UNION ALL SELECT NULL, 9", [3]),
+    ],
+)
+def test_keys_are_equal_where_sql_says_so(lake: alluvia.Lake, key: str, source: str, updated: list[int]) -> None:
+    """A key of the source that the table's column cannot hold equals none: it is neither refused nor rounded to one."""
+    lake.sql(f"CREATE TABLE t {key}")
+    lake.sql("INSERT INTO t VALUES (1, 1, 0), (2, 2, 0)")
+    if "FLOAT" in key:
+        lake.sql("INSERT INTO t VALUES (7, 0.1, 0)")
+    if "DOUBLE," in key:
+        lake.sql("INSERT INTO t VALUES (0, -0.0, 0), (3, 'NaN', 0), (4, NULL, 0)")
+    lake.sql(f"MERGE INTO t USING (SELECT {source}) u ON t.k = u.k WHEN MATCHED THEN UPDATE SET n = u.n")
+    assert rows(lake, "SELECT id FROM t WHERE n = 9 ORDER BY id") == [(number,) for number in updated]
+
+
+@pytest.mark.usefixtures("each_way")
+@pytest.mark.parametrize("more", ["", " AND EXISTS (FROM u)"])
+def test_chance_decides_once_about_each_row(lake: alluvia.Lake, more: str) -> None:
+    """What a clause with random() applies to is what it changes, and what is counted."""
+    lake.sql("CREATE TABLE t AS SELECT range AS id, range AS k, 0 AS n FROM range(400)")
+    lake.sql("CREATE TABLE u AS SELECT range AS k FROM range(800)")
+    done = lake.sql(
+        f"""MERGE INTO t USING u ON t.k = u.k
+            WHEN MATCHED AND random() < 0.5{more} THEN UPDATE SET n = 1
+            WHEN MATCHED AND random() < 0.5{more} THEN DELETE
+            WHEN MATCHED THEN UPDATE SET n = 2
+            WHEN NOT MATCHED AND random() < 0.5{more} THEN INSERT (k, n) VALUES (k, 3)
+            WHEN NOT MATCHED THEN INSERT (k, n) VALUES (k, 4)"""
+    ).to_pylist()[0]
+    counts = dict(rows(lake, "SELECT n, count(*) FROM t GROUP BY n"))
+    assert counts.keys() == {1, 2, 3, 4}
+    assert done["rows_updated"] == counts[1] + counts[2]
+    assert (done["rows_deleted"], done["rows_inserted"]) == (400 - counts[1] - counts[2], 400)
+
+
+@pytest.mark.usefixtures("each_way")
+@pytest.mark.parametrize(
+    ("clause", "left"),
+    [("WHEN MATCHED AND u.n > 250 THEN DELETE", [1, 2]), ("WHEN MATCHED AND true THEN DELETE", [1])],
+)
+def test_a_clause_may_look_at_the_source_alone_or_at_nothing(
+    merged: alluvia.Lake, clause: str, left: list[int]
+) -> None:
+    """The key is not the first column, so that a file's first column need not be read at all."""
+    merged.sql("CREATE TABLE w AS SELECT s AS first, id, n FROM t")
+    merged.sql(f"MERGE INTO w USING u ON w.id = u.id AND 1 = 1 {clause}")
+    assert rows(merged, "SELECT id FROM w ORDER BY id") == [(number,) for number in left]
+
+
+@pytest.mark.usefixtures("each_way")
+def test_all_parts_of_a_merge_see_one_time_and_the_history_says_the_same(merged: alluvia.Lake) -> None:
+    merged.sql("CREATE TABLE w (id BIGINT, moment TIMESTAMP); INSERT INTO w VALUES (2, NULL), (3, NULL)")
+    merged.sql(
+        "MERGE INTO w USING u ON w.id = u.id AND u.n > 0 WHEN MATCHED AND u.n = 200 THEN UPDATE SET moment = now() "
+        "WHEN MATCHED THEN UPDATE SET moment = now() WHEN NOT MATCHED THEN INSERT (id, moment) VALUES (u.id, now())"
+    )
+    assert rows(merged, "SELECT count(DISTINCT moment), count(moment) FROM w") == [(1, 3)]
+    entry = merged.table("w").history(1)[0]
+    assert (entry.operation, entry.parameters) == ("MERGE", {"on": "w.id = u.id AND u.n > ?"})
+
+
+@pytest.mark.usefixtures("each_way")
+def test_values_of_every_kind(lake: alluvia.Lake) -> None:
+    columns = (
+        "k INT, i BIGINT, d DECIMAL(9, 2), b BINARY, l ARRAY<INT>, m MAP<STRING, INT>, s STRUCT<a: INT, b: STRING>"
+    )
+    lake.sql(f"CREATE TABLE t ({columns}, moment TIMESTAMP)")
+    lake.sql("INSERT INTO t (k) VALUES (1), (2), (3)")
+    full = (
+        "7 AS i, 1.25::DECIMAL(9, 2) AS d, 'x'::BLOB AS b, [1, NULL] AS l, MAP {'a': 1} AS m, "
+        "{'a': 1, 'b': NULL::VARCHAR} AS s, TIMESTAMPTZ '2026-01-01 12:00:00Z' AS moment"
+    )
+    lake.sql(
+        f"MERGE INTO t USING (SELECT range AS k, {full} FROM range(1, 5)) u ON t.k = u.k "
+        "WHEN MATCHED AND u.k = 1 THEN UPDATE SET i = u.i, l = u.l, m = u.m, s = u.s, moment = u.moment "
+        "WHEN MATCHED AND u.k = 2 THEN UPDATE SET d = u.d, b = u.b, l = NULL "
+        "WHEN NOT MATCHED THEN INSERT (k, i, d, b, l, m, s, moment) VALUES (k, i, d, b, l, m, s, moment)"
+    )
+    shown = "SELECT k, i, d::VARCHAR, b, l::VARCHAR, m::VARCHAR, s::VARCHAR, moment IS NULL FROM t ORDER BY k"
+    assert rows(lake, shown) == [
+        (1, 7, None, None, "[1, NULL]", "{a=1}", "{'a': 1, 'b': NULL}", False),
+        (2, None, "1.25", b"x", None, None, None, True),
+        (3, None, None, None, None, None, None, True),
+        (4, 7, "1.25", b"x", "[1, NULL]", "{a=1}", "{'a': 1, 'b': NULL}", False),
+    ]
+
+
 def test_a_source_larger_than_memory(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """The source has 24 MB, of which at most 1 MB is taken into memory here, and all of it is inserted or updates."""
     monkeypatch.setattr(merging, "SOURCE_BYTES", 1 << 20)

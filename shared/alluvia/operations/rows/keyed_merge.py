@@ -51,12 +51,15 @@ def merge(handle: TableHandle, source: pa.Table, rules: MergeRules) -> RowChange
     that do not fit.
     """
 
+    from alluvia.engine.duck.evaluators import current_evaluator, evaluating  # loads DuckDB
+
     def edit(snapshot: Snapshot) -> KeyedMerge:
         check_edit(snapshot, "MERGE", None)
         found = keys_of(rules, snapshot.schema, source.schema)
         keys = _source_keys(source, found.columns, snapshot.schema)
         on = None if found.alone else rules.on
-        return KeyedMerge(snapshot, source, keys, rules, {"on": masked(rules.on)}, on=on)
+        with evaluating(current_evaluator()):  # so that all expressions see one time
+            return KeyedMerge(snapshot, source, keys, rules, {"on": masked(rules.on)}, on=on)
 
     return change_rows(handle, "MERGE", edit)
 
