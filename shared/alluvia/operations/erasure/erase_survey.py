@@ -61,10 +61,10 @@ from alluvia.operations.erasure.erase_report import (
 )
 from alluvia.operations.reading.change_files import CHANGE_FOLDER
 from alluvia.operations.reading.datafile import DataFile
+from alluvia.operations.retention.path_hashes import key_hash
 from alluvia.operations.retention.referenced_files import KeptFiles
 from alluvia.operations.retention.vacuum_cutoffs import LOG_AGE_MS_MIN, ORPHAN_AGE_MS_MIN
 from alluvia.operations.retention.vacuum_keys import needed
-from alluvia.operations.rows.path_hashes import key_hash
 from alluvia.progress import report
 from alluvia.store import ObjectInfo
 from alluvia.table_names import REJECTS

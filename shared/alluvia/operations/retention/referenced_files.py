@@ -23,8 +23,8 @@ from alluvia.operations.checkpointing import form_of
 from alluvia.operations.references.branch_store import delete_folder
 from alluvia.operations.references.clones import is_orphan
 from alluvia.operations.references.pinned_versions import PENDING_AGE_MS_MAX
+from alluvia.operations.retention.path_hashes import NO_HASHES, hashed
 from alluvia.operations.retention.vacuum_keys import needed
-from alluvia.operations.rows.path_hashes import NO_HASHES, hashed
 from alluvia.store import ObjectInfo
 
 EXPIRED_AGE_MS_MIN = 24 * 60 * 60 * 1000

@@ -22,7 +22,7 @@ from alluvia.delta.log.files.columns import any_matches
 from alluvia.delta.log.files.file_set import ActionSet, scanned
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Unsupported
-from alluvia.operations.rows.path_hashes import NO_HASHES, hashed
+from alluvia.operations.retention.path_hashes import NO_HASHES, hashed
 from alluvia.store.base import restarted
 
 _UNUSUAL = ("//", r"/\.", ":/")

@@ -17,8 +17,8 @@ from alluvia.delta.partitioning.values import HOLDS_NO_DATA
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.reading.change_files import CHANGE_FOLDER
 from alluvia.operations.retention.log_cleanup import expired_log, unnamed_sidecars
+from alluvia.operations.retention.path_hashes import hashed
 from alluvia.operations.retention.vacuum_keys import Needed, key_range
-from alluvia.operations.rows.path_hashes import hashed
 from alluvia.store import ListedPage, ObjectInfo
 from alluvia.store.base import restarted
 

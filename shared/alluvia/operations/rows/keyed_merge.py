@@ -40,7 +40,7 @@ from alluvia.operations.rows.row_changes import change_rows
 from alluvia.operations.rows.source_keys import SourceKeys, UnfitKeys
 
 ROWS_AT_ONCE = 1 << 18
-"""Of so many rows of a file, the keys are looked up at once."""
+"""The keys of this number of rows of a file are looked up at once."""
 
 
 def merge(handle: TableHandle, source: pa.Table, rules: MergeRules) -> RowChanges:
@@ -50,7 +50,6 @@ def merge(handle: TableHandle, source: pa.Table, rules: MergeRules) -> RowChange
     the source have the same key, or one has a key that the table's column cannot hold. Raises `Invalid` for expressions
     that do not fit.
     """
-
     from alluvia.engine.duck.evaluators import current_evaluator, evaluating  # loads DuckDB
 
     def edit(snapshot: Snapshot) -> KeyedMerge:

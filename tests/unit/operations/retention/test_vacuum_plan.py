@@ -20,9 +20,9 @@ from alluvia.delta.partitioning.values import HOLDS_NO_DATA, holds_no_data
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, Unsupported
 from alluvia.operations.retention.log_cleanup import expired_log
+from alluvia.operations.retention.path_hashes import NO_HASHES, hashed
 from alluvia.operations.retention.vacuum_keys import Needed, Run, needed
 from alluvia.operations.retention.vacuum_plan import Cutoffs, Kept, listed, plan_vacuum
-from alluvia.operations.rows.path_hashes import NO_HASHES, hashed
 from alluvia.store import ListedPage, ObjectInfo
 from tests.unit.delta.log.build import PROTOCOL, metadata
 

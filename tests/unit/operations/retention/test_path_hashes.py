@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alluvia.operations.rows.path_hashes import NO_HASHES, ROWS_MAX, WORDS_MAX, hashed, key_hash
+from alluvia.operations.retention.path_hashes import NO_HASHES, ROWS_MAX, WORDS_MAX, hashed, key_hash
 
 KEYS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
 
