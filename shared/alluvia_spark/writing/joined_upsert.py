@@ -152,7 +152,7 @@ def plain_rows(rows: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True)
 class Upserting:
-    """What every task of an upsert knows: the table's version, without files, and what is done to it.
+    """The part of an upsert that all its tasks share: the table's version, without files, and the rules.
 
     `columns` are the names of the rows' columns.
     """

@@ -1,4 +1,4 @@
-"""What an edit does to the rows of a file: which of them change, and into what."""
+"""Edits of the rows of a table: which rows of a file change, and their new values."""
 
 from __future__ import annotations
 
@@ -82,11 +82,11 @@ class Hits:
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
-    """What delete, update or upsert did. `version` is the commit's, or the newest one where there was nothing to do.
+    """The result of a delete, an update, an upsert or a merge.
 
-    `rows_deleted` is None if a file was removed whose statistics do not say how many rows it held. `rows_copied`
-    were written again besides changed ones, in `files_added`. `tries` is 1, and one more for each lost race that made
-    it plan again.
+    `version` is the commit's, or the newest one where there was nothing to do. `rows_deleted` is None if a file was
+    removed whose statistics do not say how many rows it held. `rows_copied` were written again besides changed ones, in
+    `files_added`. `tries` is 1, and one more for each lost race that made it plan again.
     """
 
     version: int

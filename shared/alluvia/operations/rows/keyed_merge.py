@@ -1,6 +1,6 @@
 """A merge whose source is in memory: rows pair where their keys are equal, and where ON holds if it says more.
 
-Files are worked on one at a time. What has no keys, or too large a source, a query pairs (`located_merge.py`).
+Files are worked on one at a time. Without keys, or with a larger source, a query pairs the rows (`located_merge.py`).
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class LocatedRows:
 
 @dataclass(frozen=True, slots=True)
 class LocatedClause:
-    """What becomes of rows: `action` is `update`, `delete` or `insert`.
+    """A clause: its `action` is `update`, `delete` or `insert`.
 
     The `columns` of the table get the values of as many columns of the rows that were found, from the one numbered
     `first` on.

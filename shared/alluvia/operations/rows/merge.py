@@ -50,7 +50,7 @@ class MergeClause:
 
 @dataclass(frozen=True, slots=True)
 class MergeRules:
-    """What a merge does: the names of the table and the source in its expressions, ON, and its clauses, in order.
+    """A merge: the names of the table and the source in its expressions, ON, and its clauses, in order.
 
     Without an `alias`, expressions have the table's columns by their own names, and the source's only as
     `source_alias.column`.
@@ -170,7 +170,7 @@ def _equated(text: str, pairs: Pairs, table: Side, source: Side) -> MergeKeys:
 
 
 class Clause(Protocol):
-    """What an edit knows of a clause: its action, and the columns that it sets."""
+    """A clause as an edit sees it: its action, and the columns that it sets."""
 
     @property
     def action(self) -> str:

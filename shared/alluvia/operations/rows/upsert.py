@@ -28,17 +28,16 @@ from alluvia.operations.rows.source_keys import SourceKeys
 MATCHED_ACTIONS = ("update", "delete", "ignore")
 UNMATCHED_ACTIONS = ("insert", "ignore")
 NEW = "new"
-"""What conditions call the new row."""
+"""The name of the new row in conditions."""
 _CHUNK_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What an upsert does. `matched` is what becomes of a row that a new one has the key of, where `when` holds.
+    """The options of an upsert. `matched` is the fate of a row whose key a new row has, where `when` holds.
 
     `delete_when` comes first: where it holds, the row is deleted. `columns` are those that an update sets, by default
-    all that the new rows have. `unmatched` is what becomes of a new row whose key no row has, where `insert_when`
-    holds.
+    all that the new rows have. `unmatched` is the fate of a new row whose key no row has, where `insert_when` holds.
     """
 
     matched: str = "update"
