@@ -1,1 +1,1 @@
-"""Who may do what with a lake: rights, the tokens that carry them, and the keys that sign tokens."""
+"""Access to a lake: rights, the tokens that carry them, and the keys that sign tokens."""

@@ -1,6 +1,6 @@
 """Rights as claims of a token: of this lake (RFC 7519), of an identity provider, of a published query's definer. Pure.
 
-What is not known here is refused, so that no later limit is ignored by a verifier that has not heard of it.
+Unknown claims are refused, so that a verifier never ignores a limit that a later version adds.
 
 Scopes are those of OAuth: words such as `read:daily_*` in a claim. Where a provider puts the name of an API in front of
 its scopes (`lake/read:daily_*`), the settings name that text: a scope of another API grants nothing here, whatever
@@ -25,7 +25,7 @@ from alluvia.table_names import REJECTS
 ISSUER = "alluvia"
 OURS = "alluvia"
 SKEW_SECONDS = 60
-"""Clocks may differ so much: a token is valid a minute before it was made, and a minute after it expired."""
+"""The difference between clocks that is allowed: a token is valid a minute before it was made, and after it expired."""
 AGE_SECONDS_MAX = 10 * 366 * 86400
 _NAMES = frozenset({"iss", "jti", "sub", "iat", "exp", OURS})
 _OUR_NAMES = frozenset({"grants", "requests_per_minute", "query_bytes"})
@@ -34,7 +34,7 @@ _GRANT_NAMES = frozenset({"allow", "tables", "queries", "where", "hide"})
 
 @dataclass(frozen=True, slots=True)
 class TokenClaims:
-    """What a token says. Times are in seconds since the Unix epoch; `id` is unique, and what is revoked by."""
+    """The claims of a token. Times are in seconds since the Unix epoch; `id` is unique, and used to revoke it."""
 
     id: str
     name: str
@@ -204,7 +204,7 @@ _EVERYTHING = Grant(frozenset({READ}), ("*", f"*/{REJECTS}"))
 
 
 def plain_definer(rights: Rights | None) -> dict[str, Any] | None:
-    """Return what a publisher may read as JSON has it; None for one that may read all."""
+    """Return a publisher's rights to read as JSON; None for one that may read all."""
     if rights is None:
         return None
     grants = [plain_grant(grant) for grant in _reads(rights)]
@@ -216,7 +216,7 @@ def read_definer(found: object) -> Rights | None:
     if found is None:
         return None
     if not isinstance(found, dict) or not isinstance(found["expires"], int | None):
-        raise Invalid("the rights of whoever published it cannot be read")
+        raise Invalid("the rights of its publisher cannot be read")
     grants = read_grants(found["grants"])
     return Rights(grants, str(found["subject"]), str(found["key"]), expires_s=found["expires"])
 

@@ -1,4 +1,4 @@
-"""Make tokens, with a private key that never leaves the machine of whoever makes them."""
+"""Make tokens, with a private key that never leaves its owner's machine."""
 
 from __future__ import annotations
 

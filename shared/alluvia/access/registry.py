@@ -3,7 +3,7 @@
 ```
 _alluvia/tokens/keys/<key id>.json         a public key (a JWK, RFC 8037): tokens that it verifies are valid
 _alluvia/tokens/issued/<token id>.json     what a token may do, for `alluvia token list`
-_alluvia/tokens/revoked/<expiry>-<token id>  one that is not valid any more; nobody lists it once it would have expired
+_alluvia/tokens/revoked/<expiry>-<token id>  a token that is not valid any more; not listed once it would have expired
 ```
 
 Every object is written once, and only a key is ever deleted.
@@ -160,7 +160,7 @@ def _revoked(token_id: str, expires_s: int) -> str:
 STALE_MS_MAX = 30_000
 """A revocation, or the removal of a key, holds everywhere after so long."""
 UNKNOWN_KEY_MS_MIN = 5_000
-"""A key that is not known is looked for no more often than this, whoever invents ids of keys."""
+"""An unknown key is looked for no more often than this, however many ids of keys callers invent."""
 
 
 class TokenVerifier:

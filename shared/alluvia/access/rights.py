@@ -17,7 +17,7 @@ APPEND, READ, WRITE, ADMIN = "append", "read", "write", "admin"
 OPERATIONS = (APPEND, READ, WRITE, ADMIN)
 QUERY, PUBLISH = "query", "publish"
 QUERY_OPERATIONS = (QUERY, PUBLISH)
-"""On published queries: to run one with the rights of whoever published it, and to publish and withdraw one."""
+"""On published queries: to run one with its publisher's rights, and to publish and withdraw one."""
 GRANTS_MAX = 100
 PATTERN_CHARS_MAX = 200
 WHERE_CHARS_MAX = 2000
@@ -72,7 +72,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
-    """What of a table a caller may not see: rows for which a condition does not hold, and columns (lower case)."""
+    """A caller's restriction on a table: conditions that visible rows meet, and hidden columns (lower case)."""
 
     where: tuple[str, ...] = ()
     hide: frozenset[str] = frozenset()
@@ -102,7 +102,7 @@ class Rights:
         return self.key or self.subject
 
     def may(self, operation: str, table: str) -> bool:
-        """Whether an operation on a table is granted. Whoever may write may also append."""
+        """Whether an operation on a table is granted. The right to write includes appending."""
         wanted = {operation, WRITE} if operation == APPEND else {operation}
         return any(wanted & grant.operations and grant.covers(table) for grant in self.grants)
 
@@ -114,14 +114,14 @@ class Rights:
     def reads_all(self) -> bool:
         """Whether the caller may read all tables, whatever they are called, with all their rows and columns.
 
-        Only such a caller is told of what the lake has as a whole: its branches and its own tags.
+        Only such a caller sees what belongs to the lake as a whole: its branches and its own tags.
         """
         return self._may_all(READ) and not self._sees_in_part()
 
     def check_all(self, operation: str, what: str) -> None:
-        """Raise `Forbidden` for what concerns the whole lake, unless an operation is granted on all tables.
+        """Raise `Forbidden` for an operation on the whole lake, unless it is granted on all tables.
 
-        Whoever may read anything only in part may not do it either.
+        A caller with any partial right to read may not do it either.
         """
         if not self._may_all(operation):
             raise _lacking(operation, "*", f" for what concerns the whole lake ({what})")
@@ -159,17 +159,17 @@ class Rights:
             raise Forbidden("this caller has no scope for any table: all that it may use are published queries")
 
     def restriction(self, table: str) -> Restriction:
-        """Return what of a table may not be read. Where several grants cover it, the limits of all of them hold."""
+        """Return the caller's restriction on a table. Where several grants cover it, the limits of all of them hold."""
         found = [grant for grant in self.grants if READ in grant.operations and grant.covers(table)]
         where = dict.fromkeys(grant.where for grant in found if grant.where is not None)
         return Restriction(tuple(where), frozenset().union(*(grant.hide for grant in found)))
 
     def check_sees_all(self, what: str, tables: Iterable[str]) -> None:
-        """Raise `Forbidden` where something would tell of rows or columns of tables that may not be read."""
+        """Raise `Forbidden` where something would reveal rows or columns of tables that may not be read."""
         for table in tables:
             if self.restriction(table):
                 shown = table.replace("/", ".")
-                raise Forbidden(f"this caller may read {shown} only in part, and {what} would tell of the rest")
+                raise Forbidden(f"this caller may read {shown} only in part, and {what} would reveal the rest")
 
 
 def lacks_query(query: str) -> Forbidden:
@@ -212,6 +212,6 @@ def matches(pattern: str, table: str) -> bool:
 
 
 def table_pattern(text: str) -> str:
-    """Return a pattern as grants have it; rejects may be written as SQL has them, `clicks._rejects`."""
+    """Return a pattern in the form of grants; rejects may be written as in SQL, `clicks._rejects`."""
     suffix = f".{REJECTS}"
     return f"{text.removesuffix(suffix)}/{REJECTS}" if text.endswith(suffix) else text

@@ -75,7 +75,7 @@ def encoded(data: bytes) -> bytes:
 
 
 def unverified_claims(token: str) -> Any:
-    """Return the claims of a token, whoever has signed it: only to tell its owner what it says."""
+    """Return the claims of a token without a check of its signature: only to show its owner what it says."""
     parts = token.split(".")
     if len(parts) != 3 or not token.isascii():
         raise Invalid("this is not a token: it must have three parts with dots between")

@@ -1,8 +1,8 @@
 """Group commit: rows of writers that meet others are offered to the next commit, and how long to wait for it. Pure.
 
-An offer is an object below `OFFERS`, named by its `base`: the newest version that its owner knew. What becomes of it
-follows from the commits after that version alone, so that everybody who reads them comes to the same result, whatever
-their clocks say and whoever has slept:
+An offer is an object below `OFFERS`, named by its `base`: the newest version that its owner knew. Its fate
+follows from the commits after that version alone, so that all readers of them come to the same result, whatever
+their clocks say and however long they were asleep:
 
 * A commit that names the offer has taken it. All its rows are in that version.
 * A commit that changes metadata or protocol, restores or erases ends it, and so does one that brings one of its event
@@ -34,20 +34,20 @@ COMMITS = 4
 _REQUESTS_LEAST, _REQUESTS_MOST, _REQUESTS_USUAL = 3.0, 16.0, 4.0
 """How long that takes, as multiples of the time of a request: listing, reading offers, the file and the commit."""
 _STALE = 3
-"""After so many times without a commit, nobody knows when the next one comes."""
+"""After this many intervals without a commit, the time of the next one is unknown."""
 _NEARLY = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """When commits of offers come: the last known one at `last_ms`, and each so long after the one before."""
+    """The interval of commits of offers: the last known one at `last_ms`, and each an interval after the one before."""
 
     last_ms: float
     each_ms: float
 
     @classmethod
     def of(cls, times_ms: Sequence[int], now_ms: int, request_ms: float) -> Rhythm:
-        """Return the rhythm of commits by what they say of their times, the newest of which was just seen.
+        """Return the interval of commits by the times that they record, the newest of which was just seen.
 
         Their writers' clocks may be wrong, so this is no more than a hint: the time between two is kept within what
         the requests may take, and none came in the future.
@@ -64,7 +64,7 @@ class Rhythm:
         return self.last_ms + self.each_ms
 
     def is_stale(self, now_ms: float) -> bool:
-        """Whether so much time has passed that the next commit may come at any time."""
+        """Whether the next commit is overdue, and so may come at any time."""
         return now_ms - self.due_ms > _STALE * self.each_ms
 
     def missed(self, now_ms: float) -> int:

@@ -1,7 +1,7 @@
 """Decisions: whether a transaction over several tables has happened. I/O.
 
 One object per transaction, written once with put-if-absent: `commit` by the transaction's owner alone, `abort` by
-anyone who has waited long enough. Whoever comes second reads what stands.
+any writer that has waited long enough. The second writer reads the first one's decision.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ its owner slept, and an earlier abort may have been cleaned up."""
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What became of a transaction. `claims` are the versions of its claims, by table; empty for an abort.
+    """The outcome of a transaction. `claims` are the versions of its claims, by table; empty for an abort.
 
-    `decided_ms` is when the store took it, by its own clock, where somebody has asked.
+    `decided_ms` is when the store took it, by its own clock, where a caller has asked.
     """
 
     committed: bool
@@ -70,7 +70,7 @@ class Decisions:
         if found is None or not found.committed:
             return found
         info = self._store.head(self._key(claim.transaction_id))
-        if info is None:  # deleted just now, as what has been carried out is
+        if info is None:  # deleted just now: it has been carried out
             return None
         in_time = info.modified_ms <= claim.started_ms + COMMIT_AGE_MS_MAX
         return replace(found, decided_ms=info.modified_ms) if in_time else ABORTED

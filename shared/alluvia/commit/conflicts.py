@@ -163,7 +163,7 @@ def file_removed_twice(attempt: Attempt, winner: CommitActions) -> Conflict | No
 def file_compacted(attempt: Attempt, winner: CommitActions) -> Conflict | None:
     """Rows that the attempt changes lie in another file since a compaction: it must be planned again on the new files.
 
-    Whoever has only read them still holds, since the rows are the same.
+    A transaction that has only read them stays valid, since the rows are the same.
     """
     ours = {remove.key for remove in attempt.removes} if attempt.changes_rows else set()
     for remove in winner.removes:

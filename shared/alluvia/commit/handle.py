@@ -69,7 +69,7 @@ class TableHandle:
         self._place: str | None = None
 
     def copy(self) -> TableHandle:
-        """Return another handle that knows what this one knows, without a request; using it keeps nobody waiting."""
+        """Return another handle that knows what this one knows, without a request; it shares no lock with this one."""
         other = TableHandle(self.store, self.root, self.name, self.clock)
         with self.lock:
             other.log = self.log.copy()

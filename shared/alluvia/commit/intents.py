@@ -78,7 +78,7 @@ def claim_of(
     *,
     only_appends: bool,
 ) -> Claim:
-    """Return a claim for what a transaction wants to commit to one of its tables."""
+    """Return a claim with the actions that a transaction is to commit to one of its tables."""
     several = (intended.txns, intended.domains, intended.removes, intended.adds, intended.cdc)
     actions: list[Action] = [each for each in (intended.protocol, intended.metadata) if each is not None]
     actions += [action for actions in several for action in actions]

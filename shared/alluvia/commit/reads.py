@@ -60,7 +60,7 @@ class Reads:
 
 
 def encode_reads(predicates: Sequence[Predicate] | None, files: frozenset[str]) -> Mapping[str, Any]:
-    """Return what commitInfo says of what was read; nothing where that is unknown, or too much."""
+    """Return the fields of commitInfo about rows that were read; none where that is unknown, or too much."""
     if predicates is None or len(files) > FILES_MAX or sum(map(_values, predicates)) > VALUES_MAX:
         return {}
     try:

@@ -198,7 +198,7 @@ class Transaction:
             others += len(known)
 
     def _settle_claims(self, state: State, changes: Changes) -> list[DomainMetadata] | None:
-        """Have each transaction decided that claims the table, unless it stands in nobody's way.
+        """Have each transaction decided that claims the table, unless it conflicts with none of the changes.
 
         Returns what lifts the claims of those that were aborted; None where one had happened, which was carried out.
         """
@@ -277,8 +277,8 @@ class Transaction:
     def _catch_up(self, winner: CommitActions, began_ms: int, *, further: bool) -> list[CommitActions]:
         """Read on from the winner to the tip, so that the next attempt does not lose one race a version.
 
-        Not `further` than the winner goes who is in a hurry, and tries the version after it. It does so once: whoever
-        is behind by several versions would lose to those who know the newest.
+        Without `further` it reads no more than the winner, and the next attempt is the version after it. That is worth
+        one attempt: a writer that is several versions behind would lose to writers that know the newest.
         """
         found = [winner, *(self._log.following(winner.version) if further else ())]
         self._log.advance(found, began_ms)

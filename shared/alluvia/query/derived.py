@@ -2,7 +2,7 @@
 
 streams.
 
-A table of such a name wins. What SQL the relation takes is decided below this layer, and runs as confined as the
+A table of such a name wins. The relation's SQL is made below this layer, and runs as confined as the
 query: its views are made after the database is shut.
 
 In a transaction, that the query was run moves the stream (`operations/transactions/lake_transaction.py`).
@@ -99,9 +99,7 @@ def _folded_visible(catalog: Catalog, snapshot: Snapshot, constants: Constants, 
         return folded(Files(snapshot, list(snapshot.files)), prefix)
     relation = folded(Files(snapshot, list(snapshot.files), shown=seen.shown), prefix)
     if seen.shown.columns != tuple(snapshot.schema.names) or not set(seen.filtered_by) <= set(relation.passing):
-        raise Forbidden(
-            f"this caller may read {snapshot.name} only in part, and what its merge query folds would tell of the rest"
-        )
+        raise Forbidden(f"this caller may read {snapshot.name} only in part, and its merge query would reveal the rest")
     return relation.narrowed(seen.predicate)
 
 

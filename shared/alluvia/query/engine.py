@@ -52,7 +52,7 @@ class Result:
         self.scans = scans
         """What is read of the tables that the query names, in order."""
         self._batches = batches
-        self._finalizer = weakref.finalize(self, close)  # also where nobody reads the rows to their end
+        self._finalizer = weakref.finalize(self, close)  # also where the rows are not read to their end
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows; raises `Invalid` or `Unavailable` where the query fails half-way."""

@@ -81,7 +81,7 @@ def format_named(name: str) -> Format:
 
 
 def accepted(accept: str) -> dict[str, float]:
-    """Return the qualities that a header such as Accept gives to what it names; `*/*` where it names nothing."""
+    """Return the qualities of the names in a header such as Accept; `*/*` where it names nothing."""
     found: dict[str, float] = {}
     for part in accept.split(","):
         media_type, *parameters = (piece.strip().lower() for piece in part.split(";"))
@@ -155,7 +155,7 @@ def render(
 
 
 class _Output(io.BytesIO):
-    """What was written and has not been taken. It stands where it would if nothing had been."""
+    """Bytes that were written and not yet taken. Positions count all bytes, taken or not."""
 
     taken_bytes = 0
 
@@ -388,7 +388,7 @@ def _tsv_field(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return a value that is not null as a field of text has it: lists and structs are JSON."""
+    """Return a value, not null, as a field of text: lists and structs are JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, float):

@@ -1,7 +1,7 @@
-"""What an answer is made of: the versions that a query reads, and what of the caller's rights changes what it sees.
+"""The identity of an answer: the versions that a query reads, and the rights that change what its caller sees.
 
 Two runs with the same identity answer the same. Before a run it says whether an answer is still good; the run itself
-tells it once more, from what it has in fact read, so that no answer is ever kept for versions that it is not of.
+computes it again from the versions that were in fact read, so that no answer is kept under other versions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _lock = Lock()
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """One naming of a table in a query: the version that it means, and what of it is not to be seen."""
+    """One mention of a table in a query: the version that it means, and the restriction on it."""
 
     table: str
     table_id: str

@@ -1,4 +1,4 @@
-"""What tells of the lake in a query, such as `files('t')`: the rows in its place, as the caller may see them.
+"""Table functions about the lake in a query, such as `files('t')`: their rows, as the caller may see them.
 
 Most comes from the log alone. It is found when the query is planned, goes to a file of the query's own, and is read
 there, so that it composes with all of SQL and nothing else can be reached by it.
@@ -104,7 +104,7 @@ OF_LAKES: Mapping[str, tuple[pa.Schema, Callable[[Asked], Rows]]] = {
     "information_schema.tables": (information_schema.TABLES, information_schema.tables),
     "information_schema.views": (information_schema.VIEW_TEXTS, information_schema.views),
 }
-"""What tells of the lake as a whole."""
+"""Functions about the lake as a whole."""
 
 
 def find_inspections(

@@ -78,7 +78,7 @@ class QueryLimits:
     until: float | None = None
     """When queries that share the time must be done; None: each has all of it."""
     cancelled: Callable[[], bool] | None = None
-    """Says whether whoever asked has gone, so that what still runs for it is ended."""
+    """True once the caller has disconnected, so that its query is ended."""
 
     def begun(self) -> QueryLimits:
         """Return limits whose time runs from now on, for several queries together; if it runs, the same ones."""
@@ -135,7 +135,7 @@ class PlannedReads:
         READ.add("bytes", sum(sum(sizes) for _, sizes in read))
 
     def add_changes(self, table: str, size: int) -> None:
-        """Add so many bytes of files that the changes of a table are read from. Raises what `check_bytes` does."""
+        """Add the bytes of files that the changes of a table are read from. Raises what `check_bytes` does."""
         self._sizes.append((table, size))
         check_bytes(self._limits, self._rights, self._sizes)
         READ.add("bytes", size)

@@ -155,7 +155,7 @@ def _derived(
 
 
 def _reports(found: Relation | Inspection, relation: Relation) -> list[TableScan]:
-    """Return what a relation costs that stands in the place of what was found."""
+    """Return the cost of a relation that replaces a name of the query."""
     before = () if isinstance(found, Relation) else found.reports
     return [
         *before,

@@ -1,7 +1,7 @@
-"""What a caller may read: which tables open, and which rows and columns are visible.
+"""A caller's view of a lake: the tables that it may open, and their visible rows and columns.
 
 A row filter is part of the relation that stands for the table in a query, and a wall within it: DuckDB evaluates no
-part of the query on a row before the filter has let it through, so not even an error tells of other rows.
+part of the query on a row before the filter has let it through, so not even an error reveals other rows.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def _date(days: int) -> str:
 
 
 def _day(days: int) -> str:
-    """Return a day; beyond the years 0 to 9999 with a sign and more digits, as ISO 8601 has it.
+    """Return a day; beyond the years 0 to 9999 with a sign and more digits, by ISO 8601.
 
     The calendar repeats every 146,097 days, which are 400 years.
     """

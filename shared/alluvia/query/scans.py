@@ -79,7 +79,7 @@ def report(table: str, read: Files) -> TableScan:
 def newest_snapshots(catalog: Catalog, references: References) -> dict[str, Snapshot]:
     """Return the newest version of each table that is named without one, by name, all at one moment.
 
-    A table that is not there is left out: `plan_scans` says so.
+    A missing table is left out: `plan_scans` raises for it.
     """
     return catalog.readable({each.table for each in references.tables if each.table is not None and each.at == At()})
 

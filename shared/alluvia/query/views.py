@@ -1,4 +1,4 @@
-"""Views in a query: each is put in its place as a subquery, and what comes of it is planned as any other query.
+"""Views in a query: each is replaced by a subquery, and the result is planned as any other query.
 
 So a view gives nothing that its reader could not read, and conditions on it prune the files of its tables.
 """

@@ -109,7 +109,7 @@ def seconds_left() -> float | None:
 
 
 def within(seconds: int) -> int:
-    """Return how many seconds a request may have that would have so many: no more than are left, and at least one."""
+    """Return the seconds that a request may take: those given, no more than are left, and at least one."""
     left = seconds_left()
     if left is None or left >= seconds:
         return seconds

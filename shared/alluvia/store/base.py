@@ -52,7 +52,7 @@ PAGE_KEYS = 1000
 
 
 class PutResult(enum.Enum):
-    """What became of a conditional put."""
+    """The outcome of a conditional put."""
 
     CREATED = "created"
     EXISTS = "exists"
@@ -151,7 +151,7 @@ class Store(ABC):
     is_branch: bool = False
     """Whether it shows a lake as it was. Its commits say what they rest on, since a publish judges them once more."""
     is_wide: bool = False
-    """Whether a log's paths may lead anywhere: somebody has opened one table, who may read all that is around it."""
+    """Whether a log's paths may lead anywhere: its user has opened one table, and may read all that is around it."""
     parallel: bool = False
     """Whether several requests at once are faster than one after another (a network lies between)."""
 
@@ -197,7 +197,7 @@ class Store(ABC):
 
     @abstractmethod
     def put_if_same(self, key: str, data: bytes, tag: str) -> bool:
-        """Write over the content that a tag is of. Returns False, and writes nothing, if it is not there any more.
+        """Write over the content that has an ETag. Returns False, and writes nothing, if it has changed or gone.
 
         False can follow this caller's own write, when an answer was lost on the way: who must know reads the key again.
         """
@@ -261,7 +261,7 @@ class Store(ABC):
     def check_lasts(self) -> None:  # noqa: B027 - most stores last
         """Raise `BranchGone` if what was just written is lost, since the whole store was given up meanwhile.
 
-        Whoever commits asks this once it is done, or finds that nothing is to be done. On a branch it costs one GET,
+        A writer asks this after its commit, or when there is nothing to commit. On a branch it costs one GET,
         else nothing.
         """
 
@@ -297,7 +297,7 @@ class Store(ABC):
     def put_parts(self, key: str, parts: Iterable[bytes], headers: Mapping[str, str]) -> None:
         """Write an object of any size, as its parts come, a few of which are held in memory.
 
-        What taking the parts raises comes out of here, and then nothing was written. Downloads by `signed_url` have
+        Errors of the parts are raised from here, and then nothing was written. Downloads by `signed_url` have
         `headers` (Content-Type, Content-Encoding); other stores do without. It is not tried again as a whole.
         """
 

@@ -146,7 +146,7 @@ class DirectoryStore(Store):
         return PutResult.CREATED
 
     def put_new(self, key: str, data: bytes) -> None:
-        """Write an object as `put_if_absent` does, and look at what is there if the key is taken."""
+        """Write an object as `put_if_absent` does, and compare the object if the key is taken."""
         self._create(key, lambda file: file.write(data))
 
     def put_if_same(self, key: str, data: bytes, tag: str) -> bool:

@@ -134,7 +134,7 @@ class OutsideStore(Wrapper):
         return canonical_place(self.inner.uri).rstrip("/")
 
     def _at(self, key: str) -> tuple[Store, str]:
-        """Return the store that has a key, and its key there. Raises `Unsupported` for what may not be read."""
+        """Return the store that has a key, and its key there. Raises `Unsupported` for places that may not be read."""
         if not is_outside(key):
             return self.inner, key
         with self._lock:

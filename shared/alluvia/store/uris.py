@@ -31,7 +31,7 @@ class Links(enum.Enum):
 
 
 def real_path(path: str | Path, descriptor: int | None = None) -> str | None:
-    """Return the path of a file without links, None if there is none; of a descriptor, of what was opened."""
+    """Return the path of a file without links, None if there is none; of a descriptor, that of the opened file."""
     if not _HAS_DESCRIPTORS:
         return os.path.realpath(path) if os.path.lexists(path) else None
     opened = None

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Wrapper(Store):
-    """Passes all on to `inner`. A subclass changes single methods, or what becomes of every request."""
+    """Passes all on to `inner`. A subclass changes single methods, or how every request is sent."""
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner

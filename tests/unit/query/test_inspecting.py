@@ -407,7 +407,7 @@ def in_part(where: str | None = "land = 'de'", hide: Sequence[str] = ()) -> Righ
 @pytest.mark.parametrize("call", ["history", "files", "partitions", "row_groups", "changes"])
 @pytest.mark.parametrize("rights", [in_part(), in_part(None, ("kind",))], ids=["filter", "hidden"])
 def test_what_would_tell_of_hidden_rows_and_columns_is_refused(lake: Lake, call: str, rights: Rights) -> None:
-    with pytest.raises(Forbidden, match=rf"may read orders only in part, and {call}\(\) would tell of the rest"):
+    with pytest.raises(Forbidden, match=rf"may read orders only in part, and {call}\(\) would reveal the rest"):
         execute(lake, f"FROM {call}('orders'{', 1' if call == 'changes' else ''})", rights=rights)
 
 

@@ -81,7 +81,7 @@ class CommitFiles:
 
 
 def plan_files(folder: str, ids_max: int) -> IdFiles:
-    """Return how at most so many ids are divided."""
+    """Return the division of at most that many ids."""
     ranges = max(1, -(-ids_max // RANGE_IDS))
     a_range = max(1, -(-ids_max // ranges))
     pages = -(-a_range // PAGE_IDS)

@@ -44,7 +44,7 @@ def fingerprints(event_ids: Iterable[str], sources: Iterable[str | None] | None 
 
 
 def _begun(source: str | None) -> blake2b:
-    """Return the hash of what all ids of a source begin with."""
+    """Return the hash of the common start of all ids of a source."""
     if source is None:
         return blake2b(digest_size=FINGERPRINT_BYTES)
     name = source.encode()
@@ -187,7 +187,7 @@ class DedupWindow:
         self._files.remove(files)
 
     def take_headers(self, before: DedupWindow) -> None:
-        """Go on with what an older window of the same table has read of id files."""
+        """Take over the parts of id files that an older window of the same table has read."""
         known = {each.files: each.headers for each in before.files(())}
         for each in self._files:
             each.headers = known.get(each.files, each.headers)

@@ -24,7 +24,7 @@ T = TypeVar("T")
 def evaluation(
     store: Store, limits: QueryLimits | None = None, check: Callable[[Inputs], None] = lambda _: None
 ) -> Evaluate:
-    """Return what computes relations over a store's files, each within the limits, after a check of what it reads."""
+    """Return a function that computes relations over a store's files, each checked first, and within the limits."""
 
     allowed = limits or QueryLimits()
 
@@ -85,7 +85,7 @@ class ProcessEvaluator:
 
     @contextmanager
     def _using(self) -> Iterator[Engine]:
-        """Yield the process, to one thread at a time. What was over a limit once stays so."""
+        """Yield the process, to one thread at a time. A process that went over a limit stays closed."""
         with self._lock:
             if self._over is not None:
                 raise self._over

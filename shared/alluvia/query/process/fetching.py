@@ -1,4 +1,4 @@
-"""What of a query's data files is fetched before it runs. Pure.
+"""Choose the parts of a query's data files that are fetched before it runs. Pure.
 
 DuckDB opens file after file, and reads of each a footer and then what the query needs. Of a small file, one GET brings
 all. The footers of large ones are fetched ahead, many at a time.
@@ -22,7 +22,7 @@ EARLY_FILES = 64
 TAIL_BYTES = 64 << 10
 """The last bytes of a large file, in which its footer is nearly always."""
 _READ_BYTES = 16 << 10
-"""DuckDB reads so much first, whatever the length of the footer."""
+"""Bytes that DuckDB reads first, whatever the length of the footer."""
 
 
 def tail_of(key: str, size: int) -> ByteRange:

@@ -45,7 +45,7 @@ atexit.register(POOL.close)
 
 @dataclass(frozen=True, slots=True)
 class LargeResults:
-    """What becomes of a result of more than some bytes: `keep` takes its parts, to the end."""
+    """A place for results of more than some bytes: `keep` takes their parts, to the end."""
 
     after_bytes: int
     keep: Callable[[Iterator[bytes]], None]
@@ -114,7 +114,7 @@ class Engine:
         self._ask("confine", paths=paths)
 
     def stream(self, sql: str, values: pa.Table | None = None) -> Iterator[pa.RecordBatchReader]:
-        """Run the query and yield its rows as they come; the first of what it yields has the columns and no rows.
+        """Run the query and yield its rows as they come; the first batch has the columns and no rows.
 
         `values` has one row, the values of the query's parameters by name.
         """

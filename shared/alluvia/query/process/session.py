@@ -106,7 +106,7 @@ class Session:
 
     @property
     def folder(self) -> Path:
-        """Return the folder that goes with the session, for files of what it is about to open."""
+        """Return the session's folder, for files that it is about to open."""
         return self._folder
 
     def analyse(self, text: str) -> Analysis:
@@ -308,7 +308,7 @@ class Session:
 
     @contextmanager
     def _translated(self, context: Context) -> Iterator[None]:
-        """Raise our errors for what goes wrong in the query's process."""
+        """Raise our errors for failures in the query's process."""
         try:
             with within(self._limits):
                 yield
@@ -349,5 +349,5 @@ class Session:
     def _is_missing(self, key: str) -> bool:
         try:
             return self._store.head(key) is None
-        except AlluviaError:  # then nobody knows
+        except AlluviaError:  # then it is unknown
             return False

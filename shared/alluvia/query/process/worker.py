@@ -123,7 +123,7 @@ class QueryDatabase:
         return {"end": True}
 
     def described(self, sql: str, rows: bytes = b"") -> Reply:
-        """Send the columns that DESCRIBE tells of a query, which it does not run; `rows` as for `stream`."""
+        """Send the columns of a query by DESCRIBE, which does not run it; `rows` as for `stream`."""
         found = self._open.execute(sql, _values(rows)).fetchall()
         nulls = ", ".join(f"NULL::{kind} AS {quote_name(name)}" for name, kind, *_ in found)
         typed = self._reader(f"SELECT {nulls} LIMIT 0").schema
@@ -157,7 +157,7 @@ class QueryDatabase:
     def reason(self, sql: str, rows: bytes = b"") -> dict[str, str] | None:
         """Run a query once more, to hear why it failed; None if that is not to be heard.
 
-        Where one of its threads fails, DuckDB 1.5 says at times that another was interrupted, as nobody does here.
+        Where one of its threads fails, DuckDB 1.5 says at times that another was interrupted, which never happens here.
         """
         for _ in range(_RUNS_TO_HEAR_WHY):
             try:

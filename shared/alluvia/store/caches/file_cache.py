@@ -61,7 +61,7 @@ class _Copy:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody holds or fetches it."""
+        """Whether no query holds or fetches it."""
         return not self.holders and self.fetched.done()
 
     @property

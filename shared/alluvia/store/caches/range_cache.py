@@ -81,7 +81,7 @@ class KeptBytes(Generic[K]):
 
 
 GAP_BYTES = 64 << 10
-"""To read so much too much costs less than another request."""
+"""Reading this many bytes too much costs less than another request."""
 SPAN_BYTES = 4 << 20
 CACHE_BYTES = 32 << 20
 

@@ -23,7 +23,7 @@ DEFAULT_REGION = "us-east-1"
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What signs a request. Never log it."""
+    """Keys that sign a request. Never log them."""
 
     access_key_id: str
     secret_access_key: str = field(repr=False)
@@ -77,7 +77,7 @@ def _session() -> boto3.session.Session:
 
 
 def _of_session(session: boto3.session.Session) -> Callable[[], Keys | None]:
-    """Keys as boto3 has them, which gets new ones at least 10 minutes before the old expire."""
+    """Keys of boto3, which gets new ones at least 10 minutes before the old expire."""
 
     def keys() -> Keys | None:
         credentials: Any = session.get_credentials()

@@ -130,7 +130,7 @@ class S3Listing(S3Requests, Store):
 
 
 def object_info(key: str, found: ObjectMeta) -> ObjectInfo:
-    """Return what obstore tells of an object."""
+    """Return the facts of an object from obstore's."""
     return ObjectInfo(key, found["size"], _milliseconds(found["last_modified"]), found["e_tag"] or "")
 
 

@@ -75,7 +75,7 @@ class S3Requests:
         return self._client_of(within(UPLOAD_SECONDS), TRIES - 1)
 
     def _client_of(self, seconds: int, retries: int = 0) -> obstore.store.S3Store:
-        """Return a client whose requests have so many seconds to be answered in; two threads may make one each."""
+        """Return a client whose requests must be answered within `seconds`; two threads may make one each."""
         found = self._clients.get((seconds, retries))
         if found is None:
             total = UPLOAD_SECONDS if seconds == self._read_seconds else seconds
