@@ -1,7 +1,7 @@
 """What each layer holds, and what is left out of it. Pure.
 
 A recipe names the packages that our code imports; their versions, their hashes and what they need in turn come from the
-lock file. What the command line alone needs (click, prometheus-client, prompt-toolkit, pyjwt, waitress, wcwidth) is in
+lock file. What the command line alone needs (click, prometheus-client, prompt-toolkit, pyjwt, rich, waitress) is in
 no layer.
 """
 

@@ -302,6 +302,6 @@ def test_vacuum_of_all_tables_tells_of_results_of_queries(shell: Shell) -> None:
     keep_result(lake.store, "old", KeptResult(b"", {}))
     forget_result(lake.store, "old")
     assert "kept results" not in shell.run("vacuum", "t").stderr
-    assert "kept results of queries: 1 would go, 0 stay" in shell.run("vacuum", "--dry-run").stderr
+    assert "kept results of queries: 1 would be deleted, 0 stay" in shell.run("vacuum", "--dry-run").stderr
     assert "kept results of queries: 1 deleted, 0 stay" in shell.run("vacuum").stderr
     assert "kept results" not in shell.run("vacuum").stderr

@@ -104,24 +104,21 @@ def loaded(*words: str) -> set[str]:
 
 
 def test_what_is_loaded_to_start(tmp_path: Path) -> None:
-    heavy = {
-        "boto3",
-        "botocore",
-        "duckdb",
-        "pyarrow",
-        "wcwidth",
-        "waitress",
-        "alluvia.api.lake",
-        "aws_lambda_powertools",
-    }
+    heavy = {"boto3", "botocore", "duckdb", "pyarrow", "rich", "waitress", "alluvia.api.lake", "aws_lambda_powertools"}
     for words in (["--help"], ["optimize", "--help"], ["--version"]):
         assert not heavy & loaded(*words)
     assert not {"boto3", "duckdb", "pyarrow", "alluvia.api.lake"} & loaded("tables", "--lake", str(tmp_path))
     alluvia.connect(tmp_path).create_table("t", {"n": "long"})
-    assert not {"boto3", "botocore", "duckdb", "pyspark"} & loaded("tables", "--lake", str(tmp_path))
-    assert not {"alluvia.cli.commands.running", "alluvia.cli.commands.changing"} & loaded(
-        "tables", "--lake", str(tmp_path)
-    )
+    tables = loaded("tables", "--lake", str(tmp_path))
+    assert not {"boto3", "botocore", "duckdb", "pyspark"} & tables
+    assert not {"alluvia.cli.commands.running", "alluvia.cli.commands.verbs"} & tables
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_rich_is_loaded_for_terminals_alone(tmp_path: Path, more: list[str]) -> None:
+    alluvia.connect(tmp_path).create_table("t", {"n": "long"})
+    for words in (["tables"], ["describe", "t"], ["query", "SELECT 1"], ["stream", "list"]):
+        assert "rich" not in loaded(*words, "--lake", str(tmp_path), *more)
 
 
 def test_merge_says_what_to_call(tmp_path: Path) -> None:

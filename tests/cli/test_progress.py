@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import re
+import struct
 import subprocess
 import sys
+import termios
 from itertools import accumulate
 from pathlib import Path
 
@@ -20,11 +24,17 @@ from tests.cli.terminals import COMMAND, environment, read_all, through_pipe
 SHOW_ONE = """
 import sys
 from alluvia.cli.terminal.progress import progress
+from alluvia.cli.terminal.terminal import tell
 from alluvia.progress import report
 with progress("starting", as_json=False, after_seconds=0):
     report("merging \\x1b[31mclicks", 30, 120, "files")
     sys.stdin.readline()
 """
+
+
+HIDDEN = "\x1b[?25l"
+WIPED = "\r\n\r\x1b[1A\x1b[2K"
+"""What removes a line of progress for good."""
 
 
 def wait_for(reader: int, text: str) -> str:
@@ -39,16 +49,50 @@ def wait_for(reader: int, text: str) -> str:
 
 def test_a_share_a_rate_and_the_time_left_then_no_trace() -> None:
     reader, terminal = os.openpty()
-    process = subprocess.Popen([sys.executable, "-c", SHOW_ONE], stdin=subprocess.PIPE, stderr=terminal)
+    process = subprocess.Popen(
+        [sys.executable, "-c", SHOW_ONE], env=environment(), stdin=subprocess.PIPE, stderr=terminal
+    )
     os.close(terminal)
     shown = wait_for(reader, "s left")
     assert r"merging \x1b[31mclicks: 25% of 120 files, " in shown
     assert "files/s, " in shown
     process.communicate(b"\n")
-    last = (shown + read_all(reader)).rsplit("\r", 2)
+    shown += read_all(reader)
     os.close(reader)
     assert process.returncode == 0
-    assert (set(last[1]), last[2]) == ({" "}, "")
+    assert shown.endswith(WIPED)
+    assert HIDDEN not in shown  # a process that is killed could not show the cursor again
+
+
+def test_what_is_told_meanwhile_gets_lines_of_its_own() -> None:
+    reader, terminal = os.openpty()
+    program = SHOW_ONE.replace("sys.stdin.readline()", "sys.stdin.readline(); tell('[red]a note[/red]')")
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], env=environment(), stdin=subprocess.PIPE, stderr=terminal
+    )
+    os.close(terminal)
+    shown = wait_for(reader, "s left")
+    process.communicate(b"\n")
+    shown += read_all(reader)
+    os.close(reader)
+    assert "\r\x1b[2K[red]a note[/red]\r\n" in shown
+
+
+@pytest.mark.parametrize(("columns", "line"), [(80, "25% of 120 files, "), (30, "merging \\x1b[31mclicks: 25%")])
+def test_progress_keeps_to_one_line(columns: int, line: str) -> None:
+    reader, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-c", SHOW_ONE], env=environment(), stdin=subprocess.PIPE, stdout=terminal, stderr=terminal
+    )
+    os.close(terminal)
+    shown = wait_for(reader, line)
+    process.communicate(b"\n")
+    shown += read_all(reader)
+    os.close(reader)
+    lines = re.sub("\x1b\\[[0-9;]*[mAK]", "", shown.removesuffix(WIPED)).split("\r")
+    assert max(map(len, lines)) <= columns
+    assert ("━" in shown) is (columns == 80)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +129,7 @@ def test_work_over_a_second_shows_progress(tmp_path: Path) -> None:
     os.close(reader)
     assert process.returncode == 0
     assert out.decode().splitlines()[0].split() == ["file", *COUNTS, "version"]
-    assert shown.endswith("\r")
+    assert shown.endswith(WIPED)
 
 
 def test_none_with_json_and_none_in_pipes(tmp_path: Path) -> None:

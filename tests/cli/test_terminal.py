@@ -32,9 +32,10 @@ def lake(tmp_path: Path) -> str:
     return str(tmp_path / "lake")
 
 
-def without_progress(text: str) -> str:
-    """Drop the lines of progress that a slow machine gets to see: each begins and ends with a carriage return."""
-    return re.sub("\r[^\r\n]*(?=\r)", "", text).replace("\r", "")
+def plain(text: str) -> str:
+    """Drop the styles of tables (bold, dim), and the lines of progress that a slow machine gets to see."""
+    text = re.sub("\x1b\\[[012]m", "", text)
+    return re.sub("[^\n]*\n?\r(\x1b\\[1A)?\x1b\\[2K", "", text)
 
 
 def test_control_characters_reach_no_terminal(lake: str) -> None:
@@ -42,7 +43,24 @@ def test_control_characters_reach_no_terminal(lake: str) -> None:
         shown = on_terminal([*words, "--lake", lake], 400)
         assert shown.returncode == 0
         assert SHOWN in shown.text
-        assert not FORBIDDEN.search(without_progress(shown.text))
+        assert not FORBIDDEN.search(plain(shown.text))
+
+
+def test_markup_and_emoji_codes_are_shown_as_they_are() -> None:
+    text = "[red]x[/red] :smile: [link=http://x]y[/link]"
+    for words in (["query", f"SELECT '{text}' AS \"{text}\""], ["query", f"SELECT '{text}' AS a, 1 AS b"]):
+        shown = plain(on_terminal([*words, "--lake", "memory://nothing"], 120).text)
+        assert shown.splitlines()[2].split("  ")[0].rstrip() == text
+    assert text in on_terminal(["ingest", "t", text, "--lake", "memory://nothing"], 120).text
+
+
+def test_values_of_any_length_keep_to_a_terminal() -> None:
+    sql = "SELECT repeat('x', 1000000) AS a, 12345678901234567890 AS n, NULL AS nothing"
+    lines = plain(on_terminal(["query", sql, "--lake", "memory://nothing"], 60).text).splitlines()
+    assert max(map(width, lines)) <= 60
+    assert lines[2].split()[0].endswith("x…")
+    assert lines[2].split()[1:] == ["12345678901234567890", "NULL"]
+    assert lines[3] == "… cut to fit; a wider terminal shows more, --json all"
 
 
 def test_a_pipe_gets_the_true_value(lake: str) -> None:
@@ -75,7 +93,7 @@ def test_control_characters_in_errors_reach_no_terminal(lake: str, words: list[s
     shown = on_terminal(words, ALLUVIA_LAKE=lake)
     assert shown.returncode in {1, 2}
     assert shown.text
-    assert not FORBIDDEN.search(without_progress(shown.text))
+    assert not FORBIDDEN.search(plain(shown.text))
 
 
 @pytest.mark.slow
@@ -86,13 +104,11 @@ def test_control_characters_in_errors_reach_no_terminal(lake: str, words: list[s
 def test_tables_fit_the_terminal(lake: str, words: list[str], columns: int) -> None:
     shown = on_terminal([*words, "--lake", lake], columns)
     assert shown.returncode == 0
-    assert max(width(line) for line in without_progress(shown.text).splitlines()) <= columns
+    assert max(width(line) for line in plain(shown.text).splitlines()) <= columns
 
 
 def test_a_wide_terminal_shows_all_in_columns(lake: str) -> None:
-    lines = without_progress(
-        on_terminal(["query", "SELECT * FROM wide ORDER BY n", "--lake", lake], 200).text
-    ).splitlines()
+    lines = plain(on_terminal(["query", "SELECT * FROM wide ORDER BY n", "--lake", lake], 200).text).splitlines()
     head, rule, first, second = lines
     assert head.split() == ["a", "b", "c", "d", "n"]
     assert [part.strip() for part in re.split(" {2,}", first.strip())] == [
@@ -104,8 +120,8 @@ def test_a_wide_terminal_shows_all_in_columns(lake: str) -> None:
 
 
 def test_a_terminal_too_narrow_for_columns_shows_a_block_for_each_row(lake: str) -> None:
-    shown = without_progress(on_terminal(["query", "SELECT * FROM wide ORDER BY n", "--lake", lake], 40).text)
-    assert shown.splitlines() == [
+    shown = plain(on_terminal(["query", "SELECT * FROM wide ORDER BY n", "--lake", lake], 40).text)
+    assert [line.rstrip() for line in shown.splitlines()] == [
         "── row 1 ───────────────────────────────",
         "a  日本語日本語日本語日本語日本語日本語…",
         "b  👩‍👩‍👧 family 🇩🇪",

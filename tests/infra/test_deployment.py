@@ -143,7 +143,7 @@ def test_every_package_has_the_locked_version(layers: dict[str, Path]) -> None:
     names = {name for name, _ in found}
     assert {"pyarrow", "orjson", "boto3", "botocore", "obstore", "aws-lambda-powertools", "duckdb"} <= names
     assert names.isdisjoint(
-        {"click", "prometheus-client", "prompt-toolkit", "waitress", "wcwidth", "pyspark", "aws-xray-sdk", "numpy"}
+        {"click", "prometheus-client", "prompt-toolkit", "rich", "waitress", "pyspark", "aws-xray-sdk", "numpy"}
     )
 
 

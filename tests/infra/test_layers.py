@@ -82,7 +82,7 @@ def test_the_layers_hold_the_core_and_the_extra_of_aws() -> None:
 
 def test_the_command_line_and_its_packages_are_in_no_layer(tmp_path: Path) -> None:
     packages = {package for recipe in (*LAYERS, SPARK) for package in recipe.packages}
-    assert packages.isdisjoint({"click", "prometheus-client", "prompt-toolkit", "waitress", "wcwidth", "pyspark"})
+    assert packages.isdisjoint({"click", "prometheus-client", "prompt-toolkit", "rich", "waitress", "pyspark"})
     library = build_library([ROOT / "shared" / "alluvia"], build=tmp_path)
     assert (library / "python" / "alluvia" / "errors.py").is_file()
     assert not (library / "python" / "alluvia" / "cli").exists()

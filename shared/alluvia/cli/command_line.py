@@ -1,4 +1,4 @@
-"""The commands and their modules. A module is loaded when its command runs."""
+"""The commands and their modules. A module is loaded when its command runs, or for its help."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any, NoReturn
 
 import click
 
+from alluvia.cli.errors import reason
 from alluvia.cli.terminal.terminal import ending_with_its_reader, tell
+from alluvia.errors import AlluviaError
 from alluvia.version import __version__
 
 _HELP = """A serverless lakehouse for event data: Delta tables, committed with nothing but conditional writes.
@@ -17,44 +19,66 @@ _HELP = """A serverless lakehouse for event data: Delta tables, committed with n
 TABLE is a table's name; NAME._rejects is the table of its rejected events, as in SQL. A command that fails exits 1,
 wrong usage 2."""
 
-_MODULES = {
-    "running": ("serve", "invoke", "demo"),
-    "writing": ("create", "ingest", "backfill"),
-    "uploading": ("upload",),
-    "changing": ("delete", "update", "upsert", "restore"),
-    "changing_lake": ("attach", "clone", "convert", "detach", "drop", "undrop", "evolve", "flashback"),
-    "inspecting": ("query", "tables", "describe", "history", "files", "changes"),
-    "statements": ("sql",),
-    "publishing": ("publish", "published", "unpublish"),
-    "maintaining": ("optimize", "checkpoint", "expire", "vacuum"),
-    "erasing": ("erase",),
-    "verifying": ("verify",),
-    "rollups": ("rollup",),
-    "streams": ("stream",),
-    "rejected": ("rejects",),
-    "suggesting": ("suggest",),
-    "tagging": ("tag",),
-    "branches": ("branch",),
-    "tokens": ("token",),
-    "sources": ("source",),
+_GROUPS = {
+    "branch": "Branches of the lake: write on one, see what changed, publish it in one transaction.",
+    "rejects": "Events that could not become rows, with the reasons.",
+    "rollup": "Tables that are kept up to date with a query of another table.",
+    "source": "Senders of webhooks: how each proves its identity, and where its events go.",
+    "stream": "Positions in the changes of tables, which move with the commit that uses the changes.",
+    "tag": "Names for versions of a table, or for the whole lake as it is now; tagged versions stay readable.",
+    "token": "Bearer tokens, for callers of the HTTP routes.",
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_MODULES = {
+    "backfill": "backfill",
+    "branches": "branch diff, branch publish",
+    "checking": "erase, verify",
+    "inspecting": "describe, files, rejects list, rejects show, suggest, tables",
+    "maintaining": "checkpoint, expire, optimize, rollup refresh, vacuum",
+    "querying": "changes, query, sql",
+    "running": "demo, invoke, serve",
+    "sharing": "publish, published, token create, token list, token revoke, token rotate-key, token show",
+    "sources": "source add, source list, source remove, source rotate, source test",
+    "storing": "create, ingest, upload",
+    "verbs": (
+        "attach, branch create, branch discard, branch list, clone, convert, delete, detach, drop, evolve, flashback, "
+        "history, rejects replay, restore, rollup create, rollup drop, rollup list, stream create, stream drop, "
+        "stream list, stream move, stream show, tag create, tag delete, tag list, undrop, unpublish, update, upsert"
+    ),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split(", ")}
 
 
-class _Commands(click.Group):
+class _Group(click.Group):
+    """Commands whose names begin with that of the group; all of them for the command line itself."""
+
+    def __init__(self, name: str, words: tuple[str, ...] = (), **more: Any) -> None:
+        super().__init__(name, **more)
+        self._words = words
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return their names, in order."""
-        return sorted(_MODULE_OF)
+        depth = len(self._words)
+        names = [tuple(name.split()) for name in _MODULE_OF]
+        return sorted({name[depth] for name in names if name[:depth] == self._words})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Load one."""
-        if cmd_name == "merge":
+        name = " ".join((*self._words, cmd_name))
+        if name in _GROUPS:
+            return _Group(cmd_name, (cmd_name,), help=_GROUPS[name])
+        if name == "merge":
             raise click.UsageError("no command 'merge': use optimize to compact files, or upsert for SQL's MERGE INTO")
-        if cmd_name not in _MODULE_OF:
-            return None
-        found: click.Command = getattr(import_module(f"alluvia.cli.commands.{_MODULE_OF[cmd_name]}"), cmd_name)
-        return found
+        return _command(name) if name in _MODULE_OF else None
 
+
+def _command(name: str) -> click.Command:
+    module = import_module(f"alluvia.cli.commands.{_MODULE_OF[name]}")
+    attribute = name.replace(" ", "_").replace("-", "_")
+    command: click.Command = module.VERBS[name]() if _MODULE_OF[name] == "verbs" else getattr(module, attribute)
+    return command
+
+
+class _CommandLine(_Group):
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Read the words; what `--help` and `--version` print may find no reader."""
         with ending_with_its_reader():
@@ -77,8 +101,11 @@ class _Commands(click.Group):
         except click.Abort:
             tell("Aborted!")
             code = 1
+        except AlluviaError as error:  # a value of an option that is not as it must be
+            tell(f"alluvia: {reason(error)}")
+            code = 1
         sys.exit(code)
 
 
-cli = _Commands("alluvia", help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+cli = _CommandLine("alluvia", help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 cli = click.version_option(__version__, message="%(prog)s %(version)s")(cli)

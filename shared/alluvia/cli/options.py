@@ -1,83 +1,27 @@
-"""The options of every command (the lake, tables, JSON output, debugging), and how every command fails."""
+"""Options that several commands take, each typed once, and what makes a command of a function."""
 
 from __future__ import annotations
 
 import functools
 import os
 import sys
-import traceback
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 
 import click
 
-from alluvia.cli.failing import is_about_table, reason
-from alluvia.cli.place import check_folder, folder_of, is_empty
-from alluvia.cli.terminal.progress import progress
-from alluvia.cli.terminal.terminal import tell
+from alluvia.cli.common import Common
+from alluvia.cli.errors import is_about_table
 from alluvia.errors import Invalid
-from alluvia.lazy_dataclasses import dataclass
 from alluvia.table_names import REJECTS_IN_SQL
 
-if TYPE_CHECKING:
-    from alluvia.api.lake import Lake, Table
-
-
-@dataclass(frozen=True, slots=True)
-class Common:
-    """The options that every command takes."""
-
-    uri: str
-    endpoint_url: str | None
-    as_json: bool
-    debug: bool
-    branch: str | None = None
-
-    def is_empty(self) -> bool:
-        """Whether this is a local lake that holds no table. Raises `Invalid` where there is no lake."""
-        folder = folder_of(self.uri)
-        if folder is None:
-            return False
-        check_folder(folder, self.uri, new=False)
-        return is_empty(folder)
-
-    def lake(self, *, new: bool = False, outside: Sequence[str] | None = None) -> Lake:
-        """Open the lake, or a branch of it. Raises `Invalid` where there is none, unless the lake may be new.
-
-        `outside` are the places below which tables may be attached from; None for any.
-        """
-        return self.branch_of(self.whole_lake(new=new, outside=outside))
-
-    def whole_lake(self, *, new: bool = False, outside: Sequence[str] | None = None) -> Lake:
-        """Open the lake itself."""
-        folder = folder_of(self.uri)
-        if folder is not None:
-            check_folder(folder, self.uri, new=new)
-        from alluvia.api.lake import connect
-
-        given: dict[str, Any] = {"endpoint_url": self.endpoint_url} if self.endpoint_url else {}
-        return connect(self.uri, outside=outside, **given)
-
-    def branch_of(self, lake: Lake) -> Lake:
-        """Return the branch of a lake that is asked for, or the lake itself."""
-        return lake if self.branch is None else lake.on_branch(self.branch)
-
-    def table_at(self, uri: str) -> Table:
-        """Open a table at its path or URI, which may be outside the lake."""
-        from alluvia.api.lake import open_table
-
-        if self.endpoint_url and uri.startswith("s3://"):
-            return open_table(uri, endpoint_url=self.endpoint_url)
-        return open_table(uri)
-
-    def progress(self, what: str) -> AbstractContextManager[None]:
-        """Show on a terminal how far the work within has come, once it takes over a second."""
-        return progress(what, as_json=self.as_json)
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""What `click.option` and `click.argument` return."""
 
 
 class TableName(click.ParamType[str]):
-    """A table's name; that of rejected events also as SQL has it, `<name>._rejects`."""
+    """A table's name; that of rejected events also as in SQL, `<name>._rejects`."""
 
     name = "table"
 
@@ -86,55 +30,63 @@ class TableName(click.ParamType[str]):
         return value.replace(".", "/") if REJECTS_IN_SQL.fullmatch(value) else value
 
 
+class Duration(click.ParamType[timedelta]):
+    """A duration such as 30m, 12h or 7d, or as in properties: `1 hour`, `interval 7 days`; also 0."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        """Read it, or fail as wrong usage."""
+        from alluvia.delta.arguments import duration_ms
+
+        read = duration_ms(value)
+        if read is None:
+            self.fail(
+                f"{str(value).strip()!r} is not a duration; use for example 30m, 12h, 7d, '1 hour' or 0", param, ctx
+            )
+        return timedelta(milliseconds=read)
+
+
 TABLE = TableName()
-_OF_THE_LAKE = frozenset({"branches", "publishing", "running", "sources", "tokens", "trying_source"})
-"""Modules of commands that take no branch."""
 
 
-def command(function: Callable[..., None]) -> click.Command:
-    """Make a command of a function that takes `Common` first. An error is one line and exit 1."""
+def command(function: Callable[..., Any]) -> click.Command:
+    """Make a command of a function that takes `Common` first, and print what it returns, if it returns anything.
 
+    An error is one line and exit 1.
+    """
+    return _command(function, takes_branch=True)
+
+
+def lake_command(function: Callable[..., Any]) -> click.Command:
+    """Make a command that concerns the lake as a whole: it refuses `--branch`."""
+    return _command(function, takes_branch=False)
+
+
+def _command(function: Callable[..., Any], *, takes_branch: bool) -> click.Command:
     @functools.wraps(function)
     def wrapper(
         lake: str, endpoint_url: str | None, on_branch: str | None, *, as_json: bool, debug: bool, **rest: Any
     ) -> None:
         common = Common(lake, endpoint_url, as_json, debug, on_branch)
-        if on_branch is not None and _concerns_lake(function):
+        if on_branch is not None and not takes_branch:
             raise click.UsageError("--branch: this command concerns the lake itself; leave the option out")
         try:
-            function(common, **rest)
+            common.show(function(common, **rest))
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:  # noqa: BLE001 - every error is a line of its own, and a traceback on request
-            if debug:
-                tell("".join(traceback.format_exception(error)).rstrip("\n"))
-            else:
-                tell(f"alluvia: {reason(error, rest.get('table') if is_about_table(error) else None)}")
+            common.tell_error(error, rest.get("table") if is_about_table(error) else None)
             sys.exit(1)
         except KeyboardInterrupt:
             sys.exit(130)
 
-    for option in reversed((*_OPTIONS, _branch(hidden=_concerns_lake(function)))):
+    branch = click.option(
+        "--branch", "on_branch", metavar="NAME", hidden=not takes_branch, help="Work on this branch of the lake."
+    )
+    for option in reversed((*_OPTIONS, branch)):
         wrapper = option(wrapper)
     return click.command(wrapper)
-
-
-def _concerns_lake(command: Callable[..., None]) -> bool:
-    """Whether a command is about the lake as a whole, and not about its tables."""
-    return command.__module__.removeprefix(f"{__package__}.commands.") in _OF_THE_LAKE or command.__name__ == "backfill"
-
-
-def _branch(*, hidden: bool) -> Callable[..., Any]:
-    """Return the option of a branch; hidden where it is only understood to be refused."""
-    return click.option("--branch", "on_branch", metavar="NAME", hidden=hidden, help="Work on this branch of the lake.")
-
-
-def pair(text: str, option: str, separator: str) -> tuple[str, str]:
-    """Return the two parts of an option's value. Raises `Invalid`, naming the option."""
-    name, found, value = text.partition(separator)
-    if not found or not name or not value:
-        raise Invalid(f"{option} {text!r}: write it as NAME{separator}{'TYPE' if separator == ':' else 'VALUE'}")
-    return name, value
 
 
 _OPTIONS = (
@@ -144,4 +96,76 @@ _OPTIONS = (
                  help="An S3 endpoint other than AWS's; else $ALLUVIA_ENDPOINT_URL."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line."),
     click.option("--debug", is_flag=True, help="Show the traceback of an error."),
+)  # fmt: skip
+
+
+def pair(text: str, option: str, form: str) -> tuple[str, str]:
+    """Return the two parts of an option's value, whose form is such as NAME=VALUE or NAME:TYPE.
+
+    Raises `Invalid`, naming the option.
+    """
+    name, _, value = text.partition(":" if ":" in form else "=")
+    if not name.strip() or not value:
+        raise Invalid(f"{option} {text!r}: write it as {form}")
+    return name.strip(), value
+
+
+def pairs(option: str, name: str, form: str, about: str, *, required: bool = False) -> Decorator:
+    """Return an option that may be given several times, and whose values are a dict."""
+
+    def read(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+        values: dict[str, str] = {}
+        for text in texts:
+            key, value = pair(text, option, form)
+            if key in values:
+                raise Invalid(f"{option} {text!r}: give each name once")
+            values[key] = value
+        return values
+
+    return click.option(option, name, multiple=True, metavar=form, required=required, callback=read, help=about)
+
+
+def names(option: str, name: str, about: str, metavar: str = "NAME") -> Decorator:
+    """Return an option that may be given several times."""
+    return click.option(option, name, multiple=True, metavar=metavar, help=about)
+
+
+def version(about: str, first: int | None = None) -> Decorator:
+    """Return the option of a version, which may be as low as `first`."""
+    return click.option("--version", type=int if first is None else click.IntRange(first), help=about)
+
+
+def timestamp(about: str) -> Decorator:
+    """Return the option of a time."""
+    return click.option("--timestamp", help=f"{about} this time, ISO 8601 (UTC unless it says otherwise).")
+
+
+def offset(about: str) -> Decorator:
+    """Return the option of a time ago."""
+    return click.option("--offset", metavar="AGO", help=f"{about} this long ago, such as '1 hour ago' or 7d.")
+
+
+def expires(about: str, default: str | None = None) -> Decorator:
+    """Return the option of how long something is kept."""
+    return click.option("--expires", type=Duration(), default=default, show_default=True, metavar="TIME", help=about)
+
+
+def dry_run(about: str) -> Decorator:
+    """Return the option that has a command only say what it would do."""
+    return click.option("--dry-run", is_flag=True, help=about)
+
+
+PARTITION_BY = names("--partition-by", "partition_by", "A column, or year|month|day|hour(column).", "FIELD")
+SORT_BY = names("--sort-by", "sort_by", "A column that files are sorted by.")
+CLUSTER_BY = names("--cluster-by", "cluster_by", "One of up to 4 columns that files are clustered by.")
+PROPERTIES = pairs("--property", "properties", "NAME=VALUE", "A table property.")
+CREATE = click.option(
+    "--create/--no-create", default=True, show_default=True, help="Create the table if it does not exist."
+)
+TIMEOUT = click.option(
+    "--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Stop what runs longer than this."
+)
+EVENTS_FORMAT = click.option(
+    "--format", "kind", type=click.Choice(["json", "csv", "parquet"]),
+    help="How the files are read; by default, each file's content decides.",
 )  # fmt: skip

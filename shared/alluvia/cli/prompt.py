@@ -17,8 +17,8 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from alluvia.api.lake import Lake
-from alluvia.cli.failing import message
-from alluvia.cli.options import Common
+from alluvia.cli.common import Common
+from alluvia.cli.errors import message
 from alluvia.cli.rows import show_rows
 from alluvia.cli.terminal.output import note, show
 from alluvia.cli.terminal.prompt_text import DOT_COMMANDS, completions, ends_prompt, is_complete

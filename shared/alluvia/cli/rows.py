@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from alluvia.cli.options import Common
+from alluvia.cli.common import Common
 from alluvia.cli.terminal.output import NULL, note, show_table
 from alluvia.cli.terminal.terminal import say_json
 from alluvia.progress import report

@@ -13,7 +13,7 @@ import pyarrow as pa
 from alluvia.api.lake import Lake
 from alluvia.cli.client import Client, Reply
 from alluvia.cli.commands import demo_posts
-from alluvia.cli.options import Common
+from alluvia.cli.common import Common
 from alluvia.cli.terminal.output import NULL, show_table, size
 from alluvia.cli.terminal.terminal import say
 from alluvia.commit.handle import oldest_readable

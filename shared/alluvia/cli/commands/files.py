@@ -1,4 +1,4 @@
-"""Ingest files of events part by part, by this process or by several at once."""
+"""Read files for commands: files of events part by part, by this process or by several at once, and files of rows."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
-from alluvia.api.lake import Lake, connect
+import pyarrow as pa
+
+from alluvia.api.lake import Lake, Table, connect
 from alluvia.errors import Invalid
 from alluvia.events.ingest.tables import find_events
 from alluvia.files.event_files import PART_BYTES, FilePart, NoEvents, parts
 from alluvia.files.file_text import is_parquet
-from alluvia.files.limits import UNLIMITED
+from alluvia.files.limits import UNLIMITED, Misfit
+from alluvia.files.rows import format_of
 from alluvia.files.sent import SentFile
 from alluvia.files.uploads.event_rows import store_parts
 from alluvia.progress import report
@@ -38,6 +42,7 @@ GROUP_FILES_MAX = 256
 Counts = dict[str, int | None]
 Store = Callable[[Iterable[list[FilePart]]], Iterator[list[Counts]]]
 """Commits groups of parts, each in one commit, and says what became of each part, in order."""
+_UNKNOWN = "{}: expected a file that ends in .csv, .tsv, .ndjson, .jsonl, .json or .parquet"
 _URI = re.compile(r"([a-z][a-z0-9+.-]*)://", re.ASCII | re.IGNORECASE)
 
 
@@ -228,3 +233,26 @@ def _size(stream: IO[bytes]) -> int:
     """Return how many bytes a file has; 0 for anything else, such as a pipe."""
     facts = os.fstat(stream.fileno())
     return facts.st_size if stat.S_ISREG(facts.st_mode) else 0
+
+
+def read_rows(table: Table, name: str) -> pa.Table:
+    """Read a file's rows, with the table's types for the columns that it has; "-" is NDJSON from standard input.
+
+    Raises `Invalid`, naming the file.
+    """
+    try:
+        with sent_file(name, "ndjson" if name == "-" else None).rows() as rows:
+            schema = rows.schema({field.name: field.type for field in table.snapshot().schema})
+            wanted = pa.schema([(field.name, field.type) for field in schema])
+            return pa.concat_tables([wanted.empty_table(), *rows.tables(wanted)])
+    except Misfit as error:
+        raise Invalid(f"{name}: {error}") from error
+
+
+def sent_file(name: str, asked: str | None) -> SentFile:
+    """Return a file of this machine, whose format is what was asked for, or what it says itself."""
+    data = sys.stdin.buffer.read() if name == "-" else None
+    path = Path(name)
+    with path.open("rb") if data is None else BytesIO(data) as start:
+        kind = format_of(asked, "", path.name, start.read(64), _UNKNOWN.format(name))
+    return SentFile(path if data is None else data, kind, UNLIMITED)

@@ -1,45 +1,23 @@
-"""Commands that only read: query, tables, describe, history, files, changes."""
+"""Commands that say what a table holds: tables, describe, files, suggest, rejects list, rejects show."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from alluvia.cli.each_table import show_each
-from alluvia.cli.options import TABLE, Common, command
-from alluvia.cli.terminal.output import show, show_one
-from alluvia.cli.terminal.terminal import say
+from alluvia.cli.common import Common, show_each
+from alluvia.cli.options import TABLE, command, names, timestamp, version
+from alluvia.cli.terminal.terminal import say, tell
 from alluvia.errors import Invalid
+from alluvia.table_names import REJECTS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from alluvia.delta.snapshot import Snapshot
 
-_version = click.option("--version", "version", type=int, help="As of this version.")
-_timestamp = click.option("--timestamp", help="As of this moment, ISO 8601 (UTC unless it says otherwise).")
-
-
-@command
-@click.argument("sql")
-@click.option(
-    "--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Stop the query after this."
-)
-def query(common: Common, sql: str, timeout: float | None) -> None:
-    """Run one SELECT; "-" reads it from standard input."""
-    from alluvia.cli.rows import show_rows
-    from alluvia.query.engine import run
-    from alluvia.query.limits import QueryLimits
-    from alluvia.sql.grammar.first_word import first_word
-    from alluvia.sql.grammar.grammar import READERS
-
-    text = sys.stdin.read() if sql == "-" else sql
-    if (word := first_word(text)) in READERS:
-        raise Invalid(f"query runs one SELECT: run {word.upper()} with `alluvia sql`")
-    with common.progress("running the query"):
-        result = run(common.lake(), text, QueryLimits(timeout_seconds=timeout))
-    with result:
-        show_rows(common, result.schema, result)
+_REASONS = 20
 
 
 @command
@@ -50,8 +28,8 @@ def tables(common: Common) -> None:
 
 @command
 @click.argument("table", type=TABLE)
-@_version
-@_timestamp
+@version("As of this version.")
+@timestamp("As of")
 def describe(common: Common, table: str, version: int | None, timestamp: str | None) -> None:
     """Show a table's columns, partitioning, properties and protocol."""
     from alluvia.delta.schema.types import type_name
@@ -67,75 +45,127 @@ def describe(common: Common, table: str, version: int | None, timestamp: str | N
         "properties": dict(snapshot.properties),
     }
     if common.as_json:
-        show_one({**facts, "columns": columns}, as_json=True)
+        common.show({**facts, "columns": columns})
         return
-    show_one(facts, as_json=False)
+    common.show(facts)
     say("")
-    show(columns, as_json=False)
+    common.show(columns)
 
 
 @command
 @click.argument("table", type=TABLE)
-@click.option(
-    "--limit", type=click.IntRange(1), default=20, show_default=True, help="How many commits to show, newest first."
-)
-def history(common: Common, table: str, limit: int) -> None:
-    """Show a table's commits, newest first."""
-    entries = common.lake().table(table).history(limit)
-    show(
-        [
-            {
-                "version": entry.version,
-                "timestamp": entry.timestamp,
-                "operation": entry.operation,
-                "files_added": entry.files_added,
-                "files_removed": entry.files_removed,
-                "rows": int(entry.metrics["numOutputRows"]) if "numOutputRows" in entry.metrics else None,
-                "engine": entry.engine,
-                "readable": entry.readable,
-            }
-            for entry in entries
-        ],
-        as_json=common.as_json,
-    )
-
-
-@command
-@click.argument("table", type=TABLE)
-@_version
-@_timestamp
-@click.option("--where", metavar="CONDITION", help="Those alone that can hold rows for which this SQL condition holds.")
-def files(common: Common, table: str, version: int | None, timestamp: str | None, where: str | None) -> None:
+@version("As of this version.")
+@timestamp("As of")
+@click.option("--where", metavar="CONDITION", help="Only files that can hold rows for which this SQL condition holds.")
+def files(
+    common: Common, table: str, version: int | None, timestamp: str | None, where: str | None
+) -> Iterator[dict[str, Any]]:
     """List the data files of a table."""
     from alluvia.delta.data_files.scan import Scan
     from alluvia.operations.reading.scan import predicate_of
 
     snapshot = common.lake().table(table).snapshot(version, timestamp)
-    show(
-        (
-            {
-                "path": file.path,
-                "rows": file.live_records,
-                "bytes": file.size,
-                "partition": dict(file.partition_values) or file.tags.get("alluvia.partition", ""),
-            }
-            for file in Scan(snapshot, predicate_of(snapshot, where)).files
-        ),
-        as_json=common.as_json,
+    return (
+        {
+            "path": file.path,
+            "rows": file.live_records,
+            "bytes": file.size,
+            "partition": dict(file.partition_values) or file.tags.get("alluvia.partition", ""),
+        }
+        for file in Scan(snapshot, predicate_of(snapshot, where)).files
     )
 
 
 @command
 @click.argument("table", type=TABLE)
-@click.option("--from", "first", type=int, required=True, metavar="VERSION", help="The first version.")
-@click.option("--to", "last", type=int, metavar="VERSION", help="The last version; the newest by default.")
-@click.option("--expired", is_flag=True, help="Also the rows that expired by alluvia.ttl, as `expire`.")
-def changes(common: Common, table: str, first: int, last: int | None, *, expired: bool) -> None:
-    """Show the rows that versions inserted and deleted, both ends included, with `_change_type`."""
-    from alluvia.cli.rows import show_rows
+@click.option("--apply", "applies", is_flag=True, help="Add the columns that are shown.")
+@names("--field", "fields", "Only this field.")
+@click.option("--coverage", type=click.FloatRange(0, 1), default=0.05, show_default=True,
+              help="Only fields that at least this share of the events have.")  # fmt: skip
+@click.option("--sample", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True,
+              help="How many events to look at, from at most 64 files.")  # fmt: skip
+def suggest(
+    common: Common, table: str, fields: tuple[str, ...], coverage: float, sample: int, *, applies: bool
+) -> None:
+    """Suggest columns of TABLE for fields that its newest events, rejected ones too, have in `properties`.
 
-    feed = common.lake().table(table).changes(first, last, expired=expired)
-    show_rows(common, feed.schema, feed)
+    `events` says how many events were looked at: fewer than --sample if their newest files hold fewer. New events are
+    stored in such a column. Earlier events still have the field in `properties`.
+    """
+    target = common.lake().table(table)
+    every = target.suggest(sample)
+    unknown = sorted(set(fields) - {each.field for each in every})
+    if unknown:
+        raise Invalid(f"--field {unknown[0]!r}: no sampled event has such a field without a column")
+    chosen = [each for each in every if each.field in fields or (not fields and each.coverage >= coverage)]
+    common.show(chosen)
+    if every:
+        tell(f"looked at {every[0].events} event{'s' if every[0].events > 1 else ''}")
+    new = {each.field: each.type for each in chosen if each.type is not None}
+    if not applies:
+        if new:
+            tell(f"alluvia suggest {table} --apply adds the columns that have a type")
+    elif new:
+        added = target.evolve(new).version
+        tell(
+            f"added {', '.join(new)} in version {added}: new events are stored in these columns; earlier events still "
+            "have the fields in properties"
+        )
+    else:
+        raise Invalid(f"{table}: no field has a type that a column could have, so nothing was added")
+
+
+@command
+@click.argument("tables", nargs=-1, type=TABLE)
+def rejects_list(common: Common, tables: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Count the rejected events of TABLES (all by default) by reason, the 20 most frequent of each."""
+    from alluvia.engine.duck.literals import quote_name
+
+    lake = common.lake()
+    given = tables or [name.partition("/")[0] for name in lake.tables(rejects=True) if name.endswith(f"/{REJECTS}")]
+    rows: list[dict[str, Any]] = []
+    for name in given:
+        lake.table(name).snapshot()  # refuses a name without a table; one that has rejected nothing has no rejects
+        if f"{name}/{REJECTS}" in lake:
+            counted = lake.sql(
+                f"SELECT '{name}' AS \"table\", reason, count(*) AS rejects, min(received_at) AS first, "  # noqa: S608 - a checked name
+                f"max(received_at) AS last FROM {quote_name(name)}.{REJECTS} "
+                f"GROUP BY reason ORDER BY rejects DESC, reason LIMIT {_REASONS}"
+            )
+            rows += counted.to_pylist()
+    return rows
+
+
+@command
+@click.argument("table", type=TABLE)
+@click.option("--where", metavar="CONDITION", help="Only these, such as \"reason LIKE 'status:%'\".")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many to show.")
+def rejects_show(common: Common, table: str, where: str | None, limit: int) -> None:
+    """Show the rejected events of TABLE as they were sent, with the reasons."""
+    import pyarrow as pa
+
+    from alluvia.operations.reading.scan import scan
+
+    lake = common.lake()
+    lake.table(table).snapshot()
+    if f"{table}/{REJECTS}" not in lake:
+        return
+    kept = lake.table(f"{table}/{REJECTS}")
+    rows: list[dict[str, Any]] = []
+    more = False
+    for batch in scan(kept.snapshot(), lake.store, ["received_at", "reason", "raw"], where):
+        left = limit - len(rows)
+        more = more or len(batch) > left
+        rows += map(_readable, pa.Table.from_batches([batch.slice(0, left)]).to_pylist())
+        if more:
+            break
+    common.show(rows)
+    if more:
+        tell(f"there are more than {limit}: --limit shows more, --where others")
+
+
+def _readable(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "raw": (row["raw"] or b"").decode("utf-8", "replace")}
 
 
 def _summary(snapshot: Snapshot) -> dict[str, Any]:

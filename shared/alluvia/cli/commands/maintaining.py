@@ -1,4 +1,4 @@
-"""Commands that maintain tables: optimize, checkpoint, expire, vacuum."""
+"""Commands that maintain tables: optimize, checkpoint, expire, vacuum, rollup refresh."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from alluvia.cli.each_table import show_each
-from alluvia.cli.options import TABLE, Common, command
+from alluvia.cli.common import Common, show_each
+from alluvia.cli.options import TABLE, Duration, command, dry_run
 from alluvia.cli.terminal.output import size
 from alluvia.cli.terminal.terminal import tell
 from alluvia.errors import AlluviaError
@@ -19,23 +19,6 @@ from alluvia.errors import AlluviaError
 if TYPE_CHECKING:
     from alluvia.api.lake import Lake, Table
     from alluvia.operations.retention.vacuum_plan import Kept
-
-
-class Duration(click.ParamType[timedelta]):
-    """A duration such as 30m, 12h or 7d, or as properties have it: `1 hour`, `interval 7 days`. 0 is one too."""
-
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        """Read it, or fail as wrong usage."""
-        from alluvia.delta.arguments import duration_ms
-
-        found = duration_ms(value)
-        if found is None:
-            self.fail(
-                f"{str(value).strip()!r} is not a duration; use for example 30m, 12h, 7d, '1 hour' or 0", param, ctx
-            )
-        return timedelta(milliseconds=found)
 
 
 @command
@@ -50,7 +33,7 @@ class Duration(click.ParamType[timedelta]):
 )
 @click.option("--max-files", type=click.IntRange(1), help="Rewrite at most so many files.")
 @click.option("--max-bytes", type=click.IntRange(1), help="Rewrite at most so many bytes.")
-@click.option("--dry-run", is_flag=True, help="Show what would be rewritten, and write nothing.")
+@dry_run("Show what would be rewritten, and write nothing.")
 def optimize(
     common: Common, tables: tuple[str, ...], partition: tuple[str, ...], *, dry_run: bool, **options: Any
 ) -> None:
@@ -86,7 +69,7 @@ def checkpoint(common: Common, tables: tuple[str, ...]) -> None:
 
 @command
 @click.argument("tables", nargs=-1, type=TABLE)
-@click.option("--dry-run", is_flag=True, help="Show what would expire, and change nothing.")
+@dry_run("Show what would expire, and change nothing.")
 def expire(common: Common, tables: tuple[str, ...], *, dry_run: bool) -> None:
     """Remove rows that are older than a table's alluvia.ttl (from all tables by default).
 
@@ -112,10 +95,27 @@ def expire(common: Common, tables: tuple[str, ...], *, dry_run: bool) -> None:
 
 @command
 @click.argument("tables", nargs=-1, type=TABLE)
+@click.option("--rebuild", is_flag=True, help="Compute TABLES anew, without what has expired in their sources.")
+def rollup_refresh(common: Common, tables: tuple[str, ...], *, rebuild: bool) -> None:
+    """Bring rollups up to date with their sources (all of them by default)."""
+    if rebuild and not tables:
+        raise click.UsageError("--rebuild: name the rollups to rebuild")
+    lake = common.lake()
+    names = tables or tuple(lake.rollups())
+
+    def work(table: Table) -> dict[str, Any]:
+        return {"rollup": table.name, **dataclasses.asdict(table.refresh(rebuild=rebuild))}
+
+    if names:
+        show_each(common, names, work, lake=lake)
+
+
+@command
+@click.argument("tables", nargs=-1, type=TABLE)
 @click.option(
     "--retention", type=Duration(), help="Keep what was removed less than this long ago, such as 7d or '1 hour'."
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
+@dry_run("Show what would be deleted, and delete nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask where --retention is shorter than a table's own.")
 def vacuum(common: Common, tables: tuple[str, ...], retention: timedelta | None, *, dry_run: bool, yes: bool) -> None:
     """Delete what no retained version needs (of all tables by default), after rows have expired by alluvia.ttl.
@@ -153,13 +153,11 @@ def vacuum(common: Common, tables: tuple[str, ...], retention: timedelta | None,
 
         clean_jobs(lake.store, lake.clock, ResultLimits().age_ms_max, dry_run=dry_run)
         results = clean_results(lake.store, lake.clock, ResultLimits(), dry_run=dry_run)
-        if results.deleted:
-            verb = "would go" if dry_run else "deleted"
-            tell(f"kept results of queries: {results.deleted} {verb}, {results.kept} stay")
         uploads = clean_uploads(lake.store, lake.clock, dry_run=dry_run)
-        if uploads.deleted:
-            verb = "would go" if dry_run else "deleted"
-            tell(f"parts of uploads: {uploads.deleted} {verb}, {uploads.kept} stay")
+        verb = "would be deleted" if dry_run else "deleted"
+        for what, done in (("kept results of queries", results), ("parts of uploads", uploads)):
+            if done.deleted:
+                tell(f"{what}: {done.deleted} {verb}, {done.kept} stay")
     show_each(common, tables, work, lake=lake)
 
 

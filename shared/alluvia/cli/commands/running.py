@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from alluvia.cli.options import Common, command
+from alluvia.cli.common import Common
+from alluvia.cli.options import lake_command
 from alluvia.cli.terminal.terminal import say, say_json, tell
 from alluvia.errors import Invalid
 
@@ -18,7 +19,7 @@ AUTH = "ALLUVIA_AUTH"
 _SECONDS = click.FloatRange(0, 366 * 86400)
 
 
-@command
+@lake_command
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="0 chooses a free one.")
 @click.option(
@@ -168,7 +169,7 @@ def _auth(asked: str | None, host: str, *, loopback: bool) -> str:
     return asked or "open"
 
 
-@command
+@lake_command
 @click.argument("function")
 @click.argument("event", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def invoke(common: Common, function: str, event: Path) -> None:
@@ -191,7 +192,7 @@ def invoke(common: Common, function: str, event: Path) -> None:
     say_json(orjson.dumps(answer, option=None if common.as_json else orjson.OPT_INDENT_2, default=str) + b"\n")
 
 
-@command
+@lake_command
 def demo(common: Common) -> None:
     """Take 10,254 real events in by HTTP, optimize, query and vacuum them, and show what each step cost."""
     from alluvia.cli.commands.demo import run

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from alluvia.cli.options import Common, command
-from alluvia.cli.terminal.output import show, show_one
+from alluvia.cli.common import Common
+from alluvia.cli.options import lake_command
 from alluvia.cli.terminal.terminal import tell
 from alluvia.errors import Invalid, TableNotFound
 
@@ -36,18 +36,13 @@ _SETTINGS = {
 }
 
 
-@click.group()
-def source() -> None:
-    """Senders of webhooks: how each proves who it is, and where its events go."""
-
-
 def _options(function: Callable[..., None]) -> Callable[..., None]:
     for name, text in reversed(_SETTINGS.items()):
         function = click.option(f"--{name.replace('_', '-')}", name, metavar="TEXT", help=text)(function)
     return function
 
 
-@command
+@lake_command
 @click.argument("name")
 @click.option("--kind", required=True, help="How the sender signs: github, stripe, … `open` proves nothing.")
 @click.option("--table", help="Where the events go, created if it does not exist. By default, the source's name.")
@@ -57,7 +52,9 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option("--tolerance-seconds", type=int, help="How old a signed time may be.")
 @click.option("--replace", is_flag=True, help="In place of the source of that name.")
-def add(common: Common, name: str, table: str | None, origins: tuple[str, ...], *, replace: bool, **given: Any) -> None:
+def source_add(
+    common: Common, name: str, table: str | None, origins: tuple[str, ...], *, replace: bool, **given: Any
+) -> None:
     """Add the source NAME. Comments in sources.toml are lost."""
     from alluvia.events.sources.definition import HEADER, Source, check_no_proof
     from alluvia.events.sources.lake_sources import change_sources
@@ -77,7 +74,7 @@ def add(common: Common, name: str, table: str | None, origins: tuple[str, ...], 
 
     _create_table(lake, made.table)
     change_sources(lake.store, put, heals=name if replace else "")
-    show_one(_facts(made), as_json=common.as_json)
+    common.show(_facts(made))
     for setting in unsigned_places(made):
         header, what = getattr(made, setting).removeprefix(HEADER), "event" if setting == "event_id" else setting
         tell(
@@ -86,24 +83,24 @@ def add(common: Common, name: str, table: str | None, origins: tuple[str, ...], 
         )
 
 
-@command
-def list_sources(common: Common) -> None:
+@lake_command
+def source_list(common: Common) -> list[dict[str, Any]]:
     """List the sources."""
     from alluvia.events.sources.lake_sources import read_sources
 
-    found = read_sources(common.lake().store)
-    rows = [_facts(each) for _, each in sorted(found.by_name.items())]
-    faulty = [{"source": name, "fault": fault} for name, fault in sorted(found.faults.items())]
-    show([*rows, *faulty], as_json=common.as_json)
+    known = read_sources(common.lake().store)
+    rows = [_facts(each) for _, each in sorted(known.by_name.items())]
+    faulty = [{"source": name, "fault": fault} for name, fault in sorted(known.faults.items())]
+    return [*rows, *faulty]
 
 
-@command
+@lake_command
 @click.argument("name")
 @click.option("--secret", required=True, metavar="TEXT", help="Where the new secret is, as for `add`.")
 @click.option(
     "--keep-hours", type=click.IntRange(0, 87_600), default=24, show_default=True, help="How long the old is good."
 )
-def rotate(common: Common, name: str, secret: str, keep_hours: int) -> None:
+def source_rotate(common: Common, name: str, secret: str, keep_hours: int) -> dict[str, Any]:
     """Give the source NAME another secret. Both are good until the old one's time is up."""
     from dataclasses import replace
     from datetime import UTC, datetime, timedelta
@@ -125,12 +122,12 @@ def rotate(common: Common, name: str, secret: str, keep_hours: int) -> None:
         after[:] = [sources[name]]
 
     change_sources(lake.store, change)
-    show_one(_facts(after[0]), as_json=common.as_json)
+    return _facts(after[0])
 
 
-@command
+@lake_command
 @click.argument("name")
-def remove(common: Common, name: str) -> None:
+def source_remove(common: Common, name: str) -> dict[str, Any]:
     """Remove the source NAME. Its table stays. Functions that know it forget it within 30 seconds."""
     from alluvia.events.sources.lake_sources import change_sources
 
@@ -141,15 +138,15 @@ def remove(common: Common, name: str) -> None:
     lake = common.lake()
     faulty = _faults(lake)
     change_sources(lake.store, drop, heals=name)
-    show_one({"removed": name}, as_json=common.as_json)
+    return {"removed": name}
 
 
-@command
+@lake_command
 @click.argument("name")
 @click.option("--url", "base", metavar="URL", help="The server, such as http://localhost:8080; else in this process.")
 @click.option("--body", type=click.File("rb"), metavar="FILE", help="What to send; else a sample.")
 @click.option("--content-type", metavar="TYPE", help="What the file is.")
-def test(common: Common, name: str, base: str | None, body: Any, content_type: str | None) -> None:
+def source_test(common: Common, name: str, base: str | None, body: Any, content_type: str | None) -> None:
     """Sign a sample event as the sender of NAME does, and post it; it is stored. A forged one must get a 401.
 
     Exits 1, with the reason, if the first is not stored, or the second is taken.
@@ -160,7 +157,7 @@ def test(common: Common, name: str, base: str | None, body: Any, content_type: s
     lake = common.lake()
     found = read_sources(lake.store).find(name) or _missing(name)
     done, fault = try_source(lake, found, base, None if body is None else body.read(), content_type)
-    show_one(done, as_json=common.as_json)
+    common.show(done)
     if fault:
         raise Invalid(fault)
 
@@ -215,13 +212,3 @@ def _create_table(lake: Lake, table: str) -> None:
 
 def _facts(found: Source) -> dict[str, Any]:
     return {"source": found.name, "path": f"/v1/webhooks/{found.name}", **found.settings()}
-
-
-for _name, _command in (
-    ("add", add),
-    ("list", list_sources),
-    ("test", test),
-    ("rotate", rotate),
-    ("remove", remove),
-):
-    source.add_command(_command, _name)

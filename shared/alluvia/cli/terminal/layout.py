@@ -1,117 +1,104 @@
-"""Lay out rows as a table: in full, or to fit a width, where a row that does not fit becomes a block. Pure."""
+"""Lay tables and reports out for a terminal, with rich. Loaded only where standard output is one; texts are escaped."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import zip_longest
+from collections.abc import Iterable, Sequence
+from shutil import get_terminal_size
 
-from alluvia.lazy_dataclasses import dataclass
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-GAP = "  "
 TEXT_WIDTH_MIN = 16
 NAME_WIDTH_MIN = 6
 CUT = "…"
+_BLANKS = 2
+"""Between columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """Names and cells of columns, as text; `right` says which stand to the right, as numbers do."""
-
-    names: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    right: Sequence[bool]
+def print_text(text: str) -> None:
+    """Print a text, wrapped at its blanks."""
+    _console().print(Text(text))
 
 
-def whole(grid: Grid) -> str:
-    """Return a table of all that the cells hold; a cell of several lines takes several."""
-    rows = [[cell.split("\n") for cell in row] for row in grid.rows]
-    widths = [
-        max([width_of(name), *(width_of(line) for row in rows for line in row[at])])
-        for at, name in enumerate(grid.names)
-    ]
-    lines = [line for row in rows for line in zip_longest(*row, fillvalue="")]
-    return _table(grid, widths, lines)
+def print_fields(names: Iterable[str], values: Iterable[str]) -> None:
+    """Print a line for each name and its value, which takes more lines if it is too wide."""
+    table = Table.grid(padding=(0, _BLANKS, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in zip(names, values, strict=True):
+        table.add_row(Text(name), Text(value))
+    _console().print(table)
 
 
-def fitted(grid: Grid, columns: int) -> tuple[str, bool]:
-    """Return a table of cells without line ends that is at most `width` columns wide, and whether it cuts any value.
+def print_table(names: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> None:
+    """Print a table at most as wide as the terminal; `right` says which columns stand to the right, as numbers do.
 
     Columns of text are cut, the widest first; numbers never are. Where that would leave too little, each row becomes a
     block with a line for each value.
     """
-    most = [max((_bounded(row[at], columns) for row in grid.rows), default=0) for at in range(len(grid.names))]
-    names = [_bounded(name, columns) for name in grid.names]
-    natural = list(map(max, names, most))
-    least = [
-        max(cells, min(name, NAME_WIDTH_MIN)) if right else min(max(cells, name), TEXT_WIDTH_MIN)
-        for name, cells, right in zip(names, most, grid.right, strict=True)
-    ]
-    room = columns - len(GAP) * (len(natural) - 1)
-    if sum(least) > room:
-        return _blocks(grid, columns)
-    widths = _shrunk(natural, least, room)
-    cut = any(cells > width for cells, width in zip(most, widths, strict=True))
-    shown = Grid(
-        list(map(cut_to, grid.names, widths)), [list(map(cut_to, row, widths)) for row in grid.rows], grid.right
-    )
-    return _table(shown, widths, shown.rows), cut
+    console = _console()
+    # A value may have a million characters; more than these are cut in any case.
+    far = 8 * console.width + 1
+    rows = [[cell[:far] for cell in row] for row in rows]
+    names = [name[:far] for name in names]
+    widths = [max((cell_len(row[at]) for row in rows), default=0) for at in range(len(names))]
+    heads = list(map(cell_len, names))
+    room = console.width - _BLANKS * (len(names) - 1)
+    for name_width_min in (far, NAME_WIDTH_MIN):
+        least = [
+            max(width, min(head, name_width_min)) if is_right else min(max(width, head), TEXT_WIDTH_MIN)
+            for width, head, is_right in zip(widths, heads, right, strict=True)
+        ]
+        if sum(least) <= room:
+            fixed = [width if is_right else None for width, is_right in zip(least, right, strict=True)]
+            console.print(_table(names, rows, fixed))
+            is_cut = sum(map(max, widths, heads)) > room
+            break
+    else:
+        is_cut = _print_blocks(console, names, rows)
+    if is_cut:
+        print_text(f"{CUT} cut to fit; a wider terminal shows more, --json all")
 
 
-def width_of(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
-    if text.isascii():
-        return len(text)
-    from wcwidth import width
-
-    return width(text)
+def _console() -> Console:
+    return Console(width=get_terminal_size().columns, markup=False, highlight=False, emoji=False)
 
 
-def _table(grid: Grid, widths: Sequence[int], rows: Sequence[Sequence[str]]) -> str:
-    def line(cells: Sequence[str]) -> str:
-        return GAP.join(map(_pad, cells, widths, grid.right)).rstrip(" ")
+def _table(names: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int | None]) -> Table:
+    """Return a table whose columns have fixed widths, and numbers, or share the rest.
 
-    return "\n".join([line(grid.names), GAP.join("─" * width for width in widths), *map(line, rows)])
+    It has one row of many lines, which rich lays out four times as fast as many rows.
+    """
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _BLANKS - 1, 0, 0), border_style="dim")
+    for name, width in zip(names, widths, strict=True):
+        table.add_column(_lines([name]), justify="left" if width is None else "right", width=width)
+    if rows:
+        table.add_row(*(_lines(cells) for cells in zip(*rows, strict=True)))
+    return table
 
 
-def _blocks(grid: Grid, columns: int) -> tuple[str, bool]:
-    name_width = min(max(map(width_of, grid.names)), max(1, columns // 2 - len(GAP)))
-    value_width = max(1, columns - name_width - len(GAP))
-    names = [_pad(cut_to(name, name_width), name_width, False) for name in grid.names]
-    lines, cut = [], False
-    for number, row in enumerate(grid.rows, 1):
+def _lines(texts: Iterable[str]) -> Text:
+    return Text("\n".join(texts), no_wrap=True, overflow="ellipsis")
+
+
+def _print_blocks(console: Console, names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Print a block for each row, and return whether a value is cut."""
+    columns = console.width
+    name_width = min(max(map(cell_len, names)), max(1, columns // 2 - 2))
+    value_width = max(1, columns - name_width - 2)
+    heads = [_cut(name, name_width, pad=True) for name in names]
+    lines = [] if rows else [_cut("  ".join(names), columns)]
+    for number, row in enumerate(rows, 1):
         lines.append(f"── row {number} {'─' * columns}"[:columns])
-        for name, cell in zip(names, row, strict=True):
-            lines.append(f"{name}{GAP}{cut_to(cell, value_width)}".rstrip(" "))
-            cut = cut or _bounded(cell, columns) > value_width
-    return "\n".join(lines or [cut_to(GAP.join(grid.names), columns)]), cut
+        lines += [f"{head}  {_cut(cell, value_width)}".rstrip(" ") for head, cell in zip(heads, row, strict=True)]
+    console.print(Text("\n".join(lines)))
+    return any(cell_len(cell) > value_width for row in rows for cell in row)
 
 
-def _shrunk(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Return widths that fit, by making the widest column narrower as long as it takes. `least` fits."""
-    widths = list(natural)
-    while sum(widths) > room:
-        widest = max((width, at) for at, width in enumerate(widths) if width > least[at])[1]
-        widths[widest] -= 1
-    return widths
-
-
-def _bounded(text: str, columns: int) -> int:
-    """Return a text's width; of one that is far too long for the terminal, only that it is wider."""
-    return width_of(text) if len(text) <= 8 * columns else columns + 1
-
-
-def cut_to(text: str, width: int) -> str:
-    """Return a text that takes at most so many columns, with a sign at its end where some of it is missing."""
-    if _bounded(text, width) <= width:
-        return text
-    head = text[: 8 * width]
-    if head.isascii():
-        return head[: width - 1] + CUT
-    from wcwidth import clip
-
-    return clip(head, 0, width - 1) + CUT
-
-
-def _pad(text: str, width: int, right: bool) -> str:
-    blanks = " " * (width - width_of(text))
-    return blanks + text if right else text + blanks
+def _cut(text: str, width: int, *, pad: bool = False) -> str:
+    line = Text(text)
+    line.truncate(width, overflow="ellipsis", pad=pad)
+    return line.plain

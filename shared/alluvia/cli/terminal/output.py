@@ -4,72 +4,89 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import zip_longest
 from typing import Any
 
 import orjson
 
-from alluvia.cli.terminal.layout import CUT, GAP, Grid, fitted, whole
-from alluvia.cli.terminal.terminal import columns as terminal_columns
-from alluvia.cli.terminal.terminal import escaped, on_one_line, say, say_json
+from alluvia.cli.terminal.terminal import escaped, is_terminal, say, say_json
 
 NULL = "NULL"
 
 
-def show(rows: Iterable[Mapping[str, Any]], *, as_json: bool, columns: Sequence[str] | None = None) -> None:
-    """Print rows: one JSON object a line, or a table; of no rows, nothing."""
+def show(answer: Any, *, as_json: bool, columns: Sequence[str] | None = None) -> None:
+    """Print what a command returns: a line for each field of a mapping or record, a table of several, nothing of None.
+
+    With `as_json`, each is one JSON object on a line. `columns` are those of the table; all by default.
+    """
+    alone = isinstance(answer, dict) or dataclasses.is_dataclass(answer)
+    rows = map(_row, [answer] if alone else answer or ())
     if as_json:
         for row in rows:
             say_json(_json(row) + b"\n")
-        return
-    found = list(rows)
-    names = list(columns or dict.fromkeys(name for row in found for name in row))
-    if found:
+    elif alone:
+        _show_fields(*rows)
+    elif found := list(rows):
+        names = list(columns or dict.fromkeys(name for row in found for name in row))
         show_table(names, [[row.get(name) for name in names] for row in found])
-
-
-def show_one(value: Any, *, as_json: bool) -> None:
-    """Print one report: a JSON object, or a line for each of its fields."""
-    row = dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
-    if as_json:
-        say_json(_json(row) + b"\n")
-        return
-    width = max(map(len, row), default=0)
-    for name, each in row.items():
-        say(_fitted(f"{name.replace('_', ' '):<{width}}{GAP}", on_one_line(cell(each))))
 
 
 def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]], null: str = "") -> None:
     """Print rows with their names above, numbers to the right; on a terminal, so that they fit it, and escaped."""
-    columns = terminal_columns()
     cells = [[cell(value, null) for value in row] for row in rows]
     right = [_numeric([row[at] for row in rows]) for at in range(len(names))]
-    if columns is None:
-        say(whole(Grid(names, cells, right)))
+    if not is_terminal():
+        say(_aligned(names, cells, right))
         return
-    far = 8 * columns + 1  # characters: more are cut in any case, and a value may have a million
-    shown = [[escaped(each[:far]) for each in row] for row in cells]
-    text, cut = fitted(Grid(list(map(escaped, names)), shown, right), columns)
-    say(text)
-    if cut:
-        note(f"{CUT} cut to fit; a wider terminal shows more, --json all")
+    from alluvia.cli.terminal.layout import print_table
+
+    print_table(list(map(escaped, names)), [list(map(escaped, row)) for row in cells], right)
 
 
 def note(text: str) -> None:
     """Print what a table leaves out."""
-    say(_fitted("", text))
+    if not is_terminal():
+        say(text)
+        return
+    from alluvia.cli.terminal.layout import print_text
+
+    print_text(escaped(text))
 
 
-def _fitted(start: str, text: str) -> str:
-    """Return a text behind a start; on a terminal with the start's width kept free below it, where it needs lines."""
-    room = (terminal_columns() or 1 << 30) - len(start)
-    if len(text) * 2 <= room or room < 1:  # a character takes two columns at most
-        return start + text
-    from wcwidth import wrap
+def _show_fields(row: dict[str, Any]) -> None:
+    names = [name.replace("_", " ") for name in row]
+    cells = list(map(cell, row.values()))
+    if is_terminal():
+        from alluvia.cli.terminal.layout import print_fields
 
-    return start + f"\n{' ' * len(start)}".join(wrap(text, room) or [""])
+        print_fields(map(escaped, names), map(escaped, cells))
+    elif names:
+        width = max(map(len, names))
+        say("\n".join(f"{name:<{width}}  {each}" for name, each in zip(names, cells, strict=True)))
+
+
+def _aligned(names: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
+    """Return a table of all that the cells hold; a cell of several lines takes several."""
+    lines = [line for row in rows for line in zip_longest(*(cell.split("\n") for cell in row), fillvalue="")]
+    widths = [max(map(_width, column)) for column in zip(names, *lines, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        blanks = [" " * (width - _width(cell)) for cell, width in zip(cells, widths, strict=True)]
+        padded = [blank + cell if of else cell + blank for cell, blank, of in zip(cells, blanks, right, strict=True)]
+        return "  ".join(padded).rstrip(" ")
+
+    return "\n".join([line(names), "  ".join("─" * width for width in widths), *map(line, lines)])
+
+
+def _width(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def cell(value: Any, null: str = "") -> str:
@@ -98,6 +115,10 @@ def size(bytes_: int) -> str:
             return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
         number /= 1024
     return f"{number:.1f} TB"
+
+
+def _row(answer: Any) -> dict[str, Any]:
+    return answer if isinstance(answer, dict) else dataclasses.asdict(answer)
 
 
 def _numeric(values: Sequence[Any]) -> bool:

@@ -6,18 +6,21 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import field
-from os import get_terminal_size
-from threading import Event, Thread
+from threading import Timer
 from time import monotonic
+from typing import TYPE_CHECKING
 
-from alluvia.cli.terminal.layout import cut_to, width_of
 from alluvia.cli.terminal.output import size
 from alluvia.cli.terminal.terminal import escaped
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.progress import reporting_to
 
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
 AFTER_SECONDS = 1.0
-_EVERY_SECONDS = 0.2
+_BAR_MIN, _BAR_MAX = 8, 20
 
 
 @contextmanager
@@ -29,15 +32,17 @@ def progress(what: str, *, as_json: bool, after_seconds: float = AFTER_SECONDS) 
     if as_json or not sys.stderr.isatty():
         yield
         return
-    display = _Display(_State(what), after_seconds)
-    thread = Thread(target=display.run, name="alluvia-progress", daemon=True)
-    thread.start()
+    display = _Display(_State(what))
+    timer = Timer(after_seconds, display.start)
+    timer.daemon = True
+    timer.start()
     try:
         with reporting_to(display.state.take):
             yield
     finally:
-        display.ended.set()
-        thread.join()
+        timer.cancel()
+        timer.join()
+        display.stop()
 
 
 @dataclass(slots=True)
@@ -58,29 +63,47 @@ class _State:
 
 
 class _Display:
-    """A line that its own thread draws, so that it moves even while the work reports nothing.
+    """A line that a thread of rich draws, so that it moves even while the work reports nothing."""
 
-    It is drawn with carriage returns only, so a killed process leaves the terminal as it was.
-    """
-
-    def __init__(self, state: _State, after_seconds: float) -> None:
+    def __init__(self, state: _State) -> None:
         self.state = state
-        self.ended = Event()
-        self._after_seconds = after_seconds
+        self._live: Live | None = None
 
-    def run(self) -> None:
-        """Draw until the work has ended, and wipe the line out; nothing is drawn where that is soon."""
-        pause, drawn = self._after_seconds, 0
-        while not self.ended.wait(pause):
-            pause = _EVERY_SECONDS
-            columns = get_terminal_size(sys.stderr.fileno()).columns or 80  # 0 where nobody has said
-            line = cut_to(_line(self.state, monotonic()), columns - 1)
-            sys.stderr.write(f"\r{line}{' ' * (drawn - width_of(line))}")
-            sys.stderr.flush()
-            drawn = width_of(line)
-        if drawn:
-            sys.stderr.write(f"\r{' ' * drawn}\r")
-            sys.stderr.flush()
+    def start(self) -> None:
+        """Draw from now on."""
+        from rich.console import Console
+        from rich.live import Live
+
+        class Terminal(Console):
+            def show_cursor(self, show: bool = True) -> bool:  # noqa: ARG002
+                """Leave the cursor as it is: a process that is killed could not show it again."""
+                return False
+
+        console = Terminal(stderr=True, markup=False, highlight=False, emoji=False)
+        self._live = Live(
+            get_renderable=lambda: self._drawn(console.width),
+            console=console, refresh_per_second=5, transient=True, redirect_stdout=False,
+        )  # fmt: skip
+        self._live.start(refresh=True)
+
+    def stop(self) -> None:
+        """Wipe the line out."""
+        if self._live is not None:
+            self._live.stop()
+
+    def _drawn(self, columns: int) -> Table:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        line = Text(_line(self.state, monotonic()), no_wrap=True, overflow="ellipsis")
+        room = columns - line.cell_len - 1
+        drawn = Table.grid(padding=(0, 1, 0, 0))
+        if self.state.total and room >= _BAR_MIN:
+            drawn.add_row(line, ProgressBar(self.state.total, self.state.done, width=min(room, _BAR_MAX)))
+        else:
+            drawn.add_row(line)
+        return drawn
 
 
 def _line(state: _State, now: float) -> str:

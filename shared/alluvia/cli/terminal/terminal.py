@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -38,16 +37,6 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def columns() -> int | None:
-    """Return how many columns the terminal has; None where standard output is none."""
-    return shutil.get_terminal_size().columns if is_terminal() else None
-
-
-def on_one_line(text: str) -> str:
-    """Return a text as it is; for a terminal, escaped, so that it keeps to its line."""
-    return escaped(text) if is_terminal() else text
-
-
 def say(text: str) -> None:
     """Print lines to standard output; on a terminal, with what could harm it escaped."""
     _write(_lines(text) + "\n" if is_terminal() else text + "\n")
@@ -59,8 +48,9 @@ def say_json(data: bytes) -> None:
 
 
 def tell(text: str) -> None:
-    """Print lines to standard error, always escaped: what is told often ends in a log that people look at later."""
-    click.echo(_lines(text), err=True)
+    """Print lines to standard error, always escaped, because people read logs in terminals later."""
+    sys.stderr.write(f"{_lines(text)}\n")  # not by `click.echo`, which would write into a line of progress
+    sys.stderr.flush()
 
 
 def _lines(text: str) -> str:

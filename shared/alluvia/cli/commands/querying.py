@@ -1,4 +1,4 @@
-"""The command sql: statements from the command line, a file or standard input, or a prompt."""
+"""Commands that print rows: query, sql, changes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,45 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from alluvia.cli.options import Common, command, pair
+from alluvia.cli.common import Common
+from alluvia.cli.options import TABLE, TIMEOUT, command, pair
+from alluvia.errors import Invalid
 
 if TYPE_CHECKING:
     from alluvia.query.limits import QueryLimits
+
+
+@command
+@click.argument("sql")
+@TIMEOUT
+def query(common: Common, sql: str, timeout: float | None) -> None:
+    """Run one SELECT; "-" reads it from standard input."""
+    from alluvia.cli.rows import show_rows
+    from alluvia.query.engine import run
+    from alluvia.query.limits import QueryLimits
+    from alluvia.sql.grammar.first_word import first_word
+    from alluvia.sql.grammar.grammar import READERS
+
+    text = sys.stdin.read() if sql == "-" else sql
+    if (word := first_word(text)) in READERS:
+        raise Invalid(f"query runs one SELECT: run {word.upper()} with `alluvia sql`")
+    with common.progress("running the query"):
+        result = run(common.lake(), text, QueryLimits(timeout_seconds=timeout))
+    with result:
+        show_rows(common, result.schema, result)
+
+
+@command
+@click.argument("table", type=TABLE)
+@click.option("--from", "first", type=int, required=True, metavar="VERSION", help="The first version.")
+@click.option("--to", "last", type=int, metavar="VERSION", help="The last version; the newest by default.")
+@click.option("--expired", is_flag=True, help="Also the rows that expired by alluvia.ttl, as `expire`.")
+def changes(common: Common, table: str, first: int, last: int | None, *, expired: bool) -> None:
+    """Show the rows that versions inserted and deleted, both ends included, with `_change_type`."""
+    from alluvia.cli.rows import show_rows
+
+    feed = common.lake().table(table).changes(first, last, expired=expired)
+    show_rows(common, feed.schema, feed)
 
 
 @command
@@ -23,9 +58,7 @@ if TYPE_CHECKING:
     help="Read the statements from a file.",
 )
 @click.option("-p", "--param", "given", multiple=True, metavar="NAME=VALUE", help="A value for $NAME: JSON, else text.")
-@click.option(
-    "--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Stop the statements after this."
-)
+@TIMEOUT
 @click.option("--max-bytes", type=click.IntRange(1), metavar="BYTES", help="Refuse one SELECT that would read more.")
 @click.option("--dry-run", is_flag=True, help="Show what one SELECT would read, and its price on AWS; read no data.")
 def sql(
@@ -38,7 +71,7 @@ def sql(
     *,
     dry_run: bool,
 ) -> None:
-    """Run SQL that may write, and print what its last read finds. Several statements are one transaction.
+    """Run SQL that may write, and print the answer of its last read. Several statements are one transaction.
 
     Without TEXT: a prompt on a terminal, else standard input, as with "-". For one SELECT, `query` is enough.
     """
@@ -62,8 +95,8 @@ def sql(
         from alluvia.cli.rows import show_rows
         from alluvia.query.engine import run
 
-        found = run(common.lake(), text, limits, parameters, dry_run=True)
-        show_rows(common, found.schema, found)
+        plan = run(common.lake(), text, limits, parameters, dry_run=True)
+        show_rows(common, plan.schema, plan)
         return
     _run(common, text, parameters, limits)
 
@@ -86,7 +119,7 @@ def _run(common: Common, text: str, parameters: dict[str, Any] | None, limits: Q
 def _parameter(text: str) -> tuple[str, Any]:
     from alluvia.query.parameters import from_json
 
-    name, value = pair(text, "--param", "=")
+    name, value = pair(text, "--param", "NAME=VALUE")
     try:
         return name, from_json(value)
     except ValueError:

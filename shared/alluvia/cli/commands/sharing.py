@@ -1,4 +1,4 @@
-"""Commands about tokens: create, list, show, revoke, rotate-key."""
+"""Commands about what others may call: publish, published, and token create, list, show, revoke, rotate-key."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from alluvia.cli.commands.maintaining import Duration
-from alluvia.cli.options import Common, command
-from alluvia.cli.terminal.output import show, show_one
+from alluvia.cli.common import Common
+from alluvia.cli.options import expires, lake_command, names, pairs
 from alluvia.cli.terminal.terminal import say, tell
 from alluvia.errors import Invalid, TableNotFound
 
@@ -20,56 +19,86 @@ if TYPE_CHECKING:
     from alluvia.access.registry import Issued
     from alluvia.access.rights import Grant, Rights
     from alluvia.api.lake import Lake
+    from alluvia.query.published import PublishedQuery
 
 _RATE = re.compile(r"(\d+)(?:/(m|min|minute))?")
 _SIZE = re.compile(r"(\d+)\s*(B|KB|MB|GB|TB)?", re.IGNORECASE)
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
-@click.group()
-def token() -> None:
-    """Bearer tokens, for callers of the HTTP routes."""
+@lake_command
+@click.argument("name")
+@click.argument("sql")
+@pairs("--param", "parameters", "NAME:TYPE[=DEFAULT]", "A parameter, $NAME in SQL.")
+@click.option("--token", "with_token", is_flag=True, help="Make a token that may run it, and nothing else.")
+@expires("How long the token is valid.", "30d")
+def publish(
+    common: Common, name: str, sql: str, parameters: dict[str, str], expires: timedelta, *, with_token: bool
+) -> dict[str, Any] | None:
+    """Publish SQL, one SELECT, as GET /v1/queries/NAME.json, for callers who may read its tables or have a token."""
+    lake = common.lake()
+    facts = _query_facts(lake.publish(name, sql, parameters))
+    if not with_token:
+        return facts
+    from alluvia.access.rights import QUERY, Grant, Rights
+
+    rights = Rights((Grant(frozenset({QUERY}), queries=(name,)),), name)
+    token, claims = _make_token(lake, rights, name, expires)
+    common.show(facts | {"token": token})
+    _tell_kept_nowhere(claims)
+    return None
 
 
-@command
-@click.option("--append", multiple=True, metavar="TABLE", help="Take events for TABLE; * stands for any characters.")
-@click.option("--read", multiple=True, metavar="TABLE", help="Query TABLE.")
-@click.option("--write", multiple=True, metavar="TABLE", help="Run INSERT, UPDATE, DELETE and MERGE on TABLE.")
-@click.option("--admin", multiple=True, metavar="TABLE", help="Run CREATE, ALTER, DROP and the like on TABLE.")
-@click.option("--query", multiple=True, metavar="NAME[@N]", help="Run the published query NAME, or only version N.")
-@click.option("--publish", multiple=True, metavar="NAME", help="Publish and withdraw the query NAME.")
-@click.option("--where", metavar="CONDITION", help="Of what it reads, let it see only such rows.")
-@click.option("--hide", multiple=True, metavar="COLUMN", help="Of what it reads, do not let it see COLUMN.")
-@click.option("--expires", type=Duration(), default="30d", show_default=True, metavar="TIME", help="How long it lives.")
+@lake_command
+def published(common: Common) -> list[dict[str, Any]]:
+    """List the published queries, with their parameters."""
+    from alluvia.query.published import list_published
+
+    queries, _ = list_published(common.lake().store)
+    return list(map(_query_facts, queries))
+
+
+def _query_facts(query: PublishedQuery) -> dict[str, Any]:
+    return {
+        "name": query.name,
+        "version": query.version,
+        "parameters": ", ".join(map(str, query.parameters)),
+        "publisher": query.publisher,
+        "query": query.query,
+    }
+
+
+@lake_command
+@names("--append", "append", "Take events for TABLE; * stands for any characters.", "TABLE")
+@names("--read", "read", "Query TABLE.", "TABLE")
+@names("--write", "write", "Run INSERT, UPDATE, DELETE and MERGE on TABLE.", "TABLE")
+@names("--admin", "admin", "Run CREATE, ALTER, DROP and the like on TABLE.", "TABLE")
+@names("--query", "query", "Run the published query NAME, or only version N.", "NAME[@N]")
+@names("--publish", "publish", "Publish and withdraw the query NAME.")
+@click.option("--where", metavar="CONDITION", help="The only rows that it can read.")
+@names("--hide", "hide", "A column that it cannot read.", "COLUMN")
+@expires("How long the token is valid.", "30d")
 @click.option("--limit-requests", metavar="N/m", help="Requests a minute, such as 60/m.")
 @click.option("--limit-bytes", metavar="SIZE", help="Bytes of files that a query may read, such as 1GB.")
 @click.option("--name", default="", help="Who it is for; lists and logs show it.")
-def create(
+def token_create(
     common: Common,
-    append: tuple[str, ...],
-    read: tuple[str, ...],
-    write: tuple[str, ...],
-    admin: tuple[str, ...],
-    query: tuple[str, ...],
-    publish: tuple[str, ...],
     where: str | None,
     hide: tuple[str, ...],
     expires: timedelta,
     limit_requests: str | None,
     limit_bytes: str | None,
     name: str,
-) -> None:
+    **allowed: tuple[str, ...],
+) -> dict[str, Any] | None:
     """Make a token, and print it this once."""
     from alluvia.access.rights import Rights
 
     lake = common.lake(new=True)
-    if (where is not None or hide) and not read and not query:
+    if (where is not None or hide) and not (allowed["read"] or allowed["query"]):
         raise click.UsageError("--where and --hide limit what --read and --query allow: name what may be read")
-    asked = {"append": append, "write": write, "admin": admin, "publish": publish}
-    grants = [_grant(operation, names) for operation, names in asked.items() if names]
-    grants += [
-        _grant(operation, names, where, hide) for operation, names in (("read", read), ("query", query)) if names
-    ]
+    limits = {"read": (where, hide), "query": (where, hide)}
+    grants = [_grant(each, patterns, *limits.get(each, ())) for each, patterns in allowed.items() if patterns]
     if not grants:
         raise click.UsageError(
             "name what it may do: --append, --read, --write or --admin with a table, --query or --publish with a query"
@@ -82,15 +111,15 @@ def create(
         requests_per_minute=None if limit_requests is None else _rate(limit_requests),
         query_bytes=None if limit_bytes is None else _size(limit_bytes),
     )
-    text, claims = make_token(lake, rights, name, expires)
+    text, claims = _make_token(lake, rights, name, expires)
     if common.as_json:
-        show_one({"token": text, **_facts(claims)}, as_json=True)
-        return
+        return {"token": text, **_facts(claims)}
     say(text)
-    tell_kept_nowhere(claims)
+    _tell_kept_nowhere(claims)
+    return None
 
 
-def make_token(lake: Lake, rights: Rights, name: str, expires: timedelta) -> tuple[str, TokenClaims]:
+def _make_token(lake: Lake, rights: Rights, name: str, expires: timedelta) -> tuple[str, TokenClaims]:
     """Make a token, with the newest key of this machine that the lake has; a lake without keys gets its first."""
     from alluvia.access.issuing import issue, key_folder, new_key, signing_key
 
@@ -103,45 +132,47 @@ def make_token(lake: Lake, rights: Rights, name: str, expires: timedelta) -> tup
     return issue(lake.store, lake.clock, key, rights, name, int(expires.total_seconds()))
 
 
-def tell_kept_nowhere(claims: TokenClaims) -> None:
+def _tell_kept_nowhere(claims: TokenClaims) -> None:
     """Tell that a token is shown only once."""
     tell(f"Token {claims.id}, valid until {_moment(claims.expires_s)}. It is shown only now, and kept nowhere.")
 
 
-@command
-def list_tokens(common: Common) -> None:
+@lake_command
+def token_list(common: Common) -> list[dict[str, Any]]:
     """List the tokens that were made, and which of them are valid."""
     from alluvia.access.registry import issued
 
     lake = common.lake()
     now_s = lake.clock.now_ms() / 1000
-    show([_row(each, now_s) for each in issued(lake.store, lake.clock)], as_json=common.as_json)
+    return [
+        {"state": _state(each, now_s), **_facts(each.claims), "key": each.key}
+        for each in issued(lake.store, lake.clock)
+    ]
 
 
-@command
+@lake_command
 @click.argument("token")
-def show_token(common: Common, token: str) -> None:
+def token_show(common: Common, token: str) -> dict[str, Any]:
     """Show what TOKEN, or the token of that id, may do."""
-    lake = common.lake()
-    claims, state = _found(lake, token)
-    show_one({"state": state, **_facts(claims)}, as_json=common.as_json)
+    claims, state = _found(common.lake(), token)
+    return {"state": state, **_facts(claims)}
 
 
-@command
+@lake_command
 @click.argument("token")
-def revoke(common: Common, token: str) -> None:
+def token_revoke(common: Common, token: str) -> dict[str, Any]:
     """End TOKEN, or the token of that id, within 30 seconds."""
     from alluvia.access import registry
 
     lake = common.lake()
     claims, _ = _found(lake, token)
     registry.revoke(lake.store, lake.clock, claims)
-    show_one({"revoked": claims.id, "name": claims.name}, as_json=common.as_json)
+    return {"revoked": claims.id, "name": claims.name}
 
 
-@command
+@lake_command
 @click.option("--retire", metavar="KEY", help="End all tokens that this key has signed, instead of making one.")
-def rotate_key(common: Common, retire: str | None) -> None:
+def token_rotate_key(common: Common, retire: str | None) -> dict[str, Any]:
     """Make a new key for tokens to come; those that older keys have signed stay valid."""
     from alluvia.access import registry
     from alluvia.access.issuing import key_folder, new_key
@@ -149,10 +180,9 @@ def rotate_key(common: Common, retire: str | None) -> None:
     lake = common.lake(new=True)
     if retire is not None:
         registry.remove_key(lake.store, retire)
-        show_one({"retired": retire}, as_json=common.as_json)
-        return
+        return {"retired": retire}
     made = new_key(lake.store, lake.clock, key_folder(os.environ))
-    show_one({"key": made.id, "file": str(key_folder(os.environ) / f"{made.id}.pem")}, as_json=common.as_json)
+    return {"key": made.id, "file": str(key_folder(os.environ) / f"{made.id}.pem")}
 
 
 def _grant(operation: str, names: tuple[str, ...], where: str | None = None, hide: tuple[str, ...] = ()) -> Grant:
@@ -222,10 +252,6 @@ def _found(lake: Lake, token: str) -> tuple[TokenClaims, str]:
     return claims, "valid"
 
 
-def _row(found: Issued, now_s: float) -> dict[str, Any]:
-    return {"state": _state(found, now_s), **_facts(found.claims), "key": found.key}
-
-
 def _state(found: Issued, now_s: float) -> str:
     return "revoked" if found.revoked else "expired" if now_s > found.claims.expires_s else "valid"
 
@@ -267,9 +293,3 @@ def _size(text: str) -> int:
     if match is None or not 0 < int(match[1]) < 10**9:
         raise click.UsageError(f"--limit-bytes {text!r}: write it as a size, such as 100MB or 1GB")
     return int(match[1]) * _UNITS[(match[2] or "B").upper()]
-
-
-for _name, _command in (
-    ("create", create), ("list", list_tokens), ("show", show_token), ("revoke", revoke), ("rotate-key", rotate_key),
-):  # fmt: skip
-    token.add_command(_command, _name)
