@@ -43,6 +43,7 @@ CORE = Recipe(
         "aws-lambda-powertools",
         "boto3",
         "cryptography",
+        "msgspec",
         "multipart",
         "obstore",
         "opentelemetry-proto",
@@ -51,7 +52,7 @@ CORE = Recipe(
     ),
 )
 QUERY = Recipe("query", ("duckdb", "fsspec"))
-SPARK = Recipe("spark", ("arro3-core", "boto3", "obstore", "orjson", "pandas", "pyarrow"))
+SPARK = Recipe("spark", ("arro3-core", "boto3", "msgspec", "obstore", "orjson", "pandas", "pyarrow"))
 LAYERS = (CORE, QUERY)
 
 # Patterns over paths relative to the layer's package folder; `*` crosses slashes.

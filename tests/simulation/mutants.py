@@ -1192,7 +1192,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "take a group's events for those of its first request",
-        "events/columnar/alike.py",
+        "events/ingest/columnar_batch.py",
         "RawEvent(*event[:3], origin, *event[4:])",
         "event",
         ("tests/unit/events/ingest/test_together.py",),

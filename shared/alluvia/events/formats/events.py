@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
-from alluvia.events.columnar.alike import AlikeBlock, EventParts
+from alluvia.events.ingest.columnar_batch import ColumnarBatch, EventParts
 from alluvia.events.ingest.envelope import refused
 from alluvia.events.ingest.event_time import SECONDS_MIN, TIME_FIELDS, column_moments, own_moment
 from alluvia.events.ingest.jsontext import decode, decode_all, describe, encode, split_array, split_object
@@ -164,11 +164,11 @@ def body_key(sent: SentBody, found: Split) -> str | None:
 
 
 def _have_times(events: Sequence[RawEvent]) -> bool:
-    """Whether each event has a time of its own; of events that are alike, by their columns where these tell."""
+    """Whether each event has a time of its own; of events in columns, by their columns where these tell."""
     if isinstance(events, EventParts):
         return all(map(_have_times, events.parts))
-    if isinstance(events, AlikeBlock):
-        columns = events.alike.columns
+    if isinstance(events, ColumnarBatch):
+        columns = events.columns.columns
         name = next((name for name in TIME_FIELDS if (name,) in columns), None)
         if name is not None:
             unsure = pc.indices_nonzero(pc.is_null(column_moments(name, columns[name,]))).to_pylist()

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import orjson
 
 from alluvia.errors import Invalid
-from alluvia.events.columnar.alike import MANY, EventParts, alike_parts, block_of
-from alluvia.events.columnar.alike_reading import LINES_MIN, SPACE, Alike
+from alluvia.events.ingest.columnar_batch import MANY, EventParts, LineBlock, batch_of, blocks_of
+from alluvia.events.ingest.columnar_parser import LINES_MIN, SPACE
 from alluvia.events.ingest.identity import own_reject_id
 from alluvia.events.ingest.inflate import TooLarge, UnknownEncoding, inflate
 from alluvia.events.ingest.jsontext import (
@@ -156,25 +156,22 @@ def split_text(positions: Sequence[int], text: bytes, limits: Limits) -> Split:
     parts: list[Sequence[RawEvent]] = []
     rejects: list[Reject] = []
     start = 0
-    for part in alike_parts(text, limits.event_bytes):
-        at = positions[start : start + _lines_in(part)]
-        found = _split_part(at, part, limits)
+    for block in blocks_of(text, limits.event_bytes):
+        at = positions[start : start + block.size]
+        found = _split_block(at, block, limits)
         parts.append(found.events)
         rejects += found.rejects
         start += len(at)
     return Split(EventParts(parts), rejects)
 
 
-def _lines_in(part: Alike | list[bytes]) -> int:
-    return len(part) if isinstance(part, list) else part.size
-
-
-def _split_part(positions: Sequence[int], part: Alike | list[bytes], limits: Limits) -> Split:
-    if isinstance(part, list):
-        return _each(positions, part, decode_all(part), limits)
-    raws = list(part.others.values())
-    others = _each([positions[place] for place in part.others], raws, decode_all(raws), limits)
-    return Split(block_of(part, positions, others.events), others.rejects)
+def _split_block(positions: Sequence[int], block: LineBlock, limits: Limits) -> Split:
+    lines = block.lines
+    if isinstance(lines, list):
+        return _each(positions, lines, decode_all(lines), limits)
+    raws = list(lines.odd.values())
+    odd = _each([positions[place] for place in lines.odd], raws, decode_all(raws), limits)
+    return Split(batch_of(block.text, lines, positions, odd.events), odd.rejects)
 
 
 def _split_elements(text: bytes, limits: Limits) -> Split | None:
@@ -193,13 +190,15 @@ def _split_elements(text: bytes, limits: Limits) -> Split | None:
     lines = within.replace(between[0], b"}\n{")
     parts: list[Sequence[RawEvent]] = []
     start = 0
-    for part in alike_parts(lines, limits.event_bytes):
-        at = range(start, start + _lines_in(part))
-        if isinstance(part, list) and len(part) >= LINES_MIN:  # not alike: the whole is parsed faster at once
+    for block in blocks_of(lines, limits.event_bytes):
+        at = range(start, start + block.size)
+        if (
+            isinstance(block.lines, list) and block.size >= LINES_MIN
+        ):  # their keys differ: the whole is parsed faster at once
             return None
-        if not _are_objects(part if isinstance(part, list) else part.others.values()):
+        if not _are_objects(block.lines if isinstance(block.lines, list) else block.lines.odd.values()):
             return None
-        found = _split_part(at, part, limits)
+        found = _split_block(at, block, limits)
         if found.rejects:
             return None
         parts.append(found.events)

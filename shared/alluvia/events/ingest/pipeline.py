@@ -17,7 +17,7 @@ import pyarrow as pa
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError, Invalid, TableDropped, Unsupported
-from alluvia.events.columnar.alike import EventParts, grouped
+from alluvia.events.ingest.columnar_batch import EventParts, grouped
 from alluvia.events.ingest.committing import CommittedRows, commit_rows
 from alluvia.events.ingest.event_schema import event_schema
 from alluvia.events.ingest.jsontext import encode

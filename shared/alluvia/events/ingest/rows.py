@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from alluvia.errors import Invalid
-from alluvia.events.columnar.alike import AlikeBlock, EventParts
-from alluvia.events.columnar.alike_rows import BlockRows, block_rows, put_back, some
+from alluvia.events.ingest.columnar_batch import ColumnarBatch, EventParts
+from alluvia.events.ingest.columnar_rows import BlockRows, block_rows, put_back, some
 from alluvia.events.ingest.convert import column
 from alluvia.events.ingest.event_schema import identifies_events
 from alluvia.events.ingest.event_time import moments
@@ -76,7 +76,7 @@ def to_rows(
     for part in _parts(events):
         reasons = {at - start: reason for at, reason in (refused or {}).items() if start <= at < start + len(part)}
         block = None
-        if isinstance(part, AlikeBlock) and not reasons and fields == NO_FIELDS:
+        if isinstance(part, ColumnarBatch) and not reasons and fields == NO_FIELDS:
             block = block_rows(part, schema, (part.origin or request).arrival_us)
         found.append(block or _of_events(part, schema, request, new_id, fields, reasons))
         start += len(part)
@@ -86,7 +86,7 @@ def to_rows(
 def _parts(events: Sequence[RawEvent]) -> Iterator[Sequence[RawEvent]]:
     """Yield the events, at least one part of them, as many at a time as are converted together."""
     for part in events.parts if isinstance(events, EventParts) else [events]:
-        if isinstance(part, AlikeBlock):
+        if isinstance(part, ColumnarBatch):
             yield part
         else:
             yield from (part[start : start + _AT_ONCE] for start in range(0, len(part) or 1, _AT_ONCE))

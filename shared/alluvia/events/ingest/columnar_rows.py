@@ -1,4 +1,4 @@
-"""Rows and content hashes of events that are alike, straight from their columns. Pure.
+"""Rows and content hashes of events with the same keys, straight from their columns. Pure.
 
 What `rows` and `identity.contents_of` do for any event, this does for those that need no judgement: each has a text as
 its `event_id` or `messageId`, a plain time or none, and values that fit their columns as they are.
@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.commit.event_window.id_runs import CONTENT_BYTES, digests
-from alluvia.events.columnar.alike_columns import NUMBER
 from alluvia.events.ingest.event_time import TIME_FIELDS, column_moments
 from alluvia.events.ingest.identity import ID_FIELDS, ID_LIMIT_CHARS
+from alluvia.events.ingest.json_columns import NUMBER
 from alluvia.events.ingest.timestamps import TIMESTAMP, plain_moments
 from alluvia.events.ingest.values import EventRows, all_but
 
@@ -25,14 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from alluvia.events.columnar.alike import AlikeBlock
-    from alluvia.events.columnar.alike_columns import AlikeColumns, Path
+    from alluvia.events.ingest.columnar_batch import ColumnarBatch
+    from alluvia.events.ingest.json_columns import JsonColumns, Path
     from alluvia.events.ingest.values import RawEvent
 
-_PIECES_MAX = 16
-"""Up to so many odd events are put back between slices of their block; with more, its rows are taken one by one."""
 _ODD_SHARE_MAX = 0.25
-"""Of the events of a block that are alike, so many become rows by themselves because they need a look."""
+"""The share of the events of a block that may become rows one by one: those in columns whose values need a look."""
 _OF_REQUEST = ("event_id", "ts", "received_at", "properties")
 _DOUBLE_BITS = 53  # of an integer that a double holds, whatever it is
 
@@ -47,13 +45,13 @@ class BlockRows(NamedTuple):
     odd: Mapping[int, RawEvent]
 
 
-def block_rows(events: AlikeBlock, schema: pa.Schema, arrival_us: int) -> BlockRows | None:
+def block_rows(events: ColumnarBatch, schema: pa.Schema, arrival_us: int) -> BlockRows | None:
     """Return what became of a block; None if too many of its events need a look."""
-    found = alike_rows(events.alike, schema, arrival_us)
+    found = rows_of_columns(events.columns, schema, arrival_us)
     if found is None or len(found[1]) > len(events) * _ODD_SHARE_MAX:
         return None
     table, looked_at = found
-    return BlockRows(len(events), table, alike_contents(events.alike), events.places, events.odd_and(looked_at))
+    return BlockRows(len(events), table, contents_of_columns(events.columns), events.places, events.odd_and(looked_at))
 
 
 def put_back(block: BlockRows, odd: EventRows) -> EventRows:
@@ -61,24 +59,16 @@ def put_back(block: BlockRows, odd: EventRows) -> EventRows:
     at = list(block.odd)
     refused = [at[index] for index in odd.refused]
     rows = {at[index]: row for row, index in enumerate(odd.taken)}
-    if len(at) > _PIECES_MAX:
-        order = [(place, row) for row, place in enumerate(block.places) if place not in block.odd]
-        order = sorted(order + [(place, len(block.table) + row) for place, row in rows.items()])
-        both = [*block.contents, *odd.contents]
-        table = pa.concat_tables([block.table, odd.table]).take(pa.array([row for _, row in order], pa.int64()))
-        return EventRows(table, odd.rejects, refused, [place for place, _ in order], [both[row] for _, row in order])
-    contents: list[bytes] = []
-    pieces, start = [], 0
+    order: list[int] = []
+    start = 0
     for place in [*at, block.size]:
-        end = bisect_left(block.places, place)
-        pieces.append(block.table.slice(start, end - start))
-        contents += block.contents[start:end]
+        order += range(start, bisect_left(block.places, place))
         start = bisect_left(block.places, place + 1)
         if place in rows:
-            pieces.append(odd.table.slice(rows[place], 1))
-            contents.append(odd.contents[rows[place]])
-    table = pa.concat_tables(pieces).combine_chunks()  # what comes next takes longer by each chunk
-    return EventRows(table, odd.rejects, refused, all_but(refused, block.size), contents)
+            order.append(len(block.table) + rows[place])
+    contents = [*block.contents, *odd.contents]
+    table = pa.concat_tables([block.table, odd.table]).take(pa.array(order, pa.int64()))
+    return EventRows(table, odd.rejects, refused, all_but(refused, block.size), [contents[row] for row in order])
 
 
 def some(rows: EventRows, start: int, end: int) -> EventRows:
@@ -94,31 +84,31 @@ def some(rows: EventRows, start: int, end: int) -> EventRows:
     )
 
 
-def alike_rows(alike: AlikeColumns, schema: pa.Schema, arrival_us: int) -> tuple[pa.Table, list[int]] | None:
+def rows_of_columns(objects: JsonColumns, schema: pa.Schema, arrival_us: int) -> tuple[pa.Table, list[int]] | None:
     """Return the events as rows of `schema`; None if `rows` has to look at all of them.
 
     With them the indexes of those at which it has to look: what stands in their rows means nothing.
     """
     names = [field.name for field in schema if field.name not in _OF_REQUEST]
-    own = _places(alike, names)
-    held = _id_field(alike)
-    place = next((name for name in TIME_FIELDS if (name,) in alike.columns), None)
-    left = _left(alike, {(held,), (place,), *(own or {}).values()})
+    own = _places(objects, names)
+    held = _id_field(objects)
+    place = next((name for name in TIME_FIELDS if (name,) in objects.columns), None)
+    left = _left(objects, {(held,), (place,), *(own or {}).values()})
     if own is None or held is None or "ts" not in schema.names or left is None:
         return None
-    if "properties" not in schema.names and (left or _has_properties(alike)):
+    if "properties" not in schema.names and (left or _has_properties(objects)):
         return None
-    size = len(alike)
+    size = len(objects)
     moments = arrivals = pa.repeat(pa.scalar(arrival_us, pa.int64()), size).cast(TIMESTAMP)
     if place is not None:
-        moments = column_moments(place, alike.columns[place,])
-    found = {"event_id": _plain_ids(alike.columns[held,]), "ts": moments, "received_at": arrivals}
-    sent = {name: alike.columns[path] for name, path in own.items()}
+        moments = column_moments(place, objects.columns[place,])
+    found = {"event_id": _plain_ids(objects.columns[held,]), "ts": moments, "received_at": arrivals}
+    sent = {name: objects.columns[path] for name, path in own.items()}
     for name in names:
         kind = schema.field(name).type
         found[name] = _fitting(sent[name], kind) if name in sent else pa.nulls(size, kind)
-    empty = pa.repeat("{}", size) if _has_properties(alike) else pa.nulls(size, pa.string())
-    found["properties"] = alike.texts(left) if left else empty
+    empty = pa.repeat("{}", size) if _has_properties(objects) else pa.nulls(size, pa.string())
+    found["properties"] = objects.texts(left) if left else empty
     if any(found[field.name].type != field.type for field in schema):
         return None
     required = {"event_id", "ts", *(field.name for field in schema if not field.nullable)}
@@ -129,31 +119,31 @@ def alike_rows(alike: AlikeColumns, schema: pa.Schema, arrival_us: int) -> tuple
     return pa.Table.from_arrays([found[name] for name in schema.names], schema=schema), indexes
 
 
-def _has_properties(alike: AlikeColumns) -> bool:
-    return any(path[0] == "properties" for path in alike.columns)
+def _has_properties(objects: JsonColumns) -> bool:
+    return any(path[0] == "properties" for path in objects.columns)
 
 
-def _places(alike: AlikeColumns, names: Sequence[str]) -> dict[str, Path] | None:
+def _places(objects: JsonColumns, names: Sequence[str]) -> dict[str, Path] | None:
     """Return where the values of columns are, for those that have any; None if one is an object, or in either place."""
     found: dict[str, Path] = {}
-    objects = {path[:depth] for path in alike.columns for depth in range(1, len(path))}
-    if not objects.isdisjoint((name,) for name in ID_FIELDS):
+    inner = {path[:depth] for path in objects.columns for depth in range(1, len(path))}
+    if not inner.isdisjoint((name,) for name in ID_FIELDS):
         return None
     for name in names:
         places: list[Path] = [(name,)] if name in ("event", "source") else [(name,), ("properties", name)]
-        if not objects.isdisjoint(places):
+        if not inner.isdisjoint(places):
             return None
-        places = [path for path in places if path in alike.columns]
-        if len(places) > 1 and alike.columns[places[0]].null_count:
+        places = [path for path in places if path in objects.columns]
+        if len(places) > 1 and objects.columns[places[0]].null_count:
             return None
         if places:
             found[name] = places[0]
     return found
 
 
-def _left(alike: AlikeColumns, taken: AbstractSet[tuple[str | None, ...]]) -> dict[Path, Path] | None:
+def _left(objects: JsonColumns, taken: AbstractSet[tuple[str | None, ...]]) -> dict[Path, Path] | None:
     """Return where the values are that `properties` keeps, by their paths there; None if that needs a look."""
-    rest = [path for path in alike.columns if path not in taken]
+    rest = [path for path in objects.columns if path not in taken]
     sent = {path[1:]: path for path in rest if path[0] == "properties"}
     others = {path: path for path in rest if path[0] != "properties"}
     if () in sent:
@@ -162,17 +152,17 @@ def _left(alike: AlikeColumns, taken: AbstractSet[tuple[str | None, ...]]) -> di
     return None if clash else sent | others
 
 
-def alike_contents(alike: AlikeColumns) -> list[bytes]:
-    """Return what `identity.contents_of` gives for the events that `alike_rows` makes rows of."""
-    unstable = "sentAt" if _id_field(alike) == "messageId" else None
-    paths = sorted((path for path in alike.columns if path[0] != unstable), key=lambda path: [*map(str.encode, path)])
-    texts = alike.texts({path: path for path in paths}).cast(pa.binary())
+def contents_of_columns(objects: JsonColumns) -> list[bytes]:
+    """Return what `identity.contents_of` gives for the events that `rows_of_columns` makes rows of."""
+    unstable = "sentAt" if _id_field(objects) == "messageId" else None
+    paths = sorted((path for path in objects.columns if path[0] != unstable), key=lambda path: [*map(str.encode, path)])
+    texts = objects.texts({path: path for path in paths}).cast(pa.binary())
     return digests(hashlib.blake2b(digest_size=CONTENT_BYTES), texts.to_pylist())
 
 
-def _id_field(alike: AlikeColumns) -> str | None:
+def _id_field(objects: JsonColumns) -> str | None:
     """Return the field that holds the ids, where they need no look."""
-    return next((name for name in ID_FIELDS if (name,) in alike.columns), None)
+    return next((name for name in ID_FIELDS if (name,) in objects.columns), None)
 
 
 def _plain_ids(ids: pa.Array) -> pa.Array:

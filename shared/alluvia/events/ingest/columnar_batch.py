@@ -1,8 +1,8 @@
-"""Lines of JSON that are alike, as columns instead of objects. Pure.
+"""Events of one body in blocks: most of a block's have the same keys, and are columns instead of objects. Pure.
 
-Most bodies hold many events with the same keys in the same order, as one program wrote them. pyarrow reads such lines
-several times as fast as Python objects can be made of them, and `alike_reading` proves what it reads. Any other line is
-read by `jsontext`, which alone says what an event is.
+Most bodies hold many events with the same keys in the same order, as one program wrote them. `columnar_parser` reads
+such lines several times as fast as Python objects can be made of them. Any other line is read by `jsontext`, which
+alone says what an event is.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import accumulate, chain
-from typing import TYPE_CHECKING, overload
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import orjson
-import pyarrow as pa
 
-from alluvia.events.columnar.alike_columns import AlikeColumns
-from alluvia.events.columnar.alike_reading import SPACE, Alike, read_alike
+from alluvia.events.ingest.columnar_parser import Kinds, ParsedLines, lines_of, parse_columns
 from alluvia.events.ingest.values import RawEvent, all_but
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from alluvia.events.ingest.json_columns import JsonColumns
     from alluvia.events.ingest.values import Origin
 
 BLOCK = 2048
@@ -31,61 +30,63 @@ BLOCK_BYTES_MIN = 1 << 16
 """For lines so short, or so many of them blank, that more are read together."""
 MANY = 256
 """Fewer lines are not worth it."""
-_MISSES_MAX = 2  # blocks of lines that are not alike: then no more of them are looked at
+_MISSES_MAX = 2  # blocks of lines that differ: then no more of them are tried
 _HEAD_BYTES = 1 << 16  # of a block, which tell how long its lines are
 _BLOCK_BYTES_MAX = 1 << 22
 
 
-class AlikeBlock(Sequence[RawEvent]):
-    """Consecutive events, most of them alike; `odd` are the others, by their places among all, in order.
+class ColumnarBatch(Sequence[RawEvent]):
+    """Consecutive events. `columns` holds those at `places`; `odd` are the others, by their places.
 
-    `alike` holds those at `places`, and something else in the place of those that are odd as well. All came at
-    `positions` of their body, with `text_bytes` of JSON in all. `origin` is as that of a `RawEvent`.
+    They are the `lines` with some numbers of the text, and came at `positions` of their body. `origin` is as that of a
+    `RawEvent`.
     """
 
     def __init__(
         self,
-        alike: AlikeColumns,
-        places: Sequence[int],
-        positions: Sequence[int],
+        columns: JsonColumns,
         odd: Mapping[int, RawEvent],
-        text_bytes: int,
+        text: memoryview,
+        lines: Sequence[int],
+        positions: Sequence[int],
         origin: Origin | None = None,
     ) -> None:
-        self.alike = alike
-        self.places = places
+        self.columns = columns
         self.odd = odd
-        self.text_bytes = text_bytes
+        self.places = all_but(odd, len(lines))
         self.origin = origin
+        self._text = text
+        self._numbers = lines
         self._positions = positions
 
-    def moved(self, by: int) -> AlikeBlock:
+    @property
+    def text_bytes(self) -> int:
+        """Return about how many bytes their JSON has, as sent."""
+        return len(self._text)
+
+    def moved(self, by: int) -> ColumnarBatch:
         """Return the events at later positions."""
         odd = {at: event._replace(position=event.position + by) for at, event in self.odd.items()}
         positions = _moved(self._positions, by)
-        return AlikeBlock(self.alike, self.places, positions, odd, self.text_bytes, self.origin)
+        return ColumnarBatch(self.columns, odd, self._text, self._numbers, positions, self.origin)
 
-    def of_request(self, origin: Origin) -> AlikeBlock:
+    def of_request(self, origin: Origin) -> ColumnarBatch:
         """Return the same events, for a group that has other requests."""
         odd = {at: _of_request(event, origin) for at, event in self.odd.items()}
-        return AlikeBlock(self.alike, self.places, self._positions, odd, self.text_bytes, self.origin or origin)
+        own = self.origin or origin
+        return ColumnarBatch(self.columns, odd, self._text, self._numbers, self._positions, own)
 
-    def odd_and(self, indexes: Sequence[int]) -> Mapping[int, RawEvent]:
-        """Return the odd events, and others that `alike` holds at some indexes, by their places among all, in order."""
-        places = {at: index for index in indexes if (at := self.places[index]) not in self.odd}
-        lines = zip(places, self.alike.lines_at([*places.values()]), strict=True) if places else ()
-        return dict(sorted({**{at: self._event(at, line) for at, line in lines}, **self.odd}.items()))
-
-    def _event(self, at: int, line: bytes) -> RawEvent:
-        return RawEvent(self._positions[at], orjson.loads(line), line, self.origin)
+    def odd_and(self, rows: Sequence[int]) -> Mapping[int, RawEvent]:
+        """Return the odd events, and those of some rows of `columns`, by their places among all, in order."""
+        others = {self.places[row]: self[self.places[row]] for row in rows}
+        return dict(sorted({**others, **self.odd}.items()))
 
     @cached_property
     def _lines(self) -> list[bytes]:
-        lines: list[bytes] = self.alike.lines().cast(pa.binary()).to_pylist()
-        return lines
+        return lines_of(self._text.tobytes())
 
     def __len__(self) -> int:
-        return len(self._positions)
+        return len(self._numbers)
 
     @overload
     def __getitem__(self, index: int) -> RawEvent: ...
@@ -97,7 +98,8 @@ class AlikeBlock(Sequence[RawEvent]):
         at = range(len(self))[index]
         if at in self.odd:
             return self.odd[at]
-        return self._event(at, self._lines[bisect_left(self.places, at)])
+        line = self._lines[self._numbers[at]]
+        return RawEvent(self._positions[at], orjson.loads(line), line, self.origin)
 
 
 class EventParts(Sequence[RawEvent]):
@@ -129,7 +131,7 @@ class EventParts(Sequence[RawEvent]):
     def text_bytes(self) -> int:
         """Return about how many bytes their JSON has, as sent."""
         return sum(
-            part.text_bytes if isinstance(part, AlikeBlock) else sum(len(event.raw or b"") for event in part)
+            part.text_bytes if isinstance(part, ColumnarBatch) else sum(len(event.raw or b"") for event in part)
             for part in self.parts
         )
 
@@ -138,7 +140,7 @@ def moved(events: Sequence[RawEvent], by: int) -> Sequence[RawEvent]:
     """Return events at later positions, as those of one part of a file are."""
     if isinstance(events, EventParts):
         return EventParts([moved(part, by) for part in events.parts])
-    if isinstance(events, AlikeBlock):
+    if isinstance(events, ColumnarBatch):
         return events.moved(by)
     return [event._replace(position=event.position + by) for event in events]
 
@@ -148,7 +150,7 @@ def grouped(requests: Iterable[tuple[Sequence[RawEvent], Origin]]) -> Sequence[R
     parts: list[Sequence[RawEvent]] = []
     for events, origin in requests:
         for part in events.parts if isinstance(events, EventParts) else [events]:
-            if isinstance(part, AlikeBlock):
+            if isinstance(part, ColumnarBatch):
                 parts.append(part.of_request(origin))
                 continue
             if not parts or not isinstance(parts[-1], list):
@@ -167,38 +169,45 @@ def _moved(positions: Sequence[int], by: int) -> Sequence[int]:
     return [at + by for at in positions]
 
 
-def lines_of(text: pa.Buffer) -> list[bytes]:
-    """Return the lines of a text, without the space around them, some of which may be blank."""
-    return [line.strip(SPACE) for line in text.to_pybytes().split(b"\n")]
+class LineBlock(NamedTuple):
+    """Some lines of a text: as columns, or one by one."""
+
+    text: memoryview
+    lines: ParsedLines | list[bytes]
+
+    @property
+    def size(self) -> int:
+        """Return how many lines it has, without blank ones."""
+        return len(self.lines) if isinstance(self.lines, list) else self.lines.size
 
 
-def alike_parts(text: bytes, longest: int) -> Iterator[Alike | list[bytes]]:
-    """Cut a text into blocks, and yield in order the lines that are alike, and those of parts without any.
-
-    Blank lines are left out. Those of more than `longest` bytes are alike to no other.
-    """
-    whole = pa.py_buffer(text)
+def blocks_of(text: bytes, longest: int) -> Iterator[LineBlock]:
+    """Cut a text into blocks, in order. Blank lines are left out. Those of over `longest` bytes are in no columns."""
+    view = memoryview(text)  # what is kept of it takes no fresh memory
     misses = start = 0
+    known: Kinds | None = None
     while start < len(text):
         head = text[start : start + _HEAD_BYTES]
         block_bytes = min(len(head) * BLOCK // (head.count(b"\n") + 1) + 1, _BLOCK_BYTES_MAX)
-        end = text.find(b"\n", start + max(block_bytes, BLOCK_BYTES_MIN))
-        block = whole.slice(start, (len(text) if end < 0 else end) - start)
-        start += len(block) + 1
-        found = read_alike(block, longest) if misses < _MISSES_MAX else None
-        if found is None:
+        end = text.find(b"\n", start + max(block_bytes, BLOCK_BYTES_MIN)) + 1 or len(text)
+        block = text[start:end]
+        lines = lines_of(block)
+        parsed = parse_columns(block, lines, longest, known) if misses < _MISSES_MAX else None
+        if parsed is None:
             misses += 1
-        yield found or list(filter(None, lines_of(block)))
+        else:
+            known = parsed.kinds
+        yield LineBlock(view[start:end], parsed or lines)
+        start = end
 
 
-def block_of(alike: Alike, positions: Sequence[int], odd: Sequence[RawEvent]) -> AlikeBlock:
-    """Return the events of lines at some positions; `odd` are those of the lines that are not alike."""
+def batch_of(text: memoryview, parsed: ParsedLines, positions: Sequence[int], odd: Sequence[RawEvent]) -> ColumnarBatch:
+    """Return the events of lines at some positions; `odd` are those of the odd lines that are events."""
     by_position = {event.position: event for event in odd}
-    rejected = [at for at in alike.others if positions[at] not in by_position]
+    rejected = [at for at in parsed.odd if positions[at] not in by_position]
+    lines = all_but(rejected, parsed.size)
+    kept = [at for at in parsed.odd if positions[at] in by_position]
+    events = {at - bisect_left(rejected, at): by_position[positions[at]] for at in kept}
     if rejected:
-        starts = [0, *(at + 1 for at in rejected)]
-        kept = (positions[start:end] for start, end in zip(starts, [*rejected, alike.size], strict=True))
-        positions = list(chain.from_iterable(kept))
-        alike = alike.without(rejected)
-    others = {at: by_position[positions[at]] for at in alike.others}
-    return AlikeBlock(alike.columns, all_but(alike.skipped, alike.size), positions, others, len(alike.text))
+        positions = [positions[at] for at in lines]
+    return ColumnarBatch(parsed.columns, events, text, lines, positions)

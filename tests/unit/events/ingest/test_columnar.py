@@ -1,9 +1,10 @@
-"""Lines that are alike: what is kept as columns is what the careful way makes of the same bytes, or it is not kept."""
+"""Lines with the same keys: what is kept as columns is what the careful way makes of the same bytes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from itertools import product
 from typing import Any
 from unittest.mock import patch
@@ -14,9 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alluvia.events.columnar.alike import AlikeBlock, EventParts, alike_parts, moved
-from alluvia.events.columnar.alike_columns import AlikeColumns
-from alluvia.events.columnar.alike_reading import Alike, _numbers, read_alike
+from alluvia.events.ingest.columnar_batch import ColumnarBatch, EventParts, blocks_of, moved
+from alluvia.events.ingest.columnar_parser import ParsedLines, _reader_of, lines_of, parse_columns
 from alluvia.events.ingest.envelope import split
 from alluvia.events.ingest.rows import _of_events, to_rows
 from alluvia.events.ingest.values import NO_FIELDS, Fields, Limits, Split
@@ -42,17 +42,13 @@ def made(body: bytes, schema: pa.Schema, fields: Fields, limits: Limits) -> tupl
     return (rows.table.to_pylist(), rows.table.schema, *whole, list(found.events), found.rejects, found.too_large)
 
 
-def alike(lines: list[bytes]) -> Alike | None:
-    return read_alike(pa.py_buffer(b"\n".join(lines)))
+def parsed(lines: list[bytes]) -> ParsedLines | None:
+    text = b"\n".join(lines)
+    return parse_columns(text, lines_of(text))
 
 
-def kept(found: Alike) -> AlikeColumns:
-    read = [place for place in range(found.size) if place not in found.skipped]
-    return found.columns.at([index for index, place in enumerate(read) if place not in found.others])
-
-
-def as_objects(found: Alike) -> list[dict[str, Any]]:
-    return pa.table({path[0]: column for path, column in kept(found).columns.items()}).to_pylist()
+def as_objects(found: ParsedLines) -> list[dict[str, Any]]:
+    return pa.table({path[0]: column for path, column in found.columns.columns.items()}).to_pylist()
 
 
 def line(number: int, **changes: object) -> bytes:
@@ -157,7 +153,6 @@ SHAPES: list[Callable[[int], bytes]] = [
     SCHEMAS,
     st.sampled_from([NO_FIELDS, NO_FIELDS, Fields(("ip",), ()), Fields((), ("ts",))]),
     st.sampled_from([Limits(), Limits(event_bytes=150)]),
-    st.sampled_from([0, 1, 16]),
     st.sampled_from(SHAPES),
     st.randoms(use_true_random=False),
 )
@@ -167,19 +162,17 @@ def test_the_fast_way_gives_what_the_careful_one_gives(
     schema: pa.Schema,
     fields: Fields,
     limits: Limits,
-    few: int,
     plain: Callable[[int], bytes],
     random: Any,
 ) -> None:
     lines = [plain(number) for number in range(many)] + strange
     random.shuffle(lines)
     body = b"\n".join(lines)
-    with patch("alluvia.events.columnar.alike.read_alike", lambda *_: None):
+    with patch("alluvia.events.ingest.columnar_batch.parse_columns", lambda *_: None):
         careful = made(body, schema, fields, limits)
-    small = patch.multiple("alluvia.events.columnar.alike", BLOCK=8, BLOCK_BYTES_MIN=1)
-    short = patch.multiple("alluvia.events.columnar.alike_reading", _FEW=few, _COMPARED_BYTES=100, LINES_MIN=1)
-    pieces = patch("alluvia.events.columnar.alike_rows._PIECES_MAX", few)
-    with patch("alluvia.events.ingest.envelope.MANY", 1), small, short, pieces:
+    small = patch.multiple("alluvia.events.ingest.columnar_batch", BLOCK=8, BLOCK_BYTES_MIN=1)
+    short = patch("alluvia.events.ingest.columnar_parser.LINES_MIN", 1)
+    with patch("alluvia.events.ingest.envelope.MANY", 1), small, short:
         assert made(body, schema, fields, limits) == careful
 
 
@@ -187,11 +180,10 @@ def test_the_fast_way_gives_what_the_careful_one_gives(
 def test_lines_of_each_shape_become_the_same_rows_both_ways(plain: Callable[[int], bytes]) -> None:
     odd = [plain(5).replace(b'":', b'": ', 1), plain(6)[:-3], plain(7).replace(b"}", b',"n":1}', 1), plain(8) + b"}"]
     body = b"\n".join([*map(plain, range(150)), *odd, *map(plain, range(150, 300))])
-    for schema, few in product(EVERY_SCHEMA, (0, 16)):
-        with patch("alluvia.events.columnar.alike.read_alike", lambda *_: None):
+    for schema in EVERY_SCHEMA:
+        with patch("alluvia.events.ingest.columnar_batch.parse_columns", lambda *_: None):
             careful = made(body, schema, NO_FIELDS, Limits())
-        with patch("alluvia.events.columnar.alike_reading._FEW", few):
-            assert made(body, schema, NO_FIELDS, Limits()) == careful
+        assert made(body, schema, NO_FIELDS, Limits()) == careful
 
 
 WIDE = {**BASE, "status": 100, "n": 1, "at": NOON}
@@ -246,7 +238,7 @@ def test_values_that_need_a_look_are_looked_at_alone(
             changed = usual | {own_id: f"e{number}"} | odd
             lines[number] = json.dumps(changed, separators=(",", ":"), ensure_ascii=False).encode()
         body = b"\n".join(lines)
-        with patch("alluvia.events.columnar.alike.read_alike", lambda *_: None):
+        with patch("alluvia.events.ingest.columnar_batch.parse_columns", lambda *_: None):
             careful = made(body, schema, NO_FIELDS, Limits())
         with patch("alluvia.events.ingest.rows._of_events", wraps=_of_events) as looked_at:
             assert made(body, schema, NO_FIELDS, Limits()) == careful
@@ -265,7 +257,7 @@ def test_most_lines_are_kept_as_columns_and_odd_ones_in_their_places(declared: b
     schema = pa.schema([*DEFAULT, *kinds]) if declared else DEFAULT
     odd = {3: line(3, status="4"), 5: b'{"a":1,"a":1}', 7: line(7, ip='a"b'), 9: line(9, extra=1), 11: b"{"}
     lines = [odd.get(number) or line(number) for number in range(400)]
-    with patch.multiple("alluvia.events.columnar.alike", BLOCK=100, BLOCK_BYTES_MIN=1):
+    with patch.multiple("alluvia.events.ingest.columnar_batch", BLOCK=100, BLOCK_BYTES_MIN=1):
         plain, mixed = (taken_apart(b"\n".join(each)) for each in (lines[100:], lines))
         first = taken_apart(b"\n".join([*lines[7:11], *lines[100:]]))
     for found, events, rejects in ((plain, 300, 0), (mixed, 398, 2), (first, 304, 0)):
@@ -295,19 +287,19 @@ def test_most_lines_are_kept_as_columns_and_odd_ones_in_their_places(declared: b
         ],
     ],
 )
-def test_lines_are_cut_at_their_quotes(sent: list[bytes]) -> None:
+def test_lines_are_read_as_columns(sent: list[bytes]) -> None:
     broken = {7: b'{"event_id":"', 8: sent[8].replace(b"e8", b"a\\nb"), 9: sent[9].replace(b"e9", b"\t"), 299: b"5"}
     lines = [broken.get(number) or each for number, each in enumerate(sent)]
-    found, whole = alike(lines), alike(sent)
+    found, whole = parsed(lines), parsed(sent)
     assert found is not None
     assert whole is not None
-    assert (found.others, whole.others) == (broken, {})
+    assert (found.odd, whole.odd) == (broken, {})
     read = [orjson.loads(each) for number, each in enumerate(sent) if number not in broken]
     assert as_objects(found) == read
     same = {path: path for path in found.columns.columns}
-    assert kept(found).texts(same).to_pylist() == [orjson.dumps(each).decode() for each in read]
-    assert kept(found).lines_at(range(9)) == kept(found).lines_at(range(len(read)))[:9]
-    assert kept(found).lines_at(range(len(read))) == [each for at, each in enumerate(sent) if at not in broken]
+    assert found.columns.texts(same).to_pylist() == [orjson.dumps(each).decode() for each in read]
+    events = taken_apart(b"\n".join(lines)).events
+    assert [each.raw for each in events] == [each for at, each in enumerate(lines) if at not in (7, 9, 299)]
 
 
 @pytest.mark.parametrize("blank", [b"", b"  ", b"\t", b"\r"])
@@ -319,25 +311,26 @@ def test_blank_lines_take_no_place(blank: bytes, places: Sequence[int]) -> None:
     lines[5], lines[13], lines[255] = line(5)[:-2], line(13, n=0.5), line(255, extra=1)
     for returned in (b"",) if blank == b"\r" else (b"", b"\r"):
         body = b"".join(each + returned + b"\n" for each in lines)
-        with patch("alluvia.events.columnar.alike.read_alike", lambda *_: None):
+        with patch("alluvia.events.ingest.columnar_batch.parse_columns", lambda *_: None):
             careful = made(body, DEFAULT, NO_FIELDS, Limits())
         assert made(body, DEFAULT, NO_FIELDS, Limits()) == careful
-        [part] = alike_parts(body, len(body))
-        assert isinstance(part, Alike)
-        assert (part.size, len(part.others)) == (300 - len(places), 3)
-    found = alike(lines)
+        [block] = blocks_of(body, len(body))
+        part = block.lines
+        assert isinstance(part, ParsedLines)
+        assert (part.size, len(part.odd)) == (300 - len(places), 3)
+    found = parsed(lines)
     assert found is not None
-    assert found.size == len(found.columns) + len(found.skipped)
-    assert set(found.others.values()) == {lines[at] for at in (5, 13, 255)}
+    assert found.size == len(found.columns) + 3
+    assert set(found.odd.values()) == {lines[at] for at in (5, 13, 255)}
 
 
 def test_odd_lines_among_those_that_are_looked_at_first_do_not_matter() -> None:
     sent = [line(number) for number in range(320)]
     odd = {0: line(0, extra=1), 100: b"[]", 180: orjson.dumps({"event_id": "e180"})}
-    found = alike([odd.get(number) or each for number, each in enumerate(sent)])
+    found = parsed([odd.get(number) or each for number, each in enumerate(sent)])
     assert found is not None
-    assert found.others == odd
-    assert alike([each if number % 3 else line(number, extra=1) for number, each in enumerate(sent)]) is None
+    assert found.odd == odd
+    assert parsed([each if number % 3 else line(number, extra=1) for number, each in enumerate(sent)]) is None
 
 
 def test_lines_with_nulls_of_several_kinds_are_cut() -> None:
@@ -345,9 +338,9 @@ def test_lines_with_nulls_of_several_kinds_are_cut() -> None:
         [line(number, user="u" if number % 2 else None, n=5 if number % 3 else None) for number in range(300)],
         [line(number, user="u" if number % 2 else None, ok=True if number % 3 else None) for number in range(300)],
     ):
-        found = alike(sent)
+        found = parsed(sent)
         assert found is not None
-        assert (found.size, len(found.others)) == (300, 0)
+        assert (found.size, len(found.odd)) == (300, 0)
         assert as_objects(found) == [orjson.loads(each) for each in sent]
 
 
@@ -359,15 +352,23 @@ def test_lines_with_nulls_of_several_kinds_are_cut() -> None:
         line(0, ip="\\"),
         b"\xff" + line(0),
         line(0).replace(b",", b",\r", 1),
-        line(0) + b"\r",
+        line(0).replace(b",", b"\t,", 1) + b"\r",
     ],
 )
 def test_an_odd_line_takes_no_others_along(odd: bytes) -> None:
     for place in (0, 1000, 1999):
         body = b"\n".join([odd if number == place else line(number) for number in range(2000)])
-        [found] = alike_parts(body, len(body))
-        assert isinstance(found, Alike)
-        assert (found.size, found.others) == (2000, {place: odd.strip()})
+        [block] = blocks_of(body, len(body))
+        found = block.lines
+        assert isinstance(found, ParsedLines)
+        assert (found.size, found.odd) == (2000, {place: odd.strip()})
+
+
+@pytest.mark.parametrize("odd", [line(7) + b"\r", b"  " + line(7), line(7).replace(b":", b" : "), spaced(line(7))])
+def test_spaces_between_values_make_no_line_odd(odd: bytes) -> None:
+    found = parsed([odd if number == 7 else line(number) for number in range(300)])
+    assert found is not None
+    assert (found.size, found.odd) == (300, {})
 
 
 DEEP = {depth: b'{"a":' * depth + b"1" + b"}" * depth for depth in (16, 17, 253, 254, 1000)}
@@ -385,59 +386,70 @@ DEEP = {depth: b'{"a":' * depth + b"1" + b"}" * depth for depth in (16, 17, 253,
 )
 def test_what_takes_too_much_by_columns_goes_the_careful_way(lines: list[bytes]) -> None:
     body = b"\n".join(lines)
-    with patch("alluvia.events.columnar.alike.read_alike", lambda *_: None):
+    with patch("alluvia.events.ingest.columnar_batch.parse_columns", lambda *_: None):
         careful = made(body, DEFAULT, NO_FIELDS, Limits())
     written: list[int] = []
-    with patch("alluvia.events.columnar.alike_columns.AlikeColumns.lines", counted(written)):
+    with patch("alluvia.events.ingest.columnar_parser._reader_of", counted(written)):
         assert made(body, DEFAULT, NO_FIELDS, Limits()) == careful
-    assert max(written, default=0) <= len(body) * 4
+    assert sum(written) <= len(body)
 
 
-def counted(sizes: list[int]) -> Callable[..., pa.Array]:
-    """Return what writes lines and notes how many bytes these have."""
-    lines = AlikeColumns.lines
+def counted(sizes: list[int]) -> Callable[..., Any]:
+    """Return what makes readers that note how many bytes they write again."""
 
-    def noted(columns: AlikeColumns, end: str = "") -> pa.Array:
-        found = lines(columns, end)
-        sizes.append(found.nbytes)
-        return found
+    def noted(kinds: Any) -> Any:
+        reader = _reader_of(kinds)
+
+        def encode_lines(objects: Sequence[object]) -> bytes:
+            text = reader.encode_lines(objects)
+            sizes.append(len(text) - 1)
+            return text
+
+        return reader._replace(encode_lines=encode_lines)
 
     return noted
 
 
 def test_few_lines_and_lines_that_differ_are_not_tried() -> None:
     assert isinstance(taken_apart(b"\n".join([line(1)] * 255)).events, list)
-    assert alike([line(1), *[orjson.dumps({"other": 1})] * 2] * 200) is None
-    assert alike([line(number, ip={"nested": [1]}) for number in range(300)]) is None
-    assert alike([line(number, ip={}) for number in range(300)]) is None
-    assert alike([line(number, **{'quo"te': 1}) for number in range(300)]) is None
-    assert alike([line(number, ip={'quo"te': 1}) for number in range(300)]) is None
-    assert alike([b"{}"] * 300) is None
-    assert alike([line(1)] * 64) is not None
-    assert alike([line(1)] * 63) is None
+    assert parsed([line(1), *[orjson.dumps({"other": 1})] * 2] * 200) is None
+    assert parsed([line(number, ip={"nested": [1]}) for number in range(300)]) is None
+    assert parsed([line(number, ip={}) for number in range(300)]) is None
+    assert parsed([line(number, **{'quo"te': 1}) for number in range(300)]) is None
+    assert parsed([line(number, ip={'quo"te': 1}) for number in range(300)]) is None
+    assert parsed([b"{}"] * 300) is None
+    assert parsed([line(1)] * 64) is not None
+    assert parsed([line(1)] * 63) is None
     keys = {f"k{at}": at for at in range(100)}
-    assert alike([orjson.dumps(keys)] * 100) is not None
-    assert alike([orjson.dumps(keys)] * 99) is None
+    assert parsed([orjson.dumps(keys)] * 100) is not None
+    assert parsed([orjson.dumps(keys)] * 99) is None
 
 
 NUMBERS = st.floats().map(repr) | st.floats(-1e6, 1e6).map(repr) | st.decimals(-(10**16), 10**16, places=3).map(str)
 
 
+def of_number(number: int, text: str) -> bytes:
+    return b'{"event_id":"e%d","n":%s}' % (number, text.encode())
+
+
 @given(st.lists(NUMBERS | st.integers().map(str) | st.text("0123456789.-+eE xinfa", max_size=8), min_size=1))
-def test_numbers_that_are_kept_are_written_again_as_they_were_sent(texts: list[str]) -> None:
-    found = _numbers(pa.array([*texts, None])).to_pylist()
-    assert found.pop() is None
-    for text, kept in zip(texts, found, strict=True):
-        if kept == text.encode():
-            assert orjson.dumps(orjson.loads(kept)) == kept
-        else:
-            assert kept == b"0"
+def test_numbers_that_are_kept_have_the_value_that_was_sent(texts: list[str]) -> None:
+    usual = [of_number(number, "0.5") for number in range(len(texts) * 4 + 64)]
+    found = parsed([*usual, *(of_number(len(usual) + at, text) for at, text in enumerate(texts))])
+    assert found is not None
+    kept = [at for at in range(found.size) if at not in found.odd]
+    for at, number in zip(kept, found.columns.columns["n",].to_pylist(), strict=True):
+        text = "0.5" if at < len(usual) else texts[at - len(usual)].strip()
+        assert number == orjson.dumps(orjson.loads(text))
+        assert Decimal(number.decode()) == Decimal(text)
 
 
 @given(st.integers(-(10**9), 10**9), st.integers(0, 4))
 def test_usual_numbers_are_kept(value: int, decimals: int) -> None:
-    texts = [str(value), str(value / 10**decimals)]
-    assert _numbers(pa.array(texts)).cast(pa.string()).to_pylist() == texts
+    texts = [str(value), str(value / 10**decimals), "0.5"]
+    found = parsed([of_number(number, texts[number % 3]) for number in range(300)])
+    assert found is not None
+    assert (found.odd, found.columns.columns["n",].cast(pa.string()).to_pylist()[:3]) == ({}, texts)
 
 
 @pytest.mark.parametrize("declared", [pa.float64(), pa.float32(), pa.int64(), pa.decimal128(20, 2), pa.string()])
@@ -445,12 +457,12 @@ def test_numbers_with_fractions_fill_columns_of_each_type(declared: pa.DataType)
     sent = [line(number, n=[0.25, number, 7.0, number / 3, -1.5][number % 5]) for number in range(300)]
     sent[7] = line(7).replace(b"-7", b"9007199254740993")
     schema, body = pa.schema([*DEFAULT, ("n", declared)]), b"\n".join(sent)
-    with patch("alluvia.events.columnar.alike.read_alike", lambda *_: None):
+    with patch("alluvia.events.ingest.columnar_batch.parse_columns", lambda *_: None):
         careful = made(body, schema, NO_FIELDS, Limits())
     assert made(body, schema, NO_FIELDS, Limits()) == careful
-    found = alike(sent)
+    found = parsed(sent)
     assert found is not None
-    assert found.others == {7: sent[7]}
+    assert found.odd == {7: sent[7]}
 
 
 ELEMENTS = st.one_of(
@@ -501,11 +513,11 @@ def test_an_array_is_taken_apart_as_lines_are(
     body = ends[0] + between.join(elements) + ends[1]
     with patch("alluvia.events.ingest.envelope._split_elements", lambda *_: None):
         careful = from_array(body, limits)
-    small = patch.multiple("alluvia.events.columnar.alike", BLOCK=8, BLOCK_BYTES_MIN=1)
+    small = patch.multiple("alluvia.events.ingest.columnar_batch", BLOCK=8, BLOCK_BYTES_MIN=1)
     with (
         small,
         patch("alluvia.events.ingest.envelope.MANY", 1),
-        patch("alluvia.events.columnar.alike_reading.LINES_MIN", 1),
+        patch("alluvia.events.ingest.columnar_parser.LINES_MIN", 1),
     ):
         assert from_array(body, limits) == careful
 
@@ -517,5 +529,5 @@ def test_an_array_of_many_objects_is_read_as_columns(between: bytes) -> None:
     body = b"[" + between.join(elements) + b"]"
     found = split(body, content_type="application/json", content_encoding=None, limits=Limits())
     assert isinstance(found.events, EventParts)
-    assert [len(part.odd) for part in found.events.parts if isinstance(part, AlikeBlock)] == [2]
+    assert [len(part.odd) for part in found.events.parts if isinstance(part, ColumnarBatch)] == [2]
     assert [event.value for event in found.events] == [orjson.loads(each) for each in elements]

@@ -1,1 +1,0 @@
-"""Events of the same shape, read and stored as columns."""
