@@ -1,13 +1,22 @@
-"""Phrases that readers stumble over, each with what to write instead, and the prose of pages and modules."""
+"""Phrases that readers stumble over, each with a rewrite, and the prose of pages and modules.
+
+`python -m tests.docs.english` lowers the counts of phrases that are left, in `english_left.json`, to those of today.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
+LEFT = Path(__file__).with_name("english_left.json")
+"""How often each place still has a phrase. A count may only fall, and is then lowered here."""
+
+Counts = dict[str, dict[str, int]]
 
 
 class Rule(NamedTuple):
@@ -210,3 +219,42 @@ def texts() -> Iterator[tuple[str, str, str]]:
         for path in sorted((ROOT / folder).rglob("*.py")):
             for place, prose in module(path.read_text(encoding="utf-8")).items():
                 yield place, str(path.relative_to(ROOT)), prose
+
+
+def found() -> dict[str, dict[str, list[str]]]:
+    """Return the phrases found, by rule and place: each with its path and the words around it."""
+    compiled = [(rule.name, re.compile(rule.pattern, re.MULTILINE)) for rule in RULES]
+    hits: dict[str, dict[str, list[str]]] = {rule.name: defaultdict(list) for rule in RULES}
+    for place, path, prose in texts():
+        for name, pattern in compiled:
+            for match in pattern.finditer(prose):
+                around = prose[max(0, match.start() - 40) : match.end() + 40].replace("\n", " ")
+                hits[name][place].append(f"{path}: …{around}…")
+    return hits
+
+
+def left() -> Counts:
+    """Return the counts that are allowed."""
+    counts: Counts = json.loads(LEFT.read_text(encoding="utf-8"))
+    return counts
+
+
+def counted(hits: dict[str, dict[str, list[str]]]) -> Counts:
+    """Return the counts of phrases that were found."""
+    return {name: {place: len(each) for place, each in places.items()} for name, places in hits.items() if places}
+
+
+def lower() -> None:
+    """Write the counts of today where they are lower than those allowed."""
+    allowed = left() if LEFT.exists() else None
+    counts: Counts = {}
+    for name, places in counted(found()).items():
+        most = places if allowed is None else allowed.get(name, {})
+        if fewer := {place: min(count, most[place]) for place, count in sorted(places.items()) if place in most}:
+            counts[name] = fewer
+    lines = (f"  {json.dumps(name, ensure_ascii=False)}: {json.dumps(counts[name])}" for name in sorted(counts))
+    LEFT.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    lower()
