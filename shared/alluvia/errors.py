@@ -33,7 +33,7 @@ class ReadOnly(Invalid):
 
 
 class StoreRefused(Invalid):
-    """The store refuses until whoever runs it mends the URI, credentials, policy or mount: the message says which."""
+    """The store refuses until its operator corrects the URI, credentials, policy or mount: the message says which."""
 
 
 class BranchGone(Invalid):

@@ -423,7 +423,7 @@ def test_rights(lake: alluvia.Lake) -> None:
     ("body", "query", "headers", "error"),
     [
         (CSV, "", {}, "unknown format"),
-        (CSV, "format=orc", {}, "format: 'orc' is none"),
+        (CSV, "format=orc", {}, "format: 'orc' is not a format"),
         (CSV, "formt=csv", {}, "'formt' is not a parameter of uploads"),
         (CSV, "format=csv&format=tsv", {}, "format is given twice"),
         (CSV, "format=csv&create=maybe", {}, "create: expected true or false"),

@@ -82,7 +82,7 @@ def parts(stream: IO[bytes], name: str, kind: str | None = None, bytes_max: int 
 
 
 class _Kept(io.RawIOBase):
-    """A stream that stays open when those who read it are done, as its owner asks it how far they are."""
+    """A stream that stays open when its readers are done, because its owner asks it how far they are."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream

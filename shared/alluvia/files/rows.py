@@ -55,7 +55,7 @@ class UploadedRows(Protocol):
 
 
 def rows_of(open_file: OpenFile, kind: str, bytes_max: int, names_max: int) -> UploadedRows:
-    """Return the rows of a file of one of `FORMATS`, which inflates to at most so many bytes and has so many names."""
+    """Return the rows of a file of one of `FORMATS`, of at most `bytes_max` bytes inflated and `names_max` names."""
     if kind == "parquet":
         from alluvia.files.parquet_rows import ParquetRows
 
@@ -105,7 +105,7 @@ def format_of(asked: str | None, media_type: str, name: str, start: bytes, unkno
     if asked is not None:
         found = _named(asked.lower())
         if found is None:
-            raise Invalid(f"format: {asked!r:.100} is none: use one of {', '.join(FORMATS)}")
+            raise Invalid(f"format: {asked!r:.100} is not a format: use one of {', '.join(FORMATS)}")
         return found
     if is_parquet(start):
         return "parquet"

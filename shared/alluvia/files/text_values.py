@@ -1,4 +1,4 @@
-"""Columns of text, as CSV has them, to columns of a type, and the type that loses nothing. Pure.
+"""Columns of text, such as those of CSV, to columns of a type, and the type that loses nothing. Pure.
 
 Inference takes a type only where every value of the file is written as that type writes it: `007`, `1.50e400`, `+5` and
 numbers beyond 64 bits make a column text. Declared types take what they can hold exactly, as ingestion does.

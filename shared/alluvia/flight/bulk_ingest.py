@@ -68,7 +68,7 @@ BARE_VALUES_MAX = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class IngestTarget:
-    """Where rows go: a table, and what to do if it is not there or is there, as FlightSql.proto numbers it."""
+    """Where rows go: a table, and what to do if it is missing or exists, by the numbers of FlightSql.proto."""
 
     table: str
     if_not_exist: int
@@ -92,7 +92,7 @@ def ingest(
     rights: Rights | None,
     check_time: Callable[[], None],
 ) -> int:
-    """Append rows in a transaction, and return how many; -1 where nobody has counted. Raises what that raises.
+    """Append rows in a transaction, and return how many; -1 where they were not counted. Raises what that raises.
 
     `check_time` is called for each batch, and raises when the time is up.
     """

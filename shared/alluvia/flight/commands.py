@@ -1,4 +1,4 @@
-"""What the commands of Flight SQL mean: from a command to the columns and a ticket, from a ticket to rows.
+"""The commands of Flight SQL: from a command to the columns and a ticket, from a ticket to rows.
 
 The ticket of a query is the query itself. It is run with the rights of whoever brings the ticket, so it gives nobody
 what sending the query would not. What has run already is held on the server for the caller who ran it.
@@ -88,7 +88,7 @@ class Commands:
         self.running = Running()
 
     def close(self) -> None:
-        """Roll back what is open, and let all go that is held."""
+        """Roll back open transactions, and release all that is held."""
         for held in (self.prepared, self.transactions, self.answers):
             held.close()
 
@@ -112,7 +112,7 @@ class Commands:
         if not self._statements.is_query(asked.query):
             return self._answered(asked.query, [None], caller, transaction)
         columns = self._statements.columns(asked.query, caller, transaction)
-        # What nobody has asked before, so that to cancel one query ends no other.
+        # A text that no other query has, so that cancelling one query ends no other.
         handle = _QUERY + secrets.token_bytes(HANDLE_BYTES) + asked.SerializeToString()
         return columns, packed(STATEMENT_TICKET, statement_handle=handle)
 

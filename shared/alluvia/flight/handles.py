@@ -1,4 +1,4 @@
-"""What the server holds for its callers between calls: prepared statements, transactions, and answers to fetch.
+"""Objects that the server holds for its callers between calls: prepared statements, transactions, answers to fetch.
 
 Each is known by a handle that cannot be guessed, to the caller that it was made for and to nobody else. There are
 bounds for each caller and for all, since callers may go without a word.

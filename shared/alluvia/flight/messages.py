@@ -109,7 +109,7 @@ def reader_of(parts: Iterable[Message]) -> pa.RecordBatchReader:
 
 
 def _checked(part: Message) -> bytes:
-    """Return a message as a stream has it. Raises `Invalid` for one that is compressed."""
+    """Return a message in the form of a stream. Raises `Invalid` for one that is compressed."""
     if not part.data_header:
         return b""
     if _is_compressed(part.data_header):
@@ -118,7 +118,7 @@ def _checked(part: Message) -> bytes:
 
 
 def _is_compressed(header: bytes) -> bool:
-    """Whether a message has a compressed body, whose size nobody knows before it is there. Raises `Invalid`.
+    """Whether a message has a compressed body, whose size is unknown before it is inflated. Raises `Invalid`.
 
     A header is a flatbuffer: a `Message` of Arrow's Message.fbs, whose `header` is a `RecordBatch`, or a
     `DictionaryBatch` with one as its `data`. Arrow checks all of it afterwards.

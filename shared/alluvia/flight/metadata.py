@@ -1,4 +1,4 @@
-"""What tools ask about a lake before anybody writes SQL: its tables, views and types, as the caller may see them.
+"""Answers to tools that explore a lake: its tables, views and types, as the caller may see them.
 
 A lake has neither catalogs nor schemas: the names of tables stand alone.
 """

@@ -186,7 +186,7 @@ class Prepared:
         return 1 if self.rows is None else self.rows.num_rows
 
     def sets(self) -> list[dict[str, Any] | None]:
-        """Return the values of each run by name, as Python has them; None where no values are bound.
+        """Return the values of each run by name, as Python's; None where no values are bound.
 
         Raises `Invalid` for a value that Python does not have, such as a day after the year 9999.
         """

@@ -70,7 +70,7 @@ class FlightService:
         self._gate = gate
 
     def handler(self) -> grpc.GenericRpcHandler:
-        """Return the methods as gRPC has them registered.
+        """Return the methods in the form that gRPC registers.
 
         All of them take a stream, which is the same on the wire: gRPC runs a method of one request only when that is
         there, and a stranger who sends headers alone would hold a thread for good.
@@ -100,7 +100,7 @@ class FlightService:
             yield new("HandshakeResponse").SerializeToString()
 
     def list_flights(self, requests: Iterator[bytes], context: Context) -> Iterator[bytes]:  # noqa: ARG002 - there are none
-        """Answer that there are no flights but those that somebody asks for with SQL."""
+        """Answer that the only flights are those that SQL asks for."""
         with self._call("ListFlights", context):
             self._caller(context)
         yield from ()

@@ -1,4 +1,4 @@
-"""Errors as gRPC has them: a code, and a text that fits the headers of an answer. Pure."""
+"""Errors in gRPC's form: a code, and a text that fits the headers of an answer. Pure."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a lake holds, as rows: versions, files, partitions, columns, row groups, changes and tables."""
+"""The contents of a lake as rows: versions, files, partitions, columns, row groups, changes and tables."""

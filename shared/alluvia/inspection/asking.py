@@ -1,4 +1,4 @@
-"""What a query asks of a function that tells of the lake, and what answers it."""
+"""A query's call of a function about the lake, and the function that answers it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data files of a table in Python: as the log has them, and pruned by a condition for other engines."""
+"""The data files of a table in Python: those in the log, and those left after pruning, for other engines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TableFile:
     `url` is where it lies: `s3://…`, or a path on this machine. `size` is in bytes. `rows` are those that are not
     deleted; None where the log does not say. `partition_values` are the values of Delta's partition columns, as text,
     which the file does not have; and those of transforms such as `day(ts)`, for information. `deletion_vector` is a
-    descriptor as Delta has it, with an absolute path: rows at its positions do not count.
+    descriptor in Delta's form, with an absolute path: rows at its positions do not count.
     """
 
     url: str
@@ -32,7 +32,7 @@ class TableFile:
 
 
 class DataFiles:
-    """The data files of a version of a table as the log has them, in no order; call it for those of a condition."""
+    """The data files of a version of a table, in no order; call it for those of a condition."""
 
     def __init__(self, handle: TableHandle) -> None:
         self._handle = handle

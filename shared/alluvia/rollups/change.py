@@ -1,4 +1,4 @@
-"""What changed in a rollup's source since the version that the rollup shows.
+"""The change of a rollup's source since the version that the rollup shows.
 
 A commit that only appends is read as the files it added, while they are still files of the table. Of any other commit
 that changes rows, the change feed gives the rows: only the columns that the query names are compared. A restore is not
@@ -33,7 +33,7 @@ PROGRESS = "alluvia.rollup"
 REBUILD_BYTES_MIN = 64 << 20
 """Changes of this cost are always looked up; above it, only if they cost less than to read the table."""
 REQUEST_BYTES = 256 << 10
-"""A file costs as much as so many bytes, besides its own."""
+"""The cost of opening a file, in bytes, besides its own."""
 STEP_BYTES = 1 << 30
 """Changes of a higher cost are applied in several commits, each up to a version of the source."""
 

@@ -1,7 +1,8 @@
 """Create a rollup, and find the rollups of a lake or of one source.
 
-A mark, an empty object under the lake's root, names each rollup and its source, so that whoever has changed or wants to
-drop a source finds its rollups with one LIST. It is written before the rollup and stays: the table itself decides.
+A mark, an empty object under the lake's root, names each rollup and its source, so that an operation that has changed
+or wants to drop a source finds its rollups with one LIST. It is written before the rollup and stays: the table itself
+decides.
 """
 
 from __future__ import annotations

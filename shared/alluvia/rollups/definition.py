@@ -1,4 +1,4 @@
-"""What a rollup is computed from: the property that says it, and the query, which must be one that can be kept. Pure.
+"""The definition of a rollup: the property that holds it, and its query, which must be one that can be kept. Pure.
 
 A query can be kept if the rows of one group of its source decide the row of that group alone, and always in the same
 way: then a change of the source changes the groups of the rows that it inserts and deletes, and no others.

@@ -205,7 +205,7 @@ def _about(condition: Node, key: Node) -> Node:
 
 
 def range_sql(ranges: Mapping[str, Range], quoted: Mapping[str, str]) -> list[str]:
-    """Return conditions for DuckDB to leave rows out by; `quoted` are the keys as SQL has them."""
+    """Return conditions for DuckDB to leave rows out by; `quoted` are the keys in SQL."""
     return [
         f"{quoted[name]} BETWEEN {_literal(values.low)} AND {_literal(values.high)}"
         for name, values in ranges.items()

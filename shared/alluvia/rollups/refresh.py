@@ -56,8 +56,8 @@ class RefreshReport:
 def refresh(catalog: Catalog, name: str, evaluate: Evaluate, *, rebuild: bool = False) -> RefreshReport:
     """Bring a rollup up to date, in several commits if much has changed; with `rebuild`, compute it anew.
 
-    Raises `TableNotFound`, and `Invalid` for a table that is none or lost its source, and if it must be computed anew
-    but would lose rows by that which have expired in its source.
+    Raises `TableNotFound`, and `Invalid` for a table that is not a rollup or lost its source, and if it must be
+    computed anew but would lose rows by that which have expired in its source.
     """
     handle = catalog.handle(name)
     plans = _Plans(catalog, handle, evaluate, rebuild=rebuild)

@@ -98,14 +98,14 @@ class ServerRules:
     queries: Places = QUERIES
     large: Places = LARGE
     tells_metrics: bool = True
-    """Whether whoever may send requests may read the metrics."""
+    """Whether every caller that may send requests may read the metrics."""
     uploads: Places = UPLOADS
 
 
 class Gateway:
     """Routes requests to the ingest and query functions, and tells `log` of each request on one line.
 
-    `changed` is told of each table that events came into. `downloads` answers signed paths.
+    `changed` is called with each table that events came into. `downloads` answers signed paths.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Gateway:
     def admits(self, method: str, path: str, headers: Mapping[str, str]) -> bool:
         """Whether to read the body of a request: not if it needs a token and has none.
 
-        `path` is as WSGI has it. Whether a token is valid is looked at later: that may need the store.
+        `path` is WSGI's. Whether a token is valid is looked at later: that may need the store.
         """
         if os.environ.get(AUTH) not in ("tokens", "jwt") or headers.get("AUTHORIZATION"):
             return True
@@ -220,7 +220,7 @@ class Gateway:
 
 
 class MetricsPage:
-    """The metrics of a server at an address of their own, for everyone who reaches it: a WSGI application."""
+    """The metrics of a server at an address of their own, open to all that reach it: a WSGI application."""
 
     def __init__(self, metrics: Metrics, hosts: HostNames) -> None:
         """`hosts` are the names that it may be called by."""

@@ -78,7 +78,7 @@ class JobPool:
                 self._running.add(job_id)
             try:
                 self._run(job_id)
-            except Exception:  # noqa: BLE001 - other jobs go on; the traceback is for whoever runs the server
+            except Exception:  # noqa: BLE001 - other jobs go on; the traceback is for the operator
                 traceback.print_exc()
             finally:
                 with self._news:

@@ -38,7 +38,7 @@ class Drainable(Protocol):
 
 
 def drain_at_sigterm(server: Drainable, begin: Callable[[], object], seconds: float) -> None:
-    """Have the first SIGTERM call `begin`, and end the process once the server is idle, or after so many seconds.
+    """Have the first SIGTERM call `begin`, and end the process once the server is idle, or after `seconds`.
 
     A second SIGTERM ends it at once. To be called in the main thread, which must be the one that serves.
     """

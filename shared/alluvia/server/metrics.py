@@ -67,7 +67,7 @@ class Metrics:
         self._answered = counter("http_answer_bytes", "Bytes of the bodies of answers", "route")
         self._rows = counter("query_rows", "Rows that queries answered with")
         self._results = counter("query_results", "Answers to reads: hit, miss, off, or not_modified", "cache")
-        self._events = counter("events", "Events that came in, by what became of them", "outcome")
+        self._events = counter("events", "Events that came in, by outcome", "outcome")
         ProcessCollector(registry=registry)
         registry.register(_Meters(self.commits))
 

@@ -62,7 +62,7 @@ class Options:
     refresh_rollups: bool = False
     """Refresh rollups at once after events came into their source, and not only with each merge."""
     tells_metrics: bool = True
-    """Whether whoever may send requests may read `/metrics`."""
+    """Whether every caller that may send requests may read `/metrics`."""
     flight_port: int | None = None
     """Where Flight SQL is served, too; 0 chooses a free port, None serves none."""
 
@@ -157,7 +157,7 @@ def in_background(lake: Lake) -> Iterator[int]:
 
 @contextmanager
 def telling(metrics: Metrics, host: str, port: int, allow_hosts: tuple[str, ...] = ()) -> Iterator[int]:
-    """Tell metrics at an address of their own, to everyone who reaches it, and yield the port."""
+    """Serve metrics at an address of their own, open to all that reach it, and yield the port."""
     page = MetricsPage(metrics, host_names(host, allow_hosts))
     server = listen(page, host, port, METRICS_THREADS, _log_nothing, "--metrics-address")
     with _in_thread(server):

@@ -80,7 +80,7 @@ _TENTH_COMMIT = re.compile(rf"({TABLE_OR_REJECTS.pattern})/_delta_log/\d{{19}}0\
 
 
 class CommitWatch(Wrapper):
-    """A store that tells of every tenth commit of a table that is written through it."""
+    """A store that reports every tenth commit of a table that is written through it."""
 
     def __init__(self, inner: Store, told: Callable[[str], object]) -> None:
         super().__init__(inner)

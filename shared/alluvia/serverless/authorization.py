@@ -115,7 +115,7 @@ class Authorization:
         if claims is None:
             token = bearer(request)
             if self.jwks_url is None:
-                raise Unauthenticated("nobody has verified this token", given=True)
+                raise Unauthenticated("this token has not been verified", given=True)
             from alluvia.serverless.issuers import issuer  # loads PyJWT, which is in no layer
 
             claims = issuer(self.issuer, self.audience, self.jwks_url).claims(token)

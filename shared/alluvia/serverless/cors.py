@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 
 @cache
 def allowed_origins(text: str) -> frozenset[str]:
-    """Return the sites of a setting. Raises `Invalid`, naming it, for what is no origin."""
+    """Return the sites of a setting. Raises `Invalid`, naming it, for a text that is not an origin."""
     found = frozenset(text.split())
     for each in found:
         if each != "*" and _ORIGIN.fullmatch(each) is None:
@@ -84,7 +84,7 @@ def told_to_pages(
 
 
 def preflight_answer(event: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return the answer to what a browser asks before it sends a page's request; None for other requests and sites."""
+    """Return the answer to a browser's preflight request; None for other requests and sites."""
     context = event.get("requestContext")
     http = context.get("http") if isinstance(context, dict) else None
     if not isinstance(http, dict) or http.get("method") != "OPTIONS":

@@ -9,7 +9,7 @@ from alluvia.errors import Invalid
 
 
 def fields_of(event: object, example: str, fields: Sequence[str], others: Sequence[str] = ()) -> dict[str, Any]:
-    """Return an event that is an object of `fields`, as `example` shows, or of `others`, which nobody need know.
+    """Return an event that is an object of `fields`, as `example` shows, or of `others`, which are not documented.
 
     Raises `Invalid` for any other field: a slip must not become a full round.
     """

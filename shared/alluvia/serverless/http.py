@@ -40,13 +40,13 @@ RETRY_AFTER_SECONDS = 2
 TABLE_HEADER = "Alluvia-Table"
 """Names the table that a request's events went to: not every path does."""
 EVENTS_HEADER = "Alluvia-Events"
-"""What became of a request's events, whatever form its answer has: accepted=2, stored=1, …"""
+"""The outcome of a request's events, whatever form its answer has: accepted=2, stored=1, …"""
 BRANCH_HEADER = "X-Alluvia-Branch"
 """Names the branch of the lake that a request is about."""
 GONE = "alluvia.gone"
 """Where a server's events have what says whether the client has gone: a function, in the `requestContext`."""
 CHALLENGE = 'Bearer realm="alluvia"'
-TO_BE_MENDED = "the storage refuses it, until whoever runs this server has mended that, as its log says"
+TO_BE_MENDED = "the storage refuses requests; the operator of this server finds the reason in its log"
 
 
 class Unauthenticated(AlluviaError):
@@ -129,7 +129,7 @@ def _storable(text: str) -> str:
 
 
 def safe(handler: Callable[[Event, Any], Answer]) -> Callable[[Event, Any], Answer]:
-    """Have browsers take the answers of a handler of HTTP requests for what they say to be."""
+    """Have browsers trust the content types of a handler's answers, without sniffing."""
 
     @wraps(handler)
     def call(event: Event, context: Any) -> Answer:

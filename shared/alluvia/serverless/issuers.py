@@ -23,7 +23,7 @@ ALGORITHMS = ("EdDSA", "ES256", "ES384", "PS256", "RS256", "RS384", "RS512")
 TOKEN_CHARS_MAX = 10_000
 LIFETIME_SECONDS = 300
 AGAIN_SECONDS = 30
-"""Keys that are not known are looked for no more often than this, whoever invents ids of keys."""
+"""Unknown keys are looked for no more often than this, however many ids of keys callers invent."""
 FAILED_SECONDS = 2
 """After keys could not be read, they are not requested again for this long."""
 ANSWER_SECONDS = 5

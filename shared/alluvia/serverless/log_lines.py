@@ -46,7 +46,7 @@ def with_request_id(logger: Logger) -> Callable[[Handler[Event, Answer]], Handle
 
 
 def request_ids(event: object, context: object) -> dict[str, str]:
-    """Return the ids of an invocation, of those that are there."""
+    """Return the ids that an invocation has."""
     request = event.get("requestContext") if isinstance(event, dict) else None
     ids = {
         "function_request_id": getattr(context, "aws_request_id", None),

@@ -31,7 +31,7 @@ def checked(event: object, *fields: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class RoundOutcome:
-    """What became of tables, by name: reports of those that were worked on or failed, and why they failed.
+    """The outcome for tables, by name: reports of those that were worked on or failed, and why they failed.
 
     `left` are those that time ran out for, or that `work` did not finish; `absent` those that are not
     there.

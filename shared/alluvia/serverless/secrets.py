@@ -50,7 +50,7 @@ class _Known:
 
 
 class Secrets:
-    """The secrets that a warm process knows. Thread-safe: who waits for one keeps nobody from another."""
+    """The secrets that a warm process knows. Thread-safe: waiting for one secret delays no other."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -58,7 +58,7 @@ class Secrets:
         self._known: dict[str, _Known] = {}
 
     def get(self, reference: str, *, age_ms_max: int = STALE_MS) -> str:
-        """Return a secret as it was at most so long ago. Raises as `read_secret`, again without asking for a while."""
+        """Return a secret, at most `age_ms_max` old. Raises as `read_secret`, again without asking for a while."""
         with self._lock:
             known = self._known.setdefault(reference, _Known())
         with known.lock:

@@ -30,7 +30,7 @@ def sqs() -> SQSClient:
 
 
 def send(client: SQSClient, queue_url: str, messages: Sequence[bytes], clock: Clock) -> None:
-    """Send all messages. What SQS does not say that it took of a batch is sent again, with growing pauses.
+    """Send all messages. Messages of a batch that SQS does not confirm are sent again, with growing pauses.
 
     Raises Unavailable if some were still refused: the others are in the queue, so sending all again is safe only
     because a message makes the same rows however often it comes.

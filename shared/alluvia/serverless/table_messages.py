@@ -17,7 +17,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.table_names import REJECTS, TABLE_OR_REJECTS
 
 NOTIFIED_EVERY = 10
-"""Of so many commits one is notified: those whose version ends in 0."""
+"""One commit in this many is notified: those whose version ends in 0."""
 _COMMIT = re.compile(
     rf"(?:(?P<folder>.*)/)??(?P<table>{TABLE_OR_REJECTS.pattern})/_delta_log/(?P<version>\d{{20}})\.json"
 )

@@ -78,7 +78,7 @@ def check_claims(
             claim = parse_claim(domain)
             intended = claim.intended(version + 1)
         except Corrupt as error:
-            msg = f"{error}; until it is gone, nobody can write the table"
+            msg = f"{error}; until it is gone, the table cannot be written"
             findings.add("claim-unreadable", msg, version=version)
             continue
         if _has_happened(handle, claim, version, findings):

@@ -172,7 +172,7 @@ def _check_vector(file: AddFile, findings: Findings) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What of the past a table keeps: files removed since `since_ms`, and after `oldest`, its oldest version."""
+    """The past that a table keeps: files removed since `since_ms`, and after `oldest`, its oldest version."""
 
     now_ms: int
     since_ms: int

@@ -33,7 +33,7 @@ _TEXT_KEPT_MIN = 16
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A leaf column: its path as the table has it, its path in files and statistics, and its type.
+    """A leaf column: its path in the table, its path in files and statistics, and its type.
 
     The type of a variant is the one that it is stored in: what statistics say of it is not about its text.
     """
@@ -63,7 +63,7 @@ def _leaves(path: ColumnPath, physical: ColumnPath, kind: pa.DataType, stored: p
 
 
 def bound(value: Any, kind: pa.DataType) -> Any:
-    """Return a bound from statistics' JSON in comparable form; None if it is none of the type."""
+    """Return a bound from statistics' JSON in comparable form; None if it is not of the type."""
     typed = typed_value(value, kind)
     if isinstance(typed, datetime):
         return (typed.replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(microseconds=1)  # noqa: DTZ001

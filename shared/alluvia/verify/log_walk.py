@@ -47,7 +47,7 @@ class Change:
 
 @dataclass(slots=True)
 class Walk:
-    """What came of a walk through a log.
+    """The result of a walk through a log.
 
     `oldest` and `newest` are the lowest and the highest version that the log makes, None for none. `replay` is that
     newest state; where later commits are missing or broken, it is what those that can be read make of it. `adds` has

@@ -61,7 +61,7 @@ def _is_too_long(value: Any, kind: pa.DataType) -> bool:
 
 
 def bounds(statistics: Statistics, leaf: Leaf) -> tuple[Any, Any]:
-    """Return a column's least and greatest value as statistics have them; None where they do not say."""
+    """Return a column's least and greatest value by its statistics; None where they lack them."""
     return (
         bound(find(statistics.get("minValues"), leaf.physical), leaf.kind),
         bound(find(statistics.get("maxValues"), leaf.physical), leaf.kind),

@@ -91,7 +91,7 @@ _ENDLESS_MS = 1 << 62
 
 @dataclass(slots=True)
 class WindowRecord:
-    """What the commits of a log say of events: time in ms and digests of the event ids, by version.
+    """Events in the commits of a log: time in ms and digests of the event ids, by version.
 
     Of the digests one is without contents: so an index has them that was written by an earlier version of this library.
     `files` are the id files of commits that do not carry their ids, with the times.
@@ -131,7 +131,7 @@ def window_rules(configuration: Mapping[str, str]) -> WindowRules | None:
 def wrong_index(
     data: bytes, name: str, version: int, record: WindowRecord, protocol: Protocol, metadata: Metadata
 ) -> Iterator[str]:
-    """Yield what an index at a version does not have as the commits have it. Raises `Corrupt` if it is unreadable.
+    """Yield differences between an index at a version and the commits. Raises `Corrupt` if it is unreadable.
 
     Commits that the log no longer holds, and those from before the window's rules changed, may be in it or not. The
     record takes the id files of the former.

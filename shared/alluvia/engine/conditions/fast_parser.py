@@ -227,7 +227,7 @@ def _operator(kind: str, children: list[Node]) -> Node:
 
 
 def _negated(node: Node) -> Node:
-    """Return a condition's negation as DuckDB's parser has it, which turns comparisons round."""
+    """Return a condition's negation in the form of DuckDB's parser, which turns comparisons round."""
     negated = _NEGATED.get(node["type"])
     return _operator("OPERATOR_NOT", [node]) if negated is None else {**node, "type": negated}
 

@@ -119,7 +119,7 @@ def _values(evaluator: Evaluator, name: str, text: str, rows: pa.Table) -> pa.Ch
         found = translate(error.details, Context(text, lambda position: position - len(_START)))
         raise type(found)(f"column {name}: {found}") from None
     except Invalid as error:
-        if type(error) is not Invalid:  # a limit, which is no fault of the expression's
+        if type(error) is not Invalid:  # a limit, not a fault of the expression
             raise
         raise Invalid(f"column {name}: {error}") from None
     if len(values) != len(rows):

@@ -198,7 +198,7 @@ def details_of(error: Exception) -> dict[str, str]:
     """Return the fields of an error raised with `errors_as_json`.
 
     DuckDB passes a message that starts with a brace on as it is, so fields that contradict the kind of error in front
-    of them were written by whoever wrote the query.
+    of them were written by the query's author.
     """
     text = str(error).removeprefix(_STREAM)
     named = _KIND.match(text)

@@ -26,7 +26,7 @@ def quote_text(text: str) -> str:
 
 
 def free_name(wanted: str, taken: Iterable[str]) -> str:
-    """Return a name that is none of those taken, whatever the case: the one wanted, or that with a number."""
+    """Return a name that is not taken, whatever its case: the one wanted, or that with a number."""
     known = {name.lower() for name in taken}
     names = (wanted, *(f"{wanted}_{number}" for number in range(len(known))))
     return next(name for name in names if name not in known)
@@ -90,4 +90,4 @@ _WRITERS: Sequence[tuple[type, Callable[[Any], str]]] = (
     (tuple, _list),
     (Mapping, _struct),
 )
-"""What writes a value, by the first type that it is of: a bool is an int, and a datetime a date."""
+"""Writers of values by type. The first that fits counts: a bool is an int, and a datetime a date."""

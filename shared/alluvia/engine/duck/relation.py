@@ -109,7 +109,7 @@ def relation_sql(
     columns have in files (its own by default). `deleted` is the SQL name of a relation of deleted rows, needed where a
     file has a deletion vector: `file`, the number of a file among those with one, and `position`, both from 0. Without
     files it is an empty relation of the columns.
-    Raises `Corrupt` for a partition value that is none of its type.
+    Raises `Corrupt` for a partition value that is not of its type.
     """
     parts = relation_parts(schema, partition_columns, files, urls, physical, deleted)
     return union_sql(schema, [part.sql() for part in parts])
@@ -298,7 +298,7 @@ def _stored_column(field: pa.Field, physical: pa.Field, *, own: bool) -> str:
 
 
 def _renamed(value: str, kind: pa.DataType, physical: pa.DataType, depth: int) -> str:
-    """Return an expression with the fields of its structs named as the table has them."""
+    """Return an expression with the fields of its structs named as in the table."""
     if duckdb_type(kind) == duckdb_type(physical):
         return value
     if pa.types.is_struct(kind) and pa.types.is_struct(physical):

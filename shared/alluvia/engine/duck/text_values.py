@@ -35,7 +35,7 @@ def cast_values(values: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def text_values(texts: pa.Array, field: pa.Field) -> pa.Array:
-    """Return texts as values of a column. Raises `Invalid`, naming it, for one that is none, or loses something."""
+    """Return texts as values of a column. Raises `Invalid`, naming it, for a text that does not fit without loss."""
     if pa.types.is_string(field.type):
         return texts
     if pa.types.is_nested(field.type):

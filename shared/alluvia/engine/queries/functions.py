@@ -24,12 +24,12 @@ LAKE_FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "tables": (),
     "tags": (),
 }
-"""Table functions that tell of the lake, with their arguments in order: a query gets their rows in their place."""
+"""Table functions about the lake, with their arguments in order: a query gets their rows in their place."""
 VERSIONED = frozenset({"columns", "files", "partitions", "row_groups", "table_columns"})
 """Those that take the version of their table, too."""
 INFORMATION_SCHEMA = "information_schema"
 INFORMATION_SCHEMA_VIEWS = frozenset({"columns", "schemata", "tables", "views"})
-"""What tools look up there, which tells of the lake as well."""
+"""Names that tools look up in `information_schema`, also about the lake."""
 DATABASE, SCHEMA = "memory", "main"
 """What DuckDB calls a query's database and the schema in it: a lake has one of each, so they mean nothing."""
 
@@ -53,7 +53,7 @@ REFUSED_FUNCTIONS = frozenset(
         "json_execute_serialized_sql",
         "json_serialize_plan",
         "json_serialize_sql",
-        # statistics of files, which tell of rows that are not in the query
+        # statistics of files, which reveal rows that are not in the query
         "stats",
         # state outside the query
         "currval",

@@ -120,7 +120,7 @@ _APART = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What DuckDB makes of a text: the byte offsets at which its tokens start, and its syntax tree as JSON.
+    """A text as DuckDB parses it: the byte offsets at which its tokens start, and its syntax tree as JSON.
 
     The word EXPLAIN in front is left out of the tree.
     """

@@ -54,7 +54,7 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What tells of the lake: a function of `LAKE_FUNCTIONS`, or `information_schema.<view>`.
+    """A call about the lake: a function of `LAKE_FUNCTIONS`, or `information_schema.<view>`.
 
     `arguments` are by name, without the table and its version, which the reference has.
     """
@@ -65,7 +65,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reference:
-    """One place where a query names a table of the lake, or has a `call` of what tells of one, or of the lake.
+    """One place where a query names a table of the lake, or has a `call` about one, or about the lake.
 
     `table` is the lake's name of it (`events`, `events/_rejects`; `fix:events` on a branch), or None if it cannot be
     one; `shown` is what the user wrote; `alias` is the name that the rest of the query knows it by.
@@ -203,7 +203,7 @@ class _Visitor:
         self._add(node, (function["catalog"], schema, name), at, is_function=True)
 
     def _call(self, node: Node, name: str, children: list[Node]) -> None:
-        """Add a call of a function that tells of the lake. Raises `Invalid`, naming an argument that is wrong."""
+        """Add a call of a function about the lake. Raises `Invalid`, naming an argument that is wrong."""
         given = dict(_named_arguments(name, children))
         for argument, value in given.items():
             if any(each.get("class") == "PARAMETER" for each in walk(value)):
@@ -299,7 +299,7 @@ def _ago(node: Node) -> int:
 
 
 def _is_call(name: str, children: list[Node]) -> bool:
-    """Whether a table function tells of the lake; a time instead of a table means an old version of a table `name`."""
+    """Whether a table function is about the lake; a time instead of a table means an old version of a table `name`."""
     if name not in LAKE_FUNCTIONS:
         return False
     if not LAKE_FUNCTIONS[name]:

@@ -26,7 +26,7 @@ from alluvia.lazy_dataclasses import dataclass
 
 
 def check_tables(root: Node, schema: str, views: Collection[str]) -> None:
-    """Raise `Invalid`, naming it, for a table of a tree that is none of these views and no common table expression."""
+    """Raise `Invalid`, naming it, for a table that is neither one of these views nor a common table expression."""
     _check(root, schema, frozenset(views), frozenset())
 
 
@@ -115,7 +115,7 @@ def rewrite(statement: Statement, views: Mapping[Reference, str], analyse: Analy
 
 
 def put_subqueries(statement: Statement, queries: Mapping[Reference, str]) -> Rewritten:
-    """Put SELECTs in the place of tables. What comes of it must be parsed and checked as what a user sends."""
+    """Put SELECTs in the place of tables. The result must be parsed and checked like a user's text."""
     data = statement.text.encode()
     tokens = _Tokens(statement.starts, data)
     edits: list[tuple[int, int, str]] = []

@@ -3,7 +3,7 @@
 - `t AT (VERSION => 3)`, `AT (TIMESTAMP => …)`, `AT (OFFSET => '1 hour ago')`, before or after an alias
 - `t VERSION AS OF 3`, `t TIMESTAMP AS OF '…'`, also with FOR
 - `t(timestamp => …)`, `t(offset => '1 hour ago')`, whose names are words that DuckDB keeps for itself; likewise those
-  of arguments of functions that tell of the lake, such as `files('t', where => 'n > 1')`
+  of arguments of functions about the lake, such as `files('t', where => 'n > 1')`
 - `columns('t')` where a table stands: elsewhere it is DuckDB's expression COLUMNS(…)
 
 No text that DuckDB itself takes is changed, and no byte moves but those of such a clause and an alias before it, so
@@ -23,7 +23,7 @@ AGO = "ago"
 COLUMNS = "_column"
 """What `columns` is called there, which no table can be called."""
 ARGUMENTS = {"cond": "where", "low": "from", "hi": "to", "most": "limit", "moment": "timestamp", AGO: AGO}
-"""What arguments of `LAKE_FUNCTIONS` are called there, by what they are called where they reach DuckDB."""
+"""Names of arguments of `LAKE_FUNCTIONS`, by their names in the text for DuckDB."""
 _RESERVED = {**{name: label for label, name in ARGUMENTS.items()}, "offset": AGO}
 _HINT = re.compile(r"\bof\b|=>|:=|\bcolumns\b", re.IGNORECASE)
 _TOKEN = re.compile(

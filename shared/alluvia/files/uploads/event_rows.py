@@ -25,7 +25,7 @@ EVENT_COLUMNS = frozenset(("event_id", "ts", "received_at"))
 
 @dataclass(slots=True)
 class StoredEvents:
-    """What became of a file's rows, as `pipeline.Answer` counts them; the first `REJECTS_MAX` of the rejects."""
+    """The outcome of a file's rows, as `pipeline.Answer` counts them; the first `REJECTS_MAX` of the rejects."""
 
     accepted: int = 0
     stored: int = 0
@@ -82,7 +82,7 @@ def store_events(
 
 
 def store_part(catalog: WritableCatalog, table: str, part: FilePart) -> Answer:
-    """Commit a part of a file, and return what became of it. Positions in rejects count from the file's start."""
+    """Commit a part of a file, and return the outcome. Positions in rejects count from the file's start."""
     sent = _sent(part, catalog.clock.now_us())
     origin = sent.origin
     return ingest_batch(
@@ -91,7 +91,7 @@ def store_part(catalog: WritableCatalog, table: str, part: FilePart) -> Answer:
 
 
 def store_parts(catalog: WritableCatalog, table: str, some: Sequence[FilePart]) -> list[Answer]:
-    """Commit parts of several files in one commit, and return what became of each."""
+    """Commit parts of several files in one commit, and return the outcome of each."""
     now_us = catalog.clock.now_us()
     requests = [_sent(part, now_us) for part in some]
     answers = []

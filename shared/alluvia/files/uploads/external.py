@@ -64,7 +64,7 @@ def create_external(
     """Declare an external table of files: exact paths and URIs, or globs, which are looked up now.
 
     Without a format, the names say it; without a schema, the files do. Raises `TableExists`; `Forbidden` for a place
-    that may not be read; `Invalid`, naming the file, for files that are not there or do not make a table.
+    that may not be read; `Invalid`, naming the file, for files that are missing or do not make a table.
     """
     handle = catalog.handle(name).own()
     wanted = tuple(map(absolute, locations))

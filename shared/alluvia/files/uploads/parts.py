@@ -5,7 +5,7 @@ bytes it may get. No table has such a name. An empty object holds nothing any mo
 back themselves: one that is done or gone is noticed when its room is needed, and one that has expired no longer counts.
 
 `_alluvia/uploads/<table>/<id>/` has `upload.json`, what was asked for; `part-00001` and so on; and `state.json`, which
-says who works on them until when, and what became of that. The table's log alone decides whether a file is stored.
+says who works on them until when, and the outcome. The table's log alone decides whether a file is stored.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def lacking(
 ) -> HeldUploads | None:
     """Return what leaves no room in a caller's share for more; None where there is room.
 
-    One LIST. Where there seems to be no room, a GET or two for each upload, and a PUT for each that has ended.
+    One LIST. Where the allowance seems used up, a GET or two for each upload, and a PUT for each that has ended.
     """
     held = _held(store, clock, caller)
     if _fits(held, share, more):
@@ -247,7 +247,7 @@ def take_lease(store: Store, clock: Clock, upload: PartedUpload) -> Mapping[str,
 
 
 def end_lease(store: Store, upload: PartedUpload, status: int, answer: Mapping[str, Any]) -> None:
-    """Note what became of the work on an upload. A PUT and a HEAD."""
+    """Note the outcome of the work on an upload. A PUT and a HEAD."""
     state = {"state": "done" if status < 300 else "failed", "status": status, "answer": dict(answer)}
     path = f"{upload.folder}state.json"
     store.put(path, orjson.dumps(state))

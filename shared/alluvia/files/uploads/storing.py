@@ -69,7 +69,7 @@ def info_of(content: str, created: Mapping[str, str]) -> dict[str, Any]:
 
 
 def recorded(log: Log, snapshot: Snapshot, txn: Once | None, content: str) -> Recorded | None:
-    """Return what became of an earlier upload of the same key; None if there was none.
+    """Return the outcome of an earlier upload of the same key; None without one.
 
     Raises `Misfit` for one of another content. One LIST and a few GETs if there was one.
     """
@@ -121,9 +121,10 @@ class Upload:
     """A file for a table, and what may be done with it.
 
     declared: the columns, where the sender says them. key: what identifies it, so that it is stored once; `content` is
-    a hash of what the key stands for. create: why the table may not be created; None where it may. evolve: the table
-    gets the file's new columns. hidden: columns, folded, that messages must not name. before_commit: called before each
-    commit, which its exception stops. events_key: what events without ids get theirs from; None: from the content.
+    a hash of the content that the key stands for. create: why the table may not be created; None where it may. evolve:
+    the table gets the file's new columns. hidden: columns, folded, that messages must not name. before_commit: called
+    before each commit, which its exception stops. events_key: what events without ids get theirs from; None: from the
+    content.
     """
 
     table: str
@@ -146,7 +147,7 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What an upload did: the version that has its rows, how many these are, and the columns that it created.
+    """The outcome of an upload: the version that has its rows, their number, and the columns that it created.
 
     version and rows are None of a repeated upload whose commit has expired.
     """
@@ -160,7 +161,7 @@ class Stored:
 def store(catalog: WritableCatalog, upload: Upload) -> Stored | StoredEvents:
     """Store a file in one commit, or do nothing if one of its key is stored; into a table of events as ingestion does.
 
-    A table that is not there is created, with the declared columns or those that the whole file has. Raises `Misfit`
+    A missing table is created, with the declared columns or those that the whole file has. Raises `Misfit`
     and `TooLarge`, when nothing was stored, `TableNotFound`, and what an append raises.
     """
     handle = catalog.handle(upload.table)

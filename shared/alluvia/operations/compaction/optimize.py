@@ -49,7 +49,7 @@ class PlannedGroup:
 
 @dataclass(slots=True)
 class OptimizeReport:
-    """What optimize did. Sizes in bytes.
+    """The report of an optimize. Sizes in bytes.
 
     `rows_folded` is by how many rows a merge query made them fewer. `conflicts` counts groups that another writer's
     commit made it plan again, `left` those for which time ran out. `refused` says why
@@ -112,7 +112,7 @@ def optimize(
     also a big file with a few small ones; `order` is `smallest`, `oldest` or `newest` first; `partition` restricts it
     to some values of fields of `partition_by`; `max_files` and `max_bytes` limit what is read.
 
-    `memory_mb`: so many million bytes are the most that this process holds while it rewrites. What it holds before,
+    `memory_mb`: the most that this process holds while it rewrites, in million bytes. What it holds before,
     DuckDB and the rows on their way into files share it. `go_on` is asked before each group: once it says no, the rest
     is left. `turn` is held while rows are rewritten. `evaluation` runs the table's merge query, if it has one; without
     it, rows are merged as they are.

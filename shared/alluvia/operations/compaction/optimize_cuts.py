@@ -19,7 +19,7 @@ from alluvia.delta.partitioning.transforms import Span
 from alluvia.operations.compaction.optimize_files import Candidate
 
 GAIN_MIN = 1.15
-"""Files are worth being cut if queries read so many times what they would read of them then, on average."""
+"""Files are worth being cut if queries read this many times what they would read of them then, on average."""
 PLACES = 32
 """So many places in a file's range are looked at, about."""
 
@@ -78,7 +78,7 @@ def cut_ranges(
 ) -> list[range]:
     """Cut keys, in order, into ranges of their positions; `sizes` are the bytes of their rows.
 
-    A key of enough bytes is a range of its own. What lies between such keys is divided evenly into ranges of about the
+    A key of enough bytes is a range of its own. The keys in between are divided evenly into ranges of about the
     target. None of them has more bytes than any of its keys' `limits`: what a query for that key read before; nor more
     than the limits `between` a key and the one before, for keys without rows.
     """

@@ -190,7 +190,7 @@ def _maybe_wide(section: LogRows[AddFile]) -> pa.BooleanArray:
 def _crowded(
     sections: list[LogRows[AddFile]], masks: list[pa.BooleanArray], spec: PartitionSpec, names: list[str], *, least: int
 ) -> list[pa.BooleanArray]:
-    """Return which of some files are in a cell of a partition that has at least so many of them."""
+    """Return which of some files are in a cell of a partition that has at least `least` of them."""
     columns = [
         pc.binary_join_element_wise(
             _partitions(section, mask, spec), _cells(section, mask, names), pa.scalar(_SEPARATOR, pa.string())

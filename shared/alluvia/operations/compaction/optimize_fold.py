@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 Evaluation = Callable[[int | None], Evaluate]
-"""Returns what computes relations within so many MB of memory."""
+"""Returns a function that computes relations within that many MB of memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 A query for one value then reads a file of about the target where it read a small one. So files are joined only where
 more than a quarter of those that could be are small, and nothing else is left to merge.
 
-Memory holds the row groups that are encoded, what comes of them, and the one that comes next.
+Memory holds the row groups being encoded, their results, and the next one.
 """
 
 from __future__ import annotations
@@ -119,12 +119,12 @@ def _weight(files: Iterable[Candidate]) -> int:
 ENCODERS = max(2, min(8, os.cpu_count() or 1))
 """So many row groups are encoded at once, where memory allows it."""
 ROW_GROUPS = 8
-"""A file of several has so many row groups at least, so that its size is learned while it is written."""
+"""The least number of row groups of a file of several, so that its size is learned while it is written."""
 ROW_GROUP_ROWS_MIN = 1024
 UNKNOWN_SHARE = 1 / 4
 """No more than this share of a file is on its way at once where its size decides when it ends, or two row groups."""
 HELD_BATCHES = 3
-"""The row groups that are encoded and the next one take no more than so many batches of the memory's limit."""
+"""The row groups being encoded and the next one take no more than this many batches of the memory's limit."""
 BATCH_BYTES = 1 << 27
 """A batch without a limit."""
 
@@ -154,7 +154,7 @@ class SortedRows:
         return rows.slice(0, count)
 
     def rest(self) -> int:
-        """Return how many rows are left, and let go of them."""
+        """Return how many rows are left, and release them."""
         return sum(map(len, self._held)) + sum(map(len, self._reader))
 
 
@@ -193,7 +193,7 @@ class Outputs:
         self._written: list[Output] = []
 
     def write(self, ranges: Iterable[tuple[int, Span]]) -> list[Output]:
-        """Write each range, so many rows of a span, into as many files as it needs, evenly."""
+        """Write each range, a number of rows of a span, into as many files as it needs, evenly."""
         with ThreadPoolExecutor(ENCODERS) as threads:
             for rows, span in ranges:
                 left = rows

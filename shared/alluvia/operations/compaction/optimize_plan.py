@@ -34,7 +34,7 @@ not written again for every few small ones."""
 DEPTH_MAX = 4
 """Where more full files than this overlap, they are rewritten into ones that do not."""
 CUT_TARGETS_MAX = 8
-"""Files that hold several values are rewritten so many targets at a time, which bounds what a commit takes."""
+"""Files of several values are rewritten this many targets at a time, which bounds a commit's size."""
 
 
 @dataclass(frozen=True, slots=True)

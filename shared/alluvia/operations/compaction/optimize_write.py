@@ -45,15 +45,15 @@ _FILES = f"{_SCHEMA}.files"
 _KEYED = "alluvia_keyed"
 _BATCH_ROWS = 1 << 15
 _BATCH_BYTES = 1 << 26
-"""Without a limit of memory, a batch of rows takes about so much at most."""
+"""About the most that a batch of rows takes without a limit of memory, in bytes."""
 _BATCHES_HELD = 8
-"""Sorted rows come in smaller batches, of which so many are as big."""
+"""Sorted rows come in smaller batches; this many are as big as a batch."""
 _BATCH_ROWS_MIN = 1 << 11
 """DuckDB's own batches."""
 ARROW_ROWS_MAX = 1 << 21
 """Within a limit of memory, DuckDB sorts no more rows than this from Arrow, of which it keeps much until it has all."""
 _INFLATED = 4
-"""Rows in memory are taken to be so many times as big as in a file."""
+"""The assumed ratio of rows in memory to rows in a file."""
 
 
 @dataclass(frozen=True, slots=True)

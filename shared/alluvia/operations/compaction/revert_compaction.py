@@ -1,7 +1,7 @@
-"""Undo compactions of a table: what they have read comes back, in the place of what they have written. Pure.
+"""Undo compactions of a table: the files that they read come back, and those that they wrote go. Pure.
 
-Who changes rows of a file that was compacted meanwhile would have to find them among others in new files. Whoever began
-long ago, as a branch, cannot plan again; but as long as nobody changed what a compaction wrote, it can be undone.
+A change of rows of a file that was compacted meanwhile would have to find them among others in new files. A writer that
+began long ago, such as a branch, cannot plan again; but while the compaction's files are unchanged, it can be undone.
 """
 
 from __future__ import annotations

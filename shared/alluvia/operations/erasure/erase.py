@@ -58,7 +58,7 @@ from alluvia.table_names import REJECTS
 
 ERASE = "ERASE"
 ROUNDS_MAX = 10
-"""Rows that arrive faster than so many rounds are left, and reported."""
+"""Rows that still arrive after this many rounds are left, and reported."""
 COMMITS_AT_ONCE = 256
 
 

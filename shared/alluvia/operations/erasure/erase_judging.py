@@ -281,7 +281,7 @@ def _choices(options: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _values(values: Sequence[Any], kind: pa.DataType, field: ErasedField) -> list[Any]:
-    """Return values of JSON or of a column as a type has them; None for those that it cannot hold."""
+    """Return values of JSON or of a column in a type; None for those that it cannot hold."""
     if pa.types.is_struct(kind):
         values = [as_struct(value, field.paths) if isinstance(value, dict) else None for value in values]
     return [_fitted(value, kind) for value in values]

@@ -94,7 +94,7 @@ def _claimed(snapshot: Snapshot) -> list[AddFile]:
 
 
 def _holding(handle: TableHandle, matching: Matching, kept: KeptFiles, facts: KeptFacts) -> tuple[list[Keeper], bool]:
-    """Return the keepers of versions that hold a matching row, and whether clones have let go of such versions."""
+    """Return the keepers of versions that hold a matching row, and whether clones have released such versions."""
     found: dict[str, Keeper] = {}
     narrowed = False
     for version, keepers in kept.versions.items():

@@ -1,4 +1,4 @@
-"""What a table's log shows of rows that were erased: bounds of their values, paths, texts of conditions. Pure.
+"""Traces of erased rows in a table's log: bounds of their values, paths, texts of conditions. Pure.
 
 A file's bounds show a value if the condition holds for them, as if they were a row. What is shown of files that a
 readable version needs stays: they hold no row that matches. A claim holds the text of a commit, and shows what that
@@ -36,7 +36,7 @@ from alluvia.operations.erasure.erase_matching import Matching, word_pattern
 
 BOUNDS, PATH, CONDITION = "bounds", "path", "condition"
 _COMBINED_MAX = 4
-"""Least and greatest values of so many columns are put together to rows in every way."""
+"""The most columns whose least and greatest values are combined to rows in every way."""
 _BOUNDS = ("minValues", "maxValues")
 _FILES = ("add", "remove", "cdc")
 _STRUCTURE = frozenset(

@@ -33,7 +33,7 @@ _BEFORE = r"(?:(?<!\w)|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}
 
 
 def words_of(where: str) -> frozenset[str]:
-    """Return the texts and numbers in a condition, as text. Raises `Invalid` for what is no condition."""
+    """Return the texts and numbers in a condition, as text. Raises `Invalid` for a text that is not a condition."""
     return words_in(expression_of(where))
 
 

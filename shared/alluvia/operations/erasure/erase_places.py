@@ -98,7 +98,7 @@ class FieldPlaces:
 
 
 def places(where: str, snapshot: Snapshot) -> FieldPlaces:
-    """Return where the fields of a condition are in a version of a table. Raises `Invalid` for what is no condition."""
+    """Return where a condition's fields are in a version of a table. Raises `Invalid` for a text that is not one."""
     expression = expression_of(where)
     record = _record(snapshot)
     columns = {name: _names(snapshot, name, record) for name in snapshot.schema.names}
@@ -120,7 +120,7 @@ def places(where: str, snapshot: Snapshot) -> FieldPlaces:
 def _record(snapshot: Snapshot) -> Mapping[str, tuple[str, ...]]:
     try:
         return former_names(snapshot.properties)
-    except Corrupt:  # so no column of a file is known to be none of the fields
+    except Corrupt:  # so any column of a file may be one of the fields
         return {}
 
 

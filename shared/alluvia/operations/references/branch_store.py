@@ -1,7 +1,7 @@
 """A branch's storage: what the branch has written, in front of its lake as it was at the branch's moment.
 
 Nothing is copied. The branch's objects have the keys that they would have in the lake, below a folder of its own, and
-what is not there falls through:
+a missing object falls through:
 
 - Of a table's log, versions up to the *base* are the lake's, and later ones are the branch's. The base is the version
   that the branch's moment means; the first commit on the branch, which takes the version after it, settles it.
@@ -195,7 +195,7 @@ class BranchStore(Wrapper):
         return (own,) if rest.startswith("_alluvia/") and not rest.startswith("_alluvia/window/") else (key,)
 
     def _own(self, key: str) -> str:
-        """Return where the branch writes an object. Raises `Invalid` for what belongs to the lake."""
+        """Return where the branch writes an object. Raises `Invalid` for an object of the lake."""
         if is_absolute(key):
             raise Invalid(f"{key} is outside the lake, where a branch cannot write")
         if key.startswith(_LAKES):
@@ -239,7 +239,7 @@ class BranchStore(Wrapper):
         return data, content_tag(data)
 
     def put_if_same(self, key: str, data: bytes, tag: str) -> bool:
-        """Write over the content that a tag is of; the first time, in front of what the lake has."""
+        """Write over the content that has an ETag; the first time, in front of the lake's object."""
         own = self._own(key)
         try:
             known, own_tag = self.inner.get_tagged(own)

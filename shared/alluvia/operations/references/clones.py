@@ -159,7 +159,8 @@ def keep_only(handle: TableHandle, keeper: Keeper, kept: Snapshot, files: Sequen
 def _oldest(handle: TableHandle, keeper: Keeper) -> Snapshot | None:
     """Return the oldest version in a clone's log that can be read; None where versions of the clone may come after it.
 
-    Where somebody keeps versions of the clone, it may need all that it ever had: None, too. Raises `TableNotFound`.
+    Where tags or branches keep versions of the clone, it may need all that it ever had: None, too. Raises
+    `TableNotFound`.
     """
     name, own = keeper.details.get(OWNER), keeper.details.get(OWNER_ID)
     if name is None or own is None:  # who knows what for
@@ -181,7 +182,7 @@ def _oldest(handle: TableHandle, keeper: Keeper) -> Snapshot | None:
 
 
 def _uses(snapshot: Snapshot, file: AddFile, root: str) -> bool:
-    """Whether a file lies below a root, or its deletion vector; or nobody can tell, as it is outside the lake."""
+    """Whether a file lies below a root, or its deletion vector; also where that is unknown, outside the lake."""
     try:
         return any(key.startswith(root) for key in _keys(snapshot, file))
     except Unsupported:

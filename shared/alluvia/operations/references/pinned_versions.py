@@ -1,7 +1,7 @@
 """Keep versions: put a keeper so that no vacuum misses it, and find what a keeper means.
 
 Vacuum records in the table's log which versions it gives up; then it lists the keepers, and spares what they need; then
-it deletes. Whoever keeps an older version does it the other way round: puts the keeper, then looks whether the version
+it deletes. An operation that keeps an older version does the reverse: puts the keeper, then looks whether the version
 was given up. So one of the two sees the other (docs/decisions/0044-tags-and-keepers.md). Until its owner has looked,
 a keeper is pending: vacuum counts it, and readers do not.
 """
@@ -144,7 +144,7 @@ def kept_state(handle: TableHandle, keeper: Keeper) -> State:
     """Return a table as a keeper keeps it, with transactions that had happened at its moment, also if it was dropped.
 
     A keeper of the lake costs two LISTs, and a HEAD if it has just been put, besides what reading a version costs.
-    Raises `TableNotFound` for a table that was not there at the moment, `VersionExpired`, and `VersionNotFound` where
+    Raises `TableNotFound` for a table that did not exist at the moment, `VersionExpired`, and `VersionNotFound` where
     the version is not of the same table any more.
     """
     if keeper.version is not None:

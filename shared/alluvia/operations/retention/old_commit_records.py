@@ -1,4 +1,4 @@
-"""Clean up the decisions of transactions over several tables, once nobody can ask for them any more."""
+"""Clean up the decisions of transactions over several tables that no reader or writer can need any more."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from alluvia.errors import Corrupt, TableNotFound, Unavailable, VersionExpired, 
 from alluvia.store import ObjectInfo
 
 DECISION_AGE_MS_MIN = 48 * 60 * 60 * 1000
-"""A decision is kept so long: what is decided later than half a day after its transaction began counts as an abort."""
+"""How long a decision is kept. One made later than half a day after its transaction began counts as an abort."""
 
 
 def delete_old_decisions(handle: TableHandle, listed: Sequence[ObjectInfo]) -> int:
     """Delete those of a table's decisions, listed by their keys below its root, that are two days old.
 
-    Returns how many. What was decided is carried out first, wherever nobody has. For old decisions a GET each, and the
-    opening of the tables that they are about, and two LISTs. Those stay by which a claim is understood that stood in a
-    table at a moment at which the lake is kept: each such moment since the oldest of them costs what reading the tables
-    at it does.
+    Returns how many. Decisions that no writer has carried out are carried out first. For old decisions a GET each, and
+    the opening of the tables that they are about, and two LISTs. Those stay by which a claim is understood that stood
+    in a table at a moment at which the lake is kept: each such moment since the oldest of them costs what reading the
+    tables at it does.
     """
     before_ms = handle.clock.now_ms() - DECISION_AGE_MS_MIN
     folder = handle.root + DECISIONS
@@ -53,7 +53,7 @@ def _asked_for(
     decisions: Mapping[str, Decision],
     ids: Mapping[str, str],
 ) -> set[str]:
-    """Return the decisions that somebody may ask for who reads the lake at a moment at which it is kept.
+    """Return the decisions that a reader of the lake at a kept moment may ask for.
 
     A claim that stands in a table at a moment after its decision is understood by it. Where a version of a moment
     cannot be told or read, all decisions about the table stay that were taken before.

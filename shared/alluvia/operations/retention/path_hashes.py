@@ -2,8 +2,8 @@
 
 A key is cut into words of 8 bytes. Each is multiplied by an odd number of its place, folded, multiplied again and
 folded again; the hash is their sum. All steps but the sum can be undone, so keys that differ in one word have different
-hashes. The numbers are random, and hashes are good for this process only, so that nobody can choose keys that have the
-same one.
+hashes. The numbers are random, and hashes are good for this process only, so that an attacker cannot choose keys that
+have the same one.
 """
 
 from __future__ import annotations

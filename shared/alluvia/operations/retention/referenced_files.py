@@ -1,4 +1,4 @@
-"""What the keepers of a table need of its files, as a vacuum or an erasure has to know it.
+"""The files of a table that its keepers need, for a vacuum or an erasure.
 
 A vacuum looks twice: before it records what it gives up, and after that. What either look has found stays.
 """
@@ -28,7 +28,7 @@ from alluvia.operations.retention.vacuum_keys import needed
 from alluvia.store import ObjectInfo
 
 EXPIRED_AGE_MS_MIN = 24 * 60 * 60 * 1000
-"""A keeper is deleted so long after it has expired: until then, its name may be given again."""
+"""The time from a keeper's expiry to its deletion: until then, its name may be given again."""
 CLONE_AGE_MS_MIN = 24 * 60 * 60 * 1000
 """A younger keeper of a clone stays, whatever its clone has: it may still be made."""
 
@@ -51,7 +51,7 @@ class KeptFiles:
         self.live = NO_HASHES
 
     def look(self, below: int, oldest: int) -> bool:
-        """Look for keepers of versions `below` one. `oldest` is the oldest readable one as the log had it before.
+        """Look for keepers of versions `below` one. `oldest` is the oldest readable one by the log before.
 
         Returns whether there are versions that no look has found before. Two LISTs, one GET for each keeper that is
         new; one LIST more if there are keepers of the lake; and what reading the versions costs, in one pass over the

@@ -265,7 +265,7 @@ class _Run:
 
 
 def delete_old_offers(handle: TableHandle, listed: Sequence[ObjectInfo]) -> None:
-    """Delete offers, listed by their keys below the table's root, that nobody waits for: an owner can do without."""
+    """Delete offers, listed by their keys below the table's root, that no writer waits for."""
     before_ms = handle.clock.now_ms() - OFFER_AGE_MS_MIN
     handle.store.delete([handle.root + info.key for info in listed if info.modified_ms < before_ms])
 

@@ -70,7 +70,7 @@ def _put_since(log_files: Sequence[ObjectInfo], since_ms: int) -> list[int]:
 
 
 def _is_exact(snapshot: Snapshot) -> bool:
-    """Whether tombstones have the times of the commits that made them: nobody writes the table but this library."""
+    """Whether tombstones have the times of the commits that made them: only this library writes the table."""
     return snapshot.settings.in_commit_timestamps and GUARD in (snapshot.protocol.writer_features or ())
 
 

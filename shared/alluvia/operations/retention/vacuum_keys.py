@@ -30,7 +30,7 @@ _UNUSUAL = ("//", r"/\.", ":/")
 _NONE = pa.table({"key": NO_HASHES, "ms": pa.array([], pa.int64())})
 RUN_KEYS = 1 << 12
 NEAR = 4
-"""Runs of live keys around a block of a listing are compared with it, unless they have so many times as many keys."""
+"""Runs of live keys around a block of a listing are compared with it, unless they have this many times as many keys."""
 
 
 class Run(NamedTuple):

@@ -270,7 +270,7 @@ def _kept(
 def _moment(ms: int) -> datetime | None:
     try:
         return datetime.fromtimestamp(ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):  # what a foreign writer's tombstone says may be no date
+    except (ValueError, OverflowError, OSError):  # a foreign writer's tombstone may lack a valid date
         return None
 
 

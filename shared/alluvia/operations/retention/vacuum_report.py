@@ -38,7 +38,7 @@ def forget_note(handle: TableHandle) -> None:
 
 @dataclass(frozen=True, slots=True)
 class VacuumReport:
-    """What vacuum deleted, or would delete. Sizes in bytes; `oldest_version` is the oldest that can be read after.
+    """Objects that vacuum deleted or would delete. Sizes in bytes; `oldest_version` is the oldest readable one.
 
     `data_files` has deletion vectors too, `change_files` what is below `_change_data`, and `scratch` windows of event
     ids that no checkpoint has any more. `counts` are the objects of each kind, also where `names_max` cut their names.

@@ -1,7 +1,7 @@
 """Give a Delta table elsewhere a name in a lake, to read it there: one commit in a log of that name, without files.
 
 Being a commit to the log that any table of the name would have, it excludes another table of the name, and detaching is
-a drop of it: a later table goes on with the log, and nobody's cache takes one for the other.
+a drop of it: a later table goes on with the log, and no cache takes one for the other.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def attach(handle: TableHandle, rejects: TableHandle | None, uri: object, clock:
 
 
 def _columns_at(store: Store, place: str, clock: Clock) -> str:
-    """Return the columns of the table at a place, as its log has them. Raises what opening it does."""
+    """Return the columns of the table at a place, by its log. Raises what opening it does."""
     key = store.reach(place)
     if not is_outside(key):
         raise Invalid(f"{place} is in this lake: use it by its name, or make another table of it with clone")

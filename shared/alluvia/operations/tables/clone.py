@@ -66,7 +66,7 @@ def clone(
 
     A shallow clone takes some ten requests, however large the table is. A deep one takes a PUT for each file besides,
     which S3 copies itself within a bucket. Raises `TableExists`, `TableNotFound`, `VersionNotFound`, `VersionExpired`,
-    and `Invalid` for a shallow clone of an attached table, whose files nobody here can keep.
+    and `Invalid` for a shallow clone of an attached table, whose files cannot be kept from here.
     """
     origin, target = catalog.handle(source), catalog.handle(name).own()
     rejects = catalog.rejects_handle(name)

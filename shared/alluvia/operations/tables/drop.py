@@ -32,7 +32,7 @@ _HINT = LOG_FOLDER + ".alluvia_dropped."
 sort before the commits, so that the listing which finds a table also finds them. Readers of logs skip them."""
 _MARKS = "_alluvia/dropped/"
 """Start of the keys, from the lake's root, of empty objects that name tables which may have been dropped. They stay:
-one for a table that is there again costs a look at its log where tables are listed."""
+a mark of a table that exists again costs a look at its log where tables are listed."""
 HINT_AGE_MS_MAX = 60 * 60 * 1000
 """A drop writes another hint after this long: vacuum deletes old ones where there is a table again."""
 

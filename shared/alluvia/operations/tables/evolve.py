@@ -192,7 +192,7 @@ def _some_rows(handle: TableHandle, snapshot: Snapshot, add: pa.Schema | None) -
 def add_constraint(handle: TableHandle, name: str, text: str) -> Commit:
     """Have every row, now and later, keep a condition. Rows that others add meanwhile are checked, too.
 
-    Raises `Invalid`, naming it, for a constraint that is there already or that a row breaks, and `Unsupported` for a
+    Raises `Invalid`, naming it, for a constraint that exists already or that a row breaks, and `Unsupported` for a
     condition that other engines may read in another way.
     """
 

@@ -27,7 +27,7 @@ BACKFILL, UPLOAD = "backfill:", "alluvia-upload-"
 """What the application ids of backfill jobs and of keyed uploads begin with: a restore that takes their rows back lets
 them come again."""
 HEADS_MAX = 100
-"""Up to so many files are looked for one by one; beyond, a listing of the table is cheaper."""
+"""Up to this many files are looked for one by one; beyond, a listing of the table is cheaper."""
 _KEPT = (IN_COMMIT_TIMESTAMPS, ENABLED_VERSION, ENABLED_TIMESTAMP, OLDEST_READABLE, *LINEAGE)
 
 
