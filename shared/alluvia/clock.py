@@ -7,10 +7,19 @@ import random
 import time
 import uuid
 from abc import ABC, abstractmethod
+from datetime import UTC, datetime
 
 _VERSION_4 = 4 << 76 | 2 << 62
 _RANDOM = ~(0xF << 76 | 3 << 62)
 """The bits of a UUID that say that it is random, and the others. Source: RFC 9562, section 5.4."""
+
+
+def moment(milliseconds: int) -> datetime | None:
+    """Return a time from ms since the Unix epoch; None for one that Python does not have."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 class Clock(ABC):

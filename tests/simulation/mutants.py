@@ -371,7 +371,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "forget the age of a transaction that has moved to newer versions",
         "operations/transactions/lake_commit.py",
-        "    _check_age(clock, started_ms)  # a table",
+        "    check_age(clock, started_ms)  # a table",
         "    # a table",
         ("tests/faults/test_sleepers.py",),
     ),

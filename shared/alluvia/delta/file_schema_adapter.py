@@ -17,6 +17,7 @@ from alluvia.delta.log.actions import AddFile
 from alluvia.delta.partitioning.values import partition_value
 from alluvia.delta.properties import Properties
 from alluvia.delta.schema.column_mapping import FIELD_ID, ColumnMapping
+from alluvia.delta.schema.nesting import with_children
 from alluvia.delta.schema.variants import variant_texts
 from alluvia.errors import Corrupt
 from alluvia.lazy_dataclasses import dataclass
@@ -170,7 +171,7 @@ def _fit_list(array: pa.Array, kind: pa.ListType, physical: pa.ListType, mapping
     if not isinstance(array, pa.ListArray) or isinstance(array, pa.MapArray):
         raise _misfit(array, kind)
     values = fit_array(array.values, kind.value_type, physical.value_type, mapping)
-    return _with_children(array, kind, values)
+    return with_children(array, kind, values)
 
 
 def _fit_map(array: pa.Array, kind: pa.MapType, physical: pa.MapType, mapping: ColumnMapping) -> pa.Array:
@@ -187,14 +188,7 @@ def _fit_map(array: pa.Array, kind: pa.MapType, physical: pa.MapType, mapping: C
     keys = fit_array(keys, kind.key_type, physical.key_type, mapping)
     items = fit_array(items, kind.item_type, physical.item_type, mapping)
     entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
-    return _with_children(array, kind, entries)
-
-
-def _with_children(array: pa.Array, kind: pa.DataType, values: pa.Array) -> pa.Array:
-    validity, offsets = array.buffers()[:2]
-    return pa.Array.from_buffers(
-        kind, len(array), [validity, offsets], array.null_count, array.offset, children=[values]
-    )
+    return with_children(array, kind, entries)
 
 
 def _fit_leaf(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -58,18 +58,19 @@ def dropped_tables(configuration: Mapping[str, str]) -> tuple[DroppedTable, ...]
 
 def version_gaps(configuration: Mapping[str, str]) -> Gaps:
     """Return the ranges of versions that are not the table's own. Raises `Corrupt`."""
-    try:
-        return tuple((int(first), int(last)) for first, last in _read(configuration, VERSION_GAPS))
-    except (TypeError, ValueError) as error:
-        raise Corrupt(_broken(VERSION_GAPS)) from error
+    return _ranges(configuration, VERSION_GAPS)
 
 
 def undone_versions(configuration: Mapping[str, str]) -> Gaps:
     """Return the ranges of versions whose events restores and replacements have removed. Raises `Corrupt`."""
+    return _ranges(configuration, UNDONE)
+
+
+def _ranges(configuration: Mapping[str, str], name: str) -> Gaps:
     try:
-        return tuple((int(first), int(last)) for first, last in _read(configuration, UNDONE))
+        return tuple((int(first), int(last)) for first, last in _read(configuration, name))
     except (TypeError, ValueError) as error:
-        raise Corrupt(_broken(UNDONE)) from error
+        raise Corrupt(_broken(name)) from error
 
 
 def with_undone(configuration: Mapping[str, str], ranges: Sequence[tuple[int, int]]) -> dict[str, str]:

@@ -6,17 +6,11 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid
 from alluvia.inspection.asking import Asked
-from alluvia.operations.changes.changes import FEED, changes
+from alluvia.operations.changes.changes import changes
 from alluvia.operations.changes.feed_commits import read_commits
 from alluvia.operations.transactions.staging import StagedHandle
-
-
-def schema_of(snapshot: Snapshot) -> pa.Schema:
-    """Return the columns of `changes('t', from)`: those of the last version, and what the feed adds."""
-    return pa.schema([*snapshot.schema, *FEED])
 
 
 def sizes(asked: Asked) -> list[int]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 import pyarrow as pa
 
+from alluvia.clock import moment
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.partitioning.transforms import PARTITION_TAG
@@ -93,14 +93,6 @@ def deleted_rows(file: AddFile) -> int | None:
     """Return how many rows a file's deletion vector deletes; None without one, or where it does not say."""
     count = (file.deletion_vector or {}).get("cardinality")
     return count if type(count) is int else None
-
-
-def moment(milliseconds: int) -> datetime | None:
-    """Return a time from ms since the Unix epoch; None for one that Python does not have."""
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 def partition_of(snapshot: Snapshot, file: AddFile) -> dict[str, str | None]:

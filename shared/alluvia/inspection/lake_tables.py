@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from alluvia.clock import moment
 from alluvia.errors import Corrupt, Forbidden, Invalid, TableNotFound, Unsupported
 from alluvia.inspection.asking import Asked, batches_of, may_match
-from alluvia.inspection.files import moment
 from alluvia.inspection.history import Totals
 
 SCHEMA = pa.schema(

@@ -32,6 +32,7 @@ from alluvia.inspection import tags as lake_tags
 from alluvia.inspection.asking import Asked, Rows
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.changes.changes import feed_schema
 from alluvia.operations.reading.relations import LocalRows, Relation
 from alluvia.query.limits import PlannedReads, QueryLimits
 from alluvia.query.permitted import visible_schema
@@ -86,7 +87,7 @@ def _always(schema: pa.Schema) -> Callable[[Snapshot], pa.Schema]:
 
 _COLUMNS = _Function(_always(column_rows.SCHEMA), column_rows.columns, in_part=True)
 OF_TABLES: Mapping[str, _Function] = {
-    "changes": _Function(change_feed.schema_of, change_feed.feed, change_feed.sizes),
+    "changes": _Function(feed_schema, change_feed.feed, change_feed.sizes),
     "columns": _COLUMNS,
     "files": _Function(file_rows.schema_of, file_rows.files),
     "history": _Function(_always(history.SCHEMA), history.history),

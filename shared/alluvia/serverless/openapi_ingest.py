@@ -115,7 +115,6 @@ _UPLOADED: Mapping[str, Json] = {
         "additionalProperties": TEXT,
     },
 }
-_FORMATS: Json = {"type": "string", "enum": [*FORMATS]}
 _UPLOAD_PARAMETERS = (
     in_query(
         "format", "What the file is; else its type, name or first bytes tell.", {"type": "string", "enum": [*FORMATS]}

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from alluvia.delta.deletion_vectors.descriptors import encode_inline
+from tests.inline_vectors import inline_vector
 from tests.unit.verify.damages import Hands, codes
 
 
@@ -49,7 +49,7 @@ def set_vector(**fields: object) -> Callable[[Hands], None]:
 
 
 def inline(*positions: int) -> Callable[[Hands], None]:
-    vector = encode_inline(pa.array(positions, pa.int64()))
+    vector = inline_vector(*positions)
     return lambda hands: hands.edit_add(7, lambda add: add.update(deletionVector=vector))
 
 
@@ -59,7 +59,7 @@ def vector_file(hands: Hands) -> Path:
 
 
 def list_twice(hands: Hands) -> None:
-    hands.add_commit({"add": {**hands.first(7, "add"), "deletionVector": encode_inline(pa.array([0], pa.int64()))}})
+    hands.add_commit({"add": {**hands.first(7, "add"), "deletionVector": inline_vector(0)}})
 
 
 def noise(hands: Hands) -> None:

@@ -129,17 +129,6 @@ def decode_stored(descriptor: Json, framed: bytes) -> pa.Int64Array:
     return _decode(descriptor, data)
 
 
-def encode_inline(positions: pa.Int64Array) -> Json:
-    """Return the descriptor of an inline vector; for a few positions only (`roaring.sorted_positions` orders them)."""
-    data = _encode(positions)
-    return {
-        "storageType": "i",
-        "pathOrInlineDv": encode_z85(data),
-        "sizeInBytes": len(data),
-        "cardinality": len(positions),
-    }
-
-
 def encode_file(vectors: Sequence[pa.Int64Array], identity: str) -> tuple[str, bytes, list[Json]]:
     """Return a vector file's path below the table, its bytes, and a descriptor for each vector.
 

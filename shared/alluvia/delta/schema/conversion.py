@@ -25,6 +25,7 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
+from alluvia.delta.schema.nesting import with_children
 from alluvia.delta.schema.types import is_zoned, type_name
 from alluvia.errors import Invalid
 
@@ -124,13 +125,13 @@ def converted(array: pa.Array, kind: pa.DataType, path: str, earlier: Earlier | 
         keys = converted(array.keys, kind.key_type, f"{path}.key", earlier)
         items = converted(array.items, kind.item_type, f"{path}.value", earlier)
         entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
-        return _with_children(array, kind, entries)
+        return with_children(array, kind, entries)
     if isinstance(kind, pa.ListType) and isinstance(array, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)):
         lists: Any = array
         if not isinstance(array, pa.ListArray):
             lists = array.cast(pa.list_(array.type.field(0)))
         values = converted(lists.values, kind.value_type, f"{path}.element", earlier)
-        return _with_children(lists, kind, values)
+        return with_children(lists, kind, values)
     if not any(is_kind(kind) and takes(array.type) for is_kind, takes in _TAKES):
         raise Invalid(
             f"column {path} is {type_name(kind)} in the table, but the rows have {type_name(array.type)}: cast them, "
@@ -177,13 +178,6 @@ def _struct(array: pa.StructArray, kind: pa.StructType, path: str, earlier: Earl
     if not children:
         return pa.array([{}] * len(array), kind)
     return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
-
-
-def _with_children(array: pa.Array, kind: pa.DataType, values: pa.Array) -> pa.Array:
-    validity, offsets = array.buffers()[:2]
-    return pa.Array.from_buffers(
-        kind, len(array), [validity, offsets], array.null_count, array.offset, children=[values]
-    )
 
 
 def _leaf(array: pa.Array, kind: pa.DataType) -> pa.Array:

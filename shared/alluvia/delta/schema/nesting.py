@@ -166,3 +166,11 @@ def _values(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
         pairs = pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)]))
         return pc.struct_field(array.cast(pairs).flatten(), "value")
     return pc.list_flatten(array)
+
+
+def with_children(array: pa.Array, kind: pa.DataType, values: pa.Array) -> pa.Array:
+    """Return a list or map of another type, with other values between the same offsets."""
+    validity, offsets = array.buffers()[:2]
+    return pa.Array.from_buffers(
+        kind, len(array), [validity, offsets], array.null_count, array.offset, children=[values]
+    )

@@ -199,7 +199,6 @@ def _moment(kind: pa.DataType, zone: str = "") -> Callable[[bytes], str]:
     return lambda data: moment_texts(pa.array([_signed(data)], integers).view(kind), zone)[0]
 
 
-_DECIMALS = {8: 4, 9: 8, 10: 16}
 _SCALARS: dict[int, tuple[int, Callable[[bytes], str]]] = {
     **{header: (1 << at, lambda data: str(_signed(data))) for at, header in enumerate((3, 4, 5, 6))},
     7: (8, lambda data: double_text(*struct.unpack("<d", data))),

@@ -69,7 +69,6 @@ class Judge:
         self._types = {
             field.name: snapshot.schema.field(field.column).type for field in places.fields if field.column is not None
         }
-        self._kinds = self._types | {field.name: text_type(field.paths) for field in places.absent}
         self._forms = list(self._found_forms())
         self._base = None if places.absent else _parsed(where, self._types, snapshot)
 

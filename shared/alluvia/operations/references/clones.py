@@ -38,8 +38,8 @@ def held(handle: TableHandle, source: Snapshot, adds: Sequence[AddFile]) -> list
         with handle.lock:
             state = handle.log.at(version)
         base = Snapshot(state, handle.root, handle.name, store)
-        kept = {key for file in base.files for key in _named_keys(base, file)}
-    lent = [file for file in adds if not all(key in kept or store.owns(key) for key in _named_keys(source, file))]
+        kept = {key for file in base.files for key in _keys(base, file)}
+    lent = [file for file in adds if not all(key in kept or store.owns(key) for key in _keys(source, file))]
     try:
         copies = copied_files(source, handle, lent)
     except ObjectNotFound as error:
@@ -50,7 +50,7 @@ def held(handle: TableHandle, source: Snapshot, adds: Sequence[AddFile]) -> list
     return [*(file for file in adds if file.key not in paths), *copies]
 
 
-def _named_keys(snapshot: Snapshot, file: AddFile) -> list[str]:
+def _keys(snapshot: Snapshot, file: AddFile) -> list[str]:
     stored = None if file.deletion_vector is None else stored_vector(file.deletion_vector)
     return [snapshot.key(file), *([] if stored is None else [snapshot.locate(stored.path)])]
 
@@ -187,8 +187,3 @@ def _uses(snapshot: Snapshot, file: AddFile, root: str) -> bool:
         return any(key.startswith(root) for key in _keys(snapshot, file))
     except Unsupported:
         return True
-
-
-def _keys(snapshot: Snapshot, file: AddFile) -> list[str]:
-    stored = None if file.deletion_vector is None else stored_vector(file.deletion_vector)
-    return [snapshot.key(file), *([] if stored is None else [snapshot.locate(stored.path)])]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
+from alluvia.clock import moment
 from alluvia.commit.event_window.id_files import ID_FOLDER
 from alluvia.commit.event_window.index import index_version
 from alluvia.delta.deletion_vectors.storage import whole
@@ -263,15 +264,8 @@ def _kept(
 ) -> Kept:
     size = pc.sum(pc.filter(_column(objects, "size"), mask)).as_py() or 0
     last = None if times is None else pc.max(pc.filter(times, mask)).as_py()
-    until = None if last is None else _moment(last + retention_ms)
+    until = None if last is None else moment(last + retention_ms)
     return Kept(reason, mask.true_count, size, until)
-
-
-def _moment(ms: int) -> datetime | None:
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):  # a foreign writer's tombstone may lack a valid date
-        return None
 
 
 def _chosen(objects: pa.Table, mask: pa.BooleanArray) -> pa.Table:

@@ -9,18 +9,18 @@ from alluvia.clock import Clock
 from alluvia.commit.changes import Changes
 from alluvia.commit.commit_records import COMMIT_AGE_MS_MAX, Decisions
 from alluvia.commit.intents import pending
-from alluvia.commit.transaction import TRANSACTION_AGE_MS_MAX, carry_out_claim
+from alluvia.commit.transaction import carry_out_claim
 from alluvia.errors import (
     AlluviaError,
     CommitUnknown,
     Conflict,
     TableExists,
-    TransactionExpired,
     Unavailable,
 )
 from alluvia.operations.catalog.consistent_snapshot import carried_out
 from alluvia.operations.streams.streams import conflicts_named
 from alluvia.operations.tables.drop import put_hints
+from alluvia.operations.transactions.late_snapshot import check_age
 from alluvia.operations.transactions.staging import StagedHandle
 from alluvia.table_names import REJECTS
 
@@ -44,7 +44,7 @@ def commit_all(tables: Sequence[StagedHandle], clock: Clock, started_ms: int, is
     """
     if not any(table.staged for table in tables):
         return {}
-    _check_age(clock, started_ms)  # a table that has moved to a newer version does not know how old its files are
+    check_age(clock, started_ms)  # a table that has moved to a newer version does not know how old its files are
     used = [table for table in tables if table.staged or (isolation == SERIALIZABLE and table.scans)]
     reads = isolation != SNAPSHOT
     parts = [(table, table.changes(reads=reads)) for table in sorted(used, key=lambda each: each.name)]
@@ -70,7 +70,7 @@ def _commit_parts(parts: Sequence[tuple[StagedHandle, Changes]], clock: Clock, s
                 on_lost = table.check_winners(changes)
                 claimed = table.started.claim(changes, on_lost, transaction_id, names, table.name, started_ms)
             versions[table.name] = claimed.version
-        _check_age(clock, started_ms)
+        check_age(clock, started_ms)
     except AlluviaError as error:
         with suppress(AlluviaError):  # whoever meets a claim aborts the transaction, only later
             decisions.abort(transaction_id)
@@ -92,13 +92,6 @@ def _commit_parts(parts: Sequence[tuple[StagedHandle, Changes]], clock: Clock, s
                     carry_out_claim(log, claim, versions)
     made = {table.name: _carried_out_in(table, versions[table.name], transaction_id) for table, _ in parts}
     return {table.name: made[table.name] for table, _ in parts if table.staged and made[table.name]}
-
-
-def _check_age(clock: Clock, started_ms: int) -> None:
-    if clock.now_ms() - started_ms > TRANSACTION_AGE_MS_MAX:
-        raise TransactionExpired(
-            f"the transaction is older than {TRANSACTION_AGE_MS_MAX // 60_000} minutes: start it again"
-        )
 
 
 def _carried_out_in(table: StagedHandle, claimed: int, transaction_id: str) -> int:

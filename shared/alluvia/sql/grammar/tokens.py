@@ -7,7 +7,6 @@ cut out of the text as it stands, and read again by DuckDB's own parser.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -142,7 +141,6 @@ class Cursor:
     def __init__(self, text: str, tokens: Sequence[Token], placeholders: int = 0) -> None:
         self.text = text
         self._tokens = tokens
-        self._starts = [token.start for token in tokens]
         self._placeholders = placeholders
         self.at = 0
 
@@ -280,10 +278,6 @@ class Cursor:
             found.append(self.identifier(what))
         self.expect(")")
         return tuple(found)
-
-    def skip_to(self, offset: int) -> None:
-        """Go to the first token at or after an offset in the text."""
-        self.at = bisect_left(self._starts, offset)
 
 
 def holds_query(sql: Sql) -> bool:
