@@ -166,7 +166,7 @@ def _batch_for(batch: pa.RecordBatch, names: list[str], schema: pa.Schema) -> pa
 def fitted(
     columns: pa.Schema, batches: Generator[pa.RecordBatch], wanted: pa.Schema, rows_max: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an answer with the types that ibis expects, so many in a batch at most.
+    """Yield the rows of an answer with the types that ibis expects, at most a number of them in a batch.
 
     Raises `Invalid`, naming the column, for a value that has no such type.
     """

@@ -28,7 +28,7 @@ WAIT_SECONDS, WAITS_MAX = 5.0, 180
 
 
 def upload(server: LakeServer, table: str, rows: Rows) -> None:
-    """Append rows to a table that is there, all or none. Raises `Invalid` where a table of events rejects some."""
+    """Append rows to an existing table, all or none. Raises `Invalid` where a table of events rejects some."""
     path = f"/v1/upload/{quote(table, safe='')}"
     asked = "format=parquet&create=false"
     with tempfile.TemporaryFile() as file:

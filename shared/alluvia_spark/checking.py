@@ -1,6 +1,6 @@
 """Verify a past job: look for each line of its source in the table and in its rejects.
 
-Three searches, each for the lines that the one before has not found: rows in the table, lines that are no rows in the
+Three searches, each for the lines that the one before has not found: rows in the table, other lines in the
 rejects, and rejects in the table as events, which a replay may have made of them.
 """
 
@@ -163,7 +163,7 @@ class _Search:
         return self.read_frame.where(self.read_frame["table"] == table).select("ids")
 
     def _look(self, look: str, ids: DataFrame, table: int, count: int) -> Mapping[int, int]:
-        """Look for identities in what a table holds, and return how many are not there, by task."""
+        """Look for identities in a table, and return how many are missing, by task."""
         if not count:
             return {}
         ranges = plan_files("", count).ranges

@@ -1,4 +1,4 @@
-"""What a job needs of Spark: functions over rows of Arrow batches, and exchanges in which each row names its task.
+"""A job's access to Spark: functions over rows of Arrow batches, and exchanges in which each row names its task.
 
 Only DataFrames, so that it works over Spark Connect as well.
 """

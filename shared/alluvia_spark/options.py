@@ -1,4 +1,4 @@
-"""The options of `format("alluvia")`: where the table is, what of it is read, how it is written."""
+"""The options of `format("alluvia")`: where the table is, which part of it is read, how it is written."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ELSEWHERE = {
     "overwriteschema": COLUMNS,
     **dict.fromkeys(("owner", "provider", "location", "external"), VIEW),
 }
-"""Options that Spark gives a source for what this one does not do, with what to do instead."""
+"""Options of Spark's sources that this one lacks, with what to do instead."""
 _COMMA = re.compile(r",(?![^(]*\))")
 
 

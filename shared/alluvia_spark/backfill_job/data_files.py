@@ -1,4 +1,4 @@
-"""What writing tasks do: rows on their way to the task that writes them, and data files of them.
+"""The work of writing tasks: rows on their way to the task that writes them, and data files of them.
 
 Files of an attempt that failed are named by no commit, so vacuum collects them.
 """

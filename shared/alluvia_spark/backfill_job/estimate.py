@@ -44,13 +44,13 @@ DISK_GB_MIN, DISK_GB_MAX, DISK_SHARE = 20, 200, 0.3
 """Of a worker's standard disk (EMR Serverless user guide, "Supported worker configurations"), and of a job's text what
 its executors keep on theirs."""
 APPLICATION_DISK_GB = 1280
-"""What the stack's application may use at once (infra/backfill.py), a driver of the least size included."""
+"""The capacity of the stack's application (infra/backfill.py), a driver of the least size included."""
 TASK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a job would read, write and cost. Bytes of text are those after decompression.
+    """The estimate of a job: bytes read and written, and cost. Bytes of text are those after decompression.
 
     partitions: those that the samples show, and as many more as these suggest. disk_gb is each executor's. spark are
     the properties that ask EMR Serverless for that. jobs: among how many jobs to divide the source, as the disks of the

@@ -213,7 +213,7 @@ def _layouts(job: Job, weights: dict[Place, Weight]) -> tuple[dict[int, Layout],
 
 
 def check_read(problems: Iterable[str]) -> None:
-    """Raise `Invalid` for what tasks could not read."""
+    """Raise `Invalid` for files that tasks could not read."""
     found = sorted(problems)
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""

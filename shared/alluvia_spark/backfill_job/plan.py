@@ -13,7 +13,7 @@ from alluvia.delta.partitioning.transforms import Key
 
 BUCKET_BYTES_MAX = 256 << 20
 FILE_BYTES_MAX = 512 << 20
-"""A task has at most so many bytes of Arrow data in memory, however big the files of a table are to be."""
+"""The most bytes of Arrow data that a task has in memory, however big the files of a table are to be."""
 BUCKET_BYTES_MIN = 16 << 20
 WAVES = 2
 

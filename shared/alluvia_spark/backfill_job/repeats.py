@@ -124,7 +124,7 @@ def _clashes(
     """Return which of some events, all of them live, the table knows with other content alone.
 
     `lives` says how many rows have the id of each event, one by default. `unknown` says whether an event clashes if the
-    table does not know so many contents; by default it does not.
+    table does not know that many contents; by default it does not.
     """
     prints = [FINGERPRINT.pack(*each) for each in zip(rows[HEAD].to_pylist(), rows[TAIL].to_pylist(), strict=True)]
     held = known(prints)

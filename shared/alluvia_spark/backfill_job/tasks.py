@@ -37,8 +37,8 @@ from alluvia_spark.sources.manifest import Portion, read_splits
 def told_once(store: Store, folder: str, attempt: int | None) -> Iterator[None]:
     """Keep an error that would come again, and raise it at once in later tries of the same attempt.
 
-    `folder` is the job's. An attempt is a start of the job by somebody, who has repaired something when the next is
-    started. None is one that nobody tries again.
+    `folder` is the job's. An attempt is a start of the job by a person, who has repaired something when the next is
+    started. None is an attempt that is never repeated.
     """
     if attempt is None:
         yield
@@ -180,7 +180,7 @@ def lines_at(job: Job, portion: Portion, rows: Collection[int], rejects: Collect
 def reject_events(job: Job, task: int, portion: Portion, places: Collection[int]) -> Iterator[pa.Table]:
     """Read a portion again, for the identities that its rejects at some places have as events.
 
-    A line that is no event has that of its reject, which no event has.
+    A reject's line has the identity of its reject, which no event has.
     """
     target, reject = job.targets[ROWS], 0
     names = [name for name in (EVENT_ID, SOURCE) if name in target.schema.names]

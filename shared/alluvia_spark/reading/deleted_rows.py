@@ -23,7 +23,7 @@ NUMBERS_MAX = 1 << 18
 ROWS_MAX = 1 << 23
 """A bitmap is for this many rows of a file at most."""
 NAMES_COMPARED_MAX = 8
-"""Comparing so many names for each row costs about what a join does."""
+"""Comparing this many names for each row costs about as much as a join."""
 _PAGE_BITS = 12
 _WORD_BITS = 64
 _BITS_A_NUMBER, _BITS_A_FILE = 8, 4

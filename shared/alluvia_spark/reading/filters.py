@@ -1,7 +1,8 @@
 """A condition in the library's SQL as a filter of a DataFrame: the same rows, whatever the session's dialect and zone.
 
-What pruning understands of a condition becomes an expression of Spark's, which Parquet row groups are skipped by. Where
-that is all that the condition says, it is the filter; else the rows that are left go through the condition itself.
+The part of a condition that pruning understands becomes an expression of Spark's, by which Parquet row groups are
+skipped. Where that is all that the condition says, it is the filter; else the rows that are left go through the
+condition itself.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ _COLUMNS = ("bucket", "key", "size", "etag")
 _ARN = "arn:aws:s3:::"
 _UNKNOWN = -1
 _MISSING_SIZE = 1
-"""Of a file that is not there: it has to be read to be found missing."""
+"""The size of a missing file: it has to be read to be found missing."""
 _ACCEPTED = (
     "A list has a URI or an absolute path in each line, or CSV with bucket,key,size,etag (the last two may be left "
     "out); or it is the manifest.json of an S3 Inventory"

@@ -15,7 +15,7 @@ from alluvia_spark.sources.places import fixed_part
 FETCH_BYTES = 8 << 20
 ON_BAD_FILE = ("fail", "reject")
 MISSING_ETAG = '"missing"'
-"""Of a file of a list that was not there when the job began. If it comes later, it has another etag."""
+"""The ETag of a listed file that was missing when the job began. If it comes later, it has another ETag."""
 
 
 class BadFile(Invalid):

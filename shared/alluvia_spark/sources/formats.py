@@ -117,7 +117,7 @@ def _text_blocks(file: SourceFile, text: Iterator[bytes], line_limit: int, kind:
 
 
 def _starts_with_line(text: bytes) -> bool:
-    """Whether lines begin with an object, so that nobody need look further."""
+    """Whether lines begin with an object, so that no further look is needed."""
     first, ended, _ = text.removeprefix(MARK).lstrip(_SPACE).partition(b"\n")
     return first.startswith(b"{") and bool(ended) and is_complete(first)
 

@@ -1,4 +1,4 @@
-"""What a source names: a file, a folder, a pattern or a list of files, in a directory or on S3.
+"""Sources of a job: a file, a folder, a pattern or a list of files, in a directory or on S3.
 
 The files are read through Alluvia's own stores and not through Hadoop's s3a, which the Spark wheel does not hold: so no
 jars are downloaded, the lake's credentials and endpoint serve for the source too, and a line's place in its file, on
@@ -24,7 +24,7 @@ from alluvia_spark.sources.manifest import file_page
 from alluvia_spark.sources.places import LOCAL, Found, SourceUri, Stores, compiled, fixed_part, parse
 
 CUT_BYTES_MIN = FETCH_BYTES
-"""Smaller files are never divided among tasks, so nobody looks into them in advance."""
+"""Smaller files are never divided among tasks, so they are not opened in advance."""
 _OTHER_FORMATS = (".bz2", ".xz", ".zip", ".lz4", ".snappy", ".avro", ".orc", ".tar", ".tgz")
 _HIDDEN = re.compile(r"(?:^|(?<=/))[._]")
 

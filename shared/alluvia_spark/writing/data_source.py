@@ -35,7 +35,7 @@ OPEN_BYTES = 1 << 20
 
 
 class AlluviaSource(DataSource):
-    """A table. What a DataFrame or a view reads of it is the version that was there when it was made.
+    """A table. A DataFrame or a view of it reads the version that was the newest when it was made.
 
     `here` is the folder in which relative paths begin. Spark makes the source in a process that has another.
     """
@@ -148,7 +148,7 @@ class TableReader(DataSourceReader):
 
 
 def grouped(files: Iterable[AddFile], most: int = GROUP_BYTES) -> list[list[AddFile]]:
-    """Return files in groups of about so many bytes, in their order."""
+    """Return files in groups of about a number of bytes, in their order."""
     groups: list[list[AddFile]] = []
     room = 0
     for file in files:

@@ -39,9 +39,9 @@ from alluvia_spark.wording import finding, unresolved
 from alluvia_spark.writing.data_source import grouped
 
 INSERTED_BYTES = 128 << 20
-"""A task inserts rows of about so many bytes at once."""
+"""About the bytes of rows that a task inserts at once."""
 INSERTED_ROWS = 1 << 20
-"""One more task inserts for every so many new rows."""
+"""New rows for each task that inserts."""
 _GROUP, _KEY = "__alluvia_group", "__alluvia_key"
 """Columns that rows have besides their own, which are numbered: the group that they go to, and their key, as the table
 has it."""
@@ -273,7 +273,7 @@ def _found(shared: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
 
 
 def _put(shared: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the parts that come of rows, ordered by group, and their files; or what went wrong for good."""
+    """Yield the parts made of rows, ordered by group, and their files; or a permanent error."""
     task, groups = _loaded(shared)
     try:
         handle, snapshot = task.opened()

@@ -142,7 +142,7 @@ _edits: dict[str, Edit] = {}
 
 
 def _work(task: Work, files: Sequence[AddFile]) -> bytes:
-    """Work on some files, and return the parts that came of it, or what went wrong for good."""
+    """Work on some files, and return the resulting parts, or a permanent error."""
     try:
         handle = task.place.handle()
         snapshot = Snapshot(task.state, handle.root, handle.name, handle.store)

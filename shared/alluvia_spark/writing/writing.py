@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from alluvia.commit.handle import TableHandle
 
 CHUNK_BYTES = 128 << 20
-"""A task sorts and writes rows of about so many bytes at once."""
+"""About the bytes of rows that a task sorts and writes at once."""
 SESSIONS_OVERWRITES = "spark.sql.sources.partitionOverwriteMode"
 
 
@@ -158,7 +158,7 @@ class TableWriter(DataSourceArrowWriter):
         self.committed(messages)
 
     def committed(self, messages: Sequence[WriterCommitMessage | None], *, alone: bool = False) -> Commit:
-        """Commit what the tasks wrote, and return what became of it.
+        """Commit the tasks' files, and return the outcome.
 
         Where another has created the table meanwhile, rows that fit it are appended; `alone` raises `TableExists`.
         """

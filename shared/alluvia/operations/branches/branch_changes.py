@@ -32,7 +32,7 @@ PUBLISH = "PUBLISH"
 
 @dataclass(frozen=True, slots=True)
 class BranchedTable:
-    """A table that a branch has written: its state at the base, None if it was not there, and now.
+    """A table that a branch has written: its state at the base, None if it did not exist, and now.
 
     `base` holds the transactions `held` before the log of the lake does. `commits` are the branch's own.
     """
@@ -57,7 +57,7 @@ class BranchedTable:
 
     @property
     def is_rollup(self) -> bool:
-        """Whether the table is kept up to date with a query: whoever refreshes it on the lake does so there."""
+        """Whether the table is kept up to date with a query, which a refresh on the lake does there."""
         return ROLLUP in self.tip.metadata.configuration
 
     @property

@@ -110,7 +110,7 @@ def files_read(table: BranchedTable) -> list[AddFile]:
 
 
 def _snapshots(table: BranchedTable, store: Store) -> tuple[Snapshot | None, Snapshot | None]:
-    """Return the table as it was, None if it was not there, and as it is on the branch, None if it is not."""
+    """Return the table as it was, None if it did not exist, and as it is on the branch, None if it does not."""
     root = f"{table.name}/"
     before = None if table.base is None else Snapshot(table.base, root, table.name, store)
     after = None if table.kind == DROPPED else Snapshot(table.tip, root, table.name, store)
@@ -120,7 +120,7 @@ def _snapshots(table: BranchedTable, store: Store) -> tuple[Snapshot | None, Sna
 def _shown(table: BranchedTable, store: Store) -> Snapshot:
     before, after = _snapshots(table, store)
     shown = before if after is None else after
-    assert shown is not None  # noqa: S101 - a table that was not there and is not has no kind
+    assert shown is not None  # noqa: S101 - a table that neither existed nor exists has no kind
     return shown
 
 

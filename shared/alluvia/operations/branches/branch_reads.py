@@ -31,7 +31,7 @@ class Elsewhere:
         return _Handle(self._catalog.handle(table), f"{self._branch}:{table}", self._origin, self._place)
 
     def readable(self, tables: Iterable[str]) -> dict[str, Snapshot]:
-        """Return the tables of some names at one moment. Those that are not there are left out."""
+        """Return the tables of some names at one moment. Missing ones are left out."""
         found = self._catalog.readable(tables)
         return {
             f"{self._branch}:{name}": _Snapshot(snapshot, f"{self._branch}:{name}", self._origin, self._place)

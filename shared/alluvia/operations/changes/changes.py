@@ -43,7 +43,7 @@ FEED = [
 ]
 Values = tuple[tuple[str, str | None], ...]
 COMMITS_AT_ONCE = 100
-"""The files of so many commits are planned, and then fetched ahead, together."""
+"""The files of this many commits are planned, and then fetched ahead, together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +90,11 @@ def changes(
 
     Each row has the columns of `to_version` (the newest by default), and `_change_type`, `_commit_version` and
     `_commit_timestamp`. The type is `insert` or `delete`; an updated row is deleted and inserted, unless its commit has
-    change files, in which case it is an `update_preimage` and an `update_postimage`. Rows that were only
-    rewritten are left out. So are those that expired (`alluvia.ttl`), and those that had expired and that a restore
-    brings back: whoever follows the changes keeps what the table forgets because of its age. A restore makes what they
-    have what it was in the version that it restores. With `expired`, rows that expire are there too, with the type
-    `expire`, and so are those that a restore brings back: the changes then add up to the rows of the table.
+    change files, in which case it is an `update_preimage` and an `update_postimage`. Rows that were only rewritten are
+    left out. So are those that expired (`alluvia.ttl`), and those that had expired and that a restore brings back: a
+    consumer of the changes keeps rows that the table forgets because of their age. A restore makes what they have what
+    it was in the version that it restores. With `expired`, rows that expire are there too, with the type `expire`, and
+    so are those that a restore brings back: the changes then add up to the rows of the table.
 
     Without `to_version`, transactions over several tables that have happened are first carried out in the log, if this
     process may write. Raises `VersionNotFound`, and `VersionExpired` if clean-up has deleted what a version's changes
@@ -323,7 +323,7 @@ class _Feed:
         return now.filter(pc.invert(pc.is_in(now, value_set=was))), was.filter(pc.invert(pc.is_in(was, value_set=now)))
 
     def _projected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch with the feed's columns as the last version has them, null where the files lack them."""
+        """Return a batch with the feed's columns as in the last version, null where the files lack them."""
         arrays = [
             batch[each.name].cast(each.type) if each.name in batch.schema.names else pa.nulls(len(batch), each.type)
             for each in self._schema

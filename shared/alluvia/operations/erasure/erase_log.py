@@ -81,7 +81,7 @@ class LogView:
         self._elsewhere = TextBounds(matching.places, matching.words) if hides and matching.places else None
 
     def shown(self, files: Sequence[FileEntry]) -> list[str | None]:
-        """Return for each file what of it shows a value: its bounds, its path, or nothing."""
+        """Return for each file its parts that show a value: its bounds, its path, or nothing."""
         gone = [at for at, file in enumerate(files) if not self._keeps(file.path)]
         found: list[str | None] = [None] * len(files)
         for at, shown in zip(gone, self._values_shown([files[at] for at in gone]), strict=True):

@@ -21,7 +21,7 @@ from alluvia.engine.queries.parse import Node, is_constant, walk
 LITERALS_MAX = 8
 _NULL_SHARES = (0.0, 0.2, 0.5)
 _SUMMED = 128
-"""A number is used only if a sum of so many still fits its column."""
+"""A number is used only if a sum of this many still fits its column."""
 _DAY = datetime(2026, 1, 30, 12, tzinfo=UTC)
 _FLOATS = (0.1, 0.2, 0.3, -2.5, 1e16, float("nan"))
 _TEXTS = ("", "a", "A", " a", "ab", "B", "7", *"bcdefghijklmnopqrstuvwxyz")

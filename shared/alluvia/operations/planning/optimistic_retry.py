@@ -1,4 +1,4 @@
-"""What plans that write share: retries after a lost race, marks of applications, and the removal of unused files.
+"""Common parts of plans that write: retries after a lost race, marks of applications, and the removal of unused files.
 
 A planner keeps the parts of a lost plan that are still valid, so a retry costs only what the winners changed.
 """

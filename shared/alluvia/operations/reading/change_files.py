@@ -47,7 +47,7 @@ class ChangeWriter:
 
     @property
     def waiting_bytes(self) -> int:
-        """Return the size of what has been gathered."""
+        """Return the size of the gathered rows."""
         return sum(rows.nbytes for rows in self._waiting)
 
     def changed(self, old: pa.Table, updated: pa.BooleanArray | None, new: pa.Table | None) -> None:

@@ -58,7 +58,8 @@ def hidden_columns(snapshot: Snapshot, newest: Sequence[Snapshot], hide: Collect
     """Return the columns of a version that have one of the names in `hide` (folded), or had it in any version.
 
     `newest` are `newest_versions`. A column is known by the name that it has in files. One that is neither in the
-    newest version nor on record was dropped by somebody who keeps no record: it may have had any name, so it is hidden.
+    newest version nor on record was dropped by a writer that keeps no record: it may have had any name, so it is
+    hidden.
     """
     if not hide:
         return frozenset()

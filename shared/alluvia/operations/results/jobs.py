@@ -3,16 +3,16 @@
 ```
 _alluvia/jobs/<id>/asked.json     what was asked
 _alluvia/jobs/<id>/started.json   who runs it
-_alluvia/jobs/<id>/alive.json     until when it is taken to be running: written again and again by whoever runs it
+_alluvia/jobs/<id>/alive.json     until when it is taken to be running: its runner writes it again and again
 _alluvia/jobs/<id>/end.json       how it ended
 _alluvia/jobs/keys/<hash>         the id of the job that was asked for with a key of the sender's
 ```
 
-All but `alive.json` and keys are written once, by put-if-absent: a job starts once and has one end, whoever writes it,
-dies, or is asked twice. Whoever looks at a job whose runner has gone silent writes the end that nobody else will. A key
-is given another id, by put-if-same, where its job has failed for a passing reason.
+All but `alive.json` and keys are written once, by put-if-absent: a job starts once and has one end, whichever process
+writes it, dies, or is asked twice. A reader of a job whose runner has gone silent writes the end in its stead. A key is
+given another id, by put-if-same, where its job has failed for a passing reason.
 
-`_alluvia/jobs/places/<number>.json` has the id of the job that was last in a place. Nobody gives a place back: it is
+`_alluvia/jobs/places/<number>.json` has the id of the job that was last in a place. A place is never given back: it is
 free once its job has ended, or is gone. `_alluvia/jobs/places/<hash of a caller>/<number>.json` are places of one
 caller's own, which its jobs need as well.
 """
@@ -127,7 +127,7 @@ def keep_alive(store: Store, clock: Clock, job: QueryJob) -> None:
 
 
 def has_ended(store: Store, job: QueryJob) -> bool:
-    """Whether somebody has ended a job that runs here, or an erasure has deleted it. Two HEAD."""
+    """Whether a job that runs here was ended by a request, or deleted by an erasure. Two HEAD."""
     return store.head(f"{JOBS}{job.id}/end.json") is not None or store.head(f"{JOBS}{job.id}/asked.json") is None
 
 
@@ -157,7 +157,7 @@ def clean_jobs(store: Store, clock: Clock, age_ms_max: int, *, dry_run: bool = F
 
 
 def _once(store: Store, key: str, value: Json) -> Json:
-    """Write an object if there is none, and return what is there then. Raises `Unavailable` where that is unknown."""
+    """Write an object if there is none, and return the stored one. Raises `Unavailable` where that is unknown."""
     data = orjson.dumps(value)
     for _ in range(PUT_TRIES):
         with suppress(AnswerLost):  # reading it tells

@@ -1,6 +1,6 @@
 """Results of queries that a lake keeps, so that the same query on the same versions need not run again.
 
-`_alluvia/results/<key>` in the lake's folder. What is in the key decides whether a result is still right; nothing here
+`_alluvia/results/<key>` in the lake's folder. The parts of the key decide whether a result is still right; nothing here
 does. A result is never changed, only deleted: when it is old, when there are too many, and by every erasure, since it
 may show rows that were erased.
 
@@ -38,7 +38,7 @@ _DIGEST_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class KeptResult:
-    """A result as bytes, and what is told of it, by name.
+    """A result as bytes, and its headers by name.
 
     One that is too large for an answer has no body, but `links`: the keys of its objects, by their coding ("": none).
     """
@@ -92,7 +92,7 @@ def keep_result(store: Store, key: str, result: KeptResult) -> None:
 
 
 def forget_result(store: Store, key: str) -> None:
-    """Take back what was kept, by whoever may put but not delete. One PUT; clean-up deletes what is left."""
+    """Take back a kept result with the right to put but not to delete. One PUT; clean-up deletes the rest."""
     store.put(RESULTS + key, b"")
 
 
@@ -191,7 +191,7 @@ def is_there(store: Store, clock: Clock, key: str, age_ms_max: int) -> bool:
 
 
 def take_back(store: Store, key: str) -> None:
-    """Take the rows out of a result, by whoever may put but not delete. One PUT; clean-up deletes what is left."""
+    """Take the rows out of a result with the right to put but not to delete. One PUT; clean-up deletes the rest."""
     store.put(key, b"")
 
 
@@ -199,7 +199,7 @@ def erased_since(catalog: Catalog, read: Iterable[Snapshot]) -> bool:
     """Whether rows may have been erased from some versions of tables since they were read.
 
     An erasure makes every version that held the rows unreadable, and deletes results after that: it has deleted a
-    result that was complete by then, and whoever completes one later finds out here. One GET for each table.
+    result that was complete by then, and a query that completes one later finds out here. One GET for each table.
     """
     return any(_is_gone(catalog, snapshot) for snapshot in {(each.name, each.version): each for each in read}.values())
 

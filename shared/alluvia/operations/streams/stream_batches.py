@@ -54,7 +54,7 @@ class StreamBatch:
 
 
 def columns_of(catalog: Catalog, stream: StreamState) -> pa.Schema:
-    """Return the columns of what a stream gives. Raises `TableNotFound`."""
+    """Return the columns of a stream's batches. Raises `TableNotFound`."""
     return feed_schema(catalog.handle(stream.source).newest())
 
 
@@ -76,7 +76,7 @@ def planned(
 ) -> StreamBatch:
     """Return what a stream has not given of the versions of its source up to one, with the columns of that one.
 
-    At most `max_versions`, and so many that they add about `max_rows` rows by what the log says, but at least one.
+    At most `max_versions`, and as many as add about `max_rows` rows by the log, but at least one.
     Raises `VersionExpired` where retention has taken what it needs, `Invalid` where the table is another one now.
     """
     check_number("max_versions", max_versions)
@@ -137,7 +137,7 @@ def _past_gap(newest: Snapshot, to: int) -> int:
 
 
 def _within(commits: Sequence[CommitActions], to: int, max_rows: int) -> tuple[Sequence[CommitActions], int]:
-    """Return as many of some commits as add so many rows, and the version up to which they go."""
+    """Return as many of some commits as add `max_rows` rows, and the version up to which they go."""
     rows = 0
     for count, commit in enumerate(commits):
         rows += sum(add.num_records or 0 for add in commit.adds if add.data_change)

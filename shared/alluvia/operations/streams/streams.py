@@ -101,7 +101,7 @@ def create_stream(
 
 
 def check_name(name: str) -> None:
-    """Raise `Invalid` for what cannot be a stream's name."""
+    """Raise `Invalid` for a text that cannot be a stream's name."""
 
     if not isinstance(name, str) or not may_be_view(name):
         raise Invalid(
