@@ -6,10 +6,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import alluvia
 from alluvia.access.issuing import issue, key_folder, new_key, signing_key
 from alluvia.access.rights import QUERY_OPERATIONS, Grant, Rights, table_pattern
+from alluvia.serverless.authorization import Authorization
 from alluvia.serverless.settings import environment
 
 
@@ -30,6 +33,11 @@ def token(lake: alluvia.Lake, *grants: Grant, requests: int | None = None, query
     assert key is not None
     rights = Rights(grants, "test", requests_per_minute=requests, query_bytes=query_bytes)
     return issue(lake.store, lake.clock, key, rights, "test", 3600)[0]
+
+
+def known(rights: Rights | None) -> Authorization:
+    """Return an authorization by which every request comes from a caller with some rights."""
+    return cast("Authorization", SimpleNamespace(rights=lambda request, lake: rights))
 
 
 @contextmanager

@@ -11,12 +11,12 @@ from .bodies import take_body
 from .settings import IngestSettings
 
 
-def take_events(request: Request, table: str, settings: IngestSettings, lake: Lake) -> Response:
+def post_events(request: Request, settings: IngestSettings, lake: Lake, table: str) -> Response:
     """Take the events of a request, in the format that its headers declare."""
     form = declared(media_type(request.headers.get("content-type")), request.headers)
     return take_body(request, table, form, settings, lake)
 
 
-def take_logs(request: Request, _name: str, settings: IngestSettings, lake: Lake) -> Response:
+def post_logs(request: Request, settings: IngestSettings, lake: Lake) -> Response:
     """Take log records of OTLP/HTTP, for the table of the settings."""
     return take_body(request, settings.logs_table, "otlp", settings, lake)

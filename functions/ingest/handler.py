@@ -20,14 +20,15 @@ from alluvia.serverless import warm_lake
 from alluvia.serverless.cors import with_cors
 from alluvia.serverless.deadlines import in_time
 from alluvia.serverless.events import messages_of
-from alluvia.serverless.http import BRANCH_HEADER, Request, Response, safe
+from alluvia.serverless.http import BRANCH_HEADER, Request, Response, answer, safe
 from alluvia.serverless.log_lines import Logger, with_request_id
-from alluvia.serverless.routes import routed
+from alluvia.serverless.routes.ingest_routes import INGEST_ROUTES, is_of_source
+from alluvia.serverless.routes.route import routed
 from alluvia.serverless.sqs_sender import sqs
 
+from . import events, webhooks  # noqa: F401 - takers that are loaded while the function initialises
 from .bodies import REFUSED, refused
 from .consumer import consume
-from .routes import ROUTES, sends_to_source
 from .settings import SERVICE, IngestSettings
 
 logger = Logger(service=SERVICE)
@@ -42,7 +43,7 @@ if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
 @with_request_id(logger)
 @in_time
 @safe
-@with_cors(os.environ, sends_to_source)
+@with_cors(os.environ, is_of_source)
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:  # noqa: ARG001 - Lambda's signature
     """Answer an HTTP request, or commit a batch of SQS messages and report those that failed."""
     settings = IngestSettings.read(os.environ)
@@ -55,15 +56,24 @@ def handler(event: dict[str, Any], context: object) -> dict[str, Any]:  # noqa: 
 
 def respond(request: Request, settings: IngestSettings, lake: Lake) -> Response:
     """Route one HTTP request, and turn errors into statuses."""
-    found = routed(ROUTES, request, "send events to POST /v1/events/{table}")
+    found = routed(INGEST_ROUTES, request, "send events to POST /v1/events/{table}")
     if isinstance(found, dict):
         return found
+    route, names = found
     try:
-        rights = None if found.public else settings.authorization.rights(request, lake)
-        lake = warm_lake.asked_for(lake, request, public=found.public)
+        rights = None if route.public else settings.authorization.rights(request, lake)
+        route.right.check(rights, names)
+        lake = warm_lake.asked_for(lake, request, route)
         if settings.queue_url is not None and lake.branch_name is not None:
             msg = f"{BRANCH_HEADER}: this function puts events into a queue, which cannot write to a branch"
             raise Unsupported(msg)
-        return found.taker(request, found.name, replace(settings, rights=rights), lake)
+        take = route.load_taker(__package__)
+        taken: Response = take(request, replace(settings, rights=rights), lake, *names)
     except REFUSED as error:
         return refused(error)
+    return taken
+
+
+def say_healthy(request: Request, settings: IngestSettings, lake: Lake) -> Response:  # noqa: ARG001
+    """Answer that the function runs."""
+    return answer(200, {"status": "ok"})

@@ -12,7 +12,6 @@ from typing import Any
 import orjson
 
 from alluvia import Lake
-from alluvia.access.rights import APPEND
 from alluvia.errors import AlluviaError, Forbidden, Invalid, TableNotFound, Unavailable, Unsupported
 from alluvia.events.ingest.inflate import TooLarge
 from alluvia.files.limits import FileLimits, Misfit
@@ -23,18 +22,18 @@ from alluvia.files.uploads.storing import store
 from alluvia.operations.results.upload_parts import UPLOAD_MS_MAX
 from alluvia.serverless.http import BRANCH_HEADER, Request, Response, TooManyRequests, answer, refusal
 from alluvia.serverless.log_lines import Logger
+from alluvia.serverless.routes.ingest_routes import BYTES, CHECKED_FIELDS, PARTS
 from alluvia.serverless.signed_paths import current_signer
 
 from .bodies import REFUSED
 from .settings import CALLER_UPLOAD_BYTES, CALLER_UPLOADS, SERVICE, IngestSettings
-from .uploads import REPLAYED, STATUSES, check_may_send, key_of, limits_of, stored_answer, upload_of
+from .uploads import REPLAYED, STATUSES, check_takes_files, key_of, limits_of, stored_answer, upload_of
 
 PART_BYTES = 64 << 20
 LOCAL_PART_BYTES = 8 << 20
 """A server takes bodies of up to 10 MiB."""
-_PATH = re.compile(r"/v1/upload/([^/]+)/([^/]+)(?:/parts/([0-9]{1,5}))?")
+_PART = re.compile("[0-9]{1,5}")
 _STATUSES: dict[type[AlluviaError], int] = {parts.NoUpload: 404, **STATUSES}
-_FIELDS = {"sha256": str, "bytes": int}
 
 logger = Logger(service=SERVICE, child=True)
 
@@ -48,10 +47,10 @@ def begin_parts(
     if "format" not in asked:
         raise Invalid("format: say what the parts are together: csv, tsv, ndjson or parquet")
     key = key_of(request, asked)
-    size, part_bytes = _number("bytes", asked), PART_BYTES if _signs(lake) else LOCAL_PART_BYTES
+    size, part_bytes = BYTES.read(asked.get(BYTES.name)), PART_BYTES if _signs(lake) else LOCAL_PART_BYTES
     if size is not None and size > settings.files.bytes_max:
         raise TooLarge(_too_large(size, settings))
-    count = _number("parts", asked) or -(-(size or 1) // part_bytes)
+    count = PARTS.read(asked.get(PARTS.name)) or -(-(size or 1) // part_bytes)
     if count > parts.PARTS_MAX:
         raise Invalid(f"parts: at most {parts.PARTS_MAX}, got {count}")
     kept = {name: value for name, value in asked.items() if name not in ("parts", "bytes", "key")}
@@ -104,10 +103,10 @@ def _check_room(caller: str, share: parts.UploadAllowance, more: parts.UploadAll
         )
 
 
-def tell_parts(request: Request, settings: IngestSettings, lake: Lake) -> Response:
+def tell_upload(request: Request, settings: IngestSettings, lake: Lake, table: str, upload_id: str) -> Response:  # noqa: ARG001
     """Answer which parts have come, with fresh URLs for all, and what became of the upload."""
     try:
-        upload = _found(request, settings, lake)
+        upload = _found(table, upload_id, settings, lake)
         state = dict(parts.state_of(lake.store, upload))
         if state["state"] == "running" and state.pop("until_ms") < lake.clock.now_ms():
             state["state"] = "open"
@@ -116,29 +115,29 @@ def tell_parts(request: Request, settings: IngestSettings, lake: Lake) -> Respon
         return refusal(error, logger, _STATUSES)
 
 
-def put_part(request: Request, settings: IngestSettings, lake: Lake) -> Response:
+def put_part(request: Request, settings: IngestSettings, lake: Lake, table: str, upload_id: str, part: str) -> Response:
     """Take a part at a path that this server has signed. Parts together are no longer than the file may be."""
     try:
-        signer, match = current_signer(), _PATH.fullmatch(request.path)
-        if signer is None or match is None or match[3] is None:
+        signer = current_signer()
+        if signer is None or not _PART.fullmatch(part):
             raise Forbidden("parts are sent to the URLs that the upload's answer has")
-        signer.check("PUT", request.path, str(request.event.get("rawQueryString") or ""))
-        upload = parts.find(lake.store, lake.clock, match[1], match[2])
-        part, body = int(match[3]), request.body()
-        others = sum(info.size for other, info in parts.parts_there(lake.store, upload).items() if other != part)
+        signer.check("PUT", request.path, request.query_string)
+        upload = parts.find(lake.store, lake.clock, table, upload_id)
+        number, body = int(part), request.body()
+        others = sum(info.size for other, info in parts.parts_there(lake.store, upload).items() if other != number)
         most = settings.files.bytes_max if upload.bytes is None else upload.bytes
         if others + len(body) > most:
             raise TooLarge(f"the other parts have {others} bytes, and with this one the file has more than {most}")
-        lake.store.put(upload.part_key(part), body)
-        return answer(200, {"part": part, "bytes": len(body)})
+        lake.store.put(upload.part_key(number), body)
+        return answer(200, {"part": number, "bytes": len(body)})
     except REFUSED as error:
         return refusal(error, logger, _STATUSES)
 
 
-def complete(request: Request, settings: IngestSettings, lake: Lake) -> Response:
+def complete_upload(request: Request, settings: IngestSettings, lake: Lake, table: str, upload_id: str) -> Response:
     """Store the file whose parts have come, and answer as for a file in one request."""
     try:
-        upload = _found(request, settings, lake)
+        upload = _found(table, upload_id, settings, lake)
         told = _told(request)
         state = parts.take_lease(lake.store, lake.clock, upload)
     except REFUSED as error:
@@ -185,12 +184,9 @@ def _stored(
         return stored_answer(upload.table, store(lake, file))
 
 
-def _found(request: Request, settings: IngestSettings, lake: Lake) -> parts.PartedUpload:
-    match = _PATH.fullmatch(request.path.removesuffix("/complete"))
-    if match is None:
-        raise parts.NoUpload("there is no such upload")
-    check_may_send(settings, match[1], APPEND)
-    found = parts.find(lake.store, lake.clock, match[1], match[2])
+def _found(table: str, upload_id: str, settings: IngestSettings, lake: Lake) -> parts.PartedUpload:
+    check_takes_files(settings)
+    found = parts.find(lake.store, lake.clock, table, upload_id)
     if found.origin != lake.origin:
         raise parts.NoUpload(
             f"this upload was begun elsewhere: complete it with the {BRANCH_HEADER} that it was begun with"
@@ -209,8 +205,9 @@ def _told(request: Request) -> Mapping[str, Any]:
         raise Invalid(f"the body is not valid JSON: {error}") from None
     if not isinstance(found, dict):
         raise Invalid('the body must be a JSON object, such as {"sha256": "…"}')
+    known = {field.name: field for field in CHECKED_FIELDS}
     for name, value in found.items():
-        if name not in _FIELDS or not isinstance(value, _FIELDS[name]):
+        if name not in known or not known[name].fits(value):
             raise Invalid(f"{name!r:.100}: the fields are sha256, in hex, and bytes, a number")
     return found
 
@@ -242,15 +239,6 @@ def _signs(lake: Lake) -> bool:
 
 def _path(upload: parts.PartedUpload) -> str:
     return f"/v1/upload/{upload.table}/{upload.id}"
-
-
-def _number(name: str, asked: Mapping[str, str]) -> int | None:
-    value = asked.get(name)
-    if value is None:
-        return None
-    if not (value.isascii() and value.isdigit() and int(value[:20]) > 0 and len(value) < 20):
-        raise Invalid(f"{name}: expected a whole number above 0, got {value!r:.100}")
-    return int(value)
 
 
 def _too_large(size: int, settings: IngestSettings) -> str:

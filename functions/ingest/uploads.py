@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from alluvia import Lake
-from alluvia.access.rights import ADMIN, APPEND, READ
+from alluvia.access.rights import ADMIN, READ
 from alluvia.errors import AlluviaError, Invalid, Unsupported
 from alluvia.events.ingest.envelope import media_type
 from alluvia.events.ingest.inflate import TooLarge, UnknownEncoding, inflate, known_encoding
@@ -20,26 +20,25 @@ from alluvia.files.uploads.schemas import declared_schema
 from alluvia.files.uploads.storing import Stored, Upload, store
 from alluvia.serverless.http import TABLE_HEADER, Request, Response, answer, refusal
 from alluvia.serverless.log_lines import Logger
+from alluvia.serverless.routes.ingest_routes import BYTES, CREATE, EVOLVE, PARTS, UPLOAD_FIELDS
 
 from .bodies import KEY_LIMIT_CHARS, REFUSED
 from .settings import SERVICE, IngestSettings
 from .settling import errors_of, told_of
 
-PARTS = ("parts", "bytes")
-PARAMETERS = ("format", "schema", "key", "create", "evolve", *PARTS)
+PARAMETERS = tuple(field.name for field in UPLOAD_FIELDS)
 REPLAYED = "Idempotent-Replayed"
 STATUSES: dict[type[AlluviaError], int] = {TooLarge: 413, UnknownEncoding: 415, Misfit: 422, Unsupported: 400}
-_SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 
 logger = Logger(service=SERVICE, child=True)
 
 
-def take_file(request: Request, table: str, settings: IngestSettings, lake: Lake) -> Response:
+def take_file(request: Request, settings: IngestSettings, lake: Lake, table: str) -> Response:
     """Store the file of a request, and answer what became of its rows, errors included."""
     try:
-        check_may_send(settings, table, APPEND)
+        check_takes_files(settings)
         asked = asked_of(request)
-        if not asked.keys().isdisjoint(PARTS):
+        if not asked.keys().isdisjoint((PARTS.name, BYTES.name)):
             from .upload_parts import begin_parts  # loads what signs
 
             return begin_parts(table, asked, request, settings, lake)
@@ -73,7 +72,7 @@ def upload_of(
 ) -> Upload:
     """Return a file with what its sender asked for and may do. Raises `Invalid` and `Forbidden`."""
     rights = settings.rights
-    evolve = _switch("evolve", asked, default=False)
+    evolve = EVOLVE.read(asked.get(EVOLVE.name))
     if evolve and rights is not None:
         rights.check(ADMIN, table)
     admin = rights is None or rights.may(ADMIN, table)
@@ -87,7 +86,7 @@ def upload_of(
         declared_schema(asked["schema"]) if asked.get("schema") else None,
         key,
         content or "",
-        why if _switch("create", asked, default=True) else "create=false forbids to create it",
+        why if CREATE.read(asked.get(CREATE.name)) else "create=false forbids to create it",
         evolve,
         None if admin else settings.tables_max,
         hidden,
@@ -98,7 +97,7 @@ def upload_of(
 def asked_of(request: Request) -> dict[str, str]:
     """Return a request's parameters. Raises `Invalid` for one that there is not, or that comes twice."""
     found: dict[str, str] = {}
-    for name, value in parse_qsl(str(request.event.get("rawQueryString") or ""), keep_blank_values=True):
+    for name, value in parse_qsl(request.query_string, keep_blank_values=True):
         if name not in PARAMETERS:
             raise Invalid(f"{name!r:.100} is not a parameter of uploads: use {', '.join(PARAMETERS)}")
         if name in found:
@@ -130,10 +129,8 @@ def limits_of(settings: IngestSettings, request: Request) -> FileLimits:
     return replace(settings.files, cancelled=request.gone)
 
 
-def check_may_send(settings: IngestSettings, table: str, operation: str) -> None:
-    """Raise `Forbidden` for who may not send files for a table, and `Unsupported` where nobody may."""
-    if settings.rights is not None:
-        settings.rights.check(operation, table)
+def check_takes_files(settings: IngestSettings) -> None:
+    """Raise `Unsupported` where files cannot be stored."""
     if settings.queue_url is not None:
         raise Unsupported("this function only puts events into a queue: send files to one whose mode is direct")
 
@@ -147,15 +144,6 @@ def key_of(request: Request, asked: Mapping[str, str]) -> str | None:
     if key and len(key) > KEY_LIMIT_CHARS:
         raise Invalid(f"key: longer than {KEY_LIMIT_CHARS} characters")
     return key or None
-
-
-def _switch(name: str, asked: Mapping[str, str], *, default: bool) -> bool:
-    value = asked.get(name)
-    if value is None:
-        return default
-    if value not in _SWITCHES:
-        raise Invalid(f"{name}: expected true or false, got {value!r:.100}")
-    return _SWITCHES[value]
 
 
 def _inflated(data: bytes, encoding: str, bytes_max: int) -> bytes:

@@ -74,7 +74,7 @@ class _NotSetUp(Exception):
 _known: WeakKeyDictionary[Lake, Known] = WeakKeyDictionary()
 
 
-def take_webhook(request: Request, name: str, settings: IngestSettings, lake: Lake) -> Response:
+def post_webhook(request: Request, settings: IngestSettings, lake: Lake, name: str) -> Response:
     """Take the events of a source, if its sender sent them."""
 
     def take() -> Response:
@@ -85,7 +85,7 @@ def take_webhook(request: Request, name: str, settings: IngestSettings, lake: La
     return _answered(name, take)
 
 
-def take_calls(request: Request, name: str, settings: IngestSettings, lake: Lake) -> Response:  # noqa: ARG001
+def take_calls(request: Request, settings: IngestSettings, lake: Lake) -> Response:
     """Take calls of Segment's API, for the source that has their write key."""
 
     def take() -> Response:
@@ -98,19 +98,19 @@ def take_calls(request: Request, name: str, settings: IngestSettings, lake: Lake
     return done if told else answered(by_name(_SEGMENT), SentBody(request.headers, b"", 0), done)
 
 
-def allow_calls(request: Request, name: str, settings: IngestSettings, lake: Lake) -> Response:  # noqa: ARG001
+def allow_calls(request: Request, settings: IngestSettings, lake: Lake) -> Response:  # noqa: ARG001
     """Answer a preflight request, which has no write key, if a source of that kind takes calls from that site."""
     site = request.headers.get("origin", "")
     found = [each for each in _segments(_sources(lake, LOOK_MS)) if site and each.allows(site)]
     return _answered(_SEGMENT, lambda: _allowed(request, found[0].name if found else "", lake))
 
 
-def shake_hands(request: Request, name: str, settings: IngestSettings, lake: Lake) -> Response:  # noqa: ARG001
+def shake_hands(request: Request, settings: IngestSettings, lake: Lake, name: str) -> Response:  # noqa: ARG001
     """Answer a GET request with which a sender checks an address, if the source has such a handshake."""
     return _answered(name, lambda: _shaken(request, name, lake))
 
 
-def allow_browser(request: Request, name: str, settings: IngestSettings, lake: Lake) -> Response:  # noqa: ARG001
+def webhook_preflight(request: Request, settings: IngestSettings, lake: Lake, name: str) -> Response:  # noqa: ARG001
     """Answer what a browser asks before it sends (CORS), or a sender of CloudEvents as their web hooks have it."""
     asks = _agreed if _SENDER in request.headers else _allowed
     return _answered(name, lambda: asks(request, name, lake))
@@ -256,7 +256,7 @@ def _shaken(request: Request, name: str, lake: Lake) -> Response:
     source = _find(name, lake, STALE_MS) or _find(name, lake, LOOK_MS)
     if source is None or not source.handshake:
         raise _Unproved("there is no such source, or it has no handshake")
-    given = dict(parse_qsl(str(request.event.get("rawQueryString") or ""), keep_blank_values=True))
+    given = dict(parse_qsl(request.query_string, keep_blank_values=True))
     if source.handshake == "hub":
         try:
             token = _known_of(lake).secrets.get(source.verify_token)
@@ -308,7 +308,7 @@ def _with_site(done: Response, request: Request) -> Response:
 
 
 def _delivery(request: Request, source: Source, body: bytes) -> Delivery:
-    query = str(request.event.get("rawQueryString") or "")
+    query = request.query_string
     url = source.url or f"https://{request.headers.get('host', '')}{request.event.get('rawPath', '')}"
     return Delivery(request.headers, body, f"{url}?{query}" if query else url)
 

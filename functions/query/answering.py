@@ -1,52 +1,94 @@
-"""Run what a request asks, and make an answer of its rows."""
+"""Run the query of a request, and answer with its rows, its cost, and a status for each error."""
 
 from __future__ import annotations
 
 import base64
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from alluvia import Lake
 from alluvia.access.rights import Rights
 from alluvia.delta.schema.names import fold
-from alluvia.engine.duck.failures import ResultTooLarge
-from alluvia.errors import Invalid
+from alluvia.engine.duck.failures import QueryTooCostly, ResultTooLarge
+from alluvia.errors import (
+    AlluviaError,
+    CommitUnknown,
+    Conflict,
+    Invalid,
+    PreconditionFailed,
+    TableExists,
+    TableNotFound,
+)
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.results.results import is_there
+from alluvia.prices import LAMBDA_GB_SECOND_DOLLARS, REQUEST_DOLLARS
 from alluvia.query.engine import Rendered, run_rendered
-from alluvia.query.formats import Format, choose_format, format_named
+from alluvia.query.formats import Format, NotAcceptable, choose_format, format_named
 from alluvia.query.limits import QueryLimits
 from alluvia.query.permitted import permitted
 from alluvia.query.process.processes import LargeResults
 from alluvia.query.scans import TableScan
 from alluvia.serverless.http import BRANCH_HEADER, Response
+from alluvia.serverless.http import answer as json_answer
 from alluvia.serverless.log_lines import Logger
-from alluvia.store.at_once import seconds_left
+from alluvia.serverless.routes.query_fields import (
+    BYTES_READ,
+    DOLLARS,
+    ELAPSED,
+    ERROR,
+    FILES_READ,
+    REQUESTS,
+    RESULT_BYTES,
+    ROWS,
+    VERSIONS,
+)
+from alluvia.store.at_once import metered, seconds_left
 
-from .asking import ERROR, QueryRequest
 from .codings import choose_coding, encoded
-from .large import RESULT_BYTES, LargeResult, linked
-from .rights import allowed_statements
+from .large import LargeResult, linked
+from .query_request import QueryRequest
 from .settings import QuerySettings
+from .statements import allowed_statements, run_statements
 
 # An answer's text is escaped once more on its way out of Lambda, which may double it; base64 adds a third.
 TEXT_LIMIT_BYTES = 1_000_000
-ROWS, VERSIONS = "Alluvia-Rows", "Alluvia-Versions"
-FILES_READ, BYTES_READ, ELAPSED = "Alluvia-Files-Read", "Alluvia-Bytes-Read", "Alluvia-Elapsed-Ms"
 VERSIONS_CHARS_MAX = 4000
 NO_STORE = "no-store"
-JOBS_PATH = "/v1/jobs/"
+MEMORY_MB = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"
 VARY = f"Accept, Accept-Encoding, Authorization, {BRANCH_HEADER}"
 
 logger = Logger(service=os.environ.get("POWERTOOLS_SERVICE_NAME", "query"), child=True)
 
 
+class QueryNotFound(AlluviaError):
+    """No query is published under the name, for a caller who may know that."""
+
+
+class BranchNotFound(Invalid):
+    """There is no branch of that name."""
+
+
+STATUSES: dict[type[AlluviaError], int] = {
+    NotAcceptable: 406,
+    ResultTooLarge: 413,
+    QueryTooCostly: 422,
+    TableExists: 400,
+    QueryNotFound: 404,
+    BranchNotFound: 404,
+    TableNotFound: 404,  # before Conflict: a table that was dropped meanwhile is both
+    PreconditionFailed: 412,
+    Conflict: 409,
+    CommitUnknown: 500,  # not 503, after which clients send the same again
+}
+"""The statuses of errors of queries, besides those that all functions share."""
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, of which lake: `rights` is what it may do; None: all that the settings allow."""
+    """The sender of a request, and the lake that it asks. `rights`: None for all that the settings allow."""
 
     settings: QuerySettings
     lake: Lake
@@ -55,7 +97,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
-    """What the answer is to be like: the form of its rows and, if it may be compressed, the coding."""
+    """The format of an answer's rows and, if it may be compressed, the coding."""
 
     form: Format
     coding: str | None = None
@@ -91,8 +133,6 @@ def answer(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> Response:
             told |= {RESULT_BYTES: str(large.result_bytes), ELAPSED: elapsed(caller, began_ms), "Vary": VARY}
             return linked(caller.lake, large.key, told)
     else:
-        from .running import run_statements
-
         settings = replace(caller.settings, limits=limits_of(asked, caller))
         settings = replace(settings, result_limit_bytes=result_limit(asked, caller))
         done = run_statements(caller.lake, asked.text, asked.parameters, wish.form, settings, caller.rights)
@@ -158,7 +198,7 @@ def still_there(caller: Caller, key: str) -> bool:
 
 
 def too_large(error: ResultTooLarge, asked: QueryRequest, caller: Caller) -> ResultTooLarge:
-    """Return the error with what else would help."""
+    """Return the error with a hint at a larger limit."""
     if caller.settings.max_result_bytes is None:
         hint = "; where ALLUVIA_MAX_RESULT_BYTES is set, larger results go to the lake, and the answer is a link"
     elif asked.large == ERROR:
@@ -213,6 +253,30 @@ def tagged(headers: Mapping[str, str], coding: str | None) -> dict[str, str]:
     if coding is None or "ETag" not in headers:
         return {**headers}
     return {**headers, "ETag": f'{headers["ETag"][:-1]}-{coding}"'}
+
+
+def facts(body: Mapping[str, Any], status: int = 200, **headers: str) -> Response:
+    """Return a JSON answer that no cache may keep."""
+    return json_answer(status, body, **{"Cache-Control": NO_STORE, **headers})
+
+
+def with_costs(respond: Callable[[], tuple[Response, Caller]]) -> Response:
+    """Return an answer to a caller; one that tells its time also tells what it cost.
+
+    Dollars are the price of requests to S3 and, in Lambda, of the function's memory for that time. Nothing is said of a
+    lake on this machine, nor to callers who may not see all: the number of requests tells how many files there are.
+    """
+    with metered() as meter:
+        response, caller = respond()
+    headers = response["headers"]
+    if ELAPSED not in headers or not caller.lake.store.parallel or not sees_all(caller.rights):
+        return response
+    requests = meter.counts()
+    price = sum(count * REQUEST_DOLLARS.get(kind, 0.0) for kind, count in requests.items())
+    memory_gb = int(os.environ.get(MEMORY_MB, "0")) / 1024
+    price += memory_gb * int(headers[ELAPSED]) / 1000 * LAMBDA_GB_SECOND_DOLLARS
+    told = {REQUESTS: str(requests.total()), DOLLARS: f"{price:.9f}"}
+    return {**response, "headers": {**headers, **told}}
 
 
 def _numbers(table: TableScan) -> dict[str, Any]:

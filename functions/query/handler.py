@@ -22,27 +22,31 @@ from collections.abc import Callable
 from typing import Any
 
 from alluvia import Lake
-from alluvia.access.rights import Rights
-from alluvia.errors import AlluviaError, Invalid
+from alluvia.access.rights import ADMIN, Rights
+from alluvia.errors import AlluviaError, Forbidden, Invalid
 from alluvia.query.process.processes import POOL
 from alluvia.serverless import warm_lake
 from alluvia.serverless.cors import with_cors
 from alluvia.serverless.deadlines import in_time
 from alluvia.serverless.http import Request, Response, refusal, safe
 from alluvia.serverless.log_lines import Logger, with_request_id
-from alluvia.serverless.routes import Routed, routed
+from alluvia.serverless.routes.query_fields import ASYNC
+from alluvia.serverless.routes.query_routes import QUERY_ROUTES
+from alluvia.serverless.routes.route import PUBLISHES, Right, Route, routed
 
-from .answering import JOBS_PATH, Caller, answer, wanted
-from .asking import ASYNC, named, request_of
-from .costs import with_costs
-from .routes import ROUTES, QueryTaker
+from . import published, tables  # noqa: F401 - takers that are loaded while a function initialises
+from .answering import STATUSES, Caller, answer, wanted, with_costs
+from .query_request import given_by_name, named, request_of
 from .settings import QuerySettings
-from .statuses import STATUSES
+from .statements import WRITES_ARE_OFF
 
 JOB = "job"
 """The id of a job in an invocation that is to run it."""
-_BY_NAME = (warm_lake.PUBLISHED, JOBS_PATH)
-"""Where a caller needs no right to any table: published queries, and the jobs that these may be."""
+_PUBLISHING_IS_OFF = (
+    "publishing over HTTP is off here: start `alluvia serve` with --allow-publish; in AWS, deploy with "
+    "alluvia:publishing=true (ALLUVIA_ALLOW_PUBLISH=true and a role that may put objects below "
+    "_alluvia/queries/, for a function of your own)"
+)
 
 logger = Logger(service=os.environ.get("POWERTOOLS_SERVICE_NAME", "query"))
 if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
@@ -67,14 +71,14 @@ def handler(event: dict[str, Any], context: object) -> Response:  # noqa: ARG001
     if isinstance(event, dict) and "requestContext" not in event:
         return _with_statuses(lambda: with_costs(lambda: _invoked(event, Caller(settings, lake))))
     request = Request.read(event, '{"query": "SELECT …"}')
-    found = routed(ROUTES, request, "send queries to POST /q")
+    found = routed(QUERY_ROUTES, request, "send queries to POST /q")
     if isinstance(found, dict):
         return found
-    return _with_statuses(lambda: with_costs(lambda: _taken(found, request, settings, lake)))
+    return _with_statuses(lambda: with_costs(lambda: _taken(*found, request, settings, lake)))
 
 
 def _invoked(event: dict[str, Any], caller: Caller) -> tuple[Response, Caller]:
-    """Answer a direct invocation: whoever may invoke the function may do all."""
+    """Answer a direct invocation, whose sender may do everything."""
     given = dict(event)
     accept = given.pop("accept", None)
     asked = request_of(named(given))
@@ -83,12 +87,22 @@ def _invoked(event: dict[str, Any], caller: Caller) -> tuple[Response, Caller]:
     return answer(asked, wanted(asked, {"accept": accept} if isinstance(accept, str) else {}), caller), caller
 
 
-def _taken(found: Routed[QueryTaker], request: Request, settings: QuerySettings, lake: Lake) -> tuple[Response, Caller]:
-    rights = Rights(()) if found.public else settings.authorization.rights(request, lake)
-    if rights is not None and not found.public and not request.path.startswith(_BY_NAME):
-        rights.check_any_table()
-    caller = Caller(settings, warm_lake.asked_for(lake, request, public=found.public), rights)
-    return found.taker(request, found.name, caller), caller
+def _taken(
+    route: Route, names: list[str], request: Request, settings: QuerySettings, lake: Lake
+) -> tuple[Response, Caller]:
+    rights = Rights(()) if route.public else settings.authorization.rights(request, lake)
+    _check_is_on(route.right, settings)
+    route.right.check(rights, names)
+    caller = Caller(settings, warm_lake.asked_for(lake, request, route), rights)
+    return route.load_taker(__package__)(request, caller, *names, **given_by_name(request, route)), caller
+
+
+def _check_is_on(right: Right, settings: QuerySettings) -> None:
+    """Raise `Forbidden` for a right that the settings turn off for all callers."""
+    if right.operation == ADMIN and not settings.allow_writes:
+        raise Forbidden(f"{right.what} writes, and only reads are allowed here. {WRITES_ARE_OFF}")
+    if right == PUBLISHES and not settings.allow_publish:
+        raise Forbidden(_PUBLISHING_IS_OFF)
 
 
 def _with_statuses(respond: Callable[[], Response]) -> Response:

@@ -1,6 +1,6 @@
 """Jobs: `POST /q` with `mode=async` or `Prefer: respond-async` (RFC 7240), and `/v1/jobs/{id}` to look, cancel, fetch.
 
-Only whoever may do exactly what the sender could may look at a job: to others, there is none.
+Only a caller with exactly the rights of the sender sees a job. For others, it does not exist.
 """
 
 from __future__ import annotations
@@ -31,43 +31,20 @@ from alluvia.operations.results.jobs import (
 from alluvia.query.formats import format_named
 from alluvia.query.parameters import from_json, named_values, to_json
 from alluvia.serverless.http import BRANCH_HEADER, Request, Response, TooManyRequests, failure
-from alluvia.serverless.http import answer as json_answer
 from alluvia.serverless.job_starting import can_start, start
+from alluvia.serverless.routes.query_fields import ASYNC, EXPIRED, JOB_NUMBERS, MODE, VERSIONS
+from alluvia.serverless.routes.query_routes import JOBS_PATH
 
-from .answering import (
-    BYTES_READ,
-    ELAPSED,
-    FILES_READ,
-    JOBS_PATH,
-    NO_STORE,
-    ROWS,
-    VERSIONS,
-    AnswerForm,
-    Caller,
-    still_there,
-    stored_coding,
-    success,
-)
-from .asking import ASYNC, MODE, QueryRequest
-from .large import RESULT_BYTES, linked
-from .rights import allowed_statements
+from .answering import NO_STORE, AnswerForm, Caller, facts, still_there, stored_coding, success
+from .large import linked
+from .query_request import QueryRequest
+from .statements import allowed_statements
 
 KEY_CHARS_MAX = 255
 LENT = "lent"
 """Whether the rights of a job are those that a published query lends."""
-EXPIRED = "expired"
 PLACE_SECONDS = 30
-"""When to come back for a place: nobody knows how long jobs take."""
-NUMBERS = {
-    "rows": ROWS,
-    "result_bytes": RESULT_BYTES,
-    "files_read": FILES_READ,
-    "bytes_read": BYTES_READ,
-    "elapsed_ms": ELAPSED,
-    "requests": "Alluvia-Requests",
-    "dollars": "Alluvia-Dollars",
-}
-"""What is told of a job that is done, by the headers that an answer would have."""
+"""When to come back for a place. The time that jobs take is not known."""
 
 
 def prefers_async(request: Request) -> bool:
@@ -89,7 +66,7 @@ def submit(
     refused = _refusal(asked, caller)
     if refused is not None:
         if insists:
-            raise Invalid(f"{MODE}: {refused}")
+            raise Invalid(f"{MODE.name}: {refused}")
         return None
     key = headers.get("idempotency-key")
     if key is not None and not 0 < len(key) <= KEY_CHARS_MAX:
@@ -109,9 +86,8 @@ def submit(
             job = find_job(store, clock, job.id) or job  # another may have asked, and it has started
     if job.state == QUEUED:
         _start(job, caller, may_be_known=hashed is not None)
-    told = {"Location": JOBS_PATH + job.id, "Cache-Control": NO_STORE}
     applied = {} if insists else {"Preference-Applied": "respond-async"}
-    return json_answer(202, shown(job, caller), **told, **applied)
+    return facts(shown(job, caller), 202, Location=JOBS_PATH + job.id, **applied)
 
 
 def _start(job: QueryJob, caller: Caller, *, may_be_known: bool) -> None:
@@ -158,25 +134,24 @@ def _refusal(asked: QueryRequest, caller: Caller) -> str | None:
     return None
 
 
-def look_at_job(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
-    """Answer what has become of a job."""
+def look_at_job(request: Request, caller: Caller, name: str) -> Response:  # noqa: ARG001
+    """Describe a job."""
     job = _found(name, caller)
-    return _missing() if job is None else json_answer(200, shown(job, caller), **{"Cache-Control": NO_STORE})
+    return _missing() if job is None else facts(shown(job, caller))
 
 
-def cancel_job(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
-    """Cancel a job, unless it has ended, and answer what has become of it. Its process ends within seconds."""
+def cancel_job(request: Request, caller: Caller, name: str) -> Response:  # noqa: ARG001
+    """Cancel a job, unless it has ended, and describe it. Its process ends within seconds."""
     job = _found(name, caller)
     if job is None:
         return _missing()
     if job.end is None:
         job = end_job(caller.lake.store, caller.lake.clock, job, CANCELLED, {})
-    return json_answer(200, shown(job, caller), **{"Cache-Control": NO_STORE})
+    return facts(shown(job, caller))
 
 
-def fetch_result(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
+def fetch_result(request: Request, caller: Caller, job_id: str, file: str) -> Response:  # noqa: ARG001
     """Answer the result of a job with a link to it, or why there is none, as the query itself would have."""
-    job_id, _, file = name.partition("/")
     job = _found(job_id, caller)
     if job is None:
         return _missing()
@@ -197,7 +172,7 @@ def fetch_result(request: Request, name: str, caller: Caller) -> Response:  # no
 
 
 def shown(job: QueryJob, caller: Caller) -> dict[str, Any]:
-    """Return what is told of a job."""
+    """Return the description of a job."""
     end = job.end or {}
     told: dict[str, Any] = {"id": job.id, "state": _state(job, caller)}
     moments = {"asked": job.asked["asked_ms"], "started": job.started_ms, "ended": end.get("at_ms")}
@@ -207,7 +182,7 @@ def shown(job: QueryJob, caller: Caller) -> dict[str, Any]:
     if told["state"] == FAILED:
         told |= {"status": end.get("status", 500), "error": end["error"]}
     headers = end.get("told", {})
-    told |= {name: orjson.loads(headers[header]) for name, header in NUMBERS.items() if header in headers}
+    told |= {name: orjson.loads(headers[header]) for name, header in JOB_NUMBERS.items() if header in headers}
     return told | ({"versions": headers[VERSIONS]} if VERSIONS in headers else {})
 
 

@@ -24,6 +24,7 @@ from alluvia.operations.results.results import (
 from alluvia.query.engine import Rendered
 from alluvia.query.formats import Format
 from alluvia.serverless.http import Response, TooManyRequests, answer
+from alluvia.serverless.routes.query_fields import RESULT_BYTES
 
 from .codings import encoded_parts
 from .settings import CALLER_RESULT_BYTES
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from alluvia.store import Store
 
 RESULTS_PATH = "/v1/results/"
-RESULT_BYTES = "Alluvia-Result-Bytes"
 
 
 @dataclass

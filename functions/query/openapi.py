@@ -6,7 +6,7 @@ The routes are public. A caller without a token sees no published query. Loaded 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -15,19 +15,20 @@ from alluvia.query.parameters import Declared
 from alluvia.query.published import PublishedQuery, list_published
 from alluvia.serverless.authorization import IAM, OPEN
 from alluvia.serverless.http import Request, Response, Unauthenticated
-from alluvia.serverless.http import answer as json_answer
-from alluvia.serverless.openapi import FLAG, TEXT, Json, both, document, in_path, in_query, operation
-from alluvia.serverless.openapi_ingest import INGEST_OPERATIONS
+from alluvia.serverless.routes.fields import FLAG, TEXT, Json, RequestField, in_path
+from alluvia.serverless.routes.ingest_routes import INGEST_ROUTES
+from alluvia.serverless.routes.openapi import document
+from alluvia.serverless.routes.query_fields import FORMATS, LIMIT, LIMIT_HEADERS
+from alluvia.serverless.routes.query_routes import IF_NONE_MATCH, QUERY_ERRORS, QUERY_ROUTES, ROWS
+from alluvia.serverless.routes.route import ANY_CALLER, Route
 from alluvia.version import __version__
 
-from .answering import NO_STORE, Caller
-from .openapi_fields import FORMAT_NAMES, IF_NONE_MATCH, LIMITS, PUBLISHED, QUERY_ERRORS, READ_ANSWERS
-from .openapi_routes import QUERY_OPERATIONS
+from .answering import Caller, facts
 from .published import runnable
-from .publishing import PAGE
 
 PUBLISHED_MAX = 1000
 """The document has no more published queries than that."""
+_FORM = in_path("format", "The format of the answer.", TEXT | FORMATS)
 _TYPES: Mapping[str, Json] = {
     "byte": {"type": "integer", "minimum": -(2**7), "maximum": 2**7 - 1},
     "short": {"type": "integer", "minimum": -(2**15), "maximum": 2**15 - 1},
@@ -54,43 +55,45 @@ def tell_openapi(request: Request, caller: Caller) -> Response:
             raise
         published = []
     found = document(
-        {**INGEST_OPERATIONS, **QUERY_OPERATIONS, **published_operations(published)},
+        (*INGEST_ROUTES, *QUERY_ROUTES, *map(_route, published)),
         version=__version__,
-        description="A lakehouse for event data: events come in, and SQL asks for them. Some routes may be off here.",
+        description="A lakehouse for event data: events come in, SQL answers. Some routes may be off here.",
         scheme=None if authorization.mode == OPEN else authorization.mode,
         all_ask=in_lambda and authorization.mode in (IAM, "jwt"),
     )
-    return json_answer(200, found, **{"Cache-Control": NO_STORE, "Vary": "Authorization"})
+    return facts(found, Vary="Authorization")
 
 
-def published_operations(queries: Iterable[PublishedQuery]) -> dict[str, Mapping[str, Json]]:
-    """Return an operation for each published query, with its parameters."""
-    found: dict[str, Mapping[str, Json]] = {}
-    for each in queries:
-        form = in_path("format", "The form of the answer.", FORMAT_NAMES)
-        parameters = [form, *map(_declared, each.parameters), *LIMITS, IF_NONE_MATCH]
-        name, summary = f"published_{each.name}", f"Run the published query {each.name}, version {each.version}"
-        run = operation(name, PUBLISHED, summary, READ_ANSWERS, parameters=parameters, errors=QUERY_ERRORS)
-        found[f"/v1/queries/{each.name}.{{format}}"] = both(run)
-    return found
+def _route(query: PublishedQuery) -> Route:
+    """Return a published query as a route of its own, with its parameters."""
+    return Route(
+        f"GET,HEAD /v1/queries/{query.name}.{{format}}",
+        "published.run_published",
+        ANY_CALLER,
+        f"Run the published query {query.name}, version {query.version}",
+        ROWS,
+        QUERY_ERRORS,
+        (_FORM, *map(_field, query.parameters), *LIMIT_HEADERS, IF_NONE_MATCH),
+        named=f"published_{query.name}",
+    )
 
 
 def _runnable(caller: Caller) -> Iterator[PublishedQuery]:
     """Yield the published queries that the caller may run."""
     after: str | None = ""
     while after is not None:
-        page, after = list_published(caller.lake.store, after, PAGE)
+        page, after = list_published(caller.lake.store, after, LIMIT.schema["default"])
         yield from (found for each in page if (found := runnable(caller, each)) is not None)
 
 
-def _declared(parameter: Declared) -> Json:
+def _field(parameter: Declared) -> RequestField:
     """Return a parameter of a published query, with its default as JSON has it."""
-    kind = parameter.type.partition("(")[0]
-    schema = dict(_TYPES.get(kind, TEXT))
-    if parameter.default is not None:
-        value = parameter.value(parameter.default)
-        schema["default"] = value if isinstance(value, bool | int | float | str) else _text(value)
-    return in_query(parameter.name, f"A {parameter.type}.", schema, required=parameter.default is None)
+    schema, text = _TYPES.get(parameter.type.partition("(")[0], TEXT), f"A {parameter.type}."
+    if parameter.default is None:
+        return RequestField(parameter.name, schema, text, missing="send it")
+    value = parameter.value(parameter.default)
+    default = value if isinstance(value, bool | int | float | str) else _text(value)
+    return RequestField(parameter.name, schema | {"default": default}, text)
 
 
 def _text(value: Any) -> str:

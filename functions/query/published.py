@@ -1,7 +1,7 @@
 """Published queries: `GET /v1/queries/{name}.{form}`, with the values of their parameters in the query string.
 
-Who has the scope `query:{name}` runs one with the rights of whoever published it, and learns of the lake nothing but
-its rows: no names of tables, and no message that may hold values. Others run it with their own rights, if these are
+A caller with the scope `query:{name}` runs one with its publisher's rights, and learns nothing of the lake but the
+query's rows: no names of tables, and no message that may hold values. Others run it with their own rights, if these are
 enough. To everyone else it is as if there was no such query.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl
 
 from alluvia.access.rights import READ, Grant, lacks_query
 from alluvia.engine.duck.failures import QueryTooCostly, ResultTooLarge
@@ -27,14 +26,14 @@ from alluvia.errors import (
     cut,
 )
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.query.parameters import VERSION, values_of
+from alluvia.query.parameters import values_of
 from alluvia.serverless.http import Request, Response
-from alluvia.serverless.warm_lake import PUBLISHED
+from alluvia.serverless.routes.query_fields import CACHE, MAX_BYTES_HEADER, RESULT_BYTES, ROWS, VERSION
+from alluvia.serverless.routes.query_routes import QUERIES_PATH
 
-from .answering import ROWS, Caller, wanted
-from .asking import FIELDS_MAX, LIMIT_HEADERS, MAX_BYTES, QueryRequest, limited
-from .large import RESULT_BYTES
-from .reading import CACHE, answer_read
+from .answering import Caller, QueryNotFound, wanted
+from .queries import answer_read
+from .query_request import QueryRequest, limited, values_by_name
 
 if TYPE_CHECKING:
     from alluvia.query.published import PublishedQuery
@@ -55,10 +54,6 @@ _VEILS: tuple[tuple[tuple[type[AlluviaError], ...], str], ...] = (
 """Errors as they are told to those who do not know what a query reads: the first kind that fits is raised."""
 
 
-class QueryNotFound(AlluviaError):
-    """No query is published under the name, for a caller who may know that."""
-
-
 @dataclass(frozen=True, slots=True)
 class Seen:
     """A published query that a caller may run: by the grants in `limits` or, without any, by rights of its own."""
@@ -67,45 +62,22 @@ class Seen:
     limits: tuple[Grant, ...] = ()
 
 
-def run_or_describe(request: Request, name: str, caller: Caller) -> Response:
-    """Run the published query of a name with a form; tell of it where there is none. Raises what these raise."""
-    if "." in name:
-        return run_published(request, name, caller)
-    from .publishing import describe_query  # which few requests need
+def run_published(request: Request, caller: Caller, name: str) -> Response:
+    """Run a published query, and answer as `GET /q` does; without a format in the path, describe it.
 
-    return describe_query(request, name, caller)
+    Raises what `GET /q` raises, and `QueryNotFound`.
+    """
+    if "." not in name:
+        from .publishing import describe_query  # which few requests need
 
-
-def list_queries(request: Request, name: str, caller: Caller) -> Response:
-    """Tell which published queries the caller may run or publish."""
-    from .publishing import tell_queries
-
-    return tell_queries(request, name, caller)
-
-
-def put_query(request: Request, name: str, caller: Caller) -> Response:
-    """Publish a query."""
-    from .publishing import publish_query
-
-    return publish_query(request, name, caller)
-
-
-def delete_query(request: Request, name: str, caller: Caller) -> Response:
-    """Withdraw a published query."""
-    from .publishing import withdraw_query
-
-    return withdraw_query(request, name, caller)
-
-
-def run_published(request: Request, name: str, caller: Caller) -> Response:
-    """Run a published query, and answer as `GET /q` does. Raises what that raises, and `QueryNotFound`."""
+        return describe_query(request, caller, name)
     title, _, form = name.partition(".")
-    given = fields_of(request)
-    seen = see(caller, title, version_in(given))
+    given = values_by_name(request)
+    seen = see(caller, title, VERSION.read(given.pop(VERSION.name, None)))
     values = values_of(seen.query.parameters, given)
     asked = limited(QueryRequest(seen.query.query, values, form), request)
     if seen.limits and asked.max_bytes is not None:
-        raise Forbidden(f"{LIMIT_HEADERS[MAX_BYTES]}: a limit on bytes would tell what the query reads: leave it out")
+        raise Forbidden(f"{MAX_BYTES_HEADER.name}: a limit on bytes would tell what the query reads: leave it out")
     if request.method == "GET" and "prefer" in request.headers:
         taken = _as_job(request, asked, seen, caller)
         if taken is not None:
@@ -153,7 +125,7 @@ def see(caller: Caller, name: str, version: int | None = None) -> Seen:
     if found is None:
         if rights is None or rights.may_publish(name) or granted & {None, version}:
             which = "" if version is None else f"version {version} of "
-            raise QueryNotFound(f"there is no {which}published query {cut(name, 100)!r}: GET {PUBLISHED} lists them")
+            raise QueryNotFound(f"there is no {which}published query {cut(name, 100)!r}: GET {QUERIES_PATH} lists them")
         raise lacks_query(name)
     limits = () if rights is None else tuple(rights.limits(name, found.version, current=found.current))
     if not limits and not may_read_all(caller, found):
@@ -214,26 +186,3 @@ def veiled(error: AlluviaError) -> AlluviaError:
             if isinstance(error, kind):
                 return kind(message)
     return Corrupt(f"the query cannot be answered as the lake is now: {_ASK}")
-
-
-def version_in(given: dict[str, str]) -> int | None:
-    """Take the number of a version out of the fields of a request. Raises `Invalid`."""
-    number = given.pop(VERSION, None)
-    if number is not None and not (number.isascii() and number.isdecimal() and len(number) <= 18):
-        raise Invalid(f"{VERSION}: {number!r:.100} must be the number of a version")
-    return None if number is None else int(number)
-
-
-def fields_of(request: Request) -> dict[str, str]:
-    """Return the fields of the query string. Raises `Invalid`, naming one that comes twice."""
-    text = str(request.event.get("rawQueryString") or "")
-    try:
-        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=FIELDS_MAX)
-    except ValueError:
-        raise Invalid(f"the parameters are not at most {FIELDS_MAX}, percent-encoded in UTF-8: send fewer") from None
-    given: dict[str, str] = {}
-    for name, value in pairs:
-        if name in given:
-            raise Invalid(f"{cut(name, 100)}: send it once")
-        given[name] = value
-    return given

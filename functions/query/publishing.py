@@ -1,6 +1,6 @@
-"""Publish, withdraw and tell of queries: `PUT`, `DELETE` and `GET /v1/queries/{name}`, and `GET /v1/queries`.
+"""Publish, withdraw, describe and list queries: `PUT`, `DELETE` and `GET /v1/queries/{name}`, and `GET /v1/queries`.
 
-Publishing is a right of its own. A query keeps the rights of whoever published it, which others may then be lent.
+Publishing is a right of its own. A query keeps its publisher's rights, which may be lent to other callers.
 """
 
 from __future__ import annotations
@@ -10,64 +10,47 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from alluvia.engine.queries.parse import QUERY_LIMIT_BYTES
-from alluvia.errors import Forbidden, Invalid, cut
+from alluvia.errors import Invalid, cut
 from alluvia.query import published
 from alluvia.query.parameters import Declared, to_json
 from alluvia.query.permitted import permitted
-from alluvia.query.published import Condition, PublishedQuery, find_published, list_published
+from alluvia.query.published import Condition, PublishedQuery, find_published
 from alluvia.serverless.http import Request, Response
-from alluvia.serverless.http import answer as json_answer
+from alluvia.serverless.routes.bodies import DEFAULT, TYPE
+from alluvia.serverless.routes.query_fields import VERSION
+from alluvia.serverless.routes.query_routes import HINT
 
-from .answering import NO_STORE, VARY, Caller
-from .bodies import json_object
-from .published import QueryNotFound, fields_of, hides_columns, may_read_all, runnable, see, version_in
-
-QUERY, PARAMETERS = "query", "parameters"
-TYPE, DEFAULT = "type", "default"
-AFTER, LIMIT = "after", "limit"
-PAGE, PAGE_MAX = 100, 1000
-BODY_BYTES_MAX = 4 * QUERY_LIMIT_BYTES
-_EXAMPLE = '{"query": "SELECT …", "parameters": {"path": "string", "least": "long=10"}}'
+from .answering import VARY, Caller, QueryNotFound, facts
+from .published import hides_columns, may_read_all, runnable, see
+from .query_request import read_fields
 
 
-def publish_query(request: Request, name: str, caller: Caller) -> Response:
-    """Publish what the body has: 201 for a new name, else 200, also where nothing changes."""
-    _check_may_publish(caller, name)
-    query, parameters = _body(request)
+def publish(request: Request, caller: Caller, name: str, *, query: str, parameters: Mapping[str, Any]) -> Response:
+    """Publish a query: 201 for a new name, else 200, also where nothing changes."""
+    declared = {parameter: _parameter(parameter, value) for parameter, value in parameters.items()}
     is_new = find_published(caller.lake.store, name) is None
     catalog = permitted(caller.lake, caller.rights)
-    made = published.publish(catalog, name, query, parameters, _condition(request.headers))
+    made = published.publish(catalog, name, query, declared, _condition(request.headers))
     return _told(_facts(made, caller), 201 if is_new else 200, made)
 
 
-def withdraw_query(request: Request, name: str, caller: Caller) -> Response:
+def withdraw(request: Request, caller: Caller, name: str) -> Response:
     """Withdraw a query with all its versions."""
-    _check_may_publish(caller, name)
-    _check_no_others(fields_of(request))
     if find_published(caller.lake.store, name) is None:
         raise QueryNotFound(f"there is no published query {cut(name, 100)!r}")
     made = published.unpublish(permitted(caller.lake, caller.rights), name, _condition(request.headers))
     return _told({"name": name, "withdrawn": True, "version": made.version})
 
 
-def describe_query(request: Request, name: str, caller: Caller) -> Response:
-    """Tell of a published query what there is to know before it is run."""
-    given = fields_of(request)
-    version = version_in(given)
-    _check_no_others(given)
-    found = _described(caller, name, version)
+def describe_query(request: Request, caller: Caller, name: str) -> Response:
+    """Describe a published query."""
+    found = _described(caller, name, read_fields(request, (VERSION,), HINT)[VERSION.name])
     return _told(_facts(found, caller), 200, found)
 
 
-def tell_queries(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
-    """Tell of the queries that the caller may run or publish, page by page, in the order of their names."""
-    given = fields_of(request)
-    after, limit = given.pop(AFTER, ""), given.pop(LIMIT, str(PAGE))
-    _check_no_others(given)
-    if not (limit.isascii() and limit.isdecimal() and 0 < int(limit[:9]) <= PAGE_MAX):
-        raise Invalid(f"{LIMIT}: {limit!r:.50} must be a number from 1 to {PAGE_MAX}")
-    shown, following = _page(caller, after, int(limit))
+def list_published(request: Request, caller: Caller, *, after: str, limit: int) -> Response:  # noqa: ARG001
+    """List the queries that the caller may run or publish, page by page, ordered by name."""
+    shown, following = _page(caller, after, limit)
     return _told({"queries": [_facts(each, caller) for each in shown], "next": following})
 
 
@@ -79,21 +62,9 @@ def _page(caller: Caller, after: str, limit: int) -> tuple[list[PublishedQuery],
     shown: list[PublishedQuery] = []
     following: str | None = after
     while following is not None and len(shown) <= limit:
-        found, following = list_published(caller.lake.store, following, limit)
+        found, following = published.list_published(caller.lake.store, following, limit)
         shown += [known for each in found if (known := _as_known(caller, each)) is not None]
     return shown[:limit], shown[limit - 1].name if len(shown) > limit else None
-
-
-def _check_may_publish(caller: Caller, name: str) -> None:
-    """Raise `Forbidden` where publishing is off, or the caller lacks the scope for it."""
-    if not caller.settings.allow_publish:
-        raise Forbidden(
-            "publishing over HTTP is off here: start `alluvia serve` with --allow-publish; in AWS, deploy with "
-            "alluvia:publishing=true (ALLUVIA_ALLOW_PUBLISH=true and a role that may put objects below "
-            "_alluvia/queries/, for a function of your own)"
-        )
-    if caller.rights is not None:
-        caller.rights.check_publish(name)
 
 
 def _described(caller: Caller, name: str, version: int | None) -> PublishedQuery:
@@ -128,18 +99,6 @@ def _facts(found: PublishedQuery, caller: Caller) -> dict[str, Any]:
 def _declared(parameter: Declared) -> dict[str, str]:
     default = {} if parameter.default is None else {DEFAULT: parameter.default}
     return {TYPE: parameter.type, **default}
-
-
-def _body(request: Request) -> tuple[str, dict[str, str]]:
-    """Return the text and the parameters of a body. Raises `Invalid`, naming the field, and `UnsupportedMediaType`."""
-    _check_no_others(fields_of(request))
-    body = json_object(request, "a query to publish", _EXAMPLE, (QUERY, PARAMETERS), BODY_BYTES_MAX)
-    query, parameters = body.get(QUERY), body.get(PARAMETERS) or {}
-    if not isinstance(query, str):
-        raise Invalid(f"query: send the text of one SELECT, as in {_EXAMPLE}")
-    if not isinstance(parameters, dict):
-        raise Invalid(f"parameters: send an object with a type for each name, as in {_EXAMPLE}")
-    return query, {name: _parameter(name, value) for name, value in parameters.items()}
 
 
 def _parameter(name: str, value: object) -> str:
@@ -184,12 +143,6 @@ def _tag(query: PublishedQuery) -> str:
     return f'"{query.version}"'
 
 
-def _check_no_others(fields: Mapping[str, str]) -> None:
-    other = next(iter(fields), None)
-    if other is not None:
-        raise Invalid(f"{cut(other, 100)} is not a field of this request: to run the query, name a form, as in .json")
-
-
 def _told(body: dict[str, Any], status: int = 200, query: PublishedQuery | None = None) -> Response:
     tag = {} if query is None else {"ETag": _tag(query)}
-    return json_answer(status, body, **{"Cache-Control": NO_STORE, "Vary": VARY, **tag})
+    return facts(body, status, Vary=VARY, **tag)

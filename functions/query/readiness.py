@@ -1,24 +1,23 @@
-"""Whether the lake's storage answers, and takes writes where this process stores events, too."""
+"""Whether the lake's storage answers."""
 
 from __future__ import annotations
 
 from alluvia import Lake
 from alluvia.errors import AlluviaError
 from alluvia.serverless.http import Request, Response
-from alluvia.serverless.http import answer as json_answer
 
-from .answering import NO_STORE, Caller, logger
+from .answering import Caller, facts, logger
 
 PROBE = "_alluvia/ready"
 PROBE_BYTES = 64 << 10
 """A full disk often has room for a few bytes more."""
 KEPT_MS = 30_000
-"""Load balancers ask every few seconds: one PUT in so many milliseconds tells, as long as it works."""
+"""Load balancers ask every few seconds: one PUT in this time is enough, as long as it works."""
 _written_ms: dict[str, int] = {}
 """When the probe of each lake was last written, by its URI."""
 
 
-def say_ready(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
+def say_ready(request: Request, caller: Caller) -> Response:  # noqa: ARG001
     """Answer whether the lake's storage answers. Anyone may ask, so what is wrong is only in the log."""
     try:
         next(iter(caller.lake.store.list_folders("")), None)
@@ -26,8 +25,8 @@ def say_ready(request: Request, name: str, caller: Caller) -> Response:  # noqa:
             _check_writable(caller.lake)
     except AlluviaError:
         logger.exception("not ready", extra={"status": 503})
-        return _told("the lake's storage does not respond, or does not accept writes", 503)
-    return _told("ok", 200)
+        return facts({"status": "the lake's storage does not respond, or does not accept writes"}, 503)
+    return facts({"status": "ok"})
 
 
 def _check_writable(lake: Lake) -> None:
@@ -37,7 +36,3 @@ def _check_writable(lake: Lake) -> None:
         return
     lake.store.put(PROBE, bytes(PROBE_BYTES))
     _written_ms[lake.uri] = now_ms
-
-
-def _told(status: str, code: int) -> Response:
-    return json_answer(code, {"status": status}, **{"Cache-Control": NO_STORE})

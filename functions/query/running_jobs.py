@@ -14,14 +14,12 @@ from alluvia.errors import AlluviaError
 from alluvia.operations.results.jobs import DONE, FAILED, QueryJob, end_job, has_ended, keep_alive, start_job
 from alluvia.operations.results.results import take_back
 from alluvia.serverless.http import Response, refusal
+from alluvia.serverless.routes.query_fields import ELAPSED, RESULT_BYTES
 
-from .answering import ELAPSED, Caller, elapsed, large_result, logger, run_query, told_of
-from .costs import with_costs
+from .answering import STATUSES, Caller, elapsed, large_result, logger, run_query, told_of, with_costs
 from .jobs import LENT, asked_by_job, rights_of_job
-from .large import RESULT_BYTES
 from .published import veiled, veiled_headers
 from .settings import QuerySettings
-from .statuses import STATUSES
 
 LOOK_SECONDS = 2.0
 LOOKS_A_LEASE = 8

@@ -22,7 +22,7 @@ JOB_SECONDS = 840
 RESULT_HOURS = 24
 CALLER_RESULT_BYTES = "ALLUVIA_CALLER_RESULT_BYTES"
 JOB_CONCURRENCY_MAX = 100
-"""Whoever sends a job reads as many objects."""
+"""Sending a job reads as many objects."""
 SPILL_LIMIT_BYTES = 1_500_000_000
 
 

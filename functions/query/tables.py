@@ -1,4 +1,4 @@
-"""What a lake has, as the caller may see it: its tables, and the columns, versions and sizes of one."""
+"""The tables that a caller may see, and the columns, versions and sizes of one."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from alluvia.errors import TableNotFound
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.query.permitted import permitted, visible
 from alluvia.serverless.http import Request, Response
-from alluvia.serverless.http import answer as json_answer
 from alluvia.table_names import REJECTS
 
-from .answering import NO_STORE, Caller
+from .answering import Caller, facts
 
 
-def list_tables(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
+def list_tables(request: Request, caller: Caller) -> Response:  # noqa: ARG001
     """Answer the names of the tables that the caller may read."""
-    return _told({"tables": [{"name": each} for each in permitted(caller.lake, caller.rights).tables()]})
+    return facts({"tables": [{"name": each} for each in permitted(caller.lake, caller.rights).tables()]})
 
 
-def show_table(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
-    """Answer what there is to know of a table without a query.
+def show_table(request: Request, caller: Caller, name: str) -> Response:  # noqa: ARG001
+    """Describe a table.
 
     Where rows or columns are hidden from the caller, nothing is told that depends on them: sizes are null.
     """
@@ -34,7 +33,7 @@ def show_table(request: Request, name: str, caller: Caller) -> Response:  # noqa
     snapshot = handle.readable()
     seen = visible(catalog, snapshot, caller.lake.clock.now_ms() * 1000)
     shown = snapshot.schema.names if seen is None else seen.shown.columns
-    facts: dict[str, Any] = {
+    known: dict[str, Any] = {
         "name": name,
         "version": snapshot.version,
         "versions": {"oldest": handle.oldest(), "newest": snapshot.version},
@@ -45,7 +44,7 @@ def show_table(request: Request, name: str, caller: Caller) -> Response:  # noqa
         ],
     }
     hidden = dict.fromkeys(("partition_by", "sort_by", "cluster_by", "files", "bytes", "rows", "rejects"))
-    return _told(facts | (hidden if seen is not None else _sizes(snapshot, catalog)))
+    return facts(known | (hidden if seen is not None else _sizes(snapshot, catalog)))
 
 
 def _sizes(snapshot: Snapshot, catalog: Catalog) -> dict[str, Any]:
@@ -74,7 +73,3 @@ def _rejects(table: str, catalog: Catalog) -> int | None:
         with suppress(TableNotFound):
             return count(catalog.handle(rejects).readable(), catalog.store)
     return 0
-
-
-def _told(body: dict[str, Any], status: int = 200) -> Response:
-    return json_answer(status, body, **{"Cache-Control": NO_STORE})

@@ -20,11 +20,12 @@ from alluvia.access.issuing import signing_key
 from alluvia.access.rights import Rights
 from alluvia.access.signing import sign, unverified_claims
 from alluvia.server.gateway import Gateway, ServerRules
-from alluvia.serverless.routes import Route
+from alluvia.serverless.routes.ingest_routes import INGEST_ROUTES
+from alluvia.serverless.routes.openapi import document
+from alluvia.serverless.routes.query_routes import QUERY_ROUTES
+from alluvia.serverless.routes.route import Route, route_at
 from alluvia.serverless.settings import environment
 from alluvia.serverless.warm_lake import using
-from functions.ingest.routes import ROUTES as EVENT_ROUTES
-from functions.query.routes import ROUTES as QUERY_ROUTES
 from tests.access import grant, token
 
 MATRIX = """
@@ -138,6 +139,9 @@ class Row:
     def __str__(self) -> str:
         return f"{self.method} {self.path} {self.sends}"
 
+    def route(self) -> Route | None:
+        return route_at(ROUTES, self.method, self.path.partition("?")[0])
+
 
 def rows() -> list[Row]:
     header, *lines = (line.split() for line in MATRIX.strip().splitlines() if line)
@@ -151,6 +155,8 @@ def rows() -> list[Row]:
 
 
 ROWS = rows()
+ROUTES = (*INGEST_ROUTES, *QUERY_ROUTES)
+DOCUMENT = document(ROUTES, version="0", description="", scheme=None, all_ask=False)
 
 
 class Served:
@@ -246,12 +252,26 @@ def test_each_caller_gets_what_it_may(served: Served, row: Row) -> None:
 
 
 def test_every_route_and_method_is_in_the_table() -> None:
-    routes: list[Route[Any]] = [*EVENT_ROUTES, *QUERY_ROUTES]
-    there = {(method, route.path) for route in routes for method in route.takers}
-    tested = {
-        (row.method, route.path)
-        for row in ROWS
-        for route in routes
-        if route.name_in(row.path.partition("?")[0]) is not None and row.method in route.takers
-    }
+    there = {(method, route.path) for route in ROUTES for method in route.methods}
+    tested = {(row.method, route.path) for row in ROWS if (route := row.route()) is not None}
     assert tested == there
+
+
+REFUSED = {
+    "any table": {"publish", "query", "pinned"},
+    "*": {*GRANTS},
+    "{table}": {"read", "admin", "publish", "query", "pinned", "editor"},
+    "{query}": {"read", "append", "write", "admin", "query", "pinned"},
+}
+"""Callers who lack a right for clicks, or for a query whose name begins with spare, by what the right is on."""
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.route() is not None], ids=str)
+def test_a_route_declares_the_right_and_the_statuses_that_callers_meet(row: Row) -> None:
+    route = row.route()
+    assert route is not None
+    if not route.public:
+        assert (row.expected["none"], row.expected["invalid"]) == (401, 401)
+    assert {row.expected[caller] for caller in REFUSED.get(route.right.on, set())} <= {403}
+    described = DOCUMENT["paths"][route.path][row.method.lower()]["responses"]
+    assert {*map(str, row.expected.values())} <= {*described}

@@ -16,8 +16,8 @@ from alluvia.access import registry
 from alluvia.access.claims import read_claims
 from alluvia.access.signing import unverified_claims
 from alluvia.errors import Invalid
+from alluvia.serverless.routes.ingest_routes import INGEST_ROUTES
 from functions.ingest import handler as ingest
-from functions.ingest.routes import ROUTES
 from functions.query import handler as query
 from tests.access import grant, token
 
@@ -75,7 +75,7 @@ def test_without_a_token_nobody_gets_in(lake: alluvia.Lake) -> None:
 
 
 def test_every_route_for_events_asks_who_sends_them() -> None:
-    posted = [route for route in ROUTES if "POST" in route.takers]
+    posted = [route for route in INGEST_ROUTES if "POST" in route.methods]
     assert len(posted) >= 3
     for route in posted:
         path = route.path.replace("{table}", "clicks").replace("{source}", "nobody")

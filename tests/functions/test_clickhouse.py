@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from alluvia.errors import Invalid
-from functions.query.clickhouse import NAMES, format_of, without_clause
+from functions.query.query_request import CLICKHOUSE_FORMATS, format_of, without_clause
 
 CLAUSES = [
     ("SELECT 1 FORMAT JSONEachRow", "SELECT 1", "ndjson"),
@@ -47,5 +47,5 @@ def test_what_is_no_clause_stays(text: str) -> None:
 @pytest.mark.parametrize("name", ["JSON", "CSV", "TSV", "TabSeparated", "Pretty", "x" * 1000])
 def test_formats_that_mean_something_else_are_refused(name: str) -> None:
     for ask in (lambda: format_of(name), lambda: without_clause(f"SELECT 1 FORMAT {name}")):
-        with pytest.raises(Invalid, match=", ".join(NAMES)):
+        with pytest.raises(Invalid, match=", ".join(CLICKHOUSE_FORMATS)):
             ask()

@@ -15,11 +15,12 @@ from openapi_spec_validator import validate
 import alluvia
 from alluvia.query.formats import FORMATS
 from alluvia.serverless import http
+from alluvia.serverless.routes.query_fields import OTHER_NAMES
 from functions.ingest import handler as ingest
 from functions.ingest.uploads import PARAMETERS as UPLOAD_PARAMETERS
 from functions.query import handler as query
-from functions.query.asking import FIELDS, LIMIT_HEADERS, OTHER_NAMES
-from functions.query.statuses import STATUSES
+from functions.query.answering import STATUSES
+from functions.query.query_request import NAMES
 from tests.access import grant, token
 from tests.functions.test_query import Answer, event
 
@@ -89,11 +90,12 @@ def test_it_is_valid() -> None:
 
 def test_the_fields_of_requests_are_those_that_are_read() -> None:
     posting = found()["paths"]["/q"]["post"]
-    assert set(posting["requestBody"]["content"]["application/json"]["schema"]["properties"]) == {*FIELDS, *OTHER_NAMES}
+    assert set(posting["requestBody"]["content"]["application/json"]["schema"]["properties"]) == {*NAMES, *OTHER_NAMES}
     given = {(each["in"], each["name"]) for each in posting["parameters"]}
     assert given == {
-        *(("query", name) for name in (*FIELDS, "values")),
-        *(("header", n) for n in (*LIMIT_HEADERS.values(), "Prefer", "Idempotency-Key", "X-Alluvia-Branch")),
+        *(("query", name) for name in (*NAMES, "values")),
+        *(("header", f"Alluvia-Max-{name}") for name in ("Bytes", "Seconds")),
+        *(("header", name) for name in ("Prefer", "Idempotency-Key", "X-Alluvia-Branch")),
     }
     assert set(posting["responses"]["200"]["content"]) == {form.content_type.partition(";")[0] for form in FORMATS}
     statuses = {*http._STATUSES.values(), *STATUSES.values()} - {412}  # of published queries alone

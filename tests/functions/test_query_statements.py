@@ -16,7 +16,7 @@ from alluvia.query.formats import RenderedRows, render
 from alluvia.serverless import warm_lake
 from alluvia.store.wrapper import Wrapper
 from functions.query import handler as query
-from functions.query import running
+from functions.query import statements
 from functions.query.settings import QuerySettings
 from tests.functions.test_query import Answer, error_of, event
 from tests.log_lines import Context, log_lines
@@ -319,7 +319,7 @@ def test_a_lost_race_is_a_409_that_says_what_to_do(writing: alluvia.Lake, monkey
         rival.update({"n": "n + 10"})
         return render(*args, **extra)
 
-    monkeypatch.setattr(running, "render", meanwhile)
+    monkeypatch.setattr(statements, "render", meanwhile)
     answer = send("UPDATE totals SET n = n + 1; SELECT * FROM totals")
     assert answer["statusCode"] == 409
     assert "nothing was done, send the same request again" in error_of(answer)

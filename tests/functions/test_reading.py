@@ -19,7 +19,7 @@ from alluvia.errors import Invalid, Unavailable
 from alluvia.operations.results.results import KeptResult, keep_result
 from alluvia.store import Store
 from functions.query import handler as query
-from functions.query import reading
+from functions.query import queries
 from functions.query.answering import run_query
 from functions.query.settings import QuerySettings
 from tests.access import grant, token
@@ -213,7 +213,7 @@ def test_a_change_while_the_query_runs_is_not_kept_under_the_old_version(
         return run_query(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(reading, "run_query", meanwhile)
+        patch.setattr(queries, "run_query", meanwhile)
         tag, body, _ = ok(get(COUNT))
     assert body == '{"c":3,"n":7}\n'
     assert ok(get(COUNT)) == (tag, body, "hit")
@@ -231,7 +231,7 @@ def test_an_erasure_deletes_kept_results_also_of_queries_under_way(
         alluvia.connect(lake.uri)["totals"].erase("name = 'b'")
         keep_result(*args)
 
-    monkeypatch.setattr(reading, "keep_result", late)
+    monkeypatch.setattr(queries, "keep_result", late)
     assert ok(get("FROM totals"))[1] == '{"name":"b","n":2}\n'
     assert [path.read_bytes() for path in kept(lake)] == [b""]
 
@@ -242,14 +242,14 @@ def test_an_answer_does_not_wait_for_a_store_that_does_not_keep_it(
     def refused(*_: object) -> None:
         raise Unavailable("the store does not answer")
 
-    monkeypatch.setattr(reading, "keep_result", refused)
+    monkeypatch.setattr(queries, "keep_result", refused)
     assert ok(get(COUNT))[1:] == ('{"c":2,"n":3}\n', "off")
 
     def dropped(store: Store, key: str, result: KeptResult) -> None:
         keep_result(store, key, result)
         lake.drop_table("totals")
 
-    monkeypatch.setattr(reading, "keep_result", dropped)
+    monkeypatch.setattr(queries, "keep_result", dropped)
     assert ok(get(COUNT))[1:] == ('{"c":2,"n":3}\n', "miss")
     assert [path.read_bytes() for path in kept(lake)] == [b""]
 

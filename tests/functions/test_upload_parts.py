@@ -32,15 +32,16 @@ from alluvia.operations.results.upload_parts import KEPT_MS, UPLOAD_MS_MAX, UPLO
 from alluvia.serverless.http import Request
 from alluvia.serverless.signed_paths import PathSigner, using_signer
 from alluvia.store import MemoryStore
+from functions.ingest.handler import respond
 from functions.ingest.settings import IngestSettings
-from functions.ingest.upload_parts import complete, put_part, tell_parts
-from functions.ingest.uploads import REPLAYED, take_file
+from functions.ingest.uploads import REPLAYED
+from tests.access import known
 from tests.faults.store import MODES
 from tests.faults.test_fail_at_call import attempts, check_log, tried
 from tests.s3server import S3Server
 from tests.samples import payload
 
-SETTINGS = IngestSettings(None, False, Limits())
+SETTINGS = IngestSettings(None, False, Limits(), authorization=known(None))
 CSV = b"id,amount\n" + b"".join(b"%d,%d\n" % (number, number * 3) for number in range(2000))
 Answer = tuple[int, dict[str, Any]]
 
@@ -60,18 +61,18 @@ def request(method: str, path: str, body: bytes = b"", query: str = "", **header
 
 
 def begin(lake: Lake, table: str, query: str, settings: IngestSettings = SETTINGS) -> Answer:
-    answer = take_file(request("POST", f"/v1/upload/{table}", query=query), table, settings, lake)
+    answer = respond(request("POST", f"/v1/upload/{table}", query=query), settings, lake)
     return answer["statusCode"], json.loads(answer["body"])
 
 
 def finish(lake: Lake, begun: dict[str, Any], settings: IngestSettings = SETTINGS, **told: object) -> Answer:
     body = json.dumps(told).encode() if told else b""
-    answer = complete(request("POST", begun["complete"], body), settings, lake)
+    answer = respond(request("POST", begun["complete"], body), settings, lake)
     return answer["statusCode"], json.loads(answer["body"])
 
 
 def told(lake: Lake, begun: dict[str, Any], settings: IngestSettings = SETTINGS) -> Answer:
-    answer = tell_parts(request("GET", begun["complete"].removesuffix("/complete")), settings, lake)
+    answer = respond(request("GET", begun["complete"].removesuffix("/complete")), settings, lake)
     return answer["statusCode"], json.loads(answer["body"])
 
 
@@ -147,7 +148,7 @@ def memory() -> Iterator[tuple[Lake, ManualClock]]:
 def send_parts(lake: Lake, begun: dict[str, Any], data: bytes) -> None:
     for part, piece in zip(begun["parts"], cut(data, len(begun["parts"])), strict=True):
         path, _, query = part["url"].partition("?")
-        assert put_part(request("PUT", path, piece, query), SETTINGS, lake)["statusCode"] == 200
+        assert respond(request("PUT", path, piece, query), SETTINGS, lake)["statusCode"] == 200
 
 
 def test_a_server_without_s3_signs_paths(memory: tuple[Lake, ManualClock]) -> None:
@@ -157,9 +158,9 @@ def test_a_server_without_s3_signs_paths(memory: tuple[Lake, ManualClock]) -> No
     path, _, query = begun["parts"][0]["url"].partition("?")
     changed = query[:-1] + ("0" if query[-1] != "0" else "1")
     for other, signed in ((path.replace("parts/1", "parts/2"), query), (path, changed), (path, "")):
-        assert put_part(request("PUT", other, b"x", signed), SETTINGS, lake)["statusCode"] == 403
+        assert respond(request("PUT", other, b"x", signed), SETTINGS, lake)["statusCode"] == 403
     clock.advance(UPLOAD_MS_MAX // 1000)
-    assert put_part(request("PUT", path, b"x", query), SETTINGS, lake)["statusCode"] == 403
+    assert respond(request("PUT", path, b"x", query), SETTINGS, lake)["statusCode"] == 403
     clock.advance(1)
     assert finish(lake, begun)[0] == told(lake, begun)[0] == 404
     assert not [info for info in lake.store.list(UPLOADS) if "part-" in info.key]
@@ -184,7 +185,7 @@ def test_a_key_counts_for_files_in_one_request_and_in_parts(memory: tuple[Lake, 
         begun = begin(lake, "t", f"parts={count}&format=csv&key=k")[1]
         send_parts(lake, begun, CSV)
         assert finish(lake, begun)[1]["version"] == 1
-    again = take_file(request("POST", "/", CSV, "format=csv&key=k"), "t", SETTINGS, lake)
+    again = respond(request("POST", "/v1/upload/t", CSV, "format=csv&key=k"), SETTINGS, lake)
     assert (json.loads(again["body"])["version"], again["headers"][REPLAYED]) == (1, "true")
     assert lake.table("t").count() == 2000
 
@@ -198,7 +199,7 @@ def test_events_come_in_parts_too(memory: tuple[Lake, ManualClock]) -> None:
     again = begin(lake, "clicks", "parts=3&format=csv")[1]
     send_parts(lake, again, CSV)
     assert finish(lake, again)[1]["duplicates"] == 2000
-    whole = take_file(request("POST", "/v1/upload/clicks", CSV, "format=csv"), "clicks", SETTINGS, lake)
+    whole = respond(request("POST", "/v1/upload/clicks", CSV, "format=csv"), SETTINGS, lake)
     assert json.loads(whole["body"])["duplicates"] == 2000
     assert lake.table("clicks").count() == 2000
 
@@ -264,7 +265,7 @@ def test_what_cannot_be_is_refused_before_it_is_sent(
 
 def test_rights_are_asked_at_each_step(memory: tuple[Lake, ManualClock]) -> None:
     lake, _ = memory
-    other = replace(SETTINGS, rights=Rights((Grant(frozenset({"append"}), ("other",)),)))
+    other = replace(SETTINGS, authorization=known(Rights((Grant(frozenset({"append"}), ("other",)),))))
     assert begin(lake, "t", "parts=1&format=csv", other)[0] == 403
     begun = begin(lake, "t", "parts=1&format=csv")[1]
     send_parts(lake, begun, CSV)
@@ -278,7 +279,7 @@ def test_rights_are_asked_at_each_step(memory: tuple[Lake, ManualClock]) -> None
 
 def settings_of(caller: str, uploads: int = 3, size: int | None = None) -> IngestSettings:
     rights = Rights((Grant(frozenset({"append", "admin"}), ("*",)),), "test", caller)
-    return replace(SETTINGS, rights=rights, caller_uploads=uploads, caller_upload_bytes=size)
+    return replace(SETTINGS, authorization=known(rights), caller_uploads=uploads, caller_upload_bytes=size)
 
 
 def test_a_caller_has_so_many_uploads_that_are_not_finished(memory: tuple[Lake, ManualClock]) -> None:
@@ -320,7 +321,8 @@ def test_a_caller_has_so_many_bytes_that_are_not_finished(memory: tuple[Lake, Ma
     assert (status, answer["error"].rpartition(": ")[2]) == (413, "say how many it has (bytes=…)")
     small = replace(one, files=FileLimits(bytes_max=1000))
     assert begin(lake, "t", "parts=1&format=csv", settings_of("another", size=50_000))[0] == 413
-    assert begin(lake, "t", "parts=1&format=csv", replace(small, rights=settings_of("third").rights))[0] == 201
+    third = replace(small, authorization=settings_of("third").authorization)
+    assert begin(lake, "t", "parts=1&format=csv", third)[0] == 201
 
 
 def test_callers_that_begin_at_once_have_no_more(
@@ -345,7 +347,7 @@ def test_parts_are_no_longer_than_the_file_may_be(memory: tuple[Lake, ManualCloc
 
     def sent(part: int, body: bytes, settings: IngestSettings = SETTINGS) -> int:
         path, _, query = begun["parts"][part - 1]["url"].partition("?")
-        return int(put_part(request("PUT", path, body, query), settings, lake)["statusCode"])
+        return int(respond(request("PUT", path, body, query), settings, lake)["statusCode"])
 
     assert [sent(1, b"x" * 8), sent(2, b"x" * 3), sent(1, b"x" * 7), sent(2, b"x" * 3)] == [200, 413, 200, 200]
     begun = begin(lake, "t", "parts=2&format=csv")[1]

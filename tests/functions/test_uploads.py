@@ -28,11 +28,13 @@ from alluvia.files.limits import FileLimits
 from alluvia.files.uploads.storing import recorded, txn_of
 from alluvia.serverless.http import Request
 from alluvia.store import MemoryStore
+from functions.ingest.handler import respond
 from functions.ingest.settings import IngestSettings
-from functions.ingest.uploads import REPLAYED, take_file
+from functions.ingest.uploads import REPLAYED
+from tests.access import known
 from tests.samples import payload
 
-SETTINGS = IngestSettings(None, False, Limits())
+SETTINGS = IngestSettings(None, False, Limits(), authorization=known(None))
 SMALL = replace(SETTINGS, files=FileLimits(bytes_max=1 << 20))
 CSV = b"sku,price,stock\n007,9.90,12\n008,,\n"
 ARROW = (
@@ -60,7 +62,7 @@ def send(
     event["rawQueryString"] = query
     event["headers"] = {name.replace("_", "-"): value for name, value in headers.items()}
     event["body"], event["isBase64Encoded"] = base64.b64encode(body).decode(), True
-    answer = take_file(Request.read(event, ""), table, settings, lake)
+    answer = respond(Request.read(event, ""), settings, lake)
     return answer["statusCode"], json.loads(answer["body"]), answer["headers"]
 
 
@@ -395,7 +397,7 @@ def test_the_parts_of_parquet_depend_on_its_rows_alone(lake: alluvia.Lake, tmp_p
 def test_rights(lake: alluvia.Lake) -> None:
     def with_rights(*operations: str, create: bool = False) -> IngestSettings:
         grants = (Grant(frozenset(operations), ("prices",)),)
-        return replace(SETTINGS, rights=Rights(grants), create_tables=create)
+        return replace(SETTINGS, authorization=known(Rights(grants)), create_tables=create)
 
     def as_one(*operations: str, query: str = "format=csv", create: bool = False, body: bytes = CSV) -> tuple[int, str]:
         status, answer, _ = send(lake, "prices", body, query, with_rights(*operations, create=create))
@@ -408,14 +410,13 @@ def test_rights(lake: alluvia.Lake) -> None:
     assert as_one("append", create=True) == (200, "")
     assert as_one("append") == (200, "")
     assert as_one("append", query="format=csv&evolve=true")[0] == 403
-    limited = Rights(
-        (Grant(frozenset({"append"}), ("*",)), Grant(frozenset({"read"}), ("*",), hide=frozenset({"stock"})))
-    )
-    status, answer, _ = send(lake, "prices", b"sku,price\n1,2\n", "format=csv", replace(SETTINGS, rights=limited))
+    grants = (Grant(frozenset({"append"}), ("*",)), Grant(frozenset({"read"}), ("*",), hide=frozenset({"stock"})))
+    limited = replace(SETTINGS, authorization=known(Rights(grants)))
+    status, answer, _ = send(lake, "prices", b"sku,price\n1,2\n", "format=csv", limited)
     assert (status, "stock" in answer["error"]) == (422, False)
     lake["prices"].evolve(rename={"stock": "left"})
     lake["prices"].evolve(rename={"left": "on_hand"})
-    status, answer, _ = send(lake, "prices", b"sku,price\n1,2\n", "format=csv", replace(SETTINGS, rights=limited))
+    status, answer, _ = send(lake, "prices", b"sku,price\n1,2\n", "format=csv", limited)
     assert (status, "on_hand" in answer["error"]) == (422, False)
 
 

@@ -49,7 +49,8 @@ MOMENTS = {"dateutil", "six"}
 LIGHT = ("certifi", "functions", "pyarrow.lib", "pyarrow.types", "pyarrow.util", "pyarrow.vendored")
 """What comes with anything else; certifi is in no layer, and botocore uses it where there is one."""
 LISTED = re.compile(
-    r"alluvia\.(engine\.(conditions|duck|queries)|query|serverless\.openapi|sql\.grammar\.statements|verify|cli|server"
+    r"alluvia\.(engine\.(conditions|duck|queries)|query|serverless\.routes\.(bodies|contents|openapi)"
+    r"|sql\.grammar\.statements|verify|cli|server"
     r"|operations\.(append\.append_evolving|changes|compaction\.optimize|reading\.history|retention\.vacuum"
     r"|rows\.(delete|update|upsert)|tables\.convert))\b"
 )

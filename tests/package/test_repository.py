@@ -6,13 +6,7 @@ import ast
 import re
 import tomllib
 from collections import Counter
-from typing import Any
 
-from alluvia.serverless.openapi_ingest import INGEST_OPERATIONS
-from alluvia.serverless.routes import Route
-from functions.ingest.routes import ROUTES as INGEST_ROUTES
-from functions.query.openapi_routes import QUERY_OPERATIONS
-from functions.query.routes import ROUTES as QUERY_ROUTES
 from tests.package.conftest import ROOT
 from tests.slow import LEFT_OUT
 
@@ -62,11 +56,3 @@ def test_no_two_public_classes_share_a_name() -> None:
     ]
     assert len(classes) > 200
     assert {name for name, count in Counter(classes).items() if count > 1 and not name.startswith("_")} == set()
-
-
-def test_the_openapi_document_has_every_route_and_no_other() -> None:
-    routes: list[Route[Any]] = [*INGEST_ROUTES, *QUERY_ROUTES]
-    described = {**INGEST_OPERATIONS, **QUERY_OPERATIONS}
-    served = {(route.path, method): route.public for route in routes for method in route.takers}
-    operations = {(path, method): each for path, methods in described.items() for method, each in methods.items()}
-    assert served == {route: each.get("security") == [] for route, each in operations.items()}

@@ -1,4 +1,4 @@
-"""What every reader of files holds to: limits, names of columns, and why rows are refused.
+"""What every reader of files holds to: formats, limits, names of columns, and why rows are refused.
 
 The reader inflates whole pages, and reads whole rows: one row can hold a list that takes any amount of memory. A footer
 that lies is not found out here.
@@ -19,6 +19,7 @@ from alluvia.events.ingest.inflate import TooLarge
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.processes.pool import Watch
 
+FORMATS = ("csv", "tsv", "ndjson", "parquet")
 BYTES_MAX = 16 << 20
 NAMES_MAX = 2000
 """Columns of a file and nested fields, together."""

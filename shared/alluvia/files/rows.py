@@ -13,9 +13,8 @@ import pyarrow as pa
 from alluvia.errors import Invalid
 from alluvia.events.ingest.inflate import TooLarge
 from alluvia.files.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
-from alluvia.files.limits import FileNames, Misfit
+from alluvia.files.limits import FORMATS, FileNames, Misfit
 
-FORMATS = ("csv", "tsv", "ndjson", "parquet")
 _CHUNK_BYTES = 1 << 20
 _TYPES = {
     "text/csv": "csv",

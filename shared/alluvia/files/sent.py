@@ -88,7 +88,7 @@ class Gone(Misfit):
 
 @dataclass(frozen=True, slots=True)
 class SentFile:
-    """A file, or its bytes, of one of `rows.FORMATS`, and what reading it may take.
+    """A file, or its bytes, of one of `limits.FORMATS`, and what reading it may take.
 
     All methods raise `Misfit`, `TooLarge`, and `Gone`.
     """

@@ -9,17 +9,17 @@ import base64
 import importlib
 import os
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from alluvia.clock import Clock
 from alluvia.extras import needing
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.server.guards import LARGE, QUERIES, UPLOADS, Door, HostNames, Places, is_of_source, refusal
+from alluvia.server.guards import LARGE, QUERIES, UPLOADS, Door, HostNames, Places, refusal
 from alluvia.server.large_results import PATH as DOWNLOADS_PATH
 from alluvia.server.large_results import Download, FileWrapper
 from alluvia.server.listening import request_line, utf8_path
@@ -28,9 +28,9 @@ from alluvia.server.metrics import PATH as METRICS_PATH
 from alluvia.serverless.authorization import AUTH
 from alluvia.serverless.cors import preflight_answer, told_to_pages
 from alluvia.serverless.http import GONE, NOSNIFF, TABLE_HEADER, Response, failure
-
-if TYPE_CHECKING:
-    from alluvia.serverless.routes import Route
+from alluvia.serverless.routes.ingest_routes import INGEST_ROUTES, is_of_source
+from alluvia.serverless.routes.query_routes import QUERY_ROUTES
+from alluvia.serverless.routes.route import route_at
 
 Handler = Callable[[dict[str, Any], Any], Any]
 FUNCTIONS = ("ingest", "merge", "query", "vacuum", "backfill")
@@ -52,12 +52,6 @@ def load_handler(function: str) -> Handler:
     """Return a function's handler. Raises `NotInstalled` as `load_module` does."""
     handler: Handler = load_module(function, "handler").handler
     return handler
-
-
-def load_routes(function: str) -> Sequence[Route[Any]]:
-    """Return the routes of a function that takes requests. Raises `NotInstalled` as `load_module` does."""
-    routes: Sequence[Route[Any]] = load_module(function, "routes").ROUTES
-    return routes
 
 
 class LocalContext:
@@ -84,6 +78,7 @@ StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 Downloads = Callable[[dict[str, Any], FileWrapper | None], Download | Response]
 LARGE_BYTES = 64 * 1024
 UPLOAD_PATHS = "/v1/upload/"
+_ROUTES = (*QUERY_ROUTES, *INGEST_ROUTES)
 _COMPRESSED = ("H4s", "KLUv")  # how gzip and zstd begin in base64
 
 
@@ -125,7 +120,6 @@ class Gateway:
         self._metrics = metrics or Metrics()
         self._ingest = load_handler("ingest")
         self._query = load_handler("query")
-        self._query_routes, self._ingest_routes = load_routes("query"), load_routes("ingest")
         self._queries = Door(rules.queries, "queries")
         self._drains = False
         self._large = Door(rules.large, "large posts")
@@ -143,10 +137,8 @@ class Gateway:
         """
         if os.environ.get(AUTH) not in ("tokens", "jwt") or headers.get("AUTHORIZATION"):
             return True
-        raw = quote(utf8_path(path), "/:@!$&'()*+,;=")
-        found = (each for each in (*self._query_routes, *self._ingest_routes) if each.name_in(raw) is not None)
-        route = next(found, None)
-        return route is None or route.public or method not in route.takers
+        route = route_at(_ROUTES, method, quote(utf8_path(path), "/:@!$&'()*+,;="))
+        return route is None or route.public
 
     def note_refusal(self, method: str, path: str, status: int, size: int) -> None:
         """Count a request that was answered before it got here."""
@@ -172,8 +164,7 @@ class Gateway:
         """Return the path of the route that a path is of."""
         if path == METRICS_PATH:
             return path
-        routes = (*self._query_routes, *self._ingest_routes)
-        return next((route.path for route in routes if route.name_in(path) is not None), OTHER)
+        return next((route.path for route in _ROUTES if route.names_in(path) is not None), OTHER)
 
     def _answer(self, event: dict[str, Any], wrap: FileWrapper | None) -> Response | Download:
         refused = refusal(event["rawPath"], event["headers"], self._rules.hosts)
@@ -194,7 +185,7 @@ class Gateway:
             return failure(503, "the server is shutting down", **{"Retry-After": "5", "Cache-Control": "no-store"})
         if self._downloads is not None and event["rawPath"].startswith(DOWNLOADS_PATH):
             return self._downloads(event, wrap)
-        if all(route.name_in(event["rawPath"]) is None for route in self._query_routes):
+        if all(route.names_in(event["rawPath"]) is None for route in QUERY_ROUTES):
             call = partial(self._call, self._ingest, event)
             door = self._uploads if event["rawPath"].startswith(UPLOAD_PATHS) else self._large
             answer = door.through(call) if door is self._uploads or _is_large(event) else call()

@@ -13,10 +13,10 @@ from ipaddress import ip_address
 from threading import BoundedSemaphore
 from urllib.parse import urlsplit
 
-from alluvia.events.formats.segment_format import PATHS
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.cors import is_allowed
 from alluvia.serverless.http import Response, TooManyRequests, failure
+from alluvia.serverless.routes.ingest_routes import is_of_source
 from alluvia.serverless.settings import number
 
 
@@ -109,15 +109,6 @@ class HostNames:
 def host_names(host: str, others: Collection[str]) -> HostNames:
     """Return the names of a server that listens on a host: on an address that others reach, any address is one."""
     return HostNames(frozenset(each.lower() for each in (host, *others)), addresses=not is_loopback(host))
-
-
-SOURCES = "/v1/webhooks/"
-"""Below it, and at the paths of Segment's API, each source says which sites' pages may use it: the function checks."""
-
-
-def is_of_source(path: str) -> bool:
-    """Whether a path is one whose source says itself which pages may use it."""
-    return path.startswith(SOURCES) or path.removeprefix("/v1/") in PATHS
 
 
 def refusal(path: str, headers: Mapping[str, str], allowed: HostNames) -> str | None:

@@ -58,6 +58,10 @@ class Unauthenticated(AlluviaError):
         self.challenge = challenge
 
 
+class UnsupportedMediaType(Invalid):
+    """The body is of a type that the route does not take."""
+
+
 class TooManyRequests(AlluviaError):
     """The caller has made as many requests as it may for now."""
 
@@ -70,6 +74,7 @@ _STATUSES: dict[type[AlluviaError], int] = {
     Unauthenticated: 401,
     TooManyRequests: 429,
     Forbidden: 403,
+    UnsupportedMediaType: 415,
     TableNotFound: 404,
     VersionNotFound: 404,
     VersionExpired: 410,
@@ -109,6 +114,11 @@ class Request:
             raise Invalid("headers: expected an object of texts, as API Gateway sends it")
         headers = {_storable(name).lower(): _storable(value) for name, value in sent.items()}
         return cls(str(context["http"].get("method")), path, headers, event, context.get(GONE))
+
+    @property
+    def query_string(self) -> str:
+        """Return the query string as it was sent, "" if there is none."""
+        return str(self.event.get("rawQueryString") or "")
 
     def body(self) -> bytes:
         """Return the body's bytes. Raises `Invalid` unless it is a text, one of base64 if it is marked so."""

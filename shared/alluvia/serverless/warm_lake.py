@@ -12,15 +12,12 @@ from alluvia.api.lake import Lake, connect
 from alluvia.errors import Invalid
 from alluvia.serverless import settings
 from alluvia.serverless.http import BRANCH_HEADER, Request
+from alluvia.serverless.routes.route import Route
 from alluvia.serverless.settings import environment
 
 LAKE = "ALLUVIA_LAKE"
 ENDPOINT_URL = "ALLUVIA_ENDPOINT_URL"
 OUTSIDE = "ALLUVIA_OUTSIDE"
-PUBLISHED = "/v1/queries"
-"""Where published queries are run."""
-_OF_THE_LAKE = (PUBLISHED, "/v1/branches", "/v1/jobs/")
-"""Paths of what belongs to the lake as a whole."""
 
 _LOCAL = {"ALLUVIA_MODE": "direct", "ALLUVIA_CREATE_TABLES": "true", "POWERTOOLS_LOG_LEVEL": "WARNING"}
 
@@ -50,16 +47,15 @@ def outside_of(environment: Mapping[str, str]) -> list[str]:
     return [place for each in environment.get(OUTSIDE, "").split(",") if (place := each.strip())]
 
 
-def asked_for(lake: Lake, request: Request, *, public: bool) -> Lake:
+def asked_for(lake: Lake, request: Request, route: Route) -> Lake:
     """Return the lake, or the branch of it that a request names in its header. Raises `Invalid`.
 
-    Who may do what there is what it is on the lake itself. What anyone may send, or is asked with the rights of
-    somebody else, is about the lake.
+    Callers have the same rights on a branch as on the lake. Not every route takes a branch.
     """
     name = request.headers.get(BRANCH_HEADER.lower())
-    if name is None or (public and request.method != "POST"):
+    if name is None or (route.public and request.method != "POST"):
         return lake
-    if public or request.path.startswith(_OF_THE_LAKE):
+    if not route.on_branch:
         raise Invalid(f"{BRANCH_HEADER}: this path takes no branch: leave the header out")
     return lake.on_branch(name)
 

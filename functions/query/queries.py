@@ -1,7 +1,7 @@
-"""Reads: answers that say what they are made of, so that caches may keep them and need not take them again.
+"""The routes of queries, and reads whose answers caches may keep.
 
 The tag of an answer stands for all that it depends on: see `query.identity`. It is found without reading a data file,
-so a caller that has the answer gets a 304, and one that a lake keeps comes from there.
+so a client with a current copy gets a 304, and a result that the lake keeps comes from there.
 """
 
 from __future__ import annotations
@@ -16,12 +16,20 @@ from alluvia.query.engine import Rendered
 from alluvia.query.identity import identify
 from alluvia.query.permitted import permitted
 from alluvia.serverless.http import Request, Response, failure
+from alluvia.serverless.routes.query_fields import (
+    ASYNC,
+    BYTES_READ,
+    CACHE,
+    ELAPSED,
+    FILES_READ,
+    HIT,
+    MISS,
+    OFF,
+    RESULT_BYTES,
+)
 from alluvia.sql.grammar.first_word import is_query
 
 from .answering import (
-    BYTES_READ,
-    ELAPSED,
-    FILES_READ,
     NO_STORE,
     VARY,
     AnswerForm,
@@ -39,21 +47,18 @@ from .answering import (
     told_of,
     wanted,
 )
-from .asking import QUERY_HEADERS, QueryRequest, shown
 from .codings import CODINGS
-from .large import RESULT_BYTES, linked
-from .rights import has_writes
-
-CACHE = "Alluvia-Cache"
-HIT, MISS, OFF = "hit", "miss", "off"
+from .large import linked
+from .query_request import QUERY_HEADERS, QueryRequest, posted, shown
+from .statements import has_writes
 
 
-def read(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
+def read(request: Request, caller: Caller) -> Response:
     """Answer a query in the query string or a header."""
     return answer_read(request, shown(request), caller)
 
 
-def read_by_hash(request: Request, name: str, caller: Caller) -> Response:
+def read_by_hash(request: Request, caller: Caller, name: str) -> Response:
     """Answer a query whose hash is in the path, so that a cache knows it by its path: `{SHA-256 of the text}.{form}`.
 
     Raises `Invalid` for the hash of another text.
@@ -77,9 +82,20 @@ def answer_read(request: Request, asked: QueryRequest, caller: Caller) -> Respon
     return response
 
 
-def answer_posted(request: Request, asked: QueryRequest, caller: Caller) -> Response:
-    """Answer what was posted: a read from a kept result, if there is one, but for no cache in between."""
+def query(request: Request, caller: Caller) -> Response:
+    """Run the query or the statements of a POST, or take them in as a job.
+
+    A read may be answered from a kept result, but for no cache in between.
+    """
+    asked = posted(request)
     wish = wanted(asked, request.headers)
+    if asked.mode == ASYNC or "prefer" in request.headers:
+        from .jobs import prefers_async, submit  # which few requests need
+
+        if asked.mode == ASYNC or prefers_async(request):
+            taken = submit(asked, wish, caller, request.headers)
+            if taken is not None:
+                return taken
     if not caller.settings.keeps_results:
         return answer(asked, wish, caller)
     response = _read(asked, wish, _as_asked(request, caller))

@@ -1,0 +1,168 @@
+"""Routes of a function. Dispatch, checks of rights, tests and the OpenAPI document go by the same declarations.
+
+Functions read the routes when they start, so a route names its taker, bodies and answers, and loads none of them. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any
+from urllib.parse import unquote
+
+from alluvia.access.rights import PUBLISH, Rights
+from alluvia.errors import cut
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.serverless.http import Request, Response, failure
+from alluvia.serverless.routes.fields import RequestField
+
+ELSEWHERE = {
+    "/": "ClickHouse's / is /q here, with the same query, parameters (param_x) and body",
+    "/ping": "ClickHouse's /ping is GET /healthz here, or GET /readyz, which also looks at the lake's storage",
+    "/play": "ClickHouse's /play has no counterpart here: `alluvia sql` has a prompt",
+    "/v0/sql": "Tinybird's /v0/sql is /q here, with the same q",
+    "/v0/pipes/": "Tinybird's /v0/pipes/{name}.json is GET /v1/queries/{name}.json here, which has the rows alone",
+    "/v0/events": "Tinybird's /v0/events?name={table} is POST /v1/events/{table} here",
+    "/v0/datasources": "Tinybird's /v0/datasources?name={table} is POST /v1/upload/{table} here",
+    "/upload/": "Seafowl's /upload/{schema}/{table} is POST /v1/upload/{table} here",
+}
+"""Paths of other products, a folder's with a slash at the end, and their counterparts here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """A right that a caller needs before the taker of a route sees its request.
+
+    An `operation` is `on` one table, the whole lake, or one published query. `what` names it in errors.
+    """
+
+    on: str = ""
+    operation: str = ""
+    what: str = ""
+
+    @property
+    def scope(self) -> str:
+        """Return the scope that a token must have, as the OpenAPI document says it; "" if it depends on the request."""
+        return f"{self.operation}:{self.on}" if self.operation else ""
+
+    def check(self, rights: Rights | None, names: Sequence[str]) -> None:
+        """Raise `Forbidden` for a caller without this right. `names` are those in the path."""
+        if rights is None or self in (PUBLIC, SENDER, ANY_CALLER):
+            return
+        if self == PUBLISHES:
+            rights.check_publish(names[0])
+        elif self.on == _TABLE:
+            rights.check(self.operation, names[0])
+        else:
+            rights.check_any_table()
+            if self.on == _LAKE:
+                rights.check_all(self.operation, self.what)
+
+
+_TABLE, _LAKE = "{table}", "*"
+PUBLIC = Right("anyone")
+"""Anyone may send requests."""
+SENDER = Right("sender")
+"""The taker verifies a signature, so that nothing in front of the function asks for more."""
+ANY_CALLER = Right("caller")
+"""Any caller with a valid token: the taker checks its rights, which depend on the request."""
+ANY_TABLE = Right("any table")
+"""A caller with a scope for some table: the taker checks which it may see."""
+PUBLISHES = Right("{query}", PUBLISH)
+
+
+def of_table(operation: str) -> Right:
+    """Return the right to an operation on the table that the path names."""
+    return Right(_TABLE, operation)
+
+
+def of_lake(operation: str, what: str) -> Right:
+    """Return the right to an operation on all tables, with all their rows and columns."""
+    return Right(_LAKE, operation, what)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A path, and the methods that are taken there in one way: `GET,HEAD /v1/tables/{table}`.
+
+    `taker` is the function that takes its requests, and the names in their paths: `<module>.<name>` in the package of
+    the Lambda function. `body` and the values of `answers`, by status, are names in `contents`; `json_body` is one in
+    `bodies`, whose fields the taker gets by their names. With `only`, it gets those of the query string, too, and other
+    fields are refused with that hint. `on_branch`: a header may send it to a branch.
+    """
+
+    key: str
+    taker: str
+    right: Right
+    summary: str
+    answers: Mapping[int, str]
+    errors: tuple[int, ...] = ()
+    fields: tuple[RequestField, ...] = ()
+    body: str = ""
+    json_body: str = ""
+    only: str | None = None
+    on_branch: bool = False
+    named: str = ""
+    """Its name, where it is not that of its taker."""
+
+    @property
+    def methods(self) -> list[str]:
+        """Return the methods that it takes."""
+        return self.key.partition(" ")[0].split(",")
+
+    @property
+    def path(self) -> str:
+        """Return its path, with names in braces."""
+        return self.key.partition(" ")[2]
+
+    @property
+    def name(self) -> str:
+        """Return the name of the operation."""
+        return self.named or self.taker.rpartition(".")[2]
+
+    @property
+    def public(self) -> bool:
+        """Whether anyone may send requests."""
+        return self.right in (PUBLIC, SENDER)
+
+    def names_in(self, path: str) -> list[str] | None:
+        """Return the names in a path, in the order of those in braces; None for a path that is not this route's."""
+        match = _pattern(self.key).fullmatch(path)
+        return None if match is None else [unquote(name) for name in match.groups()]
+
+    def load_taker(self, package: str) -> Any:
+        """Return the function that takes its requests, by the package of the Lambda function."""
+        module, _, name = self.taker.partition(".")
+        return getattr(import_module(f"{package}.{module}"), name)
+
+
+def routed(routes: Iterable[Route], request: Request, otherwise: str) -> tuple[Route, list[str]] | Response:
+    """Return the route of a request and the names in its path, or the answer to a request that has none.
+
+    `otherwise` says what to send where.
+    """
+    at_path = [(route, names) for route in routes if (names := route.names_in(request.path)) is not None]
+    if not at_path:
+        hint = next((text for start, text in ELSEWHERE.items() if _begins(request.path, start)), otherwise)
+        return failure(404, f"{hint}: there is nothing at {cut(request.path, 200)}")
+    found = next((each for each in at_path if request.method in each[0].methods), None)
+    if found is None:
+        allowed = ", ".join(method for route, _ in at_path for method in route.methods)
+        return failure(405, f"{request.path} takes {allowed}, not {request.method}", Allow=allowed)
+    return found
+
+
+def route_at(routes: Iterable[Route], method: str, path: str) -> Route | None:
+    """Return the route of a request, by its method and path; None if it has none."""
+    return next((route for route in routes if method in route.methods and route.names_in(path) is not None), None)
+
+
+def _begins(path: str, start: str) -> bool:
+    return path.startswith(start) if start.endswith("/") and start != "/" else path == start
+
+
+@cache
+def _pattern(key: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\\{\w+\\}", "([^/]+)", re.escape(key.partition(" ")[2])))

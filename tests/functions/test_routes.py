@@ -1,0 +1,114 @@
+"""Routes as they are declared: each leads to a function, its fields are read as documented, its right is checked."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import alluvia
+from alluvia.errors import Invalid
+from alluvia.serverless.routes.bodies import JSON_BODIES
+from alluvia.serverless.routes.contents import ANSWERS, BODIES, PATH_FIELDS
+from alluvia.serverless.routes.fields import IN_PATH, IN_QUERY, RequestField, schema_of
+from alluvia.serverless.routes.ingest_routes import CHECKED_FIELDS, INGEST_ROUTES
+from alluvia.serverless.routes.query_routes import QUERY_ROUTES
+from alluvia.serverless.routes.route import Route
+from functions.ingest import handler as ingest
+from tests.access import grant, token
+from tests.functions.test_query import event
+
+ROUTES = [
+    *((route, "functions.ingest") for route in INGEST_ROUTES),
+    *((route, "functions.query") for route in QUERY_ROUTES),
+]
+FIELDS = [
+    *{
+        field.name + field.place: field
+        for route, _ in ROUTES
+        for field in route.fields
+        if field.place != IN_PATH and field.name != "values"  # which stands for fields of other names
+    }.values(),
+    *(field for body in JSON_BODIES.values() for field in body.fields),
+    *CHECKED_FIELDS,
+]
+VALUES: tuple[Any, ...] = (
+    "",
+    "x",
+    "true",
+    "1",
+    "async",
+    0,
+    1,
+    -1,
+    1000,
+    1001,
+    10**18,
+    True,
+    False,
+    [],
+    {},
+    [1],
+    {"a": "b"},
+)
+
+
+@pytest.mark.parametrize(("route", "package"), ROUTES, ids=lambda each: getattr(each, "key", None))
+def test_a_route_leads_to_a_function_that_takes_its_names_and_fields(route: Route, package: str) -> None:
+    parameters = [*inspect.signature(route.load_taker(package)).parameters.values()]
+    by_name = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
+    own = 2 if package == "functions.query" else 3
+    assert len(parameters) - len(by_name) == own + route.path.count("{")
+    fields = [field for field in route.fields if field.place == IN_QUERY and route.only is not None]
+    fields += JSON_BODIES[route.json_body].fields if route.json_body else ()
+    assert by_name == {field.name for field in fields}
+    assert {route.body or route.json_body} <= {"", *BODIES}
+    assert {*route.answers.values()} <= {*ANSWERS}
+
+
+def test_nothing_is_declared_that_no_route_has() -> None:
+    assert {route.body or route.json_body for route, _ in ROUTES} - {""} == {*BODIES}
+    assert {name for route, _ in ROUTES for name in route.answers.values()} == {*ANSWERS}
+    in_paths = {name for route, _ in ROUTES for name in re.findall(r"{(\w+)}", route.path)}
+    assert in_paths == {*PATH_FIELDS}
+
+
+def test_no_two_routes_share_a_method_and_path_or_a_name() -> None:
+    keys = [(method, route.path) for route, _ in ROUTES for method in route.methods]
+    names = [route.name for route, _ in ROUTES]
+    assert (len(keys), len(names)) == (len({*keys}), len({*names}))
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
+def test_a_field_is_read_as_its_schema_says(field: RequestField) -> None:
+    """What the reader of JSON takes is what JSON Schema takes, by the schema without what others check."""
+    for value in VALUES:
+        if jsonschema.Draft202012Validator(field.schema).is_valid(value):
+            assert field.read(value, as_json=True) == value
+        else:
+            with pytest.raises(Invalid, match=f"^{field.name}: "):
+                field.read(value, as_json=True)
+    default = field.schema.get("default")
+    if default is not None:
+        jsonschema.validate(default, schema_of(field))
+        assert field.read(None) == default
+
+
+@pytest.mark.parametrize("path", ["clicks%2F_rejects", "clicks%2f_rejects?parts=2&format=csv"])
+def test_a_right_to_a_table_is_checked_for_the_whole_name_in_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setenv("ALLUVIA_LAKE", str(tmp_path / "lake"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("ALLUVIA_AUTH", "tokens")
+    lake = alluvia.connect(tmp_path / "lake")
+    lake.create_events("clicks")
+    headers = {"Authorization": f"Bearer {token(lake, grant('append:clicks'))}"}
+    path, _, search = path.partition("?")
+    sent = event("", path=f"/v1/upload/{path}") | {"headers": headers, "rawQueryString": search}
+    answer = ingest.handler(sent, None)
+    assert (answer["statusCode"], "append:clicks._rejects" in answer["body"]) == (403, True)
