@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,28 +21,12 @@ from alluvia.store.uris import canonical_path, canonical_place, table_place
 from alluvia.store.wrapper import Wrapper
 
 
-class WideStore(Wrapper):
-    """`inner`, and for reading all of `outer`, the file system or bucket that `inner` is a part of.
+class _ReadsElsewhere(Wrapper):
+    """Reads each object from the store that has it. Writes and deletions go to `inner` alone."""
 
-    An object outside has its absolute path or URI as its key (see `locate`), which no object inside can have. Nothing
-    outside is ever written, listed or deleted.
-    """
-
-    def __init__(self, inner: Store, outer: Store) -> None:
-        super().__init__(inner)
-        self.outer = outer
-        self.is_wide = True
-
-    def locate(self, path: str) -> str | None:
-        """Return the key of an object inside or outside; None if it is in another file system or bucket."""
-        key = self.inner.locate(path)
-        if key is None and self.outer.locate(path) is not None:
-            return canonical_path(path)
-        return key
-
+    @abstractmethod
     def _at(self, key: str) -> tuple[Store, str]:
-        outside = self.outer.locate(key) if key.startswith("/") or "://" in key else None
-        return (self.inner, key) if outside is None else (self.outer, outside)
+        """Return the store that has a key, and its key there."""
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         store, key = self._at(key)
@@ -50,6 +35,10 @@ class WideStore(Wrapper):
     def get_same(self, key: str, etag: str, start: int = 0, end: int | None = None) -> bytes | None:
         store, key = self._at(key)
         return store.get_same(key, etag, start, end)
+
+    def get_tagged(self, key: str) -> tuple[bytes, str]:
+        store, key = self._at(key)
+        return store.get_tagged(key)
 
     def head(self, key: str) -> ObjectInfo | None:
         store, key = self._at(key)
@@ -72,13 +61,37 @@ class WideStore(Wrapper):
         store.get_file(key, path)
 
 
+class WideStore(_ReadsElsewhere):
+    """`inner`, and for reading all of `outer`, the file system or bucket that `inner` is a part of.
+
+    An object outside has its absolute path or URI as its key (see `locate`), which no object inside can have. Nothing
+    outside is ever written, listed or deleted.
+    """
+
+    def __init__(self, inner: Store, outer: Store) -> None:
+        super().__init__(inner)
+        self.outer = outer
+        self.is_wide = True
+
+    def locate(self, path: str) -> str | None:
+        """Return the key of an object inside or outside; None if it is in another file system or bucket."""
+        key = self.inner.locate(path)
+        if key is None and self.outer.locate(path) is not None:
+            return canonical_path(path)
+        return key
+
+    def _at(self, key: str) -> tuple[Store, str]:
+        outside = self.outer.locate(key) if key.startswith("/") or "://" in key else None
+        return (self.inner, key) if outside is None else (self.outer, outside)
+
+
 PIN = "#etag="
 _LAST = chr(0x10FFFF)
 _DECISION = re.compile(r"[^/]+/_alluvia/transactions/[^/]+\.json")
 """What a table that takes part in a transaction of its lake needs of that lake's other tables."""
 
 
-class OutsideStore(Wrapper):
+class OutsideStore(_ReadsElsewhere):
     """`inner`, and for reading, places outside it.
 
     With `PIN` and an ETag after it, a key is that object as long as it has this ETag; else reading it is `Corrupt`.
@@ -161,20 +174,10 @@ class OutsideStore(Wrapper):
             if found is None:
                 raise Corrupt(_changed(key))
             return found
-        store, key = self._at(key)
-        return store.get(key, start, end)
-
-    def get_same(self, key: str, etag: str, start: int = 0, end: int | None = None) -> bytes | None:
-        store, key = self._at(key)
-        return store.get_same(key, etag, start, end)
-
-    def get_tagged(self, key: str) -> tuple[bytes, str]:
-        store, key = self._at(key)
-        return store.get_tagged(key)
+        return super().get(key, start, end)
 
     def head(self, key: str) -> ObjectInfo | None:
-        store, there = self._at(key.partition(PIN)[0])
-        found = store.head(there)
+        found = super().head(key.partition(PIN)[0])
         if PIN in key and found is not None and found.etag != key.partition(PIN)[2]:
             raise Corrupt(_changed(key))
         return found
@@ -203,8 +206,7 @@ class OutsideStore(Wrapper):
         return store, below, below + (start_after[len(prefix) :] if start_after.startswith(prefix) else _LAST)
 
     def url(self, key: str) -> str | None:
-        store, key = self._at(self._unpinned(key))
-        return store.url(key)
+        return super().url(self._unpinned(key))
 
     def address(self, key: str) -> Address | None:
         """Return where a query's process finds the object; it compares the ETag of one with a pin whenever it reads.
@@ -218,8 +220,7 @@ class OutsideStore(Wrapper):
         return found if found is None or not etag else found._replace(etag=etag)
 
     def local_path(self, key: str) -> Path | None:
-        store, key = self._at(self._unpinned(key))
-        return store.local_path(key)
+        return super().local_path(self._unpinned(key))
 
     def copy(self, source: str, key: str) -> None:
         """Copy an object, by way of this machine if it lies outside."""
@@ -233,8 +234,7 @@ class OutsideStore(Wrapper):
             self.inner.put_new_file(key, path)
 
     def get_file(self, key: str, path: Path) -> None:
-        store, key = self._at(self._unpinned(key))
-        store.get_file(key, path)
+        super().get_file(self._unpinned(key), path)
 
 
 def _real(place: str) -> str:

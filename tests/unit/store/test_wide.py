@@ -55,6 +55,7 @@ def test_a_wide_store_reads_beside_its_root_and_writes_below_it(tmp_path: Path) 
     key = store.locate(f"file://{outside}")
     assert key == str(outside)
     assert (store.get(key, 1), store.url(key), store.local_path(key)) == (b"bc", key, outside)
+    assert (store.get_tagged(key)[0], store.get_same(key, "another")) == (b"abc", None)
     store.get_file(key, tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == b"abc"
     found = store.head(key)
