@@ -32,7 +32,7 @@ COMMITS_SINCE_CHECKPOINT_MAX = 1000
 JOB_STATES = ["FAILED", "CANCELLED"]
 CALL_ERRORS = {
     "Commit": (
-        "Events wait in the queue: a batch failed whole, by a time-out, a crash or a setting. It comes again by "
+        "Events wait in the queue: a whole batch failed, by a time-out, a crash or a setting. It comes again by "
         "itself; if this persists, QueueAge and DeadLetters follow. Commit's log has the error."
     ),
     "Jobs": (
@@ -44,16 +44,16 @@ CALL_ERRORS = {
         "setting. It comes again by itself; if this persists, MergeDeadLetters follows. Merge's log has the error."
     ),
     "Vacuum": (
-        "Deleted data of some tables is not gone: a batch of tables, or a sweep, failed, by a time-out, a crash or a "
+        "Deleted data of some tables still exists: a batch of tables, or a sweep, failed, by a time-out, a crash or a "
         "setting. It comes again by itself; if this persists, VacuumDeadLetters follows. Vacuum's log has the error."
     ),
     "Backfill": (
-        "Whoever started a backfill got an error: a request that cannot work, or EMR Serverless refuses it. The "
-        "function's log and its answer name the field or the reason."
+        "A caller could not start a backfill: the request is invalid, or EMR Serverless refuses it. The function's "
+        "log and its answer name the field or the reason."
     ),
 }
 
-FELT = {"Merge": "Queries and cold starts of some tables get slower", "Vacuum": "Deleted data is not gone, and costs"}
+FELT = {"Merge": "Queries and cold starts of some tables get slower", "Vacuum": "Deleted data still exists, and costs"}
 
 
 class Alarms(Construct):
@@ -85,7 +85,7 @@ class Alarms(Construct):
             queue,
             QUEUE_AGE_SECONDS_MAX,
             "Accepted events have waited 15 minutes for their commit: queries do not see them yet. Commit fails, is "
-            "throttled, or is too slow for what comes in. See its other alarms; else raise alluvia:commit_concurrency.",
+            "throttled, or is too slow for the events. See its other alarms; else raise alluvia:commit_concurrency.",
         )
         # A message that fails comes again every 6 minutes or so: its five tries take half an hour.
         self._alarm(
