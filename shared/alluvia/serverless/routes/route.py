@@ -143,15 +143,17 @@ def routed(routes: Iterable[Route], request: Request, otherwise: str) -> tuple[R
 
     `otherwise` says what to send where.
     """
-    at_path = [(route, names) for route in routes if (names := route.names_in(request.path)) is not None]
-    if not at_path:
-        hint = next((text for start, text in ELSEWHERE.items() if _begins(request.path, start)), otherwise)
-        return failure(404, f"{hint}: there is nothing at {cut(request.path, 200)}")
-    found = next((each for each in at_path if request.method in each[0].methods), None)
-    if found is None:
-        allowed = ", ".join(method for route, _ in at_path for method in route.methods)
+    taken: list[str] = []
+    for route in routes:
+        names = route.names_in(request.path)
+        if names is not None and request.method in route.methods:
+            return route, names
+        taken += () if names is None else route.methods
+    if taken:
+        allowed = ", ".join(taken)
         return failure(405, f"{request.path} takes {allowed}, not {request.method}", Allow=allowed)
-    return found
+    hint = next((text for start, text in ELSEWHERE.items() if _begins(request.path, start)), otherwise)
+    return failure(404, f"{hint}: there is nothing at {cut(request.path, 200)}")
 
 
 def route_at(routes: Iterable[Route], method: str, path: str) -> Route | None:
