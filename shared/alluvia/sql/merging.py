@@ -58,7 +58,7 @@ def merge(scope: SqlScope, node: Merge) -> Done:
     if source is not None:
         with suppress(UnfitKeys):  # which is not an error where the table has no row of such a key
             done = keyed_merge.merge(handle, source, rules)
-    done = done or _merge_by_query(scope, node, result.schema, rules, keys.columns)
+    done = done or _QueriedMerge(scope, node, result.schema, rules, keys.columns).run()
     return {
         "rows_inserted": done.rows_inserted,
         "rows_updated": done.rows_updated,
@@ -80,49 +80,65 @@ def _merge_rules(scope: SqlScope, node: Merge, names: Sequence[str]) -> MergeRul
     return MergeRules(node.alias, node.source_alias, scope.expression(node.on), clauses)
 
 
-def _merge_by_query(
-    scope: SqlScope, node: Merge, source: pa.Schema, rules: MergeRules, keys: Mapping[str, str]
-) -> RowChanges:
-    """Merge a source of which the columns are known, and the `keys` that ON equates, within the limits of queries."""
-    handle = scope.catalog.handle(node.table)
-    snapshot = handle.newest()
-    check_edit(snapshot, "MERGE", None)
-    target, given = rules.sides(snapshot.schema, source)
-    plain = replace(rules, clauses=list(map(_without_queries, rules.clauses)))
-    read_clauses(plain, snapshot.schema, source)  # what is wrong is said of what the user wrote
-    rules = replace(rules, clauses=[_qualified(each, target, given) for each in rules.clauses])
-    there = free_name("alluvia_there", source.names)
-    table = f"{quote_table(node.table)} AS {quote_name(rules.alias)}"
-    source_text = with_literals(node.source, scope.values)
-    rows = f"(SELECT *, true AS {there} FROM {source_text}\n) AS {quote_name(rules.source_alias)}"  # noqa: S608
-    for each in rules.clauses:
-        _check_queries(scope, each, {MATCHED: [table, rows], UNMATCHED: [rows], BY_SOURCE: [table]}[each.when])
-    reached = ""
-    kind = _join({each.when for each in rules.clauses})
-    if kind in ("INNER", "RIGHT"):  # the others keep rows of the table that have no row of the source
-        reached = _key_conditions(scope, node, keys, snapshot.schema, source)
-    places = places_in(snapshot)
-    alias = quote_name(rules.alias)
-    clauses, values = _clauses(rules, snapshot.schema, source)
-    theirs = f"{quote_name(rules.source_alias)}.{there}"
-    pair = _pair(rules.clauses, values, f"{alias}.{places.file} IS NOT NULL", theirs)
-    parts = [_NUMBER, *map(_value_name, range(sum(map(len, values))))]
-    shown = ", ".join(f"struct_extract({_PAIR}, '{name}')" for name in parts)
-    text = (
-        f"FROM (FROM {table} {kind} JOIN {rows} ON (\n{rules.on}\n){reached} "
-        f"SELECT {alias}.{places.file}, {alias}.{places.position}, {pair} AS {_PAIR}) "
-        f"SELECT {places.file}, {places.position}, {shown} WHERE {_PAIR} IS NOT NULL ORDER BY 1, 2"
-    )
-    matched = [each for each in rules.clauses if each.when == MATCHED and each.action != "nothing"]
-    deletes = [each.action for each in matched] == ["delete"] and matched[0].condition is None
-    twice = (
-        f"MERGE: several rows of {rules.source_alias} would change one row of {node.table}: ask for more in ON or WHEN "
-        "MATCHED AND, or group the rows of the source first"
-    )
-    parameters = {"on": masked(rules.on)}
-    edits = LocatedRules("MERGE", clauses, parameters, partial(merge_metrics, None), "" if deletes else twice)
-    with located(scope, text, places) as pairs:
-        return change_rows(handle, "MERGE", lambda now: LocatedMerge(now, pairs, edits))
+class _QueriedMerge:
+    """A merge of a source of which the columns are known, and the `keys` that ON equates, by a query within its limits.
+
+    Raises `Invalid` for expressions that do not fit.
+    """
+
+    def __init__(
+        self, scope: SqlScope, node: Merge, source: pa.Schema, rules: MergeRules, keys: Mapping[str, str]
+    ) -> None:
+        self._scope, self._node, self._source, self._keys = scope, node, source, keys
+        self._handle = scope.catalog.handle(node.table)
+        snapshot = self._handle.newest()
+        check_edit(snapshot, "MERGE", None)
+        self._schema = snapshot.schema
+        self._places = places_in(snapshot)
+        table, given = rules.sides(snapshot.schema, source)
+        plain = replace(rules, clauses=list(map(_without_queries, rules.clauses)))
+        read_clauses(plain, snapshot.schema, source)  # errors are about the text that the user wrote
+        self._rules = replace(rules, clauses=[_qualified(each, table, given) for each in rules.clauses])
+        self._clauses, self._values = _clauses(self._rules, snapshot.schema, source)
+
+    def run(self) -> RowChanges:
+        """Locate the pairs, and change their rows."""
+        alias, table = self._rules.source_alias, self._node.table
+        matched = [each for each in self._rules.clauses if each.when == MATCHED and each.action != "nothing"]
+        deletes = [each.action for each in matched] == ["delete"] and matched[0].condition is None
+        twice = (
+            f"MERGE: several rows of {alias} would change one row of {table}: ask for more in ON or WHEN MATCHED AND, "
+            "or group the rows of the source first"
+        )
+        parameters = {"on": masked(self._rules.on)}
+        edits = LocatedRules("MERGE", self._clauses, parameters, partial(merge_metrics, None), "" if deletes else twice)
+        with located(self._scope, self._query(), self._places) as pairs:
+            return change_rows(self._handle, "MERGE", lambda now: LocatedMerge(now, pairs, edits))
+
+    def _query(self) -> str:
+        """Return the query for the pairs to which a clause applies, each with its place, the clause and its values."""
+        rules, places = self._rules, self._places
+        there = free_name("alluvia_there", self._source.names)
+        alias, source_alias = quote_name(rules.alias), quote_name(rules.source_alias)
+        table = f"{quote_table(self._node.table)} AS {alias}"
+        given = with_literals(self._node.source, self._scope.values)
+        rows = f"(SELECT *, true AS {there} FROM {given}\n) AS {source_alias}"  # noqa: S608
+        for each in rules.clauses:
+            _check_queries(
+                self._scope, each, {MATCHED: [table, rows], UNMATCHED: [rows], BY_SOURCE: [table]}[each.when]
+            )
+        reached = ""
+        kind = _join({each.when for each in rules.clauses})
+        if kind in ("INNER", "RIGHT"):  # the others keep rows of the table that have no row of the source
+            reached = _key_conditions(self._scope, self._node, self._keys, self._schema, self._source)
+        pair = _pair(rules.clauses, self._values, f"{alias}.{places.file} IS NOT NULL", f"{source_alias}.{there}")
+        parts = [_NUMBER, *map(_value_name, range(sum(map(len, self._values))))]
+        shown = ", ".join(f"struct_extract({_PAIR}, '{name}')" for name in parts)
+        return (
+            f"FROM (FROM {table} {kind} JOIN {rows} ON (\n{rules.on}\n){reached} "
+            f"SELECT {alias}.{places.file}, {alias}.{places.position}, {pair} AS {_PAIR}) "
+            f"SELECT {places.file}, {places.position}, {shown} WHERE {_PAIR} IS NOT NULL ORDER BY 1, 2"
+        )
 
 
 def _join(whens: set[str]) -> str:
