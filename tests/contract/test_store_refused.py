@@ -47,7 +47,7 @@ def refuse(server: S3Server, *methods: str) -> None:
 
 def check(answer: Mapping[str, Any], log: str) -> None:
     assert (answer["statusCode"], answer["headers"]["Retry-After"]) == (503, str(RETRY_AFTER_SECONDS))
-    assert "the storage refuses it" in answer["body"]
+    assert "the storage refuses requests" in answer["body"]
     assert not any(word in answer["body"] for word in ("bucket", "AccessDenied", "parquet", "_delta_log"))
     assert "in the bucket test-" in log
     assert "AccessDenied" in log
@@ -88,4 +88,8 @@ def test_a_token_is_not_wrong_because_no_key_can_be_read(
 
 def test_flight_sql_says_no_more() -> None:
     code, text = status_of(StoreRefused("S3 refuses t/a in the bucket b (AccessDenied)"))
-    assert (code, "bucket" in text, "the storage refuses it" in text) == (grpc.StatusCode.UNAVAILABLE, False, True)
+    assert (code, "bucket" in text, "the storage refuses requests" in text) == (
+        grpc.StatusCode.UNAVAILABLE,
+        False,
+        True,
+    )

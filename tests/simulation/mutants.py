@@ -66,7 +66,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "read whatever an external file holds now",
         "store/outside.py",
-        "        if PIN in key and found is not None and found.etag != key.partition(PIN)[2]:",
+        "        if PIN in key and info is not None and info.etag != key.partition(PIN)[2]:",
         "        if False:",
         ("tests/unit/operations/tables/test_external.py",),
     ),

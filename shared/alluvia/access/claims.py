@@ -54,9 +54,9 @@ class TokenClaims:
         return {"iss": ISSUER, "jti": self.id, "sub": self.name, **times, OURS: ours}
 
 
-def read_claims(found: object) -> TokenClaims:
+def read_claims(given: object) -> TokenClaims:
     """Read claims. Raises `Invalid`, naming the field, for any that this library does not write."""
-    claims = _object(found, "claims", _NAMES)
+    claims = _object(given, "claims", _NAMES)
     if claims.get("iss") != ISSUER:
         raise Invalid("iss: the token was not made by this library")
     ours = _object(claims.get(OURS), OURS, _OUR_NAMES)
@@ -83,23 +83,23 @@ def check_time(claims: TokenClaims, now_s: float) -> None:
 def plain_grant(grant: Grant) -> dict[str, Any]:
     """Return a grant as JSON has it."""
     names = {"tables": list(grant.tables)} if grant.tables else {"queries": list(grant.queries)}
-    found: dict[str, Any] = {"allow": sorted(grant.operations), **names}
+    plain: dict[str, Any] = {"allow": sorted(grant.operations), **names}
     if grant.where is not None:
-        found["where"] = grant.where
+        plain["where"] = grant.where
     if grant.hide:
-        found["hide"] = sorted(grant.hide)
-    return found
+        plain["hide"] = sorted(grant.hide)
+    return plain
 
 
-def read_grants(found: object) -> tuple[Grant, ...]:
+def read_grants(given: object) -> tuple[Grant, ...]:
     """Read a list of grants. Raises `Invalid`, naming the field, for any that this library does not write."""
-    if not isinstance(found, list) or len(found) > GRANTS_MAX:
+    if not isinstance(given, list) or len(given) > GRANTS_MAX:
         raise Invalid(f"grants: must be a list of at most {GRANTS_MAX}")
-    return tuple(map(_grant, found))
+    return tuple(map(_grant, given))
 
 
-def _grant(found: object) -> Grant:
-    given = _object(found, "grants", _GRANT_NAMES)
+def _grant(plain: object) -> Grant:
+    given = _object(plain, "grants", _GRANT_NAMES)
     where = given.get("where")
     if where is not None and not isinstance(where, str):
         raise Invalid("where: must be a text")
@@ -108,38 +108,38 @@ def _grant(found: object) -> Grant:
     return Grant(frozenset(_texts(given, "allow")), tables, where, hide, queries)
 
 
-def _object(found: object, what: str, names: frozenset[str]) -> Mapping[str, Any]:
-    if not isinstance(found, dict):
+def _object(given: object, what: str, names: frozenset[str]) -> Mapping[str, Any]:
+    if not isinstance(given, dict):
         raise Invalid(f"{what}: must be an object")
-    unknown = sorted(set(found) - names)
+    unknown = sorted(set(given) - names)
     if unknown:
         raise Invalid(f"{what}: {unknown[0]!r:.50} is unknown here, so a newer version of this library may be needed")
-    return found
+    return given
 
 
-def _text(found: Mapping[str, Any], name: str) -> str:
-    value = found.get(name)
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
     if not isinstance(value, str) or len(value) > 200:
         raise Invalid(f"{name}: must be a text of at most 200 characters")
     return value
 
 
-def _texts(found: Mapping[str, Any], name: str) -> list[str]:
-    values = found.get(name)
+def _texts(fields: Mapping[str, Any], name: str) -> list[str]:
+    values = fields.get(name)
     if not isinstance(values, list) or not values or not all(isinstance(value, str) for value in values):
         raise Invalid(f"{name}: must be a list of texts")
     return values
 
 
-def _number(found: Mapping[str, Any], name: str) -> int:
-    value = found.get(name)
+def _number(fields: Mapping[str, Any], name: str) -> int:
+    value = fields.get(name)
     if type(value) is not int or value < 0:
         raise Invalid(f"{name}: must be a whole number, 0 or more")
     return value
 
 
-def _number_or_none(found: Mapping[str, Any], name: str) -> int | None:
-    return _number(found, name) if name in found else None
+def _number_or_none(fields: Mapping[str, Any], name: str) -> int | None:
+    return _number(fields, name) if name in fields else None
 
 
 NAME = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
@@ -211,14 +211,14 @@ def plain_definer(rights: Rights | None) -> dict[str, Any] | None:
     return {"grants": grants, "subject": rights.subject, "key": rights.key, "expires": rights.expires_s}
 
 
-def read_definer(found: object) -> Rights | None:
+def read_definer(kept: object) -> Rights | None:
     """Read what `plain_definer` has written. Raises `Invalid`, `KeyError`, `TypeError`."""
-    if found is None:
+    if kept is None:
         return None
-    if not isinstance(found, dict) or not isinstance(found["expires"], int | None):
+    if not isinstance(kept, dict) or not isinstance(kept["expires"], int | None):
         raise Invalid("the rights of its publisher cannot be read")
-    grants = read_grants(found["grants"])
-    return Rights(grants, str(found["subject"]), str(found["key"]), expires_s=found["expires"])
+    grants = read_grants(kept["grants"])
+    return Rights(grants, str(kept["subject"]), str(kept["key"]), expires_s=kept["expires"])
 
 
 def lent(definer: Rights | None, limits: Iterable[Grant], caller: Rights) -> Rights:
@@ -237,5 +237,5 @@ def lent(definer: Rights | None, limits: Iterable[Grant], caller: Rights) -> Rig
 
 
 def _reads(rights: Rights) -> list[Grant]:
-    found = (grant for grant in rights.grants if READ in grant.operations)
-    return [Grant(frozenset({READ}), grant.tables, grant.where, grant.hide) for grant in found]
+    readers = (grant for grant in rights.grants if READ in grant.operations)
+    return [Grant(frozenset({READ}), grant.tables, grant.where, grant.hide) for grant in readers]

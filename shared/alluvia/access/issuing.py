@@ -56,10 +56,10 @@ def signing_key(store: Store, environment: Mapping[str, str]) -> Ed25519PrivateK
     """
     ids = registry.key_ids(store)
     if environment.get(KEY):
-        found = _private(environment[KEY].encode(), KEY)
-        if key_id(found.public_key().public_bytes_raw()) not in ids:
+        private = _private(environment[KEY].encode(), KEY)
+        if key_id(private.public_key().public_bytes_raw()) not in ids:
             raise Invalid(f"{KEY}: the lake does not have this key; `alluvia token rotate-key` makes one that it has")
-        return found
+        return private
     folder = key_folder(environment)
     known = [registry.read_key(store, each) for each in ids if _file(folder, each).is_file()]
     newest = max((key for key in known if key is not None), key=lambda key: key.created_ms, default=None)
@@ -97,9 +97,9 @@ def _private(pem: bytes, where: str) -> Ed25519PrivateKey:
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     try:
-        found = load_pem_private_key(pem, None)
+        key = load_pem_private_key(pem, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        found = None
-    if not isinstance(found, Ed25519PrivateKey):
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
         raise Invalid(f"{where} is not a private key for Ed25519 in PEM, without a password")
-    return found
+    return key

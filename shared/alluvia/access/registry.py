@@ -42,16 +42,16 @@ class PublicKey:
 
 def add_key(store: Store, clock: Clock, public: bytes) -> PublicKey:
     """Let tokens be signed with a key, from half a minute later on everywhere. One request."""
-    found = PublicKey(key_id(public), public, clock.now_ms())
+    key = PublicKey(key_id(public), public, clock.now_ms())
     jwk = {
         "kty": "OKP",
         "crv": "Ed25519",
         "x": encoded(public).decode(),
-        "kid": found.id,
-        "createdMs": found.created_ms,
+        "kid": key.id,
+        "createdMs": key.created_ms,
     }
-    store.put_if_absent(_key_of(found.id), orjson.dumps(jwk))
-    return found
+    store.put_if_absent(_key_of(key.id), orjson.dumps(jwk))
+    return key
 
 
 def remove_key(store: Store, identity: str) -> None:
@@ -72,14 +72,14 @@ def read_key(store: Store, identity: str) -> PublicKey | None:
     try:
         jwk = orjson.loads(store.get(_key_of(identity)))
         data = base64.urlsafe_b64decode(f"{jwk['x']}=")
-        found = PublicKey(identity, data, int(jwk["createdMs"]))
+        key = PublicKey(identity, data, int(jwk["createdMs"]))
     except ObjectNotFound:
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise Corrupt(f"{_key_of(identity)} is not a key of this library") from error
-    if len(found.data) != 32 or key_id(found.data) != identity:
+    if len(key.data) != 32 or key_id(key.data) != identity:
         raise Corrupt(f"{_key_of(identity)} holds another key than its name says")
-    return found
+    return key
 
 
 def note_issued(store: Store, clock: Clock, claims: TokenClaims, signed_with: str) -> None:
@@ -102,10 +102,10 @@ def issued(store: Store, clock: Clock) -> list[Issued]:
     """Return the tokens that were made with this lake, the newest last. Two LISTs, and one GET for each token."""
     revoked = revoked_ids(store, clock, all_of_them=True)
     keys = [info.key for info in store.list(ISSUED)]
-    found = [
+    tokens = [
         _read_issued(key, data, revoked) for key, data in zip(keys, store.get_many(map(ByteRange, keys)), strict=True)
     ]
-    return sorted(found, key=lambda each: (each.created_ms, each.claims.id))
+    return sorted(tokens, key=lambda each: (each.created_ms, each.claims.id))
 
 
 def find_issued(store: Store, clock: Clock, token_id: str) -> Issued:

@@ -145,8 +145,8 @@ class Rights:
 
     def versions(self, query: str) -> set[int | None]:
         """Return the versions of a published query that were granted; None stands for the current one."""
-        found = (grant.versions(query) for grant in self.grants if QUERY in grant.operations)
-        return set[int | None]().union(*found)
+        granted = (grant.versions(query) for grant in self.grants if QUERY in grant.operations)
+        return set[int | None]().union(*granted)
 
     def limits(self, query: str, version: int, *, current: bool) -> list[Grant]:
         """Return the grants of a version of a published query, whose limits all hold; none where it is not granted."""
@@ -160,9 +160,9 @@ class Rights:
 
     def restriction(self, table: str) -> Restriction:
         """Return the caller's restriction on a table. Where several grants cover it, the limits of all of them hold."""
-        found = [grant for grant in self.grants if READ in grant.operations and grant.covers(table)]
-        where = dict.fromkeys(grant.where for grant in found if grant.where is not None)
-        return Restriction(tuple(where), frozenset().union(*(grant.hide for grant in found)))
+        grants = [grant for grant in self.grants if READ in grant.operations and grant.covers(table)]
+        where = dict.fromkeys(grant.where for grant in grants if grant.where is not None)
+        return Restriction(tuple(where), frozenset().union(*(grant.hide for grant in grants)))
 
     def check_sees_all(self, what: str, tables: Iterable[str]) -> None:
         """Raise `Forbidden` where something would reveal rows or columns of tables that may not be read."""
@@ -204,10 +204,10 @@ def matches(pattern: str, table: str) -> bool:
         return False
     at, end = len(first), len(name) - len(last)
     for part in middle:
-        found = name.find(part, at, end)
-        if found < 0:
+        place = name.find(part, at, end)
+        if place < 0:
             return False
-        at = found + len(part)
+        at = place + len(part)
     return True
 
 

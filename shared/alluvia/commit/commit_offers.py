@@ -176,8 +176,8 @@ def offers_in(commit: CommitActions) -> Sequence[str]:
 
 def next_offer(commit: CommitActions) -> tuple[int, str] | None:
     """Return base and id of the offer whose owner is to make the commit after this one."""
-    found = commit.info.get(NEXT_INFO)
-    return None if found is None else offer_at(str(found))
+    text = commit.info.get(NEXT_INFO)
+    return None if text is None else offer_at(str(text))
 
 
 def taken_by(offer_id: str, commits: Iterable[CommitActions]) -> CommitActions | None:

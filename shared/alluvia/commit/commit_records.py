@@ -66,14 +66,14 @@ class Decisions:
 
     def read(self, claim: Claim) -> Decision | None:
         """Return what was decided about a claim's transaction, None for nothing so far."""
-        found = self._read(claim.transaction_id)
-        if found is None or not found.committed:
-            return found
+        decision = self._read(claim.transaction_id)
+        if decision is None or not decision.committed:
+            return decision
         info = self._store.head(self._key(claim.transaction_id))
         if info is None:  # deleted just now: it has been carried out
             return None
         in_time = info.modified_ms <= claim.started_ms + COMMIT_AGE_MS_MAX
-        return replace(found, decided_ms=info.modified_ms) if in_time else ABORTED
+        return replace(decision, decided_ms=info.modified_ms) if in_time else ABORTED
 
     def settle(self, claim: Claim) -> Decision:
         """Return what was decided. If nothing is for a few seconds, abort the transaction."""
@@ -118,12 +118,12 @@ class Decisions:
 
 def happened(log: Log, state: State) -> list[Claim]:
     """Return the claims in a state whose transactions have happened; one GET and one HEAD for each that stands."""
-    found = []
+    claims = []
     for claim in pending(state.domains):
         decision = Decisions.about(log, claim).read(claim)
         if decision is not None and decision.committed:
-            found.append(claim)
-    return found
+            claims.append(claim)
+    return claims
 
 
 def read_decision(store: Store, key: str) -> Decision:

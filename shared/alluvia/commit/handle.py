@@ -184,19 +184,19 @@ class TableHandle:
         kept = keepers_of(self.store, self.root, self.name)
         live = [keeper for keeper in kept.live(self.clock.now_ms()) if not keeper.pending]
         stored_ms = self.log.stored_ms() if any(keeper.table is None for keeper in live) else {}
-        found = (meant(keeper, kept.pins, stored_ms, oldest) for keeper in live)
-        return {version for version in found if version is not None and version < oldest}
+        versions = (meant(keeper, kept.pins, stored_ms, oldest) for keeper in live)
+        return {version for version in versions if version is not None and version < oldest}
 
     def readable(self, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
         """Return what a reader sees: as `snapshot`, with transactions that have happened but are not in the log yet.
 
         Those are in the newest version's log within milliseconds, unless who commits them has died.
         """
-        found = self.snapshot(version, timestamp)
+        snapshot = self.snapshot(version, timestamp)
         if version is not None or timestamp is not None:
-            return found
-        claims = happened(self.log, found.state)
-        return self.as_of(with_claims(found.state, claims)) if claims else found
+            return snapshot
+        claims = happened(self.log, snapshot.state)
+        return self.as_of(with_claims(snapshot.state, claims)) if claims else snapshot
 
     def oldest(self) -> int:
         """Return the oldest version that can be read. Raises `TableNotFound`. One LIST besides the look for commits."""
@@ -260,14 +260,14 @@ class TableHandle:
         gaps = version_gaps(newest.properties)
         first = first_version(gaps)
         try:
-            found = version_at(self.log, moment_ms, max(oldest, first))
+            version = version_at(self.log, moment_ms, max(oldest, first))
         except VersionExpired:
             if first < max(oldest, self.log.oldest()):
                 raise
-            found = 0
-        if in_gap(gaps, found):
+            version = 0
+        if in_gap(gaps, version):
             raise VersionNotFound(f"there was no table {self.name} at that time")
-        return found
+        return version
 
     def _followed(self) -> State:
         """Return the newest state, that of the table elsewhere if one is attached here. Raises `TableNotFound`.
@@ -286,14 +286,14 @@ class TableHandle:
                     self.store.reach(each)
             return state
         try:
-            found = self.log.refresh()
+            newest_state = self.log.refresh()
         except TableNotFound as error:
             raise TableNotFound(f"table {self.name!r} is attached from {place}, where there is no table now") from error
-        if is_dropped(found.metadata.configuration):
+        if is_dropped(newest_state.metadata.configuration):
             raise TableNotFound(f"table {self.name!r} is attached from {place}, where it was dropped")
-        if attached_from(found.metadata) is not None:
-            raise Invalid(f"{place} is itself attached from {attached_from(found.metadata)}: attach that")
-        return found
+        if attached_from(newest_state.metadata) is not None:
+            raise Invalid(f"{place} is itself attached from {attached_from(newest_state.metadata)}: attach that")
+        return newest_state
 
     def _move_to(self, place: str | None, here: Log) -> None:
         """Read from a place outside from now on, or again from the log here."""

@@ -73,8 +73,8 @@ def encode_reads(predicates: Sequence[Predicate] | None, files: frozenset[str]) 
 def decode_reads(info: Mapping[str, Any]) -> Reads | None:
     """Return what a commit has read, by its commitInfo; None if that is unknown."""
     try:
-        found = info[READS_INFO]
-        return Reads(tuple(map(_decode, found["predicates"])), frozenset(map(str, found["files"])))
+        recorded = info[READS_INFO]
+        return Reads(tuple(map(_decode, recorded["predicates"])), frozenset(map(str, recorded["files"])))
     except (KeyError, TypeError, ValueError, ArithmeticError):
         return None
 

@@ -280,9 +280,9 @@ class Transaction:
         Without `further` it reads no more than the winner, and the next attempt is the version after it. That is worth
         one attempt: a writer that is several versions behind would lose to writers that know the newest.
         """
-        found = [winner, *(self._log.following(winner.version) if further else ())]
-        self._log.advance(found, began_ms)
-        return found
+        winners = [winner, *(self._log.following(winner.version) if further else ())]
+        self._log.advance(winners, began_ms)
+        return winners
 
     def _slept(self, version: int) -> bool:
         """Whether a version may have come and gone before it was written. Of a new log nothing was seen before."""

@@ -87,9 +87,9 @@ _WRONG = "is not a time ago: use for example '1 hour ago', '90 minutes ago', '1 
 
 def interval_ms(text: str) -> int | None:
     """Return a duration as Delta's properties have it, `7 days` or `interval 7 days`, in ms; None for another text."""
-    found = _INTERVAL.fullmatch(text)
-    unit_ms = _INTERVAL_MS.get(found[2].lower()) if found else None
-    return None if found is None or unit_ms is None else int(found[1]) * unit_ms
+    match = _INTERVAL.fullmatch(text)
+    unit_ms = _INTERVAL_MS.get(match[2].lower()) if match else None
+    return None if match is None or unit_ms is None else int(match[1]) * unit_ms
 
 
 def duration_ms(given: object) -> int | None:
@@ -99,8 +99,8 @@ def duration_ms(given: object) -> int | None:
     """
     text = str(given).strip()
     short = _SHORT.fullmatch(text)
-    found = int(short[1]) * _SHORT_MS[short[2]] if short else 0 if text == "0" else interval_ms(text)
-    return found if found is not None and found <= _LONGEST_MS else None
+    lasts_ms = int(short[1]) * _SHORT_MS[short[2]] if short else 0 if text == "0" else interval_ms(text)
+    return lasts_ms if lasts_ms is not None and lasts_ms <= _LONGEST_MS else None
 
 
 def offset_ms(offset: str | int) -> int:
@@ -114,8 +114,8 @@ def offset_ms(offset: str | int) -> int:
         return -offset * 1000
     if not isinstance(offset, str):
         raise Invalid(f"offset: {offset!r:.100} {_WRONG}")
-    found = _OFFSET.fullmatch(offset.strip().lower())
-    parts = re.findall(_PART, found["parts"]) if found else []
+    match = _OFFSET.fullmatch(offset.strip().lower())
+    parts = re.findall(_PART, match["parts"]) if match else []
     if not parts or not all(unit in _OFFSET_MS for _, unit in parts):
         raise Invalid(f"offset: {offset!r:.100} {_WRONG}")
     return sum(int(number) * _OFFSET_MS[unit] for number, unit in parts)

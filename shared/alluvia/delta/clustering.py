@@ -75,9 +75,9 @@ class _Ranks:
 
     def of(self, values: pa.Array) -> pa.Int64Array:
         """Return the ranks; values that the sample has several times have the middle one."""
-        found = _ordered(values)
-        first = pc.search_sorted(self._sorted, found, side="left").cast(pa.int64())
-        last = pc.search_sorted(self._sorted, found, side="right").cast(pa.int64())
+        ordered = _ordered(values)
+        first = pc.search_sorted(self._sorted, ordered, side="left").cast(pa.int64())
+        last = pc.search_sorted(self._sorted, ordered, side="right").cast(pa.int64())
         doubled = pc.fill_null(pc.add(first, last), _number(self._null))
         return pc.divide(pc.multiply(doubled, _number(1 << (_BITS - 1))), _number(self._rows + 1))
 

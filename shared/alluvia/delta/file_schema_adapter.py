@@ -70,12 +70,12 @@ class ReadPlan:
         """Return which of a file's top columns hold the columns wanted. Raises `Corrupt`."""
         fields = list(stored)
         places = _Places(fields, self.mapping)
-        found = [
+        indexes = [
             places.find(physical)
             for field, physical in zip(self.schema, self.physical, strict=True)
             if field.name not in self.partition_columns
         ]
-        return [fields[at].name for at in found if at is not None]
+        return [fields[at].name for at in indexes if at is not None]
 
     def fit(self, batch: pa.RecordBatch, file: AddFile) -> pa.RecordBatch:
         """Return a batch of a file's rows with exactly the columns wanted: stored, from the log, or null.
@@ -143,12 +143,12 @@ class _Places:
         if self._lacks_ids:
             raise Corrupt("a data file has no field ids, which the table's column mapping by id needs")
         if self._by_id:
-            found = self._exact.get((wanted.metadata or {})[FIELD_ID], [])
+            places = self._exact.get((wanted.metadata or {})[FIELD_ID], [])
         else:
-            found = self._exact.get(wanted.name) or self._folded.get(wanted.name.lower(), [])
-        if len(found) > 1:
-            raise Corrupt(f"a data file has the column {wanted.name} {len(found)} times")
-        return found[0] if found else None
+            places = self._exact.get(wanted.name) or self._folded.get(wanted.name.lower(), [])
+        if len(places) > 1:
+            raise Corrupt(f"a data file has the column {wanted.name} {len(places)} times")
+        return places[0] if places else None
 
 
 def _fit_struct(array: pa.Array, kind: pa.StructType, physical: pa.StructType, mapping: ColumnMapping) -> pa.Array:

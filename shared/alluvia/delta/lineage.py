@@ -144,12 +144,12 @@ def _read(configuration: Mapping[str, str], name: str) -> list[Any]:
     if text is None:
         return []
     try:
-        found = orjson.loads(text)
+        recorded = orjson.loads(text)
     except ValueError as error:
         raise Corrupt(_broken(name)) from error
-    if not isinstance(found, list):
+    if not isinstance(recorded, list):
         raise Corrupt(_broken(name))
-    return found
+    return recorded
 
 
 def _broken(name: str) -> str:

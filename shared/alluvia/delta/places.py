@@ -51,15 +51,15 @@ class TablePlaces:
         One GET for each table that a shallow clone shares files of, the first time that one is asked for. Raises
         `Unsupported` for a path that leads out of the table, and `Corrupt`.
         """
-        found = None
+        key = None
         if not _NO_FILE.search(path):
-            found = self._absolute(path) if is_absolute(path) else self._relative(path)
-        if found is None:
+            key = self._absolute(path) if is_absolute(path) else self._relative(path)
+        if key is None:
             raise Unsupported(
                 f"file {path:.200} of the table is outside the table's folder, and a lake reads no files there: "
                 "make a deep clone of the table, or open it alone with alluvia.open_table"
             )
-        return found
+        return key
 
     def _relative(self, path: str) -> str | None:
         if not _WINDING.search(path):

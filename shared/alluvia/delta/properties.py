@@ -216,10 +216,10 @@ def _names(given: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 
 def _clustering(given: Mapping[str, str]) -> tuple[str, ...]:
-    found = _names(given, CLUSTER_BY)
-    if len(found) > CLUSTER_COLUMNS_MAX:
-        raise Invalid(f"property {CLUSTER_BY}: expected at most {CLUSTER_COLUMNS_MAX} columns, got {len(found)}")
-    return found
+    columns = _names(given, CLUSTER_BY)
+    if len(columns) > CLUSTER_COLUMNS_MAX:
+        raise Invalid(f"property {CLUSTER_BY}: expected at most {CLUSTER_COLUMNS_MAX} columns, got {len(columns)}")
+    return columns
 
 
 def _path(given: Mapping[str, str], name: str) -> tuple[str, ...]:
@@ -233,18 +233,18 @@ def _path(given: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 
 def _duration(given: Mapping[str, str], name: str, default: str) -> int:
-    found = interval_ms(given.get(name, default))
-    if found is None:
+    lasts_ms = interval_ms(given.get(name, default))
+    if lasts_ms is None:
         msg = f"property {name}: {given.get(name)!r} is not a duration; use for example '1 hour' or 'interval 7 days'"
         raise Invalid(msg)
-    return found
+    return lasts_ms
 
 
 def _ttl(given: Mapping[str, str]) -> int:
-    found = _duration(given, TTL, "0 days")
-    if TTL in given and not found:
+    lasts_ms = _duration(given, TTL, "0 days")
+    if TTL in given and not lasts_ms:
         raise Invalid(f"property {TTL}: rows must be kept for some time; use for example '90 days'")
-    return found
+    return lasts_ms
 
 
 def _size(given: Mapping[str, str], name: str, default: str) -> int:

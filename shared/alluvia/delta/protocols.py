@@ -175,12 +175,12 @@ def settings_of(protocol: Protocol, metadata: Metadata) -> Properties:
 
     One that turns on a feature counts only if the protocol has the feature, because other clients require that.
     """
-    found = read_properties(metadata.configuration)
+    properties = read_properties(metadata.configuration)
     known = known_features(protocol)
     return replace(
-        found,
-        deletion_vectors=found.deletion_vectors and features.DELETION_VECTORS in known,
-        change_data_feed=found.change_data_feed and features.CHANGE_DATA_FEED in known,
+        properties,
+        deletion_vectors=properties.deletion_vectors and features.DELETION_VECTORS in known,
+        change_data_feed=properties.change_data_feed and features.CHANGE_DATA_FEED in known,
         in_commit_timestamps=has_in_commit_timestamps(protocol, metadata),
     )
 
@@ -192,8 +192,8 @@ def default_properties(writers: str) -> Mapping[str, str]:
 
 @lru_cache(maxsize=SCHEMAS_KEPT)
 def _fields_with_invariants(schema_string: str) -> tuple[str, ...]:
-    found = all_fields(schema_fields(schema_string))
+    fields = all_fields(schema_fields(schema_string))
     try:
-        return tuple(path for path, field in found if "delta.invariants" in (field.get("metadata") or {}))
+        return tuple(path for path, field in fields if "delta.invariants" in (field.get("metadata") or {}))
     except TypeError as error:
         raise Corrupt(f"the table's schemaString cannot be read: {type(error).__name__}: {error}") from error

@@ -123,10 +123,10 @@ def meant(keeper: Keeper, pins: Mapping[str, int], stored_ms: Mapping[int, int],
         return keeper.version
     if keeper.id in pins:
         return pins[keeper.id]
-    found = max((version for version, ms in stored_ms.items() if ms <= keeper.moment), default=None)
-    if found is None or keeper.moment_ms is None:
-        return None if found is None else max(found, oldest)
-    return found if found + 1 in stored_ms or found == max(stored_ms) else None
+    newest = max((version for version, ms in stored_ms.items() if ms <= keeper.moment), default=None)
+    if newest is None or keeper.moment_ms is None:
+        return None if newest is None else max(newest, oldest)
+    return newest if newest + 1 in stored_ms or newest == max(stored_ms) else None
 
 
 def keeper_key(table: str | None, kind: str, name: str) -> str:
@@ -155,8 +155,8 @@ def check_keeper_name(kind: str, name: object) -> None:
 
 def find_keeper(store: Store, table: str | None, kind: str, name: str) -> Keeper | None:
     """Return a keeper; None if there is none. One GET, and a HEAD for one that keeps the moment at which it was put."""
-    found = find_tagged(store, table, kind, name)
-    return None if found is None else found[0]
+    tagged = find_tagged(store, table, kind, name)
+    return None if tagged is None else tagged[0]
 
 
 def check_branch(store: Store, clock: Clock, name: str, branch_id: str) -> None:
@@ -269,10 +269,10 @@ def _read(store: Store, infos: Iterable[ObjectInfo]) -> list[Keeper]:
         if known is not None:
             return replace(known, stored_ms=info.modified_ms)
         try:
-            found = seen[info.key, info.etag] = _parse(info.key, store.get(info.key), info.modified_ms)
+            keeper = seen[info.key, info.etag] = _parse(info.key, store.get(info.key), info.modified_ms)
         except ObjectNotFound:
             return None
-        return found
+        return keeper
 
     return [keeper for keeper in store.map(read, infos) if keeper is not None]
 

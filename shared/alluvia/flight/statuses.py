@@ -22,7 +22,7 @@ from alluvia.errors import (
     VersionExpired,
     VersionNotFound,
 )
-from alluvia.serverless.http import TO_BE_MENDED, TooManyRequests, Unauthenticated
+from alluvia.serverless.http import STORE_REFUSES, TooManyRequests, Unauthenticated
 
 TEXT_BYTES_MAX = 4000
 """Clients take 8 KiB of headers."""
@@ -55,7 +55,7 @@ _CODES: tuple[tuple[type[AlluviaError], grpc.StatusCode], ...] = (
 def status_of(error: AlluviaError) -> tuple[grpc.StatusCode, str]:
     """Return the code and the text that tell a caller of an error."""
     code = next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
-    text = TO_BE_MENDED if isinstance(error, StoreRefused) else str(error)
+    text = STORE_REFUSES if isinstance(error, StoreRefused) else str(error)
     if code is grpc.StatusCode.ABORTED:
         text = f"nothing was done, send the same again: {text}"
     if code is grpc.StatusCode.UNKNOWN:

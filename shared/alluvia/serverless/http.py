@@ -46,7 +46,7 @@ BRANCH_HEADER = "X-Alluvia-Branch"
 GONE = "alluvia.gone"
 """Where a server's events have what says whether the client has gone: a function, in the `requestContext`."""
 CHALLENGE = 'Bearer realm="alluvia"'
-TO_BE_MENDED = "the storage refuses requests; the operator of this server finds the reason in its log"
+STORE_REFUSES = "the storage refuses requests; the operator of this server finds the reason in its log"
 
 
 class Unauthenticated(AlluviaError):
@@ -178,7 +178,7 @@ def refusal(error: AlluviaError, logger: Logger, statuses: Mapping[type[AlluviaE
     logger.error("failed", exc_info=error, extra={"status": status})
     if status != 503:
         return failure(status, str(error))
-    reason = TO_BE_MENDED if isinstance(error, StoreRefused) else str(error)
+    reason = STORE_REFUSES if isinstance(error, StoreRefused) else str(error)
     return failure(status, f"send the same request again: {reason}", **{"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 

@@ -149,9 +149,9 @@ def one_ahead(work: Callable[[T], R], items: Iterable[T], *, parallel: bool) -> 
     try:
         coming = pool.submit(work, waiting[0])
         for item in waiting[1:]:
-            found = coming.result()
+            result = coming.result()
             coming = pool.submit(work, item)
-            yield found
+            yield result
         yield coming.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

@@ -120,8 +120,8 @@ class ListedPage(NamedTuple):
 
 def restarted(keys: pa.Array, start: str, to: str) -> pa.Array:
     """Return keys with another start; `start` is what all of them start with."""
-    found = pc.binary_replace_slice(keys.view(pa.binary()), 0, len(start.encode()), to.encode())
-    return found.view(pa.string())
+    moved = pc.binary_replace_slice(keys.view(pa.binary()), 0, len(start.encode()), to.encode())
+    return moved.view(pa.string())
 
 
 class ByteRange(NamedTuple):
@@ -313,8 +313,8 @@ class Store(ABC):
 
     def _renew(self, key: str, data: bytes) -> None:
         """Write an object again, whose bytes must be `data`, for its time to be that of now."""
-        found, tag = self.get_tagged(key)
-        if found != data:
+        stored, tag = self.get_tagged(key)
+        if stored != data:
             raise KeyTaken(key)
         if not self.put_if_same(key, data, tag):
             raise Unavailable(f"{key} was changed while it was copied: try again")

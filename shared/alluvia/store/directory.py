@@ -117,8 +117,8 @@ class DirectoryStore(Store):
         check_range(start, end)
         try:
             with self._open(key) as file:
-                found = _read(file, start, end) if _info(key, os.fstat(file.fileno())).etag == etag else None
-                return found if _info(key, os.fstat(file.fileno())).etag == etag else None
+                part = _read(file, start, end) if _info(key, os.fstat(file.fileno())).etag == etag else None
+                return part if _info(key, os.fstat(file.fileno())).etag == etag else None
         except OSError as error:
             raise _unread(key, error) from error
 
@@ -297,10 +297,10 @@ class DirectoryStore(Store):
 
     def head(self, key: str) -> ObjectInfo | None:
         path = self._path(key)
-        found = _stat(path)
-        if found is not None:
+        status = _stat(path)
+        if status is not None:
             self._judge(key, real_path(path))
-        return None if found is None else _info(key, found)
+        return None if status is None else _info(key, status)
 
     def url(self, key: str) -> str | None:
         return str(self._judged(key))
@@ -318,9 +318,9 @@ def _read(file: FileIO, start: int, end: int | None) -> bytes:
     return data
 
 
-def _info(key: str, found: os.stat_result) -> ObjectInfo:
-    etag = LINK if stat.S_ISLNK(found.st_mode) else f"{found.st_size:x}-{found.st_mtime_ns:x}-{found.st_ino:x}"
-    return ObjectInfo(key, found.st_size, found.st_mtime_ns // 1_000_000, etag)
+def _info(key: str, status: os.stat_result) -> ObjectInfo:
+    etag = LINK if stat.S_ISLNK(status.st_mode) else f"{status.st_size:x}-{status.st_mtime_ns:x}-{status.st_ino:x}"
+    return ObjectInfo(key, status.st_size, status.st_mtime_ns // 1_000_000, etag)
 
 
 @contextmanager
@@ -395,12 +395,12 @@ def _unwritten(path: Path, error: OSError) -> AlluviaError:
 
 def _stat(path: Path) -> os.stat_result | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         if error.errno in _ABSENT:
             return None
         raise _unread(path.name, error) from error
-    return found if stat.S_ISREG(found.st_mode) else None
+    return status if stat.S_ISREG(status.st_mode) else None
 
 
 def _unread(key: str, error: OSError) -> AlluviaError:

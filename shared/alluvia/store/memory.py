@@ -25,18 +25,18 @@ class MemoryStore(Store):
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         check_range(start, end)
         with self._lock:
-            found = self._objects.get(check_key(key))
-        if found is None:
+            stored = self._objects.get(check_key(key))
+        if stored is None:
             raise ObjectNotFound(key)
-        return found[0][start:end]
+        return stored[0][start:end]
 
     def get_same(self, key: str, etag: str, start: int = 0, end: int | None = None) -> bytes | None:
         check_range(start, end)
         with self._lock:
-            found = self._objects.get(check_key(key))
-        if found is None:
+            stored = self._objects.get(check_key(key))
+        if stored is None:
             raise ObjectNotFound(key)
-        return found[0][start:end] if found[2] == etag else None
+        return stored[0][start:end] if stored[2] == etag else None
 
     def put(self, key: str, data: bytes) -> None:
         check_key(key)
@@ -81,14 +81,14 @@ class MemoryStore(Store):
         check_prefix(prefix)
         with self._lock:
             at = bisect_left(self._keys, prefix)
-            found = []
+            objects = []
             while at < len(self._keys) and self._keys[at].startswith(prefix):
                 key = self._keys[at]
                 if start_after is None or key > start_after:
                     data, modified_ms, etag = self._objects[key]
-                    found.append(ObjectInfo(key, len(data), modified_ms, etag))
+                    objects.append(ObjectInfo(key, len(data), modified_ms, etag))
                 at += 1
-        return iter(found)
+        return iter(objects)
 
     def list_folders(self, prefix: str) -> Iterator[str]:
         check_prefix(prefix)
@@ -105,8 +105,8 @@ class MemoryStore(Store):
 
     def head(self, key: str) -> ObjectInfo | None:
         with self._lock:
-            found = self._objects.get(check_key(key))
-        return ObjectInfo(key, len(found[0]), *found[1:]) if found else None
+            stored = self._objects.get(check_key(key))
+        return ObjectInfo(key, len(stored[0]), *stored[1:]) if stored else None
 
     def url(self, key: str) -> str | None:  # noqa: ARG002
         """None: DuckDB cannot read this process's dictionaries."""

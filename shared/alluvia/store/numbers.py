@@ -16,7 +16,7 @@ _numbers = count()
 def number_of(store: Store) -> int:
     """Return a store's number, which no other store of this process has or had."""
     with _lock:
-        found = _known.get(store)
-        if found is None:
-            found = _known[store] = next(_numbers)
-        return found
+        number = _known.get(store)
+        if number is None:
+            number = _known[store] = next(_numbers)
+        return number

@@ -170,17 +170,17 @@ class OutsideStore(_ReadsElsewhere):
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         if PIN in key:
             plain, _, etag = key.partition(PIN)
-            found = self.get_same(plain, etag, start, end)
-            if found is None:
+            part = self.get_same(plain, etag, start, end)
+            if part is None:
                 raise Corrupt(_changed(key))
-            return found
+            return part
         return super().get(key, start, end)
 
     def head(self, key: str) -> ObjectInfo | None:
-        found = super().head(key.partition(PIN)[0])
-        if PIN in key and found is not None and found.etag != key.partition(PIN)[2]:
+        info = super().head(key.partition(PIN)[0])
+        if PIN in key and info is not None and info.etag != key.partition(PIN)[2]:
             raise Corrupt(_changed(key))
-        return found
+        return info
 
     def _unpinned(self, key: str) -> str:
         """Return a key without its pin, once the object was found to be what it says. One HEAD for one that has it."""
@@ -216,8 +216,8 @@ class OutsideStore(_ReadsElsewhere):
         """
         plain, _, etag = key.partition(PIN)
         store, there = self._at(plain)
-        found = store.address(there) if store.parallel or self._allowed is not None else None
-        return found if found is None or not etag else found._replace(etag=etag)
+        address = store.address(there) if store.parallel or self._allowed is not None else None
+        return address if address is None or not etag else address._replace(etag=etag)
 
     def local_path(self, key: str) -> Path | None:
         return super().local_path(self._unpinned(key))

@@ -78,10 +78,10 @@ def plain_uri(uri: str) -> str:
 
     Raises `Invalid` for another scheme with one slash, such as `dbfs:/a`, which would be a folder of that name.
     """
-    found = _ONE_SLASH.match(uri)
-    if found is None:
+    match = _ONE_SLASH.match(uri)
+    if match is None:
         return uri
-    if found[1].lower() != "file":
+    if match[1].lower() != "file":
         expected = f"expected s3://bucket/prefix, file:///path, or a path (./{uri} for a folder there)"
         raise Invalid(f"the lake URI or path {uri!r}: {expected}")
     return f"file://{uri[len('file:') :]}"

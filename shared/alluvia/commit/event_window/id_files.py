@@ -113,12 +113,12 @@ def decode_entries(bodies: Sequence[Mapping[str, Any]]) -> list[CommitFiles]:
 
 
 def _files(body: Mapping[str, Any]) -> IdFiles:
-    found = IdFiles(str(body["folder"]), *(int(body[name]) for name in ("ids", "ranges", "pages", "filter_bytes")))
-    numbers = (found.ids, found.ranges, found.pages, found.filter_bytes)
-    possible = min(numbers) > 0 and found.ranges <= RANGES_MAX and found.header_bytes <= HEADER_BYTES_MAX
-    if not _FOLDER.fullmatch(found.folder) or not possible:
-        raise ValueError(f"{found} is not a folder of event ids")
-    return found
+    files = IdFiles(str(body["folder"]), *(int(body[name]) for name in ("ids", "ranges", "pages", "filter_bytes")))
+    numbers = (files.ids, files.ranges, files.pages, files.filter_bytes)
+    possible = min(numbers) > 0 and files.ranges <= RANGES_MAX and files.header_bytes <= HEADER_BYTES_MAX
+    if not _FOLDER.fullmatch(files.folder) or not possible:
+        raise ValueError(f"{files} is not a folder of event ids")
+    return files
 
 
 class IdHeader:
@@ -256,8 +256,8 @@ def _values(numbers: pa.Array) -> memoryview[int]:
 
 
 def _chunk(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return found if isinstance(found, pa.Array) else found.chunk(0)
+    whole = column.combine_chunks()
+    return whole if isinstance(whole, pa.Array) else whole.chunk(0)
 
 
 def _number(value: int) -> pa.Scalar:

@@ -75,12 +75,12 @@ def _plain(value: Any) -> Any:
 
 def digests(begun: blake2b, texts: Iterable[bytes]) -> list[bytes]:
     """Return the hash of each text after what `begun` has hashed: to copy one is faster than to set one up."""
-    found = []
+    hashes = []
     for text in texts:
         each = begun.copy()
         each.update(text)
-        found.append(each.digest())
-    return found
+        hashes.append(each.digest())
+    return hashes
 
 
 FINGERPRINT_BYTES = 12

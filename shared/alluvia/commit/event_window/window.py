@@ -65,12 +65,12 @@ def _joined_base64(values: Sequence[bytes]) -> str:
 def joined_event_ids(infos: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the events of several commitInfos as one carries them."""
     infos = list(infos)
-    found = [event_ids_of(CommitActions(0, dict(info))) for info in infos]
+    each_ids = [event_ids_of(CommitActions(0, dict(info))) for info in infos]
     files = [each for info in infos for each in info.get(EVENT_FILES, ())]
     named = {EVENT_FILES: files} if files else {}
-    if not any(each.prints for each in found):
+    if not any(each.prints for each in each_ids):
         return named
-    joined = b"".join(each.prints for each in found), b"".join(each.contents for each in found)
+    joined = b"".join(each.prints for each in each_ids), b"".join(each.contents for each in each_ids)
     return encode_event_ids(parts(joined[0], FINGERPRINT_BYTES), parts(joined[1], CONTENT_BYTES)) | named
 
 
@@ -268,9 +268,9 @@ class DedupWindow:
 
     def _unlearn(self, commit: CommitIds) -> None:
         for each, _ in event_id_pairs(commit):
-            found = self._found.pop(each, [])
-            if len(found) > 1:
-                self._found[each] = found[1:]
+            places = self._found.pop(each, [])
+            if len(places) > 1:
+                self._found[each] = places[1:]
 
     def _borrowed_ids(self) -> int:
         return sum(len(run) for run in self._runs if run.borrowed)

@@ -48,9 +48,9 @@ def encodings_of(rows: pa.Table, *, tried: bool = False) -> Encodings:
 
     `tried` says to write a sample of ids in each of theirs, which takes some milliseconds.
     """
-    found = Encodings()
+    encodings = Encodings()
     if len(rows) == 1:
-        return found
+        return encodings
     sample = _sample(rows)
     leaves = list(_leaves(sample))
     counts = Counter(path for path, _ in leaves)
@@ -58,10 +58,10 @@ def encodings_of(rows: pa.Table, *, tried: bool = False) -> Encodings:
         if counts[path] > 1:  # as of a column "a.b" and a field b of a column a, which pyarrow cannot tell apart
             continue
         if _dictionary_pays(values, len(rows) / max(1, len(sample))):
-            found.dictionary.append(path)
+            encodings.dictionary.append(path)
         elif (encoding := _for_distinct(values)) is not None:
-            found.others[path] = _smallest(values) if tried and encoding in FOR_IDS else encoding
-    return found
+            encodings.others[path] = _smallest(values) if tried and encoding in FOR_IDS else encoding
+    return encodings
 
 
 def _sample(rows: pa.Table) -> pa.Table:

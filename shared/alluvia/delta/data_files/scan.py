@@ -113,9 +113,9 @@ class Scan:
     @cached_property
     def files(self) -> list[AddFile]:
         """Return the snapshot's files that can hold such rows. Raises `Corrupt` if one of them is listed twice."""
-        found = self._pruned(self.snapshot.files)
-        check_once(found)
-        return found
+        files = self._pruned(self.snapshot.files)
+        check_once(files)
+        return files
 
     def can_match(self, file: AddFile) -> bool:
         """Whether a file of the table, also one of another version, can hold such rows."""
@@ -127,8 +127,8 @@ class Scan:
         return (batch for file in files for batch in read_file(self.snapshot, store, file, schema))
 
     def _pruned(self, files: Iterable[AddFile]) -> list[AddFile]:
-        found = prune(files, *self._rule)
-        return prune_buckets(found, self.predicate, self.snapshot.partition_spec)
+        kept = prune(files, *self._rule)
+        return prune_buckets(kept, self.predicate, self.snapshot.partition_spec)
 
     @cached_property
     def _rule(self) -> tuple[Predicate, pa.Schema, list[str]]:

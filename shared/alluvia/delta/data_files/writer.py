@@ -108,9 +108,9 @@ class FileWriter:
 
     def _bounded_in(self, rows: pa.Table) -> Bounded:
         """Return the columns that get statistics in a file of some rows: none where the log has all of one row's."""
-        found = bounded_columns(rows.schema)
-        in_log = len(rows) == 1 and found is True and rows.num_columns <= self._settings.indexed_columns
-        return not in_log and found
+        bounded = bounded_columns(rows.schema)
+        in_log = len(rows) == 1 and bounded is True and rows.num_columns <= self._settings.indexed_columns
+        return not in_log and bounded
 
 
 def sampled_share(table: pa.Table, settings: Properties, rows_max: int) -> float:
@@ -153,18 +153,18 @@ def bounded_columns(schema: pa.Schema) -> Bounded:
     """
     if not any(pa.types.is_nested(kind) or pa.types.is_floating(kind) for kind in schema.types):
         return True
-    found: list[str] = []
+    names: list[str] = []
 
     def visit(path: str, kind: pa.DataType) -> None:
         if pa.types.is_struct(kind):
             for at in range(kind.num_fields):
                 visit(f"{path}.{kind.field(at).name}", kind.field(at).type)
         elif not pa.types.is_nested(kind) and not pa.types.is_floating(kind):
-            found.append(path)
+            names.append(path)
 
     for field in schema:
         visit(field.name, field.type)
-    return found or False
+    return names or False
 
 
 class ParquetBuffer:

@@ -35,9 +35,9 @@ class _Reader:
     def take(self, size: int) -> memoryview:
         if self.at + size > len(self.data):
             raise ValueError(f"the bitmap is truncated at {len(self.data)} bytes")
-        found = self.data[self.at : self.at + size]
+        part = self.data[self.at : self.at + size]
         self.at += size
-        return found
+        return part
 
     def number(self, code: str) -> int:
         (value,) = struct.unpack(code, self.take(struct.calcsize(code)))
@@ -134,8 +134,8 @@ def _read_runs(reader: _Reader) -> pa.Array:
 
 def sorted_positions(positions: Iterable[int] | pa.Array | pa.ChunkedArray) -> pa.Int64Array:
     """Return positions ascending and each once. Raises `ValueError` for one that is negative or null."""
-    found = positions if isinstance(positions, (pa.Array, pa.ChunkedArray)) else pa.array(positions, pa.int64())
-    unique = pc.unique(found).cast(pa.int64())
+    numbers = positions if isinstance(positions, (pa.Array, pa.ChunkedArray)) else pa.array(positions, pa.int64())
+    unique = pc.unique(numbers).cast(pa.int64())
     ordered = unique.take(pc.sort_indices(unique))
     if ordered.null_count or (len(ordered) and ordered[0].as_py() < 0):
         raise ValueError("a row's position must be 0 or more")

@@ -81,7 +81,7 @@ def encode_commit(info: Json, actions: Iterable[Action]) -> bytes:
 def parse_commit(version: int, data: bytes) -> CommitActions:
     """Read a commit file. Raises `Corrupt`, naming the file and the line."""
     info: Json = {}
-    found: dict[str, list[Any]] = {}
+    actions: dict[str, list[Any]] = {}
     empty = True
     for number, line in enumerate(data.splitlines(), 1):
         if not line or line.isspace():
@@ -96,20 +96,20 @@ def parse_commit(version: int, data: bytes) -> CommitActions:
                 if tag == "commitInfo":
                     info = body
                 else:
-                    found.setdefault(tag, []).append(_PARSERS[tag](body))
+                    actions.setdefault(tag, []).append(_PARSERS[tag](body))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Corrupt(f"{commit_name(version)}, line {number}: {type(error).__name__}: {error}") from error
     if empty:
         raise Corrupt(f"{commit_name(version)} is empty")
     for tag in ("protocol", "metaData"):
-        if len(found.get(tag, ())) > 1:
-            raise Corrupt(f"{commit_name(version)} holds {len(found[tag])} {tag} actions; a commit may hold one")
+        if len(actions.get(tag, ())) > 1:
+            raise Corrupt(f"{commit_name(version)} holds {len(actions[tag])} {tag} actions; a commit may hold one")
     return CommitActions(
         version,
         info,
-        found["protocol"][0] if "protocol" in found else None,
-        found["metaData"][0] if "metaData" in found else None,
-        *(found.get(tag, ()) for tag in ("txn", "domainMetadata", "add", "remove", "cdc")),
+        actions["protocol"][0] if "protocol" in actions else None,
+        actions["metaData"][0] if "metaData" in actions else None,
+        *(actions.get(tag, ()) for tag in ("txn", "domainMetadata", "add", "remove", "cdc")),
     )
 
 

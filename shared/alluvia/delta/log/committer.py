@@ -96,11 +96,11 @@ def put_once(
                 raise unknown(what) from error
             raise
         try:
-            found = read()
+            stored = read()
         except (Unavailable, Invalid) as error:
             raise unknown(what) from error
-        if found is not None:
-            return None if is_ours(found) else found
+        if stored is not None:
+            return None if is_ours(stored) else stored
     raise unknown(what)
 
 

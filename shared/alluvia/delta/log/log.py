@@ -279,12 +279,12 @@ def version_at(log: Log, timestamp_ms: int, oldest_readable: int = 0) -> int:
     versions = [version for version in sorted(listing.commits) if version >= oldest]
     since = timed_since(state.protocol, state.metadata)
     timed = [version for version in versions if since is not None and version >= since]
-    found = _by_commit_time(log, timed, timestamp_ms)
-    if found is None:
+    newest = _by_commit_time(log, timed, timestamp_ms)
+    if newest is None:
         untimed = file_times(stored_ms, since).items()
-        found = max((version for version, ms in untimed if version >= oldest and ms <= timestamp_ms), default=None)
-    if found is not None:
-        return found
+        newest = max((version for version, ms in untimed if version >= oldest and ms <= timestamp_ms), default=None)
+    if newest is not None:
+        return newest
     if oldest > 0:
         raise VersionExpired(f"the version at that time has expired; the oldest version that can be read is {oldest}")
     raise VersionNotFound("the table did not exist yet at that time")
@@ -309,10 +309,10 @@ def file_times(stored_ms: Mapping[int, int], since: int | None) -> dict[int, int
     versions that follow, since an erasure writes commits again, and each at least one millisecond after the one before,
     like those of other Delta clients.
     """
-    found: dict[int, int] = {}
+    times: dict[int, int] = {}
     last = -1
     for version, taken in sorted(taken_ms(stored_ms).items()):
         if since is not None and version >= since:
             break
-        found[version] = last = max(last + 1, taken)
-    return found
+        times[version] = last = max(last + 1, taken)
+    return times

@@ -96,16 +96,16 @@ def version_prefix(version: int) -> str:
 
 def parse_name(name: str) -> CommitFile | CheckpointFile | None:
     """What a file directly below `_delta_log/` is; None for files that readers skip."""
-    found: CommitFile | CheckpointFile | None = None
+    file: CommitFile | CheckpointFile | None = None
     if match := _COMMIT.fullmatch(name):
-        found = CommitFile(int(match[1]), name)
+        file = CommitFile(int(match[1]), name)
     elif match := _SINGLE.fullmatch(name):
-        found = CheckpointFile(int(match[1]), name)
+        file = CheckpointFile(int(match[1]), name)
     elif match := _MULTI.fullmatch(name):
-        found = CheckpointFile(int(match[1]), name, int(match[2]), int(match[3]))
+        file = CheckpointFile(int(match[1]), name, int(match[2]), int(match[3]))
     elif match := _V2.fullmatch(name):
-        found = CheckpointFile(int(match[1]), name, v2=True)
-    return found if found is not None and found.version <= VERSION_MAX else None
+        file = CheckpointFile(int(match[1]), name, v2=True)
+    return file if file is not None and file.version <= VERSION_MAX else None
 
 
 def sidecar_name(unique: str) -> str:

@@ -205,8 +205,8 @@ class LogReader:
             if has_in_commit_timestamps(state.protocol, state.metadata):
                 state = replace(state, timestamp_ms=commit.timestamp_ms)
         if hint is not None and hint.version == state.version and hint.files is not None:
-            found = files_in(state)
-            if found is not None and found != hint.files:
+            files = files_in(state)
+            if files is not None and files != hint.files:
                 self._verify(state, name)
         return state
 

@@ -77,12 +77,12 @@ def taken_ms(stored_ms: Mapping[int, int]) -> dict[int, int]:
 
     An erasure writes commits again. A commit was there before any later version was, so it is no younger than those.
     """
-    found: dict[int, int] = {}
+    times: dict[int, int] = {}
     least = None
     for version in sorted(stored_ms, reverse=True):
         least = stored_ms[version] if least is None else min(least, stored_ms[version])
-        found[version] = least
-    return found
+        times[version] = least
+    return times
 
 
 def find_segment(listing: Listing, version: int | None = None) -> Segment:

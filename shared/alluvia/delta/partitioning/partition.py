@@ -150,8 +150,8 @@ def grouped(
     for field, column in zip(spec.fields, columns, strict=True):
         if field.transform is not None:
             codes = _ranks(_paired(codes, _ranks(column)))
-    found = codes.value_counts()
-    counts = found.field("counts").take(pc.array_sort_indices(found.field("values"))).to_pylist()
+    groups = codes.value_counts()
+    counts = groups.field("counts").take(pc.array_sort_indices(groups.field("values"))).to_pylist()
     rows = None if len(counts) == 1 and _are_sorted(order) else _sorted(codes, order)
     starts = pa.array([end - count for end, count in zip(accumulate(counts), counts, strict=True)], pa.int64())
     first = starts if rows is None else rows.take(starts)
@@ -166,11 +166,11 @@ def _values(table: pa.Table, field: PartitionField) -> pa.ChunkedArray:
 def _groups(spec: PartitionSpec, columns: Sequence[pa.Array], counts: Sequence[int]) -> list[PartitionRows]:
     texts, keys = [], []
     for field, column in zip(spec.fields, columns, strict=True):
-        found = plain(column, field)
+        plain_values = plain(column, field)
         if field.transform is None:
-            texts.append([partition_text(each, field.column) for each in found])
+            texts.append([partition_text(each, field.column) for each in plain_values])
         else:
-            keys.append([part(each) for each in found])
+            keys.append([part(each) for each in plain_values])
     values = zip(*texts, strict=True) if texts else repeat(())
     groups = zip(values, zip(*keys, strict=True) if keys else repeat(()), counts, strict=False)
     return [PartitionRows(*each) for each in groups]
@@ -217,7 +217,7 @@ def _sorted(codes: pa.Array, order: Sequence[pa.ChunkedArray]) -> pa.Array:
 
 def misfits(table: pa.Table, spec: PartitionSpec) -> dict[int, str]:
     """Return why rows can be in no partition, by their numbers: each distinct value is judged once."""
-    found: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     for field in spec.fields:
         encoded = one_array(_values(table, field)).dictionary_encode()
         for at in range(len(encoded.dictionary)):
@@ -225,8 +225,8 @@ def misfits(table: pa.Table, spec: PartitionSpec) -> dict[int, str]:
                 _groups(PartitionSpec((field,)), [encoded.dictionary.slice(at, 1)], [1])
             except Invalid as error:
                 rows = pc.indices_nonzero(pc.equal(encoded.indices, at)).to_pylist()
-                found = dict.fromkeys(rows, str(error)) | found
-    return found
+                reasons = dict.fromkeys(rows, str(error)) | reasons
+    return reasons
 
 
 def partition_of(spec: PartitionSpec, values: Sequence[str | None], span: Span) -> Partition:

@@ -90,12 +90,12 @@ def transformed(column: pa.ChunkedArray, field: PartitionField) -> pa.ChunkedArr
 def plain(values: pa.Array, field: PartitionField) -> list[str | int | None]:
     """Return values of `transformed` as parts of keys. Raises `Invalid` for a time that Python has not."""
     try:
-        found: list[Any] = [*map(as_moment, values)] if pa.types.is_timestamp(values.type) else values.to_pylist()
+        moments: list[Any] = [*map(as_moment, values)] if pa.types.is_timestamp(values.type) else values.to_pylist()
     except (OverflowError, ValueError) as error:
         raise Invalid(f"column {field.column}: a time outside the years 1 to 9999 has no partition") from error
     if field.transform in TIMES:
-        return [None if each is None else key_part(field, each)[1] for each in found]
-    return found
+        return [None if each is None else key_part(field, each)[1] for each in moments]
+    return moments
 
 
 def is_one_value(values: pa.Array | pa.ChunkedArray) -> bool:
@@ -156,8 +156,8 @@ def part(value: str | int | None) -> KeyPart:
 
 def hull(spans: Iterable[Span]) -> Span:
     """Return the narrowest span that contains all of some spans. Raises `ValueError` for none."""
-    found = list(spans)
-    return Span(min(span.low for span in found), max(span.high for span in found))
+    every = list(spans)
+    return Span(min(span.low for span in every), max(span.high for span in every))
 
 
 def tagged_span(file: AddFile, kinds: Mapping[str, type]) -> Span | None:
@@ -203,5 +203,5 @@ def cut(sizes: Sequence[int], least: int, most: int | None = None) -> list[range
 
 
 def _plain(value: KeyPart) -> str | int | None:
-    found: str | int = value[1]
-    return None if value[0] else found
+    number: str | int = value[1]
+    return None if value[0] else number

@@ -52,14 +52,14 @@ def partition_texts(path: str) -> dict[str, str | None]:
     Escapes (`%3A`) are decoded once, in names and values. Folders of another form count for nothing. Raises `Invalid`
     for a column that is named twice.
     """
-    found: dict[str, str | None] = {}
+    texts: dict[str, str | None] = {}
     for part in path.split("/")[:-1]:
         name, equals, value = part.partition("=")
         if equals and name:
-            if unquote(name) in found:
+            if unquote(name) in texts:
                 raise Invalid(f"{path}: its folders name the partition column {unquote(name)} twice")
-            found[unquote(name)] = None if value in ("", NULL_FOLDER) else unquote(value)
-    return found
+            texts[unquote(name)] = None if value in ("", NULL_FOLDER) else unquote(value)
+    return texts
 
 
 def infer_type(texts: Collection[str]) -> pa.DataType:

@@ -60,17 +60,17 @@ def physical_schema(schema_string: str, mapping: ColumnMapping) -> pa.Schema:
 
 def identities(physical: pa.Schema) -> set[tuple[str, int]]:
     """Return the names and ids of all columns of a physical schema, nested ones too, that have an id."""
-    found: set[tuple[str, int]] = set()
+    pairs: set[tuple[str, int]] = set()
 
     def visit(fields: list[pa.Field]) -> None:
         for field in fields:
             identity = (field.metadata or {}).get(FIELD_ID)
             if identity is not None:
-                found.add((field.name, int(identity)))
+                pairs.add((field.name, int(identity)))
             visit([field.type.field(at) for at in range(field.type.num_fields)])
 
     visit(list(physical))
-    return found
+    return pairs
 
 
 def misnamed(name: str, identity: int | None, expected: set[tuple[str, int]]) -> bool:
@@ -82,16 +82,16 @@ def misnamed(name: str, identity: int | None, expected: set[tuple[str, int]]) ->
 
 def physical_path(logical: pa.Schema, physical: pa.Schema, path: ColumnPath) -> ColumnPath | None:
     """Return a column's path under the names of a physical schema; None for a column that is not there."""
-    found: list[str] = []
+    names: list[str] = []
     ours: pa.Schema | pa.DataType = logical
     theirs: pa.Schema | pa.DataType = physical
     for name in path:
         at = ours.get_field_index(name) if isinstance(ours, (pa.Schema, pa.StructType)) else -1
         if at < 0:
             return None
-        found.append(theirs.field(at).name)
+        names.append(theirs.field(at).name)
         ours, theirs = ours.field(at).type, theirs.field(at).type
-    return tuple(found)
+    return tuple(names)
 
 
 def _by_name(field: Json) -> tuple[str, dict[bytes, bytes] | None]:
@@ -176,9 +176,9 @@ def identified(metadata: Metadata, names: Naming, known: Mapping[ColumnPath, int
         given = _metadata(field)
         given.setdefault(NAME, names(path))
         if ID not in given:
-            found = (known or {}).get((*start, given[NAME]))
-            last += found is None
-            given[ID] = last if found is None else found
+            number = (known or {}).get((*start, given[NAME]))
+            last += number is None
+            given[ID] = last if number is None else number
         field["metadata"] = given
     configuration = {**metadata.configuration, MAX_ID: str(last)}
     return replace(metadata, schema_string=_text(fields), configuration=configuration)
@@ -188,9 +188,9 @@ def restored(metadata: Metadata, now: Metadata) -> Metadata:
     """Return the metadata of an earlier version as a table takes it back that has column mapping by now, if it has."""
     if not is_mapped(now.configuration):
         return metadata
-    found = mapped(metadata, like=now)
-    last = max(_last_id(found), _last_id(now))
-    return replace(found, configuration={**found.configuration, MAX_ID: str(last)})
+    mapped_now = mapped(metadata, like=now)
+    last = max(_last_id(mapped_now), _last_id(now))
+    return replace(mapped_now, configuration={**mapped_now.configuration, MAX_ID: str(last)})
 
 
 def renamed(metadata: Metadata, names: Mapping[str, str]) -> Metadata:

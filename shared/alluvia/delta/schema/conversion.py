@@ -116,9 +116,9 @@ def converted(array: pa.Array, kind: pa.DataType, path: str, earlier: Earlier | 
         return converted(array.cast(array.type.value_type), kind, path, earlier)
     if array.null_count == len(array) and (earlier is not None or _TYPES.is_null(array.type)):
         return pa.nulls(len(array), kind)
-    found = None if earlier is None else earlier(array, kind, path)
-    if found is not None:
-        return found
+    early = None if earlier is None else earlier(array, kind, path)
+    if early is not None:
+        return early
     if isinstance(kind, pa.StructType) and isinstance(array, pa.StructArray):
         return _struct(array, kind, path, earlier)
     if isinstance(kind, pa.MapType) and isinstance(array, pa.MapArray):
@@ -151,13 +151,13 @@ def _lost_moment(array: pa.Array) -> str | None:
         return None
     numbers = (number for number in array.view(pa.int64()).to_pylist() if number is not None)
     if unit == "ns":
-        found = next((number for number in numbers if number % 1000), None)
+        number_lost = next((number for number in numbers if number % 1000), None)
         why = "has nanoseconds, and a timestamp microseconds: round it"
     else:
         scale = {"s": 1_000_000, "ms": 1000, "us": 1}[unit]
-        found = next((number for number in numbers if abs(number) * scale >= 1 << 63), None)
+        number_lost = next((number for number in numbers if abs(number) * scale >= 1 << 63), None)
         why = "is further from 1970 than a timestamp reaches"
-    return None if found is None else f"{found} {unit} since 1970 {why}"
+    return None if number_lost is None else f"{number_lost} {unit} since 1970 {why}"
 
 
 def _struct(array: pa.StructArray, kind: pa.StructType, path: str, earlier: Earlier | None) -> pa.Array:

@@ -27,11 +27,11 @@ Names = dict[str, tuple[str, ...]]
 def former_names(configuration: Mapping[str, str]) -> Names:
     """Return the names that columns were given, by the names that they have in files. Raises `Corrupt`."""
     try:
-        found = {
+        recorded = {
             str(stored): tuple(names) for stored, names in orjson.loads(configuration.get(FORMER_NAMES, "{}")).items()
         }
-        if all(isinstance(name, str) for names in found.values() for name in names):
-            return found
+        if all(isinstance(name, str) for names in recorded.values() for name in names):
+            return recorded
     except (ValueError, TypeError, AttributeError) as error:
         raise Corrupt(f"property {FORMER_NAMES} cannot be read: only this library may set it") from error
     raise Corrupt(f"property {FORMER_NAMES} cannot be read: only this library may set it")
@@ -39,11 +39,11 @@ def former_names(configuration: Mapping[str, str]) -> Names:
 
 def together(*parts: Mapping[str, tuple[str, ...]]) -> Names:
     """Return what several records say of columns."""
-    found: Names = {}
+    joined: Names = {}
     for part in parts:
         for stored, names in part.items():
-            found[stored] = tuple(dict.fromkeys((*found.get(stored, ()), *names)))
-    return found
+            joined[stored] = tuple(dict.fromkeys((*joined.get(stored, ()), *names)))
+    return joined
 
 
 def noted(metadata: Metadata, before: Metadata | None = None) -> Metadata:
@@ -53,12 +53,12 @@ def noted(metadata: Metadata, before: Metadata | None = None) -> Metadata:
     """
     if before is None:
         return _with(metadata, _given(_columns(metadata)))
-    found = _with(metadata, former_names(before.configuration))
+    with_before = _with(metadata, former_names(before.configuration))
     if metadata.schema_string == before.schema_string:
-        return found
+        return with_before
     now, then = _columns(metadata), _columns(before)
     gone = {stored: (name,) for stored, name in then.items() if stored not in now}
-    return _with(found, together(_given(then), gone, _given(now)))
+    return _with(with_before, together(_given(then), gone, _given(now)))
 
 
 def inherited(metadata: Metadata, before: Metadata) -> Metadata:
@@ -76,11 +76,11 @@ def inherited(metadata: Metadata, before: Metadata) -> Metadata:
         every = tuple(dict.fromkeys((stored, *names)))
         for each in {fold(name) for name in every}:
             heirs.setdefault(each, []).append(every)
-    found = {
+    kept = {
         stored: tuple(dict.fromkeys(each for every in heirs.get(fold(name), ()) for each in every if each != stored))
         for stored, name in _columns(metadata).items()
     }
-    return _with(metadata, {stored: names for stored, names in found.items() if names})
+    return _with(metadata, {stored: names for stored, names in kept.items() if names})
 
 
 def with_names_of(configuration: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
@@ -91,8 +91,8 @@ def with_names_of(configuration: Mapping[str, str], before: Mapping[str, str]) -
 def with_names(configuration: Mapping[str, str], names: Names) -> dict[str, str]:
     """Return properties with further names of columns on record."""
     own = former_names(configuration)
-    found = together(own, names)
-    return dict(configuration) if found == own else {**configuration, FORMER_NAMES: orjson.dumps(found).decode()}
+    every = together(own, names)
+    return dict(configuration) if every == own else {**configuration, FORMER_NAMES: orjson.dumps(every).decode()}
 
 
 def _with(metadata: Metadata, names: Names) -> Metadata:

@@ -29,10 +29,10 @@ def fitted_value(value: Any, kind: pa.DataType, path: str) -> Any:
     """
     fit = _nested_fit(kind, path) or next((fit for matches, fit in _FITS if matches(kind)), None)
     is_flag = isinstance(value, bool) and not pa.types.is_boolean(kind)  # which Python takes for a number
-    found = None if fit is None or is_flag else fit(value, kind)
-    if found is None:
+    fitted = None if fit is None or is_flag else fit(value, kind)
+    if fitted is None:
         raise Invalid(f"column {path}: {_shown(value)} is not a valid {type_name(kind)}")
-    return found
+    return fitted
 
 
 def _shown(value: Any) -> str:
@@ -56,10 +56,10 @@ def _decimal(value: Any, _: Any) -> Any:
 def _floating(value: Any, kind: pa.DataType) -> Any:
     if not isinstance(value, (Real, Decimal)):
         return None
-    found = float(value) if isinstance(value, Decimal) else value
-    if pa.types.is_float32(kind) and _FLOAT32_MAX < abs(float(found)) < math.inf:
+    number = float(value) if isinstance(value, Decimal) else value
+    if pa.types.is_float32(kind) and _FLOAT32_MAX < abs(float(number)) < math.inf:
         return None
-    return found
+    return number
 
 
 def _moment(value: Any, kind: Any) -> Any:
@@ -90,8 +90,8 @@ def _nested_fit(kind: pa.DataType, path: str) -> _Fitted | None:
     fits: list[tuple[Callable[[pa.DataType], bool], Callable[[Any, Any, str], Any]]] = [
         (pa.types.is_struct, _struct), (pa.types.is_map, _map), (pa.types.is_list, _list),
     ]  # fmt: skip
-    found = next((fit for matches, fit in fits if matches(kind)), None)
-    return None if found is None else lambda value, kind: found(value, kind, path)
+    chosen = next((fit for matches, fit in fits if matches(kind)), None)
+    return None if chosen is None else lambda value, kind: chosen(value, kind, path)
 
 
 def _part(value: Any, kind: pa.DataType, path: str) -> Any:
@@ -235,10 +235,10 @@ def conform_by_position(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _check_digits(column: pa.ChunkedArray, field: pa.Field) -> None:
-    found = too_long(column)
-    if found is not None:
+    value = too_long(column)
+    if value is not None:
         raise Invalid(
-            f"column {field.name}: a value does not fit {type_name(field.type)}: {found:f} has more digits than its "
+            f"column {field.name}: a value does not fit {type_name(field.type)}: {value:f} has more digits than its "
             f"type {type_name(column.type)} allows"
         )
 

@@ -128,18 +128,18 @@ def _displayed(field: Json) -> tuple[str, None]:
 
 
 def _arrow_fields(fields: list[Json], identify: Identify) -> list[pa.Field]:
-    found = []
+    arrow_fields = []
     for field in fields:
         if field["type"] in _VOID:
             continue
         name, metadata = identify(field)
         kind = _arrow_type(field["type"], field["name"], identify)
-        found.append(pa.field(name, kind, _flag(field, "nullable"), metadata))
-    names = [field.name.lower() for field in found]
+        arrow_fields.append(pa.field(name, kind, _flag(field, "nullable"), metadata))
+    names = [field.name.lower() for field in arrow_fields]
     if len(set(names)) < len(names):
         msg = f"a column name is repeated: {', '.join(sorted({name for name in names if names.count(name) > 1}))}"
         raise ValueError(msg)
-    return found
+    return arrow_fields
 
 
 def _arrow_type(kind: str | Json, name: str, identify: Identify) -> pa.DataType:

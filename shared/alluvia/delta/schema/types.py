@@ -36,12 +36,12 @@ def as_moment(value: Any) -> Any:
 
 def moment(text: str, kind: pa.DataType) -> datetime:
     """Read an ISO time as a value of a column. Raises `ValueError`."""
-    found = datetime.fromisoformat(text)
+    read = datetime.fromisoformat(text)
     if not is_zoned(kind):
-        return found.replace(tzinfo=None)
-    if found.tzinfo is UTC:  # the usual case, and astimezone takes as long as all else
-        return found
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        return read.replace(tzinfo=None)
+    if read.tzinfo is UTC:  # the usual case, and astimezone takes as long as all else
+        return read
+    return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
 
 
 _SQL = {

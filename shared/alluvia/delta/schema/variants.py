@@ -73,17 +73,17 @@ def _typed(array: pa.Array) -> list[Any]:
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     valid = array.is_valid().to_pylist()
-    found: list[Any]
+    values: list[Any]
     if pa.types.is_struct(array.type):
         names = [field.name for field in array.type.fields]
         columns = [_rows(pc.struct_field(array, [at])) for at in range(len(names))]
-        found = [dict(zip(names, fields, strict=True)) for fields in zip(*columns, strict=True)]
+        values = [dict(zip(names, fields, strict=True)) for fields in zip(*columns, strict=True)]
     elif isinstance(array, (pa.ListArray, pa.LargeListArray)):
         rows, ends = _rows(array.values), array.offsets.to_pylist()
-        found = [rows[start:end] for start, end in pairwise(ends)]
+        values = [rows[start:end] for start, end in pairwise(ends)]
     else:
-        found = _literals(array)
-    return [each if is_valid else None for each, is_valid in zip(found, valid, strict=True)]
+        values = _literals(array)
+    return [each if is_valid else None for each, is_valid in zip(values, valid, strict=True)]
 
 
 def _text(row: Row, names: Names) -> str | None:
@@ -107,10 +107,10 @@ def _literals(array: pa.Array) -> list[str | None]:
         return list(moment_texts(array.view(pa.int64()).view(pa.timestamp(kind.unit)), zone))
     if types.is_date(kind) or types.is_time(kind):
         return list(moment_texts(array, ""))
-    found = next((text for matches, text in _LITERALS if matches(kind)), None)
-    if found is None:
+    literal = next((text for matches, text in _LITERALS if matches(kind)), None)
+    if literal is None:
         raise ValueError(f"the file has {kind} as a part of a variant")
-    return [None if value is None else found(value) for value in array.to_pylist()]
+    return [None if value is None else literal(value) for value in array.to_pylist()]
 
 
 def _exact(value: Any) -> str:

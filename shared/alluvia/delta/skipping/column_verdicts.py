@@ -75,10 +75,10 @@ class _Verdicts:
             return self._constant(value=True)
         constant = _scalar(value, kind)
         try:
-            found = _by_value(op, value, bounds) if constant is None else _at_once(op, constant, bounds)
+            verdicts = _by_value(op, value, bounds) if constant is None else _at_once(op, constant, bounds)
         except pa.ArrowException:
-            found = _by_value(op, value, bounds)
-        return pc.fill_null(found, fill_value=True)
+            verdicts = _by_value(op, value, bounds)
+        return pc.fill_null(verdicts, fill_value=True)
 
     def _in(self, predicate: In, bounds: Bounds) -> pa.BooleanArray:
         try:
@@ -99,26 +99,26 @@ class _Verdicts:
 
     def _with_one_of(self, values: Sequence[Any], candidates: pa.BooleanArray, bounds: Bounds) -> pa.BooleanArray:
         """Return which candidates have bounds around one of some values, which ascend, or no known bounds."""
-        found = candidates.to_pylist()
+        verdicts = candidates.to_pylist()
         at = pc.indices_nonzero(candidates)
         lows, highs = bounds.low.take(at).to_pylist(), bounds.high.take(at).to_pylist()
         for place, low, high in zip(at.to_pylist(), lows, highs, strict=True):
             if low is not None:
                 first = bisect_left(values, low)
-                found[place] = first < len(values) and values[first] <= high
-        return pa.array(found, pa.bool_())
+                verdicts[place] = first < len(values) and values[first] <= high
+        return pa.array(verdicts, pa.bool_())
 
     def _all(self, masks: Iterable[pa.BooleanArray]) -> pa.BooleanArray:
-        found = self._constant(value=True)
+        joint = self._constant(value=True)
         for mask in masks:
-            found = pc.and_(found, mask)
-        return found
+            joint = pc.and_(joint, mask)
+        return joint
 
     def _any(self, masks: Iterable[pa.BooleanArray]) -> pa.BooleanArray:
-        found = self._constant(value=False)
+        joint = self._constant(value=False)
         for mask in masks:
-            found = pc.or_(found, mask)
-        return found
+            joint = pc.or_(joint, mask)
+        return joint
 
     def _constant(self, *, value: bool) -> pa.BooleanArray:
         return pa.repeat(pa.scalar(value), self._count)
@@ -136,8 +136,8 @@ def _at_once(op: str, value: pa.Scalar, bounds: Bounds) -> pa.BooleanArray:
 
 def _by_value(op: str, value: Any, bounds: Bounds) -> pa.BooleanArray:
     pairs = zip(bounds.low.to_pylist(), bounds.high.to_pylist(), strict=True)
-    found = [None if low is None or high is None else within(op, value, low, high) for low, high in pairs]
-    return pa.array(found, pa.bool_())
+    verdicts = [None if low is None or high is None else within(op, value, low, high) for low, high in pairs]
+    return pa.array(verdicts, pa.bool_())
 
 
 def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar | None:

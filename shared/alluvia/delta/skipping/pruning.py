@@ -72,13 +72,13 @@ Buckets = dict[ColumnPath, tuple[PartitionField, KeyPart, KeyPart]]
 def _bucket_ranges(file: AddFile, spec: PartitionSpec) -> Buckets:
     """Return between which buckets a file's rows are; behind a transform with several values, they can be in any."""
     span = span_of(file, spec)
-    found: Buckets = {}
+    ranges: Buckets = {}
     for field, low, high in zip(spec.transforms, span.low, span.high, strict=True) if span else ():
         if field.transform == BUCKET:
-            found[(field.column,)] = field, low, high
+            ranges[(field.column,)] = field, low, high
         if low != high:
             break
-    return found
+    return ranges
 
 
 def _can_match(predicate: Predicate, buckets: Buckets) -> bool:

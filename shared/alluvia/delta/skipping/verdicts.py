@@ -57,8 +57,8 @@ class FileStatistics:
         high = typed_value(find(self._statistics.get("maxValues"), column), kind)
         if low is None or high is None:
             return None
-        found = widened(low, high, kind, own=is_own_name(self._file.path))
-        return found if found is not None and found[0] <= found[1] else None
+        bounds = widened(low, high, kind, own=is_own_name(self._file.path))
+        return bounds if bounds is not None and bounds[0] <= bounds[1] else None
 
     def is_floating(self, column: ColumnPath) -> bool:
         """Whether a column holds floating-point numbers."""

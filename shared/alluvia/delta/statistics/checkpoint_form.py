@@ -45,29 +45,29 @@ class CheckpointForm:
             parts |= {"minValues": tree(bounded), "maxValues": tree(bounded)}
         if self._columns:
             parts["nullCount"] = tree(dict.fromkeys(self._columns, pa.int64()))
-        found = {STRUCT: pa.struct(list(parts.items()))}
-        return found | ({PARTITIONS: pa.struct(list(self._partitions.items()))} if self._partitions else {})
+        statistics = {STRUCT: pa.struct(list(parts.items()))}
+        return statistics | ({PARTITIONS: pa.struct(list(self._partitions.items()))} if self._partitions else {})
 
     def filled(self, adds: pa.StructArray) -> list[pa.Array]:
         """Return the structs of adds that have `stats`, `partitionValues`, and maybe an earlier `stats_parsed`."""
-        found: list[pa.Array] = [self._statistics(adds)]
+        structs: list[pa.Array] = [self._statistics(adds)]
         if self._partitions:
             values = pc.struct_field(adds, "partitionValues")
             columns = [_partition_column(values, name, kind) for name, kind in self._partitions.items()]
-            found.append(pa.StructArray.from_arrays(columns, fields=self.fields[PARTITIONS].fields))
-        return found
+            structs.append(pa.StructArray.from_arrays(columns, fields=self.fields[PARTITIONS].fields))
+        return structs
 
     def facts(self, rows: LogRows[AddFile]) -> str | None:
         """Return the statistics of many files together, in the form of one file's, partition columns included."""
         known: dict[ColumnPath, Bounds] = dict(bounds_of(rows, self._columns.items()))
         known |= {(name,): partition_bounds(rows, name, kind) for name, kind in self._partitions.items()}
-        found: dict[str, Any] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
+        facts: dict[str, Any] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
         for column, bounds in known.items():
             if not bounds.rows.null_count:
-                found["numRecords"] = pc.sum(bounds.rows).as_py()
+                facts["numRecords"] = pc.sum(bounds.rows).as_py()
             for group, value in _together(bounds).items():
-                put(found[group], column, value)
-        return statistics_text(found)
+                put(facts[group], column, value)
+        return statistics_text(facts)
 
     def _statistics(self, adds: pa.StructArray) -> pa.StructArray:
         target = self.fields[STRUCT]
@@ -114,14 +114,14 @@ def _struct(parsed: ManyStatistics, kind: pa.StructType, present: pa.BooleanArra
     return struct_of(kind, columns, present)
 
 
-def _covers(found: pa.DataType, wanted: pa.DataType) -> bool:
+def _covers(stored: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether a struct type has all leaves of another, in their types."""
     if not pa.types.is_struct(wanted):
-        return found == wanted
-    if not pa.types.is_struct(found):
+        return stored == wanted
+    if not pa.types.is_struct(stored):
         return False
-    places = [(field.type, found.get_field_index(field.name)) for field in wanted]
-    return all(place >= 0 and _covers(found.field(place).type, kind) for kind, place in places)
+    places = [(field.type, stored.get_field_index(field.name)) for field in wanted]
+    return all(place >= 0 and _covers(stored.field(place).type, kind) for kind, place in places)
 
 
 def _partition_column(values: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
@@ -139,12 +139,12 @@ def _partition_column(values: pa.Array, name: str, kind: pa.DataType) -> pa.Arra
 
 def _together(bounds: Bounds) -> dict[str, Any]:
     """Return the least and the greatest value and the nulls of many files, as far as all of them are known."""
-    found: dict[str, Any] = {}
+    totals: dict[str, Any] = {}
     all_null = pc.fill_null(pc.equal(bounds.nulls, bounds.rows), fill_value=False)
     known = pc.or_(pc.is_valid(bounds.low), all_null)
     if has_bounds(bounds.low.type) and bounds.low.null_count < len(bounds.low) and pc.all(known).as_py():
-        found = {"minValues": pc.min(bounds.low).as_py(), "maxValues": pc.max(bounds.high).as_py()}
+        totals = {"minValues": pc.min(bounds.low).as_py(), "maxValues": pc.max(bounds.high).as_py()}
     possible = pc.and_(pc.greater_equal(bounds.nulls, 0), pc.less_equal(bounds.nulls, bounds.rows))
     if pc.all(pc.fill_null(possible, fill_value=False)).as_py():
-        found["nullCount"] = pc.sum(bounds.nulls).as_py()
-    return found
+        totals["nullCount"] = pc.sum(bounds.nulls).as_py()
+    return totals

@@ -56,18 +56,18 @@ def bounds_of(rows: LogRows[AddFile], columns: Iterable[tuple[ColumnPath, pa.Dat
     structs = has_structs(rows)
     texts: list[tuple[ColumnPath, pa.DataType]] = []
     for column, kind in missing:
-        found = struct_statistics(rows, column, kind) if structs else None
-        if found is None:
+        statistics = struct_statistics(rows, column, kind) if structs else None
+        if statistics is None:
             texts.append((column, kind))
         else:
             tight = rows.column((STRUCT, "tightBounds"))
             tight = tight if tight is None else tight.cast(pa.bool_())
-            rows.derived["bounds", column, kind] = _bounds(rows, row_counts(rows), tight, found, kind)
+            rows.derived["bounds", column, kind] = _bounds(rows, row_counts(rows), tight, statistics, kind)
     if texts:
         parsed = parse_texts(_texts(rows), dict(texts))
         for column, kind in texts:
-            found = parsed.columns[column]
-            rows.derived["bounds", column, kind] = _bounds(rows, parsed.rows, parsed.tight, found, kind)
+            statistics = parsed.columns[column]
+            rows.derived["bounds", column, kind] = _bounds(rows, parsed.rows, parsed.tight, statistics, kind)
     return {column: rows.derived["bounds", column, kind] for column, kind in wanted}
 
 
@@ -78,8 +78,8 @@ def partition_bounds(rows: LogRows[AddFile], name: str, kind: pa.DataType) -> Bo
         values = partition_array(rows, name, kind)
         numbers = row_counts(rows)
         rows.derived[key] = Bounds(numbers, values, values, pc.if_else(pc.is_valid(values), 0, numbers))
-    found: Bounds = rows.derived[key]
-    return found
+    bounds: Bounds = rows.derived[key]
+    return bounds
 
 
 def partition_array(rows: LogRows[AddFile], name: str, kind: pa.DataType) -> pa.Array:
@@ -128,11 +128,11 @@ def struct_statistics(rows: LogRows[AddFile], column: ColumnPath, kind: pa.DataT
 
 def _leaf(rows: LogRows[AddFile], group: str, column: ColumnPath, kind: pa.DataType) -> pa.Array | None:
     """Return a leaf of the struct statistics in a type; None where there is none of that type."""
-    found = rows.column((STRUCT, group, *column))
-    if found is None or not _same_family(found.type, kind):
+    stored = rows.column((STRUCT, group, *column))
+    if stored is None or not _same_family(stored.type, kind):
         return None
     try:
-        values = found.cast(kind)
+        values = stored.cast(kind)
     except pa.ArrowException:
         return None
     if pa.types.is_floating(kind):
@@ -144,13 +144,13 @@ _FAMILIES = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.
 _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 
 
-def _same_family(found: pa.DataType, kind: pa.DataType) -> bool:
+def _same_family(stored: pa.DataType, kind: pa.DataType) -> bool:
     """Whether values of a type can be those of another, maybe of another width."""
     if pa.types.is_timestamp(kind):
-        return pa.types.is_timestamp(found) and is_zoned(found) == is_zoned(kind)
+        return pa.types.is_timestamp(stored) and is_zoned(stored) == is_zoned(kind)
     if pa.types.is_string(kind):
-        return any(is_kind(found) for is_kind in _TEXTS)
-    return any(is_kind(found) and is_kind(kind) for is_kind in _FAMILIES)
+        return any(is_kind(stored) for is_kind in _TEXTS)
+    return any(is_kind(stored) and is_kind(kind) for is_kind in _FAMILIES)
 
 
 def _without_texts(rows: LogRows[AddFile]) -> bool:
@@ -172,18 +172,18 @@ def row_counts(rows: LogRows[AddFile]) -> pa.Int64Array:
     if "rows" not in rows.derived:
         counts = rows.column((STRUCT, "numRecords")) if has_structs(rows) else None
         rows.derived["rows"] = parse_texts(_texts(rows), {}).rows if counts is None else counts.cast(pa.int64())
-    found: pa.Int64Array = rows.derived["rows"]
-    return found
+    kept: pa.Int64Array = rows.derived["rows"]
+    return kept
 
 
 def _bounds(
     rows: LogRows[AddFile],
     numbers: pa.Int64Array,
     tight: pa.BooleanArray | None,
-    found: ColumnStatistics,
+    statistics: ColumnStatistics,
     kind: pa.DataType,
 ) -> Bounds:
-    low, high = found.low, found.high
+    low, high = statistics.low, statistics.high
     if pa.types.is_timestamp(kind):
         low, high = _widened_times(rows, low, high, kind)
     elif pa.types.is_string(kind):
@@ -196,7 +196,7 @@ def _bounds(
     if has_bounds(kind):
         ordered = pc.fill_null(pc.less_equal(low, high), fill_value=False)
         low, high = (pc.if_else(ordered, values, None) for values in (low, high))
-    return Bounds(numbers, low, high, _sure(rows, numbers, tight, found.nulls.cast(pa.int64())))
+    return Bounds(numbers, low, high, _sure(rows, numbers, tight, statistics.nulls.cast(pa.int64())))
 
 
 def _widened_times(

@@ -153,12 +153,12 @@ def footer_statistics(
     for leaf in [leaf for leaf in columns.leaves if leaf.path[0] not in without][:indexed_columns]:
         if leaf.repeated:
             continue
-        found = [(group.num_rows, group.column(leaf.number).statistics) for group in groups]
-        counts = [None if each is None or not each.has_null_count else each.null_count for _, each in found]
+        by_group = [(group.num_rows, group.column(leaf.number).statistics) for group in groups]
+        counts = [None if each is None or not each.has_null_count else each.null_count for _, each in by_group]
         if None in counts:
             continue
         put(nulls, leaf.path, sum(count or 0 for count in counts))
-        filled = [each for (rows, each), count in zip(found, counts, strict=True) if count != rows]
+        filled = [each for (rows, each), count in zip(by_group, counts, strict=True) if count != rows]
         bounds = _bounds(leaf.kind, filled)
         if bounds is not None:
             put(minima, leaf.path, bounds[0])

@@ -201,16 +201,16 @@ def parse_texts(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> M
     chunks = [_parse_chunk(texts.slice(at, CHUNK_ROWS), columns) for at in range(0, len(texts), CHUNK_ROWS)]
     if len(chunks) < 2:
         return chunks[0] if chunks else _parse_each(texts, columns)
-    found = {}
+    by_column = {}
     for column in columns:
         parts = [chunk.columns[column] for chunk in chunks]
-        found[column] = ColumnStatistics(
+        by_column[column] = ColumnStatistics(
             pa.concat_arrays([part.low for part in parts]),
             pa.concat_arrays([part.high for part in parts]),
             pa.concat_arrays([part.nulls for part in parts]),
         )
     rows, tight = (pa.concat_arrays([getattr(chunk, name) for chunk in chunks]) for name in ("rows", "tight"))
-    return ManyStatistics(rows, tight, found)
+    return ManyStatistics(rows, tight, by_column)
 
 
 def _parse_chunk(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> ManyStatistics:
@@ -241,12 +241,12 @@ def _parse_at_once(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -
     )
     if len(table) != len(texts):
         raise ValueError("a text holds two objects")
-    found = {}
+    by_column = {}
     for column, kind in columns.items():
         low, high = (_bound(table, (name, *column), kind) for name in ("minValues", "maxValues"))
-        found[column] = ColumnStatistics(low, high, _leaf(table, ("nullCount", *column), pa.int64()))
+        by_column[column] = ColumnStatistics(low, high, _leaf(table, ("nullCount", *column), pa.int64()))
     rows, tight = _leaf(table, ("numRecords",), pa.int64()), _leaf(table, ("tightBounds",), pa.bool_())
-    return ManyStatistics(cast("pa.Int64Array", rows), cast("pa.BooleanArray", tight), found)
+    return ManyStatistics(cast("pa.Int64Array", rows), cast("pa.BooleanArray", tight), by_column)
 
 
 def _check_lines(data: bytes, count: int) -> None:
@@ -274,12 +274,12 @@ def _json_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _leaf(table: pa.Table, path: ColumnPath, kind: pa.DataType) -> pa.Array:
-    found = pa.concat_arrays(table[path[0]].chunks) if len(table) else pa.array([], table.schema.field(path[0]).type)
+    leaf = pa.concat_arrays(table[path[0]].chunks) if len(table) else pa.array([], table.schema.field(path[0]).type)
     for name in path[1:]:
-        if not pa.types.is_struct(found.type) or found.type.get_field_index(name) < 0:
+        if not pa.types.is_struct(leaf.type) or leaf.type.get_field_index(name) < 0:
             return pa.nulls(len(table), kind)
-        found = pc.struct_field(found, name)
-    return found if found.type == kind else pa.nulls(len(table), kind)
+        leaf = pc.struct_field(leaf, name)
+    return leaf if leaf.type == kind else pa.nulls(len(table), kind)
 
 
 def _bound(table: pa.Table, path: ColumnPath, kind: pa.DataType) -> pa.Array:
@@ -321,14 +321,14 @@ def _parse_each(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> M
     exact = any(pa.types.is_decimal(kind) for kind in columns.values())
     parsed = [parse_statistics(text, exact=exact) for text in texts.to_pylist()]
     lows, highs, nulls = ([each.get(name) for each in parsed] for name in ("minValues", "maxValues", "nullCount"))
-    found = {}
+    by_column = {}
     for column, kind in columns.items():
         convert = _converter(kind)
         low, high = (pa.array([_value(convert, find(each, column)) for each in part], kind) for part in (lows, highs))
-        found[column] = ColumnStatistics(low, high, pa.array(_null_counts(nulls, column, kind), pa.int64()))
+        by_column[column] = ColumnStatistics(low, high, pa.array(_null_counts(nulls, column, kind), pa.int64()))
     rows = pa.array([whole_number(each.get("numRecords")) for each in parsed], pa.int64())
     tight = pa.array([_boolean(each.get("tightBounds")) for each in parsed], pa.bool_())
-    return ManyStatistics(rows, tight, found)
+    return ManyStatistics(rows, tight, by_column)
 
 
 def _null_counts(nulls: Sequence[Any], column: ColumnPath, kind: pa.DataType) -> list[int | None]:

@@ -28,14 +28,14 @@ MEMORY_BYTES_MAX = 1 << 30
 
 def vetted_footers(footers: Sequence[bytes]) -> list[pq.FileMetaData | Invalid]:
     """Return each footer, read, or why it cannot be. The bytes are those of `footer.footer_bytes`."""
-    found: list[pq.FileMetaData | Invalid] = []
+    vetted: list[pq.FileMetaData | Invalid] = []
     harmless = set(_harmless(footers))
     for at, footer in enumerate(footers):
         try:
-            found.append(parse_footer(footer) if at in harmless else Invalid("its footer is damaged"))
+            vetted.append(parse_footer(footer) if at in harmless else Invalid("its footer is damaged"))
         except Invalid as error:
-            found.append(error)
-    return found
+            vetted.append(error)
+    return vetted
 
 
 def vetted_footer(path: Path) -> pq.FileMetaData:
@@ -46,10 +46,10 @@ def vetted_footer(path: Path) -> pq.FileMetaData:
             file.seek(start)
             return file.read(end - start)
 
-        [found] = vetted_footers([footer_bytes(read, path.stat().st_size)])
-    if isinstance(found, Invalid):
-        raise found
-    return found
+        [footer] = vetted_footers([footer_bytes(read, path.stat().st_size)])
+    if isinstance(footer, Invalid):
+        raise footer
+    return footer
 
 
 def _harmless(footers: Sequence[bytes]) -> Iterator[int]:

@@ -41,10 +41,10 @@ def merged_statistics(parts: Sequence[str]) -> str:
 
 
 def _paths(tree: Json, start: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    found = []
+    paths = []
     for name, value in tree.items():
-        found += _paths(value, (*start, name)) if isinstance(value, dict) else [(*start, name)]
-    return found
+        paths += _paths(value, (*start, name)) if isinstance(value, dict) else [(*start, name)]
+    return paths
 
 
 def loose_statistics(text: str | None, rows: int) -> str:
@@ -53,11 +53,11 @@ def loose_statistics(text: str | None, rows: int) -> str:
     Bounds stay where they are, though no row may reach them any more. Source: Delta protocol, "Per-file Statistics".
     """
     try:
-        found = exact_json(text or "{}")
+        statistics = exact_json(text or "{}")
     except (ValueError, RecursionError):
-        found = {}
-    found = found if isinstance(found, dict) else {}
-    return statistics_text(found | {"numRecords": rows, "tightBounds": False})
+        statistics = {}
+    statistics = statistics if isinstance(statistics, dict) else {}
+    return statistics_text(statistics | {"numRecords": rows, "tightBounds": False})
 
 
 TEXT_LENGTH_MAX = 32

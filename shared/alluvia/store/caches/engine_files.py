@@ -95,18 +95,18 @@ class EngineFiles(AbstractFileSystem):  # type: ignore[misc]
         store, address = self._stores[_place(file)], file.address
         try:
             if address.etag:
-                found = store.get_same(address.key, address.etag, start, end)
+                part = store.get_same(address.key, address.etag, start, end)
             else:
-                found = store.get(address.key, start, end)
+                part = store.get(address.key, start, end)
         except ObjectNotFound:
             raise self._failed(file, "missing") from None
         except AlluviaError:
             raise self._failed(file, "refused") from None
-        if found is None:
+        if part is None:
             raise self._failed(file, "changed")
-        if len(found) < end - start:  # DuckDB does not look how much it got
+        if len(part) < end - start:  # DuckDB does not look how much it got
             raise self._failed(file, "short")
-        return found
+        return part
 
     def _failed(self, file: ServedFile, why: str) -> OSError:
         if self.unserved is None:
@@ -151,8 +151,8 @@ def _place(file: ServedFile) -> _Place:
 
 def _store(uri: str, options: tuple[tuple[str, str], ...]) -> Store:
     """Return the store at a place: one that earlier queries have used, if there is one, with its connections."""
-    found = _stores.pop((uri, options), None) or open_store(uri, SystemClock(), **dict(options))
-    _stores[uri, options] = found
+    store = _stores.pop((uri, options), None) or open_store(uri, SystemClock(), **dict(options))
+    _stores[uri, options] = store
     while len(_stores) > STORES_MAX:
         del _stores[next(iter(_stores))]
-    return found
+    return store

@@ -233,10 +233,10 @@ def _write(path: Path, data: bytes) -> _Stamp:
 def _stamp(path: Path) -> _Stamp | None:
     """Return what changes when a file is written; None if it is not there."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_size, found.st_mtime_ns, found.st_ino
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 FILES = FileCache()

@@ -95,8 +95,8 @@ class RangeCache:
     def get(self, store: Store, ranges: Iterable[ByteRange]) -> dict[ByteRange, bytes]:
         """Return parts of objects, each with its end. What cannot be read, or is too short, is left out."""
         wanted, number = list(dict.fromkeys(ranges)), number_of(store)
-        found = {part: data for part in wanted if (data := self._parts.get((number, part))) is not None}
-        spans = [*_spans(part for part in wanted if part not in found)]
+        known = {part: data for part in wanted if (data := self._parts.get((number, part))) is not None}
+        spans = [*_spans(part for part in wanted if part not in known)]
 
         def read(span: Sequence[ByteRange]) -> bytes:
             try:
@@ -108,9 +108,9 @@ class RangeCache:
             for part in span:
                 start, end = part.start - span[0].start, (part.end or 0) - span[0].start
                 if len(data) >= end:
-                    found[part] = data[start:end]
-                    self._parts.keep((number, part), found[part])
-        return found
+                    known[part] = data[start:end]
+                    self._parts.keep((number, part), known[part])
+        return known
 
 
 def _spans(parts: Iterable[ByteRange]) -> Iterator[list[ByteRange]]:

@@ -44,10 +44,10 @@ def packed(files: Sequence[ServedFile]) -> tuple[dict[str, Any], bytes]:
 
 def unpacked(places: Sequence[Any], files: Sequence[Any], tails: bytes) -> list[ServedFile]:
     """Return what `packed` was given."""
-    found, start = [], 0
+    unpacked_files, start = [], 0
     for name, place, key, etag, store, size, modified_ms, length in files:
         uri, options = places[place]
         address = Address(uri, dict(options), key, etag)
-        found.append(ServedFile(name, address, store, size, modified_ms, tails[start : start + length]))
+        unpacked_files.append(ServedFile(name, address, store, size, modified_ms, tails[start : start + length]))
         start += length
-    return found
+    return unpacked_files

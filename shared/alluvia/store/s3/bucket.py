@@ -50,19 +50,19 @@ class S3Store(S3Listing):
     parallel = True
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
-        found = self._get(key, start, end, {})
-        if isinstance(found, Failure):
-            fail(found, key, self.bucket)
-        return found
+        answer = self._get(key, start, end, {})
+        if isinstance(answer, Failure):
+            fail(answer, key, self.bucket)
+        return answer
 
     def get_same(self, key: str, etag: str, start: int = 0, end: int | None = None) -> bytes | None:
         """Read with `If-Match`, and look at the tag of what came: some stores ignore the condition."""
-        found = self._get(key, start, end, {"if_match": etag})
-        if isinstance(found, Failure):
-            if found.status == 412:
+        answer = self._get(key, start, end, {"if_match": etag})
+        if isinstance(answer, Failure):
+            if answer.status == 412:
                 return None
-            fail(found, key, self.bucket)
-        return found
+            fail(answer, key, self.bucket)
+        return answer
 
     def _get(self, key: str, start: int, end: int | None, options: GetOptions) -> bytes | Failure:
         check_range(start, end)
@@ -75,16 +75,16 @@ class S3Store(S3Listing):
             options["range"] = {"offset": start}
 
         def read(options: GetOptions) -> bytes | Failure:
-            found, wanted = self._client.get(name, options=options), options.get("if_match")
-            return CHANGED if wanted is not None and found.meta["e_tag"] != wanted else bytes(found.bytes())
+            answer, wanted = self._client.get(name, options=options), options.get("if_match")
+            return CHANGED if wanted is not None and answer.meta["e_tag"] != wanted else bytes(answer.bytes())
 
-        found = self._attempted("get", key, lambda: read(options))
-        if found == NOT_PARTIAL:  # as servers answer the range of an empty object
-            found = self._attempted("get", key, lambda: read(whole))
-            found = found if isinstance(found, Failure) else found[start:end]
-        if isinstance(found, Failure):
-            return b"" if found.status == 416 else found
-        return b"" if end is not None and end <= start else found
+        answer = self._attempted("get", key, lambda: read(options))
+        if answer == NOT_PARTIAL:  # as servers answer the range of an empty object
+            answer = self._attempted("get", key, lambda: read(whole))
+            answer = answer if isinstance(answer, Failure) else answer[start:end]
+        if isinstance(answer, Failure):
+            return b"" if answer.status == 416 else answer
+        return b"" if end is not None and end <= start else answer
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object, and again where that fails for a while."""
@@ -99,19 +99,19 @@ class S3Store(S3Listing):
         name = self._key(key)
         self._prove("If-None-Match")
         for attempt in range(CONFLICT_TRIES):
-            found = sent(
+            answer = sent(
                 "put", name, lambda: self._client_for(data).put(name, data, mode="create", use_multipart=False)
             )
-            if not isinstance(found, Failure):
+            if not isinstance(answer, Failure):
                 return PutResult.CREATED
-            if found.status == 412:
+            if answer.status == 412:
                 return PutResult.EXISTS
-            if found.is_conflict:
+            if answer.is_conflict:
                 self._clock.sleep(CONFLICT_WAIT_SECONDS * (attempt + self._clock.uniform()))
                 continue
-            if found.is_final:
-                fail(found, key, self.bucket)
-            raise AnswerLost(f"the conditional write of {key} got no clear answer ({found.code})")
+            if answer.is_final:
+                fail(answer, key, self.bucket)
+            raise AnswerLost(f"the conditional write of {key} got no clear answer ({answer.code})")
         raise Unavailable(f"S3 kept answering 409 to the conditional write of {key}: try again")
 
     def put_new(self, key: str, data: bytes) -> None:
@@ -122,16 +122,16 @@ class S3Store(S3Listing):
         self._put_new(key, data)
 
     def _put_new(self, key: str, data: bytes | mmap.mmap) -> None:
-        found = self.put_if(key, data, "create")
-        if not isinstance(found, Failure):
+        answer = self.put_if(key, data, "create")
+        if not isinstance(answer, Failure):
             return
-        if found.status == 412 and self._holds(key, data):  # by an earlier attempt, whose answer was lost
+        if answer.status == 412 and self._holds(key, data):  # by an earlier attempt, whose answer was lost
             return
-        if found.status == 412:
+        if answer.status == 412:
             raise KeyTaken(key)
-        if found.status == 501:
+        if answer.status == 501:
             self._prove("If-None-Match")  # which says what the store lacks
-        fail(found, key, self.bucket)
+        fail(answer, key, self.bucket)
 
     def _holds(self, key: str, data: bytes | mmap.mmap) -> bool:
         """Whether an object, which is there, has these bytes; one GET."""
@@ -154,19 +154,19 @@ class S3Store(S3Listing):
         name = self._key(key)
 
         def read() -> tuple[bytes, str]:
-            found = self._client.get(name)
-            return bytes(found.bytes()), found.meta["e_tag"] or ""
+            answer = self._client.get(name)
+            return bytes(answer.bytes()), answer.meta["e_tag"] or ""
 
         return self._tried("get", key, read)
 
     def put_if_same(self, key: str, data: bytes, tag: str) -> bool:
         """Write an object with `If-Match`, and again where that fails for a while."""
         self._prove("If-Match")
-        found = self.put_if(key, data, tag)
-        if isinstance(found, Failure):
-            if found.is_missing or found.status == 412:
+        answer = self.put_if(key, data, tag)
+        if isinstance(answer, Failure):
+            if answer.is_missing or answer.status == 412:
                 return False
-            fail(found, key, self.bucket)
+            fail(answer, key, self.bucket)
         return True
 
     def put_if(self, key: str, data: bytes | mmap.mmap, condition: str) -> object:
@@ -189,10 +189,10 @@ class S3Store(S3Listing):
         """Replaced and deleted versions, where S3 Versioning is on; asks for the right `s3:ListBucketVersions`."""
 
         whole, access = self._prefix + check_prefix(prefix), self._access
-        found = old_versions(
+        versions = old_versions(
             self.bucket, whole, access.keys(), region=access.region, endpoint_url=self.endpoint_url or None
         )
-        return (replace(each, key=each.key[len(self._prefix) :]) for each in found)
+        return (replace(each, key=each.key[len(self._prefix) :]) for each in versions)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects, 1,000 a request, and one more for each object that S3 refuses to delete."""
@@ -202,26 +202,26 @@ class S3Store(S3Listing):
             batch = names[start : start + PAGE_KEYS]
             while batch:
                 key = batch[0][len(self._prefix) :]
-                found = self._attempted("delete", key, partial(self._client.delete, batch))
-                if not isinstance(found, Failure):
+                answer = self._attempted("delete", key, partial(self._client.delete, batch))
+                if not isinstance(answer, Failure):
                     break
-                text = found.refused or ""
+                text = answer.refused or ""
                 name = max((name for name in batch if text.startswith(f"{name}: ")), key=len, default=None)
                 if name is None or len(refused) == REFUSED_MAX:
-                    fail(found, batch[0], self.bucket)
-                refused[name[len(self._prefix) :]] = found.code
+                    fail(answer, batch[0], self.bucket)
+                refused[name[len(self._prefix) :]] = answer.code
                 batch.remove(name)
         if refused:
             raise NotDeleted(list(refused), next(iter(refused.values())))
 
     def head(self, key: str) -> ObjectInfo | None:
         name = self._key(key)
-        found = self._attempted("head", key, lambda: self._client.head(name))
-        if isinstance(found, Failure):
-            if found.is_missing:
+        answer = self._attempted("head", key, lambda: self._client.head(name))
+        if isinstance(answer, Failure):
+            if answer.is_missing:
                 return None
-            fail(found, key, self.bucket)
-        return object_info(key, found)
+            fail(answer, key, self.bucket)
+        return object_info(key, answer)
 
     def get_file(self, key: str, path: Path) -> None:
         """Stream an object into a local file, in one request."""
@@ -249,13 +249,13 @@ class S3Store(S3Listing):
         Stores that know no condition of copies ignore it, or answer 501, as S3 did until October 2025.
         """
         start, end = self._key(source), self._key(key)
-        found = self._attempted("put", source, lambda: self._client.copy(start, end, overwrite=False))
-        if isinstance(found, Failure) and found.status == 412:
+        answer = self._attempted("put", source, lambda: self._client.copy(start, end, overwrite=False))
+        if isinstance(answer, Failure) and answer.status == 412:
             self._renew(key, self.get(source))
-        elif isinstance(found, Failure) and found.status == 501:
+        elif isinstance(answer, Failure) and answer.status == 501:
             self._tried("put", source, lambda: self._client.copy(start, end))
-        elif isinstance(found, Failure):
-            fail(found, source, self.bucket)
+        elif isinstance(answer, Failure):
+            fail(answer, source, self.bucket)
 
     def put_parts(self, key: str, parts: Iterable[bytes], headers: Mapping[str, str]) -> None:
         """Write an object by a multipart upload, which S3 shows when it is complete, and which is aborted otherwise."""
@@ -269,7 +269,7 @@ class S3Store(S3Listing):
                 yield part
 
         note_requests("put", 3)  # to begin, the last part, and to complete
-        found = sent(
+        answer = sent(
             None,
             name,
             lambda: obstore.put(
@@ -282,8 +282,8 @@ class S3Store(S3Listing):
                 max_concurrency=PARTS_AT_ONCE,
             ),
         )
-        if isinstance(found, Failure):
-            fail(found, key, self.bucket)
+        if isinstance(answer, Failure):
+            fail(answer, key, self.bucket)
 
     def url(self, key: str) -> str | None:
         """Return the object's s3:// URL; None if other software would read a part of it as parameters."""

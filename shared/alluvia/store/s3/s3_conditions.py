@@ -81,9 +81,9 @@ def prove(condition: Condition, store: ConditionalStore, new_id: Callable[[], st
 
 def _prove_absence(store: ConditionalStore, new_id: Callable[[], str]) -> Failure | None:
     """Have the store refuse a second object under the key of the proof, and have writers race if that is the first."""
-    found = store.put_if(PROOF_KEY, PROOF, "create")
-    if isinstance(found, Failure):
-        return _refused(IF_NONE_MATCH, store, found)
+    answer = store.put_if(PROOF_KEY, PROOF, "create")
+    if isinstance(answer, Failure):
+        return _refused(IF_NONE_MATCH, store, answer)
     failure = _refused(IF_NONE_MATCH, store, store.put_if(PROOF_KEY, PROOF, "create"))
     if failure is not None:
         return failure
@@ -106,9 +106,9 @@ def _race(store: ConditionalStore, name: str) -> bool | Failure:
     """
     keys = [f"{PROOF_KEY}.{name}.{number}" for number in range(RACES)]
     entered = [key for key in keys for _ in range(RACERS)]
-    found = store.map(lambda key: store.put_if(key, PROOF, "create"), entered, 2 * RACERS)
+    results = store.map(lambda key: store.put_if(key, PROOF, "create"), entered, 2 * RACERS)
     _clean_up(store, keys)
-    answers = list(zip(entered, found, strict=True))
+    answers = list(zip(entered, results, strict=True))
     won = [key for key, answer in answers if not isinstance(answer, Failure)]
     if len(won) > len(set(won)):
         return False
@@ -122,13 +122,13 @@ def _clean_up(store: ConditionalStore, keys: Sequence[str]) -> None:
         store.delete(keys)
 
 
-def _refused(condition: Condition, store: ConditionalStore, found: object) -> Failure | None:
+def _refused(condition: Condition, store: ConditionalStore, answer: object) -> Failure | None:
     """Return None if a write that must fail by its condition did so, or why it failed otherwise."""
-    if not isinstance(found, Failure):
+    if not isinstance(answer, Failure):
         raise _refusal(condition, store, "ignores")
-    if found.status == 501:
+    if answer.status == 501:
         raise _refusal(condition, store, "does not implement")
-    return None if found.status == 412 else found
+    return None if answer.status == 412 else answer
 
 
 def _refusal(condition: Condition, store: ConditionalStore, does: str, when: str = "") -> StoreRefused:

@@ -45,9 +45,9 @@ class S3Listing(S3Requests, Store):
             if not pc.min(page["size"]).as_py():  # one may be the mark of a folder
                 yield from super().list_pages(prefix, last)
                 return
-            found = _columns(page).moved(self._prefix, "")
-            yield found
-            last = found.keys[-1].as_py()
+            columns = _columns(page).moved(self._prefix, "")
+            yield columns
+            last = columns.keys[-1].as_py()
 
     def _below(self, whole: str, entries: Iterable[ObjectMeta], start_after: str) -> Iterator[ObjectInfo]:
         for entry in entries:
@@ -124,14 +124,14 @@ class S3Listing(S3Requests, Store):
 
     def list_folders(self, prefix: str) -> Iterator[str]:
         whole = self._prefix + check_prefix(prefix)
-        found = self._tried("list", prefix, lambda: self._client.list_with_delimiter(whole or None))
-        note_requests("list", (len(found["common_prefixes"]) + len(found["objects"]) - 1) // PAGE_KEYS)
-        yield from sorted((each[len(whole) :] for each in found["common_prefixes"]), key=lambda name: f"{name}/")
+        listing = self._tried("list", prefix, lambda: self._client.list_with_delimiter(whole or None))
+        note_requests("list", (len(listing["common_prefixes"]) + len(listing["objects"]) - 1) // PAGE_KEYS)
+        yield from sorted((each[len(whole) :] for each in listing["common_prefixes"]), key=lambda name: f"{name}/")
 
 
-def object_info(key: str, found: ObjectMeta) -> ObjectInfo:
+def object_info(key: str, answer: ObjectMeta) -> ObjectInfo:
     """Return the facts of an object from obstore's."""
-    return ObjectInfo(key, found["size"], _milliseconds(found["last_modified"]), found["e_tag"] or "")
+    return ObjectInfo(key, answer["size"], _milliseconds(answer["last_modified"]), answer["e_tag"] or "")
 
 
 def _columns(page: pa.RecordBatch) -> ListedPage:

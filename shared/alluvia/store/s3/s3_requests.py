@@ -76,31 +76,31 @@ class S3Requests:
 
     def _client_of(self, seconds: int, retries: int = 0) -> obstore.store.S3Store:
         """Return a client whose requests must be answered within `seconds`; two threads may make one each."""
-        found = self._clients.get((seconds, retries))
-        if found is None:
+        client = self._clients.get((seconds, retries))
+        if client is None:
             total = UPLOAD_SECONDS if seconds == self._read_seconds else seconds
-            found = new_client(self.bucket, self.endpoint_url, self._access, seconds, retries, total)
-            self._clients[seconds, retries] = found
-        return found
+            client = new_client(self.bucket, self.endpoint_url, self._access, seconds, retries, total)
+            self._clients[seconds, retries] = client
+        return client
 
     def _key(self, key: str) -> str:
         return self._prefix + check_key(key)
 
     def _tried(self, kind: str | None, key: str, request: Callable[[], T]) -> T:
-        found = self._attempted(kind, key, request)
-        if isinstance(found, Failure):
-            fail(found, key, self.bucket)
-        return found
+        answer = self._attempted(kind, key, request)
+        if isinstance(answer, Failure):
+            fail(answer, key, self.bucket)
+        return answer
 
     def _attempted(self, kind: str | None, key: str, request: Callable[[], T]) -> T | Failure:
         """Send a request that may be repeated until it succeeds, S3 refuses it, or it failed too often; see `sent`."""
         for attempt in range(TRIES - 1):
-            found = sent(kind, self._prefix + key, request)
-            if not isinstance(found, Failure) or found.is_final:
-                return found
+            answer = sent(kind, self._prefix + key, request)
+            if not isinstance(answer, Failure) or answer.is_final:
+                return answer
             pause, left = self._clock.uniform() * 2**attempt, seconds_left()
             if left is not None and left < pause + SECONDS_MIN:
-                return found
+                return answer
             self._clock.sleep(pause)
         return sent(kind, self._prefix + key, request)
 
@@ -144,9 +144,9 @@ def fail(failure: Failure, key: str, bucket: str) -> NoReturn:
         msg = "no AWS credentials found: set them in the environment, or pass access_key_id and secret_access_key"
         raise StoreRefused(msg)
     if code == "InvalidPathError":
-        found = "one" if failure.key is None else repr(failure.key)
+        subject = "one" if failure.key is None else repr(failure.key)
         odd = "an empty part, '.', '..' or a control character"
-        raise Invalid(f"cannot list {what}: no key may have {odd}, but {found} has; copy the object to another key")
+        raise Invalid(f"cannot list {what}: no key may have {odd}, but {subject} has; copy the object to another key")
     if code == "NoSuchBucket":
         raise StoreRefused(f"bucket {bucket} does not exist ({code}): check the URI, the endpoint and the region")
     if failure.is_final:

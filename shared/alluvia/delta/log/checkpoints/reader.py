@@ -56,9 +56,9 @@ class Checkpoint:
         """Return the state; `fetch` gets sidecars by name. Raises `Corrupt`, naming the file."""
         protocols = self._actions("protocol", Protocol.from_json)
         metadata = self._actions("metaData", Metadata.from_json)
-        for found, kind in ((protocols, "protocol"), (metadata, "metaData")):
-            if not found or any(each != found[0] for each in found):
-                msg = f"checkpoint {self._names} holds {len(found) or 'no'} {kind} action{'s' if found else ''}"
+        for actions, kind in ((protocols, "protocol"), (metadata, "metaData")):
+            if not actions or any(each != actions[0] for each in actions):
+                msg = f"checkpoint {self._names} holds {len(actions) or 'no'} {kind} action{'s' if actions else ''}"
                 raise FalseCheckpoint(msg)
         if metadata[0].partition_columns:
             for part in self._parts:
@@ -79,13 +79,13 @@ class Checkpoint:
         )
 
     def _actions(self, kind: str, parse: Callable[[Json], T]) -> list[T]:
-        found: list[T] = []
+        actions: list[T] = []
         for part in self._parts:
             try:
-                found += [parse(row) for row in part.bodies(kind)]
+                actions += [parse(row) for row in part.bodies(kind)]
             except _UNREADABLE as error:
                 raise Corrupt(f"checkpoint {part.name}: {kind}: {error}") from error
-        return found
+        return actions
 
     def _rows(self, kind: str, sidecars: Sequence[SidecarFile]) -> list[LogRows[Any]]:
         own = [part.rows(kind) for part in self._parts]

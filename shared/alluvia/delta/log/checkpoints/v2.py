@@ -112,13 +112,13 @@ def _plan(actions: ActionSet[T], structs_of: Callable[[LogRows[T]], Iterable[pa.
 
 def _outgrown(whole: Iterable[SidecarRows[T]], each: int) -> list[SidecarRows[T]]:
     """Return the first sidecars that a smaller table had, as many as fit into one: two or more, or none."""
-    found: list[SidecarRows[T]] = []
+    small: list[SidecarRows[T]] = []
     for section in whole:
         if len(section) <= each // 2:
-            if sum(map(len, found)) + len(section) > each:
+            if sum(map(len, small)) + len(section) > each:
                 break
-            found.append(section)
-    return found if len(found) > 1 else []
+            small.append(section)
+    return small if len(small) > 1 else []
 
 
 def _cut(loose: Sequence[pa.StructArray], each: int) -> list[pa.StructArray]:
@@ -148,15 +148,15 @@ def new_sidecar(rows: pa.StructArray, kind: str, parse: Parse[T], name: str, now
         table, sink, compression="zstd", store_schema=False, write_statistics=[f"{kind}.path"], write_page_checksum=True
     )
     data = sink.getvalue().to_pybytes()
-    found: FileRows[Any] = FileRows(ActionFile(name, data), kind, parse)
-    keys = pc.min_max(found.keys)
+    sidecar: FileRows[Any] = FileRows(ActionFile(name, data), kind, parse)
+    keys = pc.min_max(sidecar.keys)
     facts = SidecarFacts(
         kind,
         len(rows),
         keys["min"].as_py(),
         keys["max"].as_py(),
-        statistics=form.structs.facts(found) if kind == "add" and form.structs is not None else None,
-        size=found.size("size") if kind == "add" else None,
+        statistics=form.structs.facts(sidecar) if kind == "add" and form.structs is not None else None,
+        size=sidecar.size("size") if kind == "add" else None,
         deleted_ms_max=pc.max(pc.struct_field(rows, "deletionTimestamp")).as_py() if kind == "remove" else None,
     )
     file = SidecarFile(Sidecar(name, len(data), now_ms, facts.to_tags()), _nothing)

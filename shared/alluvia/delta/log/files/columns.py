@@ -42,8 +42,8 @@ def any_matches(paths: pa.Array, *patterns: str) -> bool:
     slash = pa.scalar("/", pa.string())  # a plain text would load what parses dates
     joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(paths)], pa.int32()), paths), slash)
     first = pa.array([f"/{paths[0].as_py()}"], joined.type)
-    found = (pc.match_substring_regex(text, each)[0].as_py() for each in patterns for text in (joined, first))
-    return any(each is not False for each in found)
+    verdicts = (pc.match_substring_regex(text, each)[0].as_py() for each in patterns for text in (joined, first))
+    return any(each is not False for each in verdicts)
 
 
 def with_vectors(paths: pa.Array, vectors: pa.Array) -> pa.Array:

@@ -121,17 +121,17 @@ def _pages(data: bytes, chunk: Any) -> Iterator[_Page]:
 
 
 def _number(fields: Struct, at: int) -> int:
-    found = fields[at]
-    if found.kind != I32 or not 0 <= found.value < 1 << 31:
-        raise ValueError(f"field {at} of a page's header is {found.value!r}")
-    return int(found.value)
+    field = fields[at]
+    if field.kind != I32 or not 0 <= field.value < 1 << 31:
+        raise ValueError(f"field {at} of a page's header is {field.value!r}")
+    return int(field.value)
 
 
 def _struct(fields: Struct, at: int) -> Struct:
-    found = fields[at]
-    if found.kind != STRUCT:
+    field = fields[at]
+    if field.kind != STRUCT:
         raise ValueError(f"field {at} of a page's header is not a struct")
-    value: Struct = found.value
+    value: Struct = field.value
     return value
 
 
@@ -181,33 +181,33 @@ class Expansions:
         column = self._file.schema.column(leaf)
         width = max(FIXED_BYTES, column.length) if column.physical_type != "BYTE_ARRAY" else None
         chunk = self._file.metadata.row_group(group).column(leaf)
-        found = self._known[group, leaf] = expansion(self._data, chunk, width, self._limit - self._total)
-        self._total += found.most
+        bounds = self._known[group, leaf] = expansion(self._data, chunk, width, self._limit - self._total)
+        self._total += bounds.most
 
     def _measure(self) -> None:
         """Look closer at the columns that could take more than is sure. Raises `Corrupt` if they do."""
-        for (group, leaf), found in sorted(self._known.items(), key=lambda item: -item[1].most):
-            if found.least < found.most and sum(each.least for each in self._known.values()) <= self._limit:
-                size = self._measured(group, self._file.schema.column(leaf), found)
+        for (group, leaf), bounds in sorted(self._known.items(), key=lambda item: -item[1].most):
+            if bounds.least < bounds.most and sum(each.least for each in self._known.values()) <= self._limit:
+                size = self._measured(group, self._file.schema.column(leaf), bounds)
                 self._known[group, leaf] = Expansion(size, size, 0)
-                self._total += size - found.most
+                self._total += size - bounds.most
             if self._total <= self._limit:
                 return
         group, leaf = max(self._known, key=lambda at: self._known[at].most)
         raise self._too_large(group, self._file.schema.column(leaf).path)
 
-    def _measured(self, group: int, column: Any, found: Expansion) -> int:
+    def _measured(self, group: int, column: Any, bounds: Expansion) -> int:
         """Return what a column of texts takes, or more than the limit. Each text is decoded once, and counted."""
         if column.converted_type == "DECIMAL":
-            return found.most
+            return bounds.most
         rows, dictionaries = ROWS, [column.path]
-        if found.prefixed:  # which Arrow cannot read into a dictionary
+        if bounds.prefixed:  # which Arrow cannot read into a dictionary
             if column.max_repetition_level:
-                return found.most
-            rows, dictionaries = max(1, min(ROWS, BATCH_BYTES // found.prefixed)), []
+                return bounds.most
+            rows, dictionaries = max(1, min(ROWS, BATCH_BYTES // bounds.prefixed)), []
         source, metadata = pa.BufferReader(self._data), self._file.metadata
         file = pq.ParquetFile(source, metadata=metadata, read_dictionary=dictionaries)
-        size = found.least
+        size = bounds.least
         for batch in file.iter_batches(rows, row_groups=[group], columns=[column.path], use_threads=False):
             for texts in _texts(batch.column(0)):
                 size += _bytes_of(texts)

@@ -137,12 +137,12 @@ class ActionSet(Generic[T]):
 
     def held(self, keys: Sequence[str]) -> set[str]:
         """Return those of some keys that have an action; cheaper than `get` where the action itself is not needed."""
-        found = {key for key in keys if self.above(key) is not None}
+        present = {key for key in keys if self.above(key) is not None}
         wanted = pa.array([key for key in keys if not any(key in layer.changes for layer in self.layers)], pa.string())
         for part in self.parts:
             if len(wanted) and part.may_hold(wanted):
-                found |= part.held(wanted)
-        return found
+                present |= part.held(wanted)
+        return present
 
     @property
     def added(self) -> list[T]:
@@ -160,8 +160,8 @@ class ActionSet(Generic[T]):
             return
         if kept is not None and section not in self._masks and pc.sum(kept).as_py() <= FEW_ACTIONS:
             newer = self._layers_above(section)
-            found = section.actions(pc.indices_nonzero(kept).to_pylist())
-            yield from (each for each in found if not any(each.key in layer.changes for layer in newer))
+            actions = section.actions(pc.indices_nonzero(kept).to_pylist())
+            yield from (each for each in actions if not any(each.key in layer.changes for layer in newer))
             return
         shown = self.shown(section)
         if shown is not None:
@@ -171,12 +171,12 @@ class ActionSet(Generic[T]):
     def total(self, name: str) -> int:
         """Return the sum of a number over all actions, such as `size`."""
         open_rows(self.parts)
-        found = 0
+        total = 0
         for section in self.sections:
             column, shown = section.column((name,)), self.shown(section)
             if column is not None:
-                found += pc.sum(column if shown is None else pc.filter(column, shown)).as_py() or 0
-        return found
+                total += pc.sum(column if shown is None else pc.filter(column, shown)).as_py() or 0
+        return total
 
     def shown(self, section: LogRows[T]) -> pa.BooleanArray | None:
         """Return which rows of a section still hold; None for all of them."""
@@ -240,11 +240,11 @@ def scanned(actions: ActionSet[T], fields: Mapping[str, pa.DataType]) -> Iterato
         for batch in grouped(rows for section in _opened(sections) for rows in section.structs(wanted)):
             paths = canonical_paths(pc.struct_field(batch, "path"))
             others = [pc.struct_field(batch, name) for name in wanted if name != "path"]
-            found = pa.StructArray.from_arrays([paths, *others], fields=kinds)
+            structs = pa.StructArray.from_arrays([paths, *others], fields=kinds)
             if len(newer):
                 hidden = pc.is_in(with_vectors(paths, others[0]), value_set=newer)
-                found = pc.filter(found, pc.invert(hidden))
-            yield found
+                structs = pc.filter(structs, pc.invert(hidden))
+            yield structs
 
 
 def _opened(sections: Iterable[LogRows[T]]) -> Iterator[LogRows[T]]:

@@ -103,23 +103,23 @@ class ActionFile:
     def type_of(self, kind: str, path: Path = ()) -> pa.DataType | None:
         """Return the type of a kind of action, or of a field of it; None where the file has none."""
         at = self._schema.get_field_index(kind)
-        found = self._schema.field(at).type if at >= 0 else None
+        part = self._schema.field(at).type if at >= 0 else None
         for name in path:
-            if found is None or not pa.types.is_struct(found):
+            if part is None or not pa.types.is_struct(part):
                 return None
-            at = found.get_field_index(name)
-            found = found.field(at).type if at >= 0 else None
-        return found
+            at = part.get_field_index(name)
+            part = part.field(at).type if at >= 0 else None
+        return part
 
     def fields(self, kind: str) -> list[str]:
         """Return the names of the fields of a kind of action. Raises `Corrupt` if it is not a struct."""
-        found = self.type_of(kind)
-        if found is None:
+        column = self.type_of(kind)
+        if column is None:
             return []
-        if not pa.types.is_struct(found):
-            raise self._unreadable(TypeError(f"{kind} is {found}, not a struct"))
+        if not pa.types.is_struct(column):
+            raise self._unreadable(TypeError(f"{kind} is {column}, not a struct"))
         try:
-            return [found.field(at).name for at in range(found.num_fields)]
+            return [column.field(at).name for at in range(column.num_fields)]
         except UnicodeDecodeError as error:
             raise self._unreadable(error) from error
 
@@ -150,23 +150,23 @@ class ActionFile:
             return
         if known is not None and known < self._file.metadata.row_group(group).num_rows:
             wanted = list(dict.fromkeys([*wanted, key]))
-        found = lacking = 0
+        count = lacking = 0
         for rows in self._structs(kind, group, wanted):
             actions = rows
             if key in wanted:
                 keys = field_of(rows, *key)
                 actions = pc.filter(rows, pc.is_valid(keys)) if keys.null_count else rows
-            found += len(actions)
+            count += len(actions)
             lacking += len(rows) - len(actions)
             yield actions
         if known is None:
-            known = self.count(kind, group) if lacking else found
-        self._check_count(kind, group, found, known)
+            known = self.count(kind, group) if lacking else count
+        self._check_count(kind, group, count, known)
 
-    def _check_count(self, kind: str, group: int, found: int, count: int) -> None:
-        if found != count:
+    def _check_count(self, kind: str, group: int, decoded: int, count: int) -> None:
+        if decoded != count:
             msg = (
-                f"{self.name} holds {found} {kind} actions in row group {group}, "
+                f"{self.name} holds {decoded} {kind} actions in row group {group}, "
                 f"of which {count} have a {COUNTED[kind]}"
             )
             raise Corrupt(msg)
@@ -181,18 +181,18 @@ class ActionFile:
 
         A small row group is decoded once. Of a big one, the keys come first: most have nothing but files.
         """
-        found: dict[str, list[pa.StructArray]] = {kind: [] for kind in KEYS if kind not in FILE_KINDS}
-        for kind in found:
+        actions: dict[str, list[pa.StructArray]] = {kind: [] for kind in KEYS if kind not in FILE_KINDS}
+        for kind in actions:
             self.fields(kind)  # which refuses what is not a struct
         kinds = [kind for kind in KEYS if self.type_of(kind, (COUNTED[kind],)) is not None]
         for group in self.groups:
-            counted, whole = kinds, [kind for kind in kinds if kind in found]
+            counted, whole = kinds, [kind for kind in kinds if kind in actions]
             if self._file.metadata.row_group(group).num_rows > BATCH_ROWS:
                 self._take(group, kinds, {})
                 counted = whole = [kind for kind in whole if self._counts[kind, group]]
             if counted:
-                self._take(group, counted, {kind: found[kind] for kind in whole})
-        return found
+                self._take(group, counted, {kind: actions[kind] for kind in whole})
+        return actions
 
     def _take(self, group: int, kinds: Sequence[str], whole: Mapping[str, list[pa.StructArray]]) -> None:
         """Count the actions of some kinds in a row group, and add to `whole` those of the kinds that it has."""
@@ -233,11 +233,11 @@ class ActionFile:
     def _decode(self, group: int, names: Sequence[str], rows: int = 0) -> Iterator[pa.RecordBatch]:
         with self._lock:
             self._expansions.check(group, names)
-        found = self._file.iter_batches(rows or BATCH_ROWS, row_groups=[group], columns=names, use_threads=False)
+        batches = self._file.iter_batches(rows or BATCH_ROWS, row_groups=[group], columns=names, use_threads=False)
         while True:
             try:
                 with self._lock:
-                    batch = next(found, None)
+                    batch = next(batches, None)
             except UNREADABLE as error:
                 raise self._unreadable(error) from error
             if batch is None:

@@ -175,16 +175,16 @@ class FileRows(LogRows[T]):
 
     def column(self, path: Path) -> pa.Array | None:
         """Return a field of all rows. The big ones are decoded each time."""
-        found = self._columns.get(path)
-        if found is None:
+        column = self._columns.get(path)
+        if column is None:
             kind = self.type_of(path)
             if kind is None:
                 return None
             parts = [pc.struct_field(rows, list(path)) for rows in self._batches([path])]
-            found = joined(parts or [pa.array([], kind)])
+            column = joined(parts or [pa.array([], kind)])
             if path not in UNKEPT:
-                self._columns[path] = found
-        return found
+                self._columns[path] = column
+        return column
 
     def actions(self, at: Sequence[int] | None = None) -> Iterator[T]:
         """Yield actions; only the row groups that hold one of them are decoded."""
@@ -211,18 +211,18 @@ class FileRows(LogRows[T]):
     @cached_property
     def keys(self) -> pa.Array:
         """Return the keys of all rows: paths in their canonical form, with the deletion vector's id if there is one."""
-        found = [keys for group in self._used_groups() for keys in self._keys_in(group)]
-        return joined(found or [pa.array([], pa.string())])
+        parts = [keys for group in self._used_groups() for keys in self._keys_in(group)]
+        return joined(parts or [pa.array([], pa.string())])
 
     def held(self, keys: pa.Array) -> set[str]:
         """Return those of some keys that a row has; the newest rows are looked at first, and no more than needed."""
-        found: set[str] = set()
+        matches: set[str] = set()
         for group in reversed(self._used_groups()):
             for present in self._keys_in(group):
-                found |= set(pc.filter(present, pc.is_in(present, value_set=keys)).to_pylist())
-            if len(found) == len(keys):
+                matches |= set(pc.filter(present, pc.is_in(present, value_set=keys)).to_pylist())
+            if len(matches) == len(keys):
                 break
-        return found
+        return matches
 
     def map_batches(self, field: str, name: str) -> Iterator[pa.Array]:
         kind = self.type_of((field,))
@@ -322,9 +322,9 @@ def _between(numbers: Sequence[int] | None, start: int, end: int) -> list[int] |
 def check_fields(file: ActionFile, kind: str, fields: Mapping[str, pa.DataType]) -> None:
     """Raise `Corrupt`, naming the file, where a field of a kind of action has a type that it cannot have."""
     for name, wanted in fields.items():
-        found = file.type_of(kind, (name,))
-        if found is not None and not _fits(found, wanted):
-            raise Corrupt(f"checkpoint {file.name}: {kind}.{name} is {found}, expected {wanted}")
+        column = file.type_of(kind, (name,))
+        if column is not None and not _fits(column, wanted):
+            raise Corrupt(f"checkpoint {file.name}: {kind}.{name} is {column}, expected {wanted}")
 
 
 def check_partitions(name: str, adds: LogRows[Any]) -> None:
@@ -337,22 +337,22 @@ def check_partitions(name: str, adds: LogRows[Any]) -> None:
 
 
 @lru_cache
-def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+def _fits(stored: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_struct(wanted):
-        if not pa.types.is_struct(found):
+        if not pa.types.is_struct(stored):
             return False
         places = [
-            (wanted.field(at).type, found.get_field_index(wanted.field(at).name)) for at in range(wanted.num_fields)
+            (wanted.field(at).type, stored.get_field_index(wanted.field(at).name)) for at in range(wanted.num_fields)
         ]
-        return all(place < 0 or _fits(found.field(place).type, kind) for kind, place in places)
+        return all(place < 0 or _fits(stored.field(place).type, kind) for kind, place in places)
     if pa.types.is_map(wanted):
-        if not pa.types.is_map(found):
+        if not pa.types.is_map(stored):
             return False
-        return _fits(found.key_type, wanted.key_type) and _fits(found.item_type, wanted.item_type)
+        return _fits(stored.key_type, wanted.key_type) and _fits(stored.item_type, wanted.item_type)
     for is_kind in (pa.types.is_integer, pa.types.is_boolean):
         if is_kind(wanted):
-            return bool(is_kind(found))
-    return any(is_kind(found) for is_kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
+            return bool(is_kind(stored))
+    return any(is_kind(stored) for is_kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
 
 
 @overload

@@ -100,13 +100,13 @@ class _Reader:
         return self._data[self.at - count : self.at]
 
     def _varint(self) -> int:
-        found = shift = 0
+        number = shift = 0
         while (byte := self._byte()) & 0x80:
-            found |= (byte & 0x7F) << shift
+            number |= (byte & 0x7F) << shift
             shift += 7
             if shift > _BITS_MAX:
                 raise ValueError("a number of Thrift has more than 64 bits")
-        return found | byte << shift
+        return number | byte << shift
 
     def _zigzag(self) -> int:
         number = self._varint()
