@@ -31,7 +31,7 @@ from alluvia.query.limits import QueryLimits
 from alluvia.query.permitted import permitted
 from alluvia.query.process.processes import LargeResults
 from alluvia.query.scans import TableScan
-from alluvia.serverless.http import BRANCH_HEADER, Response
+from alluvia.serverless.http import BRANCH_HEADER, Request, Response
 from alluvia.serverless.http import answer as json_answer
 from alluvia.serverless.log_lines import Logger
 from alluvia.serverless.routes.query_fields import (
@@ -57,6 +57,7 @@ from .statements import allowed_statements, run_statements
 TEXT_LIMIT_BYTES = 1_000_000
 VERSIONS_CHARS_MAX = 4000
 NO_STORE = "no-store"
+NO_REQUEST = Request("POST", "", {}, {})
 MEMORY_MB = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"
 VARY = f"Accept, Accept-Encoding, Authorization, {BRANCH_HEADER}"
 
@@ -88,11 +89,15 @@ STATUSES: dict[type[AlluviaError], int] = {
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The sender of a request, and the lake that it asks. `rights`: None for all that the settings allow."""
+    """The sender of a request, and the lake that it asks. `rights`: None for all that the settings allow.
+
+    Invocations and jobs have no request.
+    """
 
     settings: QuerySettings
     lake: Lake
     rights: Rights | None = None
+    request: Request = NO_REQUEST
 
 
 @dataclass(frozen=True, slots=True)

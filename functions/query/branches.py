@@ -16,7 +16,7 @@ from alluvia.operations.branches.branch_diff import diff_table, files_read
 from alluvia.operations.branches.branch_report import diff_row, published_row
 from alluvia.progress import reporting_to
 from alluvia.query.limits import QueryLimits, check_bytes
-from alluvia.serverless.http import Request, Response
+from alluvia.serverless.http import Response
 
 from .answering import BranchNotFound, Caller, facts
 
@@ -24,32 +24,32 @@ _COUNTS = ("rows_added", "rows_removed", "rows_changed", "files_added", "files_r
 _DETAILS = ("columns_added", "columns_removed", "columns_changed", "properties")
 
 
-def list_branches(request: Request, caller: Caller) -> Response:  # noqa: ARG001
+def list_branches(caller: Caller) -> Response:
     """List the branches."""
     now_ms = caller.lake.clock.now_ms()
     return facts({"branches": [_facts(each, now_ms) for each in list_keepers(caller.lake.store, None, BRANCH)]})
 
 
-def cut_branch(request: Request, caller: Caller, *, name: str, at: str | None, expires: str | None) -> Response:  # noqa: ARG001
+def cut_branch(caller: Caller, *, name: str, at: str | None, expires: str | None) -> Response:
     """Cut a branch: 201."""
     caller.lake.branch(name, at, expires=None if expires is None else lasting(expires, "expires"))
     made = _found(caller, name)
     return facts(_facts(made, caller.lake.clock.now_ms()), 201, Location=f"/v1/branches/{made.name}")
 
 
-def show_branch(request: Request, caller: Caller, name: str) -> Response:  # noqa: ARG001
+def show_branch(caller: Caller, name: str) -> Response:
     """Describe a branch."""
     return facts(_facts(_found(caller, name), caller.lake.clock.now_ms()))
 
 
-def discard_branch(request: Request, caller: Caller, name: str) -> Response:  # noqa: ARG001
+def discard_branch(caller: Caller, name: str) -> Response:
     """Discard a branch."""
     _found(caller, name)
     caller.lake.discard_branch(name)
     return facts({"name": name, "discarded": True})
 
 
-def publish_branch(request: Request, caller: Caller, name: str, *, isolation: str, dry_run: bool) -> Response:  # noqa: ARG001
+def publish_branch(caller: Caller, name: str, *, isolation: str, dry_run: bool) -> Response:
     """Publish a branch, or show the changes that it would make. Raises `BranchConflict`."""
     branch = _opened(caller, name)
     try:
@@ -60,7 +60,7 @@ def publish_branch(request: Request, caller: Caller, name: str, *, isolation: st
     return facts({"name": name, "tables": rows, "rollups": report.rollups, "dry_run": report.dry_run})
 
 
-def diff_branch(request: Request, caller: Caller, name: str, *, table: str | None, key: str | None) -> Response:  # noqa: ARG001
+def diff_branch(caller: Caller, name: str, *, table: str | None, key: str | None) -> Response:
     """Show the changes of a branch in the tables that the caller may read.
 
     For a table that the caller sees in part, everything that depends on rows and columns is null.

@@ -5,7 +5,6 @@ Only a caller with exactly the rights of the sender sees a job. For others, it d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -53,9 +52,7 @@ def prefers_async(request: Request) -> bool:
     return "respond-async" in (each.strip().lower() for each in preferences)
 
 
-def submit(
-    asked: QueryRequest, wish: AnswerForm, caller: Caller, headers: Mapping[str, str], lent: Rights | None = None
-) -> Response | None:
+def submit(asked: QueryRequest, wish: AnswerForm, caller: Caller, lent: Rights | None = None) -> Response | None:
     """Take a query in as a job, and answer 202; None where it was only preferred, and is not to be had.
 
     With rights that a published query has `lent`, it runs with these, and tells nothing but its rows. Raises `Invalid`,
@@ -68,7 +65,7 @@ def submit(
         if insists:
             raise Invalid(f"{MODE.name}: {refused}")
         return None
-    key = headers.get("idempotency-key")
+    key = caller.request.headers.get("idempotency-key")
     if key is not None and not 0 < len(key) <= KEY_CHARS_MAX:
         raise Invalid(f"Idempotency-Key: send 1 to {KEY_CHARS_MAX} characters")
     request = request_of_job(asked, wish)
@@ -134,13 +131,13 @@ def _refusal(asked: QueryRequest, caller: Caller) -> str | None:
     return None
 
 
-def look_at_job(request: Request, caller: Caller, name: str) -> Response:  # noqa: ARG001
+def look_at_job(caller: Caller, name: str) -> Response:
     """Describe a job."""
     job = _found(name, caller)
     return _missing() if job is None else facts(shown(job, caller))
 
 
-def cancel_job(request: Request, caller: Caller, name: str) -> Response:  # noqa: ARG001
+def cancel_job(caller: Caller, name: str) -> Response:
     """Cancel a job, unless it has ended, and describe it. Its process ends within seconds."""
     job = _found(name, caller)
     if job is None:
@@ -150,7 +147,7 @@ def cancel_job(request: Request, caller: Caller, name: str) -> Response:  # noqa
     return facts(shown(job, caller))
 
 
-def fetch_result(request: Request, caller: Caller, job_id: str, file: str) -> Response:  # noqa: ARG001
+def fetch_result(caller: Caller, job_id: str, file: str) -> Response:
     """Answer the result of a job with a link to it, or why there is none, as the query itself would have."""
     job = _found(job_id, caller)
     if job is None:

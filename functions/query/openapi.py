@@ -14,7 +14,7 @@ from typing import Any
 from alluvia.query.parameters import Declared
 from alluvia.query.published import PublishedQuery, list_published
 from alluvia.serverless.authorization import IAM, OPEN
-from alluvia.serverless.http import Request, Response, Unauthenticated
+from alluvia.serverless.http import Response, Unauthenticated
 from alluvia.serverless.routes.fields import FLAG, TEXT, Json, RequestField, in_path
 from alluvia.serverless.routes.ingest_routes import INGEST_ROUTES
 from alluvia.serverless.routes.openapi import document
@@ -44,11 +44,11 @@ _TYPES: Mapping[str, Json] = {
 """Schemas of parameters, by Delta's names of their types; all others are text."""
 
 
-def tell_openapi(request: Request, caller: Caller) -> Response:
+def tell_openapi(caller: Caller) -> Response:
     """Answer with the document. Raises `Unauthenticated` for a token that is not valid, and what the lake raises."""
     authorization, in_lambda = caller.settings.authorization, "AWS_LAMBDA_FUNCTION_NAME" in os.environ
     try:
-        known = replace(caller, rights=authorization.rights(request, caller.lake))
+        known = replace(caller, rights=authorization.rights(caller.request, caller.lake))
         published = list(islice(_runnable(known), PUBLISHED_MAX))
     except Unauthenticated as error:
         if error.given:

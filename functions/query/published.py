@@ -27,7 +27,7 @@ from alluvia.errors import (
 )
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.parameters import values_of
-from alluvia.serverless.http import Request, Response
+from alluvia.serverless.http import Response
 from alluvia.serverless.routes.query_fields import CACHE, MAX_BYTES_HEADER, RESULT_BYTES, ROWS, VERSION
 from alluvia.serverless.routes.query_routes import QUERIES_PATH
 
@@ -62,7 +62,7 @@ class Seen:
     limits: tuple[Grant, ...] = ()
 
 
-def run_published(request: Request, caller: Caller, name: str) -> Response:
+def run_published(caller: Caller, name: str) -> Response:
     """Run a published query, and answer as `GET /q` does; without a format in the path, describe it.
 
     Raises what `GET /q` raises, and `QueryNotFound`.
@@ -70,8 +70,9 @@ def run_published(request: Request, caller: Caller, name: str) -> Response:
     if "." not in name:
         from .publishing import describe_query  # which few requests need
 
-        return describe_query(request, caller, name)
+        return describe_query(caller, name)
     title, _, form = name.partition(".")
+    request = caller.request
     given = values_by_name(request)
     seen = see(caller, title, VERSION.read(given.pop(VERSION.name, None)))
     values = values_of(seen.query.parameters, given)
@@ -79,35 +80,36 @@ def run_published(request: Request, caller: Caller, name: str) -> Response:
     if seen.limits and asked.max_bytes is not None:
         raise Forbidden(f"{MAX_BYTES_HEADER.name}: a limit on bytes would tell what the query reads: leave it out")
     if request.method == "GET" and "prefer" in request.headers:
-        taken = _as_job(request, asked, seen, caller)
+        taken = _as_job(asked, seen, caller)
         if taken is not None:
             return taken
     if not seen.limits and not hides_columns(caller, seen.query):
-        return answer_read(request, asked, caller)
+        return answer_read(asked, caller)
     wanted(asked, request.headers)  # what is wrong with it is the caller's own
     try:
-        response = answer_read(request, asked, _lent(seen, caller) if seen.limits else caller)
+        response = answer_read(asked, _lent(seen, caller) if seen.limits else caller)
     except AlluviaError as error:
         raise veiled(error) from error
     return {**response, "headers": veiled_headers(response["headers"])} if seen.limits else response
 
 
-def _as_job(request: Request, asked: QueryRequest, seen: Seen, caller: Caller) -> Response | None:
+def _as_job(asked: QueryRequest, seen: Seen, caller: Caller) -> Response | None:
     """Take a published query in as a job, where its sender would rather not wait, and there are jobs."""
     from .jobs import prefers_async, submit  # which few requests need
 
+    request = caller.request
     if not prefers_async(request):
         return None
     wish = wanted(asked, request.headers)
     if not seen.limits:
         # As if they were lent, so that no error names a column.
         own = caller.rights if hides_columns(caller, seen.query) else None
-        return submit(asked, wish, caller, request.headers, own)
+        return submit(asked, wish, caller, own)
     try:
         lent_rights = _lent(seen, caller).rights
     except AlluviaError as error:
         raise veiled(error) from error
-    return submit(asked, wish, caller, request.headers, lent_rights)
+    return submit(asked, wish, caller, lent_rights)
 
 
 def see(caller: Caller, name: str, version: int | None = None) -> Seen:

@@ -15,7 +15,7 @@ from alluvia.query import published
 from alluvia.query.parameters import Declared, to_json
 from alluvia.query.permitted import permitted
 from alluvia.query.published import Condition, PublishedQuery, find_published
-from alluvia.serverless.http import Request, Response
+from alluvia.serverless.http import Response
 from alluvia.serverless.routes.bodies import DEFAULT, TYPE
 from alluvia.serverless.routes.query_fields import VERSION
 from alluvia.serverless.routes.query_routes import HINT
@@ -25,30 +25,30 @@ from .published import hides_columns, may_read_all, runnable, see
 from .query_request import read_fields
 
 
-def publish(request: Request, caller: Caller, name: str, *, query: str, parameters: Mapping[str, Any]) -> Response:
+def publish(caller: Caller, name: str, *, query: str, parameters: Mapping[str, Any]) -> Response:
     """Publish a query: 201 for a new name, else 200, also where nothing changes."""
     declared = {parameter: _parameter(parameter, value) for parameter, value in parameters.items()}
     is_new = find_published(caller.lake.store, name) is None
     catalog = permitted(caller.lake, caller.rights)
-    made = published.publish(catalog, name, query, declared, _condition(request.headers))
+    made = published.publish(catalog, name, query, declared, _condition(caller.request.headers))
     return _told(_facts(made, caller), 201 if is_new else 200, made)
 
 
-def withdraw(request: Request, caller: Caller, name: str) -> Response:
+def withdraw(caller: Caller, name: str) -> Response:
     """Withdraw a query with all its versions."""
     if find_published(caller.lake.store, name) is None:
         raise QueryNotFound(f"there is no published query {cut(name, 100)!r}")
-    made = published.unpublish(permitted(caller.lake, caller.rights), name, _condition(request.headers))
+    made = published.unpublish(permitted(caller.lake, caller.rights), name, _condition(caller.request.headers))
     return _told({"name": name, "withdrawn": True, "version": made.version})
 
 
-def describe_query(request: Request, caller: Caller, name: str) -> Response:
+def describe_query(caller: Caller, name: str) -> Response:
     """Describe a published query."""
-    found = _described(caller, name, read_fields(request, (VERSION,), HINT)[VERSION.name])
+    found = _described(caller, name, read_fields(caller.request, (VERSION,), HINT)[VERSION.name])
     return _told(_facts(found, caller), 200, found)
 
 
-def list_published(request: Request, caller: Caller, *, after: str, limit: int) -> Response:  # noqa: ARG001
+def list_published(caller: Caller, *, after: str, limit: int) -> Response:
     """List the queries that the caller may run or publish, page by page, ordered by name."""
     shown, following = _page(caller, after, limit)
     return _told({"queries": [_facts(each, caller) for each in shown], "next": following})

@@ -15,7 +15,7 @@ from alluvia.operations.results.results import KeptResult, find_result, forget_r
 from alluvia.query.engine import Rendered
 from alluvia.query.identity import identify
 from alluvia.query.permitted import permitted
-from alluvia.serverless.http import Request, Response, failure
+from alluvia.serverless.http import Response, failure
 from alluvia.serverless.routes.query_fields import (
     ASYNC,
     BYTES_READ,
@@ -53,60 +53,62 @@ from .query_request import QUERY_HEADERS, QueryRequest, posted, shown
 from .statements import has_writes
 
 
-def read(request: Request, caller: Caller) -> Response:
+def read(caller: Caller) -> Response:
     """Answer a query in the query string or a header."""
-    return answer_read(request, shown(request), caller)
+    return answer_read(shown(caller.request), caller)
 
 
-def read_by_hash(request: Request, caller: Caller, name: str) -> Response:
+def read_by_hash(caller: Caller, name: str) -> Response:
     """Answer a query whose hash is in the path, so that a cache knows it by its path: `{SHA-256 of the text}.{form}`.
 
     Raises `Invalid` for the hash of another text.
     """
     given, _, suffix = name.partition(".")
-    asked = shown(request)
+    asked = shown(caller.request)
     expected = sha256(asked.text.encode("utf-8", "surrogatepass")).hexdigest()
     if given != expected:
         raise Invalid(f"the path must have the SHA-256 of the query's text: send GET /q/{expected}, or GET /q?query=…")
-    return answer_read(request, replace(asked, format=suffix) if suffix else asked, caller)
+    return answer_read(replace(asked, format=suffix) if suffix else asked, caller)
 
 
-def answer_read(request: Request, asked: QueryRequest, caller: Caller) -> Response:
+def answer_read(asked: QueryRequest, caller: Caller) -> Response:
     """Answer a query that may only read, with 304 where its sender has the answer. Raises what the query raises."""
-    wish = wanted(asked, request.headers)
+    headers = caller.request.headers
+    wish = wanted(asked, headers)
     if has_writes(asked.text):
         return failure(405, "GET only reads: send statements that write by POST", Allow="POST")
-    response = _read(asked, wish, _as_asked(request, caller), request.headers.get("if-none-match", ""))
-    by_header = [name for name in QUERY_HEADERS if name in request.headers]
+    response = _read(asked, wish, _as_asked(caller), headers.get("if-none-match", ""))
+    by_header = [name for name in QUERY_HEADERS if name in headers]
     response["headers"]["Vary"] = ", ".join([VARY, *by_header])
     return response
 
 
-def query(request: Request, caller: Caller) -> Response:
+def query(caller: Caller) -> Response:
     """Run the query or the statements of a POST, or take them in as a job.
 
     A read may be answered from a kept result, but for no cache in between.
     """
+    request = caller.request
     asked = posted(request)
     wish = wanted(asked, request.headers)
     if asked.mode == ASYNC or "prefer" in request.headers:
         from .jobs import prefers_async, submit  # which few requests need
 
         if asked.mode == ASYNC or prefers_async(request):
-            taken = submit(asked, wish, caller, request.headers)
+            taken = submit(asked, wish, caller)
             if taken is not None:
                 return taken
     if not caller.settings.keeps_results:
         return answer(asked, wish, caller)
-    response = _read(asked, wish, _as_asked(request, caller))
+    response = _read(asked, wish, _as_asked(caller))
     response["headers"].pop("ETag", None)
     response["headers"]["Cache-Control"] = NO_STORE
     return response
 
 
-def _as_asked(request: Request, caller: Caller) -> Caller:
+def _as_asked(caller: Caller) -> Caller:
     """Return the caller, whose request may ask for an answer that is neither a kept result nor kept."""
-    asked = request.headers.get("cache-control", "").lower()
+    asked = caller.request.headers.get("cache-control", "").lower()
     if not any(directive in asked for directive in ("no-cache", "no-store")):
         return caller
     return replace(caller, settings=replace(caller.settings, keeps_results=False))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alluvia import Lake
 from alluvia.errors import AlluviaError
-from alluvia.serverless.http import Request, Response
+from alluvia.serverless.http import Response
 
 from .answering import Caller, facts, logger
 
@@ -17,7 +17,7 @@ _written_ms: dict[str, int] = {}
 """When the probe of each lake was last written, by its URI."""
 
 
-def say_ready(request: Request, caller: Caller) -> Response:  # noqa: ARG001
+def say_ready(caller: Caller) -> Response:
     """Answer whether the lake's storage answers. Anyone may ask, so what is wrong is only in the log."""
     try:
         next(iter(caller.lake.store.list_folders("")), None)

@@ -12,18 +12,18 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import TableNotFound
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.query.permitted import permitted, visible
-from alluvia.serverless.http import Request, Response
+from alluvia.serverless.http import Response
 from alluvia.table_names import REJECTS
 
 from .answering import Caller, facts
 
 
-def list_tables(request: Request, caller: Caller) -> Response:  # noqa: ARG001
+def list_tables(caller: Caller) -> Response:
     """Answer the names of the tables that the caller may read."""
     return facts({"tables": [{"name": each} for each in permitted(caller.lake, caller.rights).tables()]})
 
 
-def show_table(request: Request, caller: Caller, name: str) -> Response:  # noqa: ARG001
+def show_table(caller: Caller, name: str) -> Response:
     """Describe a table.
 
     Where rows or columns are hidden from the caller, nothing is told that depends on them: sizes are null.

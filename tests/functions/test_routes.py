@@ -61,7 +61,7 @@ VALUES: tuple[Any, ...] = (
 def test_a_route_leads_to_a_function_that_takes_its_names_and_fields(route: Route, package: str) -> None:
     parameters = [*inspect.signature(route.load_taker(package)).parameters.values()]
     by_name = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
-    own = 2 if package == "functions.query" else 3
+    own = 1 if package == "functions.query" else 3
     assert len(parameters) - len(by_name) == own + route.path.count("{")
     fields = [field for field in route.fields if field.place == IN_QUERY and route.only is not None]
     fields += JSON_BODIES[route.json_body].fields if route.json_body else ()
