@@ -130,19 +130,30 @@ def names(option: str, name: str, about: str, metavar: str = "NAME") -> Decorato
     return click.option(option, name, multiple=True, metavar=metavar, help=about)
 
 
-def version(about: str, first: int | None = None) -> Decorator:
-    """Return the option of a version, which may be as low as `first`."""
-    return click.option("--version", type=int if first is None else click.IntRange(first), help=about)
+def unless(_: click.Context, __: click.Parameter, value: bool) -> bool:
+    """Return the opposite of a flag, for a parameter that says it the other way round."""
+    return not value
 
 
-def timestamp(about: str) -> Decorator:
-    """Return the option of a time."""
-    return click.option("--timestamp", help=f"{about} this time, ISO 8601 (UTC unless it says otherwise).")
+def point(lead: str, *kinds: str, first: int | None = None) -> Decorator:
+    """Return the options that name a version: its number (`first` at least), a time, how long ago, a tag."""
+    known = {
+        "version": click.option(
+            "--version", type=int if first is None else click.IntRange(first), help=f"{lead} this version."
+        ),
+        "timestamp": click.option("--timestamp", help=f"{lead} this time, ISO 8601 (UTC unless it says otherwise)."),
+        "offset": click.option(
+            "--offset", metavar="AGO", help=f"{lead} the time this long ago, such as '1 hour ago' or 7d."
+        ),
+        "tag": click.option("--tag", metavar="NAME", help=f"{lead} this tag."),
+    }
 
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for kind in reversed(kinds):
+            function = known[kind](function)
+        return function
 
-def offset(about: str) -> Decorator:
-    """Return the option of a time ago."""
-    return click.option("--offset", metavar="AGO", help=f"{about} this long ago, such as '1 hour ago' or 7d.")
+    return decorate
 
 
 def expires(about: str, default: str | None = None) -> Decorator:
@@ -162,6 +173,7 @@ PROPERTIES = pairs("--property", "properties", "NAME=VALUE", "A table property."
 CREATE = click.option(
     "--create/--no-create", default=True, show_default=True, help="Create the table if it does not exist."
 )
+EXIST_OK = click.option("--exist-ok", is_flag=True, help="Do nothing if it exists.")
 TIMEOUT = click.option(
     "--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Stop what runs longer than this."
 )

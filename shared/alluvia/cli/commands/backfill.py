@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     type=click.Choice(["fail", "reject"]),
     default="fail",
     show_default=True,
-    help="What becomes of a missing or damaged file: the job fails, or the file is a reject.",
+    help="A missing or damaged file fails the job, or becomes a reject.",
 )
 @dry_run("Estimate rows, files, time and price from samples; change nothing.")
 @click.option("--verify", is_flag=True, help="List a past job's lines that were stored neither as rows nor as rejects.")

@@ -91,8 +91,6 @@ class PostTally:
     def __init__(self) -> None:
         self.good = {"requests": 0, "webhooks": 0}
         self.broken = 0
-        self.rejected = 0
-        self.repeated = 0
 
     def take(self, post: demo_posts.Post, reply: Reply) -> None:
         """Count an answer. Raises `Invalid` where it does not account for every event of the post."""
@@ -101,12 +99,8 @@ class PostTally:
         if (accepted, rejected) != (post.good, post.broken) or reply.status != post.status:
             msg = f"{post.what}: sent {post.good} good and {post.broken} broken events, answered {reply.status} {told}"
             raise Invalid(msg)
-        self.rejected += rejected
         self.broken += post.broken
-        if post.again:
-            self.repeated += accepted
-        else:
-            self.good[post.table] += accepted
+        self.good[post.table] += 0 if post.again else accepted
 
 
 def _post(common: Common, client: Client, store: CountingStore) -> PostTally:

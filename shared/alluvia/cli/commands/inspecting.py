@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from alluvia.cli.common import Common, show_each
-from alluvia.cli.options import TABLE, command, names, timestamp, version
+from alluvia.cli.options import TABLE, command, names, point
 from alluvia.cli.terminal.terminal import say, tell
 from alluvia.errors import Invalid
 from alluvia.table_names import REJECTS
@@ -28,8 +28,7 @@ def tables(common: Common) -> None:
 
 @command
 @click.argument("table", type=TABLE)
-@version("As of this version.")
-@timestamp("As of")
+@point("As of", "version", "timestamp")
 def describe(common: Common, table: str, version: int | None, timestamp: str | None) -> None:
     """Show a table's columns, partitioning, properties and protocol."""
     from alluvia.delta.schema.types import type_name
@@ -54,8 +53,7 @@ def describe(common: Common, table: str, version: int | None, timestamp: str | N
 
 @command
 @click.argument("table", type=TABLE)
-@version("As of this version.")
-@timestamp("As of")
+@point("As of", "version", "timestamp")
 @click.option("--where", metavar="CONDITION", help="Only files that can hold rows for which this SQL condition holds.")
 def files(
     common: Common, table: str, version: int | None, timestamp: str | None, where: str | None

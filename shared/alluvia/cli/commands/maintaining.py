@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 @command
 @click.argument("tables", nargs=-1, type=TABLE)
 @click.option("--target-size", type=click.IntRange(1), metavar="BYTES", help="Size of the files to make.")
-@click.option("--full", is_flag=True, help="Take whatever fits, also a big file with a few small ones.")
+@click.option("--full", is_flag=True, help="Also join a large file with a few small ones.")
 @click.option(
-    "--order", type=click.Choice(["smallest", "oldest", "newest"]), default="smallest", help="What comes first."
+    "--order", type=click.Choice(["smallest", "oldest", "newest"]), default="smallest", help="Which files come first."
 )
 @click.option(
     "--partition", multiple=True, metavar="FIELD=VALUE", help="Only this partition, such as day(ts)=2026-01-31."
 )
-@click.option("--max-files", type=click.IntRange(1), help="Rewrite at most so many files.")
-@click.option("--max-bytes", type=click.IntRange(1), help="Rewrite at most so many bytes.")
+@click.option("--max-files", type=click.IntRange(1), help="Rewrite at most this many files.")
+@click.option("--max-bytes", type=click.IntRange(1), help="Rewrite at most this many bytes.")
 @dry_run("Show what would be rewritten, and write nothing.")
 def optimize(
     common: Common, tables: tuple[str, ...], partition: tuple[str, ...], *, dry_run: bool, **options: Any
@@ -73,7 +73,7 @@ def checkpoint(common: Common, tables: tuple[str, ...]) -> None:
 def expire(common: Common, tables: tuple[str, ...], *, dry_run: bool) -> None:
     """Remove rows that are older than a table's alluvia.ttl (from all tables by default).
 
-    Whole files go, once all their rows are older; vacuum deletes them later. vacuum does this too, before it begins.
+    Whole files are removed once all their rows are older; vacuum deletes them later. vacuum also expires rows first.
     """
 
     def work(table: Table) -> dict[str, Any]:

@@ -6,91 +6,58 @@ import os
 import sys
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
 
 from alluvia.cli.common import Common
-from alluvia.cli.options import lake_command
+from alluvia.cli.options import Decorator, lake_command, names, unless
 from alluvia.cli.terminal.terminal import say, say_json, tell
 from alluvia.errors import Invalid
 
 AUTH = "ALLUVIA_AUTH"
-_SECONDS = click.FloatRange(0, 366 * 86400)
+
+
+def _seconds(option: str, name: str, default: float, about: str) -> Decorator:
+    kind = click.FloatRange(0, 366 * 86400)
+    return click.option(option, name, type=kind, default=default, show_default=True, metavar="SECONDS", help=about)
 
 
 @lake_command
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="0 chooses a free one.")
-@click.option(
-    "--allow-host",
-    multiple=True,
-    metavar="NAME",
-    envvar="ALLUVIA_ALLOW_HOST",
-    help="A host name that requests may use, besides localhost and addresses; * for any.",
+@click.option("--allow-host", "allow_hosts", multiple=True, metavar="NAME", envvar="ALLUVIA_ALLOW_HOST",
+              help="A host name that requests may use, besides localhost and addresses; * for any.")  # fmt: skip
+@_seconds(
+    "--merge-every", "merge_seconds", 3600.0, "Merge all tables this often, and each after ten commits. 0: neither."
 )
-@click.option(
-    "--merge-every",
-    default=3600.0,
-    type=_SECONDS,
-    show_default=True,
-    metavar="SECONDS",
-    help="Merge all tables so often, and each after ten commits. 0: never, neither.",
-)
-@click.option(
-    "--vacuum-every",
-    default=86400.0,
-    type=_SECONDS,
-    show_default=True,
-    metavar="SECONDS",
-    help="Vacuum all tables so often. 0: never.",
-)
+@_seconds("--vacuum-every", "vacuum_seconds", 86400.0, "Vacuum all tables this often. 0: never.")
 @click.option("--refresh-rollups", is_flag=True, help="Refresh rollups after each post of events; else with merges.")
 @click.option("--create-tables-max", type=click.IntRange(1), help="Events create no more tables than this.  [1000]")
-@click.option("--allow-writes", is_flag=True, help="Let SQL that comes over HTTP write, too.")
-@click.option(
-    "--outside", multiple=True, metavar="URI", help="Attach tables from below here only; else $ALLUVIA_OUTSIDE."
-)
+@click.option("--allow-writes", is_flag=True, help="Let SQL over HTTP write, too.")
+@names("--outside", "outside", "Attach tables from below here only; else $ALLUVIA_OUTSIDE.", "URI")
 @click.option("--allow-publish", is_flag=True, help="Let queries be published over HTTP, too.")
 @click.option(
-    "--auth",
-    type=click.Choice(["open", "tokens", "jwt"]),
-    envvar=AUTH,
-    help="Whom to answer: everyone, or who has a token of this lake or of an issuer.  [open, on loopback]",
-)
-@click.option(
-    "--metrics-address",
-    metavar="HOST:PORT",
-    help="Where to tell /metrics to everyone who reaches it.  [with the rest, unless callers need tokens]",
-)
+    "--auth", type=click.Choice(["open", "tokens", "jwt"]), envvar=AUTH,
+    help="Authentication: none, this lake's tokens, or an identity provider's.  [open, on loopback]",
+)  # fmt: skip
+@click.option("--metrics-address", metavar="HOST:PORT",
+              help="Serve /metrics here, without tokens.  [with the rest, unless callers need tokens]")  # fmt: skip
 @click.option("--flight-port", type=click.IntRange(0, 65535), help="Serve Flight SQL there, too. 0: a free port.")
-@click.option(
-    "--drain-seconds",
-    default=30.0,
-    type=_SECONDS,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long running requests may take after SIGTERM.",
-)
-@click.option("--quiet", is_flag=True, help="Do not log requests.")
+@_seconds("--drain-seconds", "drain_seconds", 30.0, "How long running requests may take after SIGTERM.")
+@click.option("--quiet", "log_requests", is_flag=True, callback=unless, help="Do not log requests.")
 def serve(
     common: Common,
-    host: str,
-    port: int,
-    allow_host: tuple[str, ...],
-    merge_every: float,
-    vacuum_every: float,
+    *,
     create_tables_max: int | None,
+    allow_writes: bool,
+    outside: tuple[str, ...],
+    allow_publish: bool,
     auth: str | None,
     metrics_address: str | None,
-    flight_port: int | None,
-    outside: tuple[str, ...],
     drain_seconds: float,
-    *,
-    refresh_rollups: bool,
-    allow_writes: bool,
-    allow_publish: bool,
-    quiet: bool,
+    **given: Any,
 ) -> None:
     """Put the functions behind a local HTTP server; merge and vacuum run in the background."""
     import signal
@@ -102,18 +69,14 @@ def serve(
     from alluvia.serverless.settings import environment
     from alluvia.serverless.warm_lake import outside_of
 
-    auth = _auth(auth, host, loopback=is_loopback(host))
-    told_here = auth == "open" and metrics_address is None
-    options = Options(
-        host, port, allow_host, merge_every, vacuum_every, not quiet, refresh_rollups, told_here, flight_port
-    )
+    auth = _auth(auth, given["host"], loopback=is_loopback(given["host"]))
+    options = Options(tells_metrics=auth == "open" and metrics_address is None, **given)
     metrics_place = None if metrics_address is None else _place(metrics_address)
-    chosen = {} if create_tables_max is None else {"ALLUVIA_CREATE_TABLES_MAX": str(create_tables_max)}
-    if allow_writes:
-        chosen["ALLUVIA_ALLOW_WRITES"] = "true"
-    if allow_publish:
-        chosen["ALLUVIA_ALLOW_PUBLISH"] = "true"
-    chosen[AUTH] = auth
+    chosen = (
+        {AUTH: auth} if create_tables_max is None else {AUTH: auth, "ALLUVIA_CREATE_TABLES_MAX": f"{create_tables_max}"}
+    )
+    chosen |= {"ALLUVIA_ALLOW_WRITES": "true"} if allow_writes else {}
+    chosen |= {"ALLUVIA_ALLOW_PUBLISH": "true"} if allow_publish else {}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # until there is something to drain
     metrics = Metrics()
     with ExitStack() as held:
@@ -122,23 +85,27 @@ def serve(
             _check_jwt()
         lake = common.lake(new=True, outside=outside or outside_of(os.environ))
         served = held.enter_context(running(lake, options, metrics))
-        say(f"alluvia serves {common.uri} at http://{host}:{served.http.effective_port}")
+        say(f"alluvia serves {common.uri} at http://{options.host}:{served.http.effective_port}")
         if metrics_place is not None:
-            told_at = held.enter_context(telling(metrics, *metrics_place, allow_host))
-            say(f"Metrics are at http://{metrics_place[0]}:{told_at}/metrics, for everyone who reaches it.")
-        may = "read, change and drop all tables of" if allow_writes else "read and write"
-        if auth != "open":
-            say("Requests need a token" + (": `alluvia token create` makes one." if auth == "tokens" else "."))
-        elif is_loopback(host):
-            say(f"Everyone on this machine can {may} this lake; --auth tokens asks for tokens.")
-        else:
-            tell(f"Warning: anyone who reaches {host} can {may} this lake: nobody is asked for a token. Put a proxy "
-                 "that authenticates in front.")  # fmt: skip
+            port = held.enter_context(telling(metrics, *metrics_place, options.allow_hosts))
+            say(f"Metrics are at http://{metrics_place[0]}:{port}/metrics, without tokens.")
+        _say_access(auth, options.host, allow_writes=allow_writes, loopback=is_loopback(options.host))
         if served.flight_port is not None:
-            place = f"{host}:{served.flight_port}"
+            place = f"{options.host}:{served.flight_port}"
             say(f"Flight SQL: grpc://{place} for ADBC, jdbc:arrow-flight-sql://{place}?useEncryption=false for JDBC.")
         drain_at_sigterm(served.http, served.gateway.begin_to_drain, drain_seconds)
         served.http.run()
+
+
+def _say_access(auth: str, host: str, *, allow_writes: bool, loopback: bool) -> None:
+    may = "read, change and drop all tables of" if allow_writes else "read and write"
+    if auth != "open":
+        say("Requests need a token" + (": `alluvia token create` makes one." if auth == "tokens" else "."))
+    elif loopback:
+        say(f"Everyone on this machine can {may} this lake; --auth tokens asks for tokens.")
+    else:
+        tell(f"Warning: anyone who can reach {host} can {may} this lake, without a token. Put a proxy that "
+             "authenticates in front.")  # fmt: skip
 
 
 def _check_jwt() -> None:
@@ -194,7 +161,7 @@ def invoke(common: Common, function: str, event: Path) -> None:
 
 @lake_command
 def demo(common: Common) -> None:
-    """Take 10,254 real events in by HTTP, optimize, query and vacuum them, and show what each step cost."""
+    """Send 10,254 real events over HTTP, optimize, query and vacuum them, and show the cost of each step."""
     from alluvia.cli.commands.demo import run
 
     run(common)

@@ -69,7 +69,7 @@ def _query_facts(query: PublishedQuery) -> dict[str, Any]:
 
 
 @lake_command
-@names("--append", "append", "Take events for TABLE; * stands for any characters.", "TABLE")
+@names("--append", "append", "Send events to TABLE; * stands for any characters.", "TABLE")
 @names("--read", "read", "Query TABLE.", "TABLE")
 @names("--write", "write", "Run INSERT, UPDATE, DELETE and MERGE on TABLE.", "TABLE")
 @names("--admin", "admin", "Run CREATE, ALTER, DROP and the like on TABLE.", "TABLE")
@@ -80,7 +80,7 @@ def _query_facts(query: PublishedQuery) -> dict[str, Any]:
 @expires("How long the token is valid.", "30d")
 @click.option("--limit-requests", metavar="N/m", help="Requests a minute, such as 60/m.")
 @click.option("--limit-bytes", metavar="SIZE", help="Bytes of files that a query may read, such as 1GB.")
-@click.option("--name", default="", help="Who it is for; lists and logs show it.")
+@click.option("--name", default="", help="Its owner, shown in lists and logs.")
 def token_create(
     common: Common,
     where: str | None,
@@ -98,7 +98,8 @@ def token_create(
     if (where is not None or hide) and not (allowed["read"] or allowed["query"]):
         raise click.UsageError("--where and --hide limit what --read and --query allow: name what may be read")
     limits = {"read": (where, hide), "query": (where, hide)}
-    grants = [_grant(each, patterns, *limits.get(each, ())) for each, patterns in allowed.items() if patterns]
+    asked = ("append", "write", "admin", "publish", "read", "query")
+    grants = [_grant(each, allowed[each], *limits.get(each, ())) for each in asked if allowed[each]]
     if not grants:
         raise click.UsageError(
             "name what it may do: --append, --read, --write or --admin with a table, --query or --publish with a query"
@@ -139,7 +140,7 @@ def _tell_kept_nowhere(claims: TokenClaims) -> None:
 
 @lake_command
 def token_list(common: Common) -> list[dict[str, Any]]:
-    """List the tokens that were made, and which of them are valid."""
+    """List the tokens, and their states."""
     from alluvia.access.registry import issued
 
     lake = common.lake()
@@ -153,7 +154,7 @@ def token_list(common: Common) -> list[dict[str, Any]]:
 @lake_command
 @click.argument("token")
 def token_show(common: Common, token: str) -> dict[str, Any]:
-    """Show what TOKEN, or the token of that id, may do."""
+    """Show the rights of TOKEN, or of the token with that id."""
     claims, state = _found(common.lake(), token)
     return {"state": state, **_facts(claims)}
 
@@ -161,7 +162,7 @@ def token_show(common: Common, token: str) -> dict[str, Any]:
 @lake_command
 @click.argument("token")
 def token_revoke(common: Common, token: str) -> dict[str, Any]:
-    """End TOKEN, or the token of that id, within 30 seconds."""
+    """Revoke TOKEN, or the token with that id, within 30 seconds."""
     from alluvia.access import registry
 
     lake = common.lake()
@@ -171,9 +172,9 @@ def token_revoke(common: Common, token: str) -> dict[str, Any]:
 
 
 @lake_command
-@click.option("--retire", metavar="KEY", help="End all tokens that this key has signed, instead of making one.")
+@click.option("--retire", metavar="KEY", help="Revoke all tokens signed by this key, instead of making one.")
 def token_rotate_key(common: Common, retire: str | None) -> dict[str, Any]:
-    """Make a new key for tokens to come; those that older keys have signed stay valid."""
+    """Make a new key for future tokens. Tokens signed by older keys stay valid."""
     from alluvia.access import registry
     from alluvia.access.issuing import key_folder, new_key
 

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 _SETTINGS = {
     "secret": "Where the secret is: env:NAME, file:PATH, secretsmanager:NAME[#KEY] or ssm:/NAME. Never the secret.",
-    "format": "The format of its bodies, if requests do not say it.",
-    "delimiter": "Of CSV.",
-    "event_id": "Where an event has its identity: a path such as data.id, or header:NAME.",
-    "ts": "Where it has its time.",
-    "event": "Where it has its name.",
-    "url": "The address that the sender was told, where it signs that (twilio).",
+    "format": "The format of request bodies, if requests do not name it.",
+    "delimiter": "The delimiter of CSV.",
+    "event_id": "Where the id of an event is: a path such as data.id, or header:NAME.",
+    "ts": "Where its time is.",
+    "event": "Where its name is.",
+    "url": "The address given to the sender, if it signs that (twilio).",
     "handshake": "A GET request to answer: hub (hub.challenge) or challenge.",
-    "verify_token": "Where the token is that a handshake of hub must bring.",
+    "verify_token": "Where the token is that a hub handshake must bring.",
     "header": "The header with the signature (hmac) or the token (token).",
     "algorithm": "sha256, sha1 or sha512 (hmac).",
     "encoding": "hex or base64 (hmac).",
-    "prefix": "What stands before the signature in its header (hmac).",
-    "timestamp_header": "The header with the time that is signed (hmac).",
-    "signed": "What is signed, such as {timestamp}.{body} (hmac).",
+    "prefix": "Text before the signature in its header (hmac).",
+    "timestamp_header": "The header with the signed time (hmac).",
+    "signed": "The signed text, such as {timestamp}.{body} (hmac).",
 }
 
 
@@ -45,13 +45,13 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
 @lake_command
 @click.argument("name")
 @click.option("--kind", required=True, help="How the sender signs: github, stripe, … `open` proves nothing.")
-@click.option("--table", help="Where the events go, created if it does not exist. By default, the source's name.")
+@click.option("--table", help="The table of its events, created if it does not exist; by default, the source's name.")
 @_options
 @click.option(
     "--origin", "origins", multiple=True, metavar="URL", help="A site whose pages may send events; * for all."
 )
-@click.option("--tolerance-seconds", type=int, help="How old a signed time may be.")
-@click.option("--replace", is_flag=True, help="In place of the source of that name.")
+@click.option("--tolerance-seconds", type=int, help="The greatest age of a signed time.")
+@click.option("--replace", is_flag=True, help="Replace the source of that name.")
 def source_add(
     common: Common, name: str, table: str | None, origins: tuple[str, ...], *, replace: bool, **given: Any
 ) -> None:
@@ -98,10 +98,14 @@ def source_list(common: Common) -> list[dict[str, Any]]:
 @click.argument("name")
 @click.option("--secret", required=True, metavar="TEXT", help="Where the new secret is, as for `add`.")
 @click.option(
-    "--keep-hours", type=click.IntRange(0, 87_600), default=24, show_default=True, help="How long the old is good."
+    "--keep-hours",
+    type=click.IntRange(0, 87_600),
+    default=24,
+    show_default=True,
+    help="How long the old secret stays valid.",
 )
 def source_rotate(common: Common, name: str, secret: str, keep_hours: int) -> dict[str, Any]:
-    """Give the source NAME another secret. Both are good until the old one's time is up."""
+    """Give the source NAME another secret. The old one stays valid for a time."""
     from dataclasses import replace
     from datetime import UTC, datetime, timedelta
 
@@ -144,12 +148,12 @@ def source_remove(common: Common, name: str) -> dict[str, Any]:
 @lake_command
 @click.argument("name")
 @click.option("--url", "base", metavar="URL", help="The server, such as http://localhost:8080; else in this process.")
-@click.option("--body", type=click.File("rb"), metavar="FILE", help="What to send; else a sample.")
-@click.option("--content-type", metavar="TYPE", help="What the file is.")
+@click.option("--body", type=click.File("rb"), metavar="FILE", help="The body to send; a sample by default.")
+@click.option("--content-type", metavar="TYPE", help="The content type of the file.")
 def source_test(common: Common, name: str, base: str | None, body: Any, content_type: str | None) -> None:
-    """Sign a sample event as the sender of NAME does, and post it; it is stored. A forged one must get a 401.
+    """Post a sample event, signed as by the sender of NAME, which is stored, and a forged one, which must get a 401.
 
-    Exits 1, with the reason, if the first is not stored, or the second is taken.
+    Exits 1, with the reason, if the first is not stored or the second is accepted.
     """
     from alluvia.cli.commands.trying_source import try_source
     from alluvia.events.sources.lake_sources import read_sources

@@ -14,6 +14,7 @@ from alluvia.cli.options import (
     CLUSTER_BY,
     CREATE,
     EVENTS_FORMAT,
+    EXIST_OK,
     PARTITION_BY,
     PROPERTIES,
     SORT_BY,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 @SORT_BY
 @CLUSTER_BY
 @PROPERTIES
-@click.option("--exist-ok", is_flag=True, help="Do nothing if the table exists.")
+@EXIST_OK
 def create(
     common: Common, table: str, columns: tuple[str, ...], required: tuple[str, ...], *, plain: bool, **given: Any
 ) -> dict[str, Any]:
@@ -118,8 +119,8 @@ def upload(
 ) -> list[dict[str, object]]:
     """Store files of rows: CSV and TSV with a header row, NDJSON, JSON, Parquet; gzip and zstd ("-" is standard input).
 
-    Each file is one commit, or nothing of it is stored: what does not fit the table's columns is named by row and
-    column. As POST /v1/upload does, without limits of size.
+    A file is stored in one commit or not at all: an error names the row and column that do not fit. Like POST
+    /v1/upload, without limits of size.
     """
     from alluvia.cli.commands.files import sent_file
     from alluvia.files.uploads.event_rows import StoredEvents

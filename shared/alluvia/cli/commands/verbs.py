@@ -10,16 +10,16 @@ import click
 
 from alluvia.cli.options import (
     CLUSTER_BY,
+    EXIST_OK,
     PARTITION_BY,
     PROPERTIES,
     SORT_BY,
     dry_run,
     expires,
     names,
-    offset,
     pairs,
-    timestamp,
-    version,
+    point,
+    unless,
 )
 from alluvia.cli.verb import Given, verb
 from alluvia.errors import Invalid
@@ -144,27 +144,21 @@ def _changed(commit: Any, given: Given) -> dict[str, Any]:
     return {"table": given["table"], "version": commit.version}
 
 
-def _unless(_: click.Context, __: click.Parameter, value: bool) -> bool:
-    return not value
-
-
 option = click.option
 
 _TABLE = (
     verb(
         "attach TABLE URI",
         "Lake.attach",
-        "Give the Delta table at URI, outside the lake, the name TABLE in it, under which it can be read.",
+        "Attach the Delta table at URI, outside the lake, as TABLE, for reading.",
         shows=_attached,
         new_lake=True,
     ),
     verb(
         "clone TABLE NAME",
         _clone,
-        "Make the table NAME of a version of TABLE, in one commit. Later changes to either stay its own.",
-        version("The version to clone; the newest by default."),
-        timestamp("Clone the newest version at"),
-        option("--tag", metavar="NAME", help="Clone the version with this tag."),
+        "Make the table NAME of TABLE, as it is or was, in one commit. Later changes to either stay its own.",
+        point("As of", "version", "timestamp", "tag"),
         option("--deep", is_flag=True, help="Copy the files, instead of sharing them with TABLE."),
         doing="cloning {table}",
     ),
@@ -218,9 +212,7 @@ _TABLE = (
 
         Tables that were created since are dropped, and dropped tables come back. Streams get their earlier position.
         Rollups are left to `alluvia rollup refresh`.""",
-        timestamp("To"),
-        offset("To"),
-        option("--tag", help="To a tag of the lake."),
+        point("To", "timestamp", "offset", "tag"),
         dry_run("Only show what would happen to each table."),
         shows=_restored,
         doing="restoring the lake",
@@ -236,17 +228,14 @@ _TABLE = (
         "restore TABLE",
         "Table.restore",
         "Restore a table to an earlier version, without rewriting data.",
-        version("To this version."),
-        timestamp("To"),
-        offset("To"),
-        option("--tag", metavar="NAME", help="To the version with this tag."),
+        point("To", "version", "timestamp", "offset", "tag"),
         doing="restoring {table}",
     ),
     verb(
         "undrop [TABLE]",
         _undrop,
         "Bring back TABLE; without one, list the tables that can come back.",
-        version("The version of the drop; the last drop by default."),
+        option("--version", type=int, help="The version of the drop; the last drop by default."),
     ),
     verb(
         "unpublish NAME",
@@ -315,7 +304,7 @@ _TABLE = (
         names("--sort-by", "sort_by", "A column that files are sorted by; by default, those of GROUP BY."),
         CLUSTER_BY,
         PROPERTIES,
-        option("--empty", "fill", is_flag=True, callback=_unless, help="Leave it to the first refresh to fill it."),
+        option("--empty", "fill", is_flag=True, callback=unless, help="Leave it to the first refresh to fill it."),
         shows=_rollup,
         doing="filling {table}",
     ),
@@ -329,12 +318,11 @@ _TABLE = (
     verb(
         "stream create NAME TABLE",
         "Lake.create_stream",
-        "Create the stream NAME of the changes of TABLE.",
-        version("Begin after this version; by default, after the newest.", 0),
-        timestamp("Begin after"),
-        offset("Begin"),
+        "Create the stream NAME of the changes of TABLE, by default of those to come.",
+        point("Begin after", "version", "timestamp", "offset", first=0),
         option("--initial-rows", is_flag=True, help="Begin with the rows that TABLE has when NAME is first read."),
         option("--appends-only", is_flag=True, help="Give only rows that were appended."),
+        EXIST_OK,
         shows=lambda stream, _: stream.info(),
     ),
     verb("stream drop NAME", "Lake.drop_stream", "Drop the stream NAME.", shows=_only("dropped")),
@@ -348,9 +336,8 @@ _TABLE = (
     verb(
         "stream move NAME",
         "Lake.move_stream",
-        "Move the stream NAME to another version. It skips the changes in between, or gives them again.",
-        version("Go on after this version; by default, after the newest.", -1),
-        timestamp("Go on after"),
+        "Move the stream NAME to the newest or another version. It skips the changes in between, or gives them again.",
+        point("Go on after", "version", "timestamp", first=-1),
     ),
     verb(
         "stream show NAME",
@@ -361,9 +348,8 @@ _TABLE = (
     verb(
         "tag create NAME [TABLE]",
         _tag,
-        "Tag a version of TABLE with NAME; without TABLE, all tables of the lake as they are at one time.",
-        version("This version of TABLE; the newest by default."),
-        timestamp("As of"),
+        "Tag TABLE as it is or was with NAME; without TABLE, all tables of the lake at one time.",
+        point("As of", "version", "timestamp"),
         expires("How long it is kept, such as 30d; forever by default."),
         option("--replace", is_flag=True, help="Move the name from the tag that has it."),
     ),

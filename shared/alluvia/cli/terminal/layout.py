@@ -1,19 +1,22 @@
-"""Lay tables and reports out for a terminal, with rich. Loaded only where standard output is one; texts are escaped."""
+"""Lay out tables, reports and progress with rich. Loaded only for a terminal. All texts are escaped before."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from shutil import get_terminal_size
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 TEXT_WIDTH_MIN = 16
 NAME_WIDTH_MIN = 6
 CUT = "…"
+BAR_WIDTH_MIN, BAR_WIDTH_MAX = 8, 20
 _BLANKS = 2
 """Between columns."""
 
@@ -102,3 +105,26 @@ def _cut(text: str, width: int, *, pad: bool = False) -> str:
     line = Text(text)
     line.truncate(width, overflow="ellipsis", pad=pad)
     return line.plain
+
+
+class _StandardError(Console):
+    def show_cursor(self, show: bool = True) -> bool:  # noqa: ARG002
+        """Leave the cursor as it is: a process that is killed could not show it again."""
+        return False
+
+
+def live_line(state: Callable[[], tuple[str, int, int]]) -> Live:
+    """Return a line on standard error: a text and, of a known total, a bar. A thread draws it, and it is wiped out."""
+    console = _StandardError(stderr=True, markup=False, highlight=False, emoji=False)
+
+    def drawn() -> Table:
+        text, done, total = state()
+        cells: list[Text | ProgressBar] = [_lines([text])]
+        room = console.width - cell_len(text) - 1
+        if total and room >= BAR_WIDTH_MIN:
+            cells.append(ProgressBar(total, done, width=min(room, BAR_WIDTH_MAX)))
+        line = Table.grid(padding=(0, 1, 0, 0))
+        line.add_row(*cells)
+        return line
+
+    return Live(get_renderable=drawn, console=console, refresh_per_second=5, transient=True, redirect_stdout=False)

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import field
 from threading import Timer
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from alluvia.cli.terminal.output import size
 from alluvia.cli.terminal.terminal import escaped
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.progress import reporting_to
 
-if TYPE_CHECKING:
-    from rich.live import Live
-    from rich.table import Table
-
 AFTER_SECONDS = 1.0
-_BAR_MIN, _BAR_MAX = 8, 20
 
 
 @contextmanager
@@ -32,17 +26,23 @@ def progress(what: str, *, as_json: bool, after_seconds: float = AFTER_SECONDS) 
     if as_json or not sys.stderr.isatty():
         yield
         return
-    display = _Display(_State(what))
-    timer = Timer(after_seconds, display.start)
-    timer.daemon = True
-    timer.start()
-    try:
-        with reporting_to(display.state.take):
-            yield
-    finally:
-        timer.cancel()
-        timer.join()
-        display.stop()
+    state = _State(what)
+    with ExitStack() as shown:
+
+        def show() -> None:
+            from alluvia.cli.terminal.layout import live_line
+
+            shown.enter_context(live_line(lambda: (_line(state, monotonic()), state.done, state.total)))
+
+        timer = Timer(after_seconds, show)
+        timer.daemon = True
+        timer.start()
+        try:
+            with reporting_to(state.take):
+                yield
+        finally:
+            timer.cancel()
+            timer.join()
 
 
 @dataclass(slots=True)
@@ -60,50 +60,6 @@ class _State:
         if what != self.what:
             self.what, self.started = what, monotonic()
         self.done, self.total, self.unit = done, total, unit
-
-
-class _Display:
-    """A line that a thread of rich draws, so that it moves even while the work reports nothing."""
-
-    def __init__(self, state: _State) -> None:
-        self.state = state
-        self._live: Live | None = None
-
-    def start(self) -> None:
-        """Draw from now on."""
-        from rich.console import Console
-        from rich.live import Live
-
-        class Terminal(Console):
-            def show_cursor(self, show: bool = True) -> bool:  # noqa: ARG002
-                """Leave the cursor as it is: a process that is killed could not show it again."""
-                return False
-
-        console = Terminal(stderr=True, markup=False, highlight=False, emoji=False)
-        self._live = Live(
-            get_renderable=lambda: self._drawn(console.width),
-            console=console, refresh_per_second=5, transient=True, redirect_stdout=False,
-        )  # fmt: skip
-        self._live.start(refresh=True)
-
-    def stop(self) -> None:
-        """Wipe the line out."""
-        if self._live is not None:
-            self._live.stop()
-
-    def _drawn(self, columns: int) -> Table:
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
-        line = Text(_line(self.state, monotonic()), no_wrap=True, overflow="ellipsis")
-        room = columns - line.cell_len - 1
-        drawn = Table.grid(padding=(0, 1, 0, 0))
-        if self.state.total and room >= _BAR_MIN:
-            drawn.add_row(line, ProgressBar(self.state.total, self.state.done, width=min(room, _BAR_MAX)))
-        else:
-            drawn.add_row(line)
-        return drawn
 
 
 def _line(state: _State, now: float) -> str:
