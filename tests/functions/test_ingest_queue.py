@@ -17,7 +17,7 @@ import alluvia
 from alluvia.clock import ManualClock
 from alluvia.commit.handle import TableHandle
 from alluvia.errors import Invalid, Unavailable
-from alluvia.events.ingest import committing
+from alluvia.events.ingest import pipeline
 from alluvia.operations.append.ingest import ingest
 from alluvia.serverless import sqs_sender, warm_lake
 from functions.ingest.handler import handler
@@ -139,7 +139,7 @@ def test_a_failing_table_takes_only_its_own_messages_along(lake: alluvia.Lake, m
         return real(handle, *given)
 
     with monkeypatch.context() as broken:
-        broken.setattr(committing, "ingest", fail)
+        broken.setattr(pipeline, "ingest", fail)
         assert deliver(records) == [records[0]["messageId"], records[1]["messageId"]]
     assert (ids(lake), len(ids(lake, "github_webhooks"))) == ([], 3)
     assert deliver(records[:2]) == []

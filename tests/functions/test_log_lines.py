@@ -15,7 +15,7 @@ import pytest
 
 import alluvia
 from alluvia.errors import Invalid, Unavailable
-from alluvia.events.ingest import committing
+from alluvia.events.ingest import pipeline
 from alluvia.events.ingest.messages import LIMIT_BYTES
 from alluvia.events.ingest.pipeline import ingest_batch
 from functions.ingest import handler as ingest_module
@@ -135,7 +135,7 @@ def test_nothing_that_was_posted_is_logged(
 ) -> None:
     lake.table("access_log").evolve(add={"seats": "long"})
     if broken:
-        monkeypatch.setattr(committing, "ingest", fail)
+        monkeypatch.setattr(pipeline, "ingest", fail)
     for body in (
         f'{{"event":"{SECRET}"}}',
         f'{{"seats":"{SECRET}"}}',
@@ -152,7 +152,7 @@ def test_nothing_that_was_posted_is_logged(
 @pytest.mark.parametrize("broken", [False, True])
 def test_nothing_of_a_message_is_logged(lines: Lines, monkeypatch: pytest.MonkeyPatch, broken: bool) -> None:
     if broken:
-        monkeypatch.setattr(committing, "ingest", fail)
+        monkeypatch.setattr(pipeline, "ingest", fail)
     records = payload("ingest_sqs")["Records"]
     head, first, *rest = records[0]["body"].split("\n")
     whole = json.loads(first)

@@ -9,7 +9,7 @@ import pytest
 
 import alluvia
 from alluvia.errors import Corrupt, Unavailable
-from alluvia.events.ingest import committing
+from alluvia.events.ingest import pipeline
 from alluvia.serverless import table_queue, warm_lake
 from functions.query import answering
 from tests.infra.metric_filters import Datapoint, datapoints
@@ -56,7 +56,7 @@ def test_messages_that_will_come_again(template: Template, lake: alluvia.Lake, m
     records = [*event["Records"], event["Records"][0] | {"body": "not ours", "messageId": "poison"}]
     found = metrics_of(template, "Commit", {"Records": records})
     assert [point for point in found if point[0] == "PartialBatchFailures"] == [("PartialBatchFailures", INGEST, 1.0)]
-    monkeypatch.setattr(committing, "ingest", unavailable)
+    monkeypatch.setattr(pipeline, "ingest", unavailable)
     found = metrics_of(template, "Commit", {"Records": records})
     assert found == [("PartialBatchFailures", INGEST, float(len(records)))]
 
@@ -64,7 +64,7 @@ def test_messages_that_will_come_again(template: Template, lake: alluvia.Lake, m
 def test_requests_that_ingest_answers_with_a_503(
     template: Template, lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committing, "ingest", unavailable)
+    monkeypatch.setattr(pipeline, "ingest", unavailable)
     found = metrics_of(template, "Ingest", post('{"event_id":"a"}'))
     assert found == [("HandledFailures", (("service", "ingest"),), 1.0)]
 

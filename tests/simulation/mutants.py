@@ -936,10 +936,11 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "acknowledge rejects that could not be kept",
-        "events/ingest/pipeline.py",
-        "    return keep(catalog, name, rejects, _commit_rejects) if rejects else ()\n",
-        "    try:\n        return keep(catalog, name, rejects, _commit_rejects) if rejects else ()\n"
-        "    except Exception:\n        return ()\n",
+        "events/ingest/known_rejects.py",
+        "    place = rejects_of(catalog, name)\n    known = all_but(_commit(place, rows).new, len(rows))\n",
+        "    try:\n        place = rejects_of(catalog, name)\n"
+        "        known = all_but(_commit(place, rows).new, len(rows))\n"
+        "    except Exception:\n        return set()\n",
         seed=129,
     ),
     Mutant(
@@ -1172,9 +1173,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "refuse events by columns that are known no longer to hold",
-        "events/ingest/committing.py",
-        "        if rows.refused and tries_left and not is_newest:",
-        "        if False:",
+        "events/ingest/pipeline.py",
+        "            if rows.refused and tries_left and not is_newest:",
+        "            if False:",
         ("tests/unit/events/ingest/test_pipeline.py",),
     ),
     Mutant(

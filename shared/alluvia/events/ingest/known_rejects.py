@@ -6,46 +6,45 @@ rows, a restore of the table may take the rows back, and users delete and erase 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.commit.commit_records import happened
-from alluvia.commit.event_window.id_runs import EVENT_ID, identity_columns
+from alluvia.commit.event_window.id_runs import CONTENT_BYTES, EVENT_ID, identity_columns
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.intents import with_claims
 from alluvia.delta.data_files.scan import Scan, read_file
 from alluvia.delta.skipping.predicate import And, Comparison, In
 from alluvia.delta.snapshot import Snapshot
-from alluvia.errors import TableDropped, TableNotFound
+from alluvia.errors import Invalid, MetadataChanged
 from alluvia.events.ingest.identity import contents_of
 from alluvia.events.ingest.rejects import JUDGED, read_given, reject_rows
 from alluvia.events.ingest.rows import as_far_as_possible
-from alluvia.events.ingest.tables import rejects_of
+from alluvia.events.ingest.tables import COMMIT_TRIES, newest_of, rejects_of, takes_the_same
 from alluvia.events.ingest.values import Fields, Origin, RawEvent, Reject, all_but
-from alluvia.operations.append.ingest import Ingested, known_events
+from alluvia.operations.append.ingest import Ingested, ingest, known_events
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.store import Store
 
 IDS_NAMED_MAX = 1000
 """Up to so many ids choose files one by one; of more, the least and the greatest."""
 
-Commit = Callable[[TableHandle, pa.Table, int], Ingested]
-"""Ingests rows into the rejects' table; what it knows from versions up to a number does not count."""
 
-
-def keep(catalog: WritableCatalog, name: str, rejects: Sequence[tuple[Origin, Reject]], commit: Commit) -> set[int]:
+def keep(catalog: WritableCatalog, name: str, rejects: Sequence[tuple[Origin, Reject]]) -> set[int]:
     """Write rejects to the table's rejects, those that are not there. Returns the positions of those that are rows.
 
     These are events that the table holds with the same content, since a replay has made rows of them: they are kept
     nowhere else. No request besides the commit, where no reject is known; else what `missing` takes, one look for new
     commits of the table for those that are gone, and a commit for those that are no rows.
     """
+    if not rejects:
+        return set()
     rows = reject_rows([each for _, each in rejects], [origin for origin, _ in rejects])
     place = rejects_of(catalog, name)
-    known = all_but(commit(place, rows, -1).new, len(rows))
+    known = all_but(_commit(place, rows).new, len(rows))
     if not known:
         return set()
     there = place.at_hand()
@@ -58,8 +57,25 @@ def keep(catalog: WritableCatalog, name: str, rejects: Sequence[tuple[Origin, Re
     settled = {gone[at] for at in _are_rows(catalog.handle(name), rows.take(pa.array(gone, pa.int64())))}
     again = [at for at in gone if at not in settled]
     if again:
-        commit(place, rows.take(pa.array(again, pa.int64())), there.version)
+        _commit(place, rows.take(pa.array(again, pa.int64())), there.version)
     return settled
+
+
+def _commit(table: TableHandle, rows: pa.Table, gone_until: int = -1) -> Ingested:
+    """Ingest rejects, again if their table has other columns meanwhile. The id of each stands for its content.
+
+    What the table knows from versions up to `gone_until` does not count.
+    """
+    contents = [bytes(CONTENT_BYTES)] * len(rows)
+    for tries_left in reversed(range(COMMIT_TRIES)):
+        snapshot = table.at_hand()
+        try:
+            return ingest(table, rows, contents, None, gone_until)
+        except (MetadataChanged, Invalid) as error:
+            same = takes_the_same(newest_of(table), snapshot)
+            if not tries_left or (same and isinstance(error, Invalid)):
+                raise
+    raise AssertionError("the last try returns or raises")
 
 
 def missing(rejects: Snapshot, store: Store, rows: pa.Table, known: Sequence[int]) -> list[int]:
@@ -90,10 +106,7 @@ def _one_of(ids: Sequence[str]) -> In | And:
 
 def _are_rows(table: TableHandle, rejects: pa.Table) -> set[int]:
     """Return the numbers of the rejects all of whose events the table's newest version knows, with their content."""
-    try:
-        snapshot = table.newest()
-    except TableNotFound as error:
-        raise TableDropped(str(error)) from error
+    snapshot = newest_of(table)
     events: list[RawEvent] = []
     owners: list[int] = []
     at = rejects.schema.get_field_index("received_at")

@@ -1,12 +1,16 @@
-"""Store events in a lake: first the rejects, then the rows, each exactly once.
+"""Store events in a lake: requests → events → rows → commit → answers. Each event is stored once.
 
-Both writes deduplicate by `event_id` within the table's window, so a retry after a crash between the two is safe.
-Requests of several threads for one table become one commit (`operations.catalog.request_batching`).
+- Requests bring events: a format has taken their bodies apart (`envelope.split`, `events.formats`). Requests of several
+  threads for one table become one commit (`operations.catalog.request_batching`).
+- Events become rows of the table as it is, or rejects (`rows.to_rows`).
+- Rejects are kept first (`known_rejects.keep`), then the rows are committed (`operations.append.ingest`). Both writes
+  deduplicate by `event_id` within the table's window, so a retry after a crash between the two is safe.
+- The commit tells new events from duplicates and clashes. Each request's answer counts every event once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from itertools import chain, repeat
@@ -15,22 +19,38 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from alluvia.commit.handle import TableHandle
-from alluvia.delta.snapshot import Snapshot
-from alluvia.errors import AlluviaError, Invalid, TableDropped, Unsupported
+from alluvia.errors import AlluviaError, Invalid, MetadataChanged, TableDropped, Unsupported
 from alluvia.events.ingest.columnar_batch import EventParts, grouped
-from alluvia.events.ingest.committing import CommittedRows, commit_rows
 from alluvia.events.ingest.event_schema import event_schema
 from alluvia.events.ingest.jsontext import encode
 from alluvia.events.ingest.known_rejects import keep
 from alluvia.events.ingest.rejects import clash_reason, reject_of
 from alluvia.events.ingest.rows import to_rows
-from alluvia.events.ingest.tables import create_events, find_events
+from alluvia.events.ingest.tables import COMMIT_TRIES, create_events, find_events, newest_of, takes_the_same
 from alluvia.events.ingest.values import NO_FIELDS, BodyReading, EventRows, Fields, Origin, RawEvent, Reject
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.append.ingest import Ingested
+from alluvia.operations.append.ingest import Ingested, ingest, refusals
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.catalog.request_batching import GROUP_MAX, Size
 from alluvia.operations.planning.optimistic_retry import check_not_rollup
+
+
+class Sent(NamedTuple):
+    """What one request brings: its events, and its rejects that were found before."""
+
+    events: Sequence[RawEvent]
+    rejects: Sequence[Reject]
+    origin: Origin
+
+    def size(self) -> Size:
+        """Return how much it adds to a group; the text is not measured of what goes alone for its rows."""
+        rows = len(self.events) + len(self.rejects)
+        if rows > GROUP_MAX.rows:
+            return Size(rows, 0)
+        if isinstance(self.events, EventParts):
+            return Size(rows, self.events.text_bytes + sum(len(reject.raw) for reject in self.rejects))
+        texts = sum(len(encode(event.value) if event.raw is None else event.raw) for event in self.events)
+        return Size(rows, texts + sum(len(reject.raw) for reject in self.rejects))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,24 +115,6 @@ def ingest_batch(
     return answer
 
 
-class Sent(NamedTuple):
-    """What one request brings: its events, and its rejects that were found before."""
-
-    events: Sequence[RawEvent]
-    rejects: Sequence[Reject]
-    origin: Origin
-
-    def size(self) -> Size:
-        """Return how much it adds to a group; the text is not measured of what goes alone for its rows."""
-        rows = len(self.events) + len(self.rejects)
-        if rows > GROUP_MAX.rows:
-            return Size(rows, 0)
-        if isinstance(self.events, EventParts):
-            return Size(rows, self.events.text_bytes + sum(len(reject.raw) for reject in self.rejects))
-        texts = sum(len(encode(event.value) if event.raw is None else event.raw) for event in self.events)
-        return Size(rows, texts + sum(len(reject.raw) for reject in self.rejects))
-
-
 def ingest_together(
     catalog: WritableCatalog, name: str, requests: Sequence[Sent], *, create: bool, tables_max: int | None
 ) -> list[Answer | Exception]:
@@ -121,17 +123,17 @@ def ingest_together(
     What breaks before the commit is its request's own: the others go without it. An error of the commit is raised; it
     concerns all.
     """
-    make = partial(ingest_together, catalog, name, create=create, tables_max=tables_max)
     group = _Group(catalog, name, requests)
     try:
         try:
-            return list(group.answers(create=create, tables_max=tables_max))
+            return list(group.stored(create=create, tables_max=tables_max))
         except TableDropped:
             group = _Group(catalog, name, requests)
-            return list(group.answers(create=create, tables_max=tables_max))
+            return list(group.stored(create=create, tables_max=tables_max))
     except _RejectsFailed as failed:
         others = [request for at, request in enumerate(requests) if at not in failed.requests]
-        rest = iter(make(others) if others else ())
+        done = ingest_together(catalog, name, others, create=create, tables_max=tables_max) if others else []
+        rest = iter(done)
         return [failed.error if at in failed.requests else next(rest) for at in range(len(requests))]
     except (Invalid, Unsupported):
         if len(requests) == 1:
@@ -141,14 +143,13 @@ def ingest_together(
     except Exception:
         if len(requests) == 1 or group.committing:
             raise
-    return [_alone(make, request) for request in requests]
-
-
-def _alone(make: Callable[[Sequence[Sent]], list[Answer | Exception]], request: Sent) -> Answer | Exception:
-    try:
-        return make([request])[0]
-    except Exception as error:  # noqa: BLE001 - raised to who sent the request
-        return error
+    answers: list[Answer | Exception] = []
+    for request in requests:
+        try:
+            answers += ingest_together(catalog, name, [request], create=create, tables_max=tables_max)
+        except Exception as error:  # noqa: BLE001 - raised to the sender of the request
+            answers.append(error)
+    return answers
 
 
 def table_for(
@@ -166,6 +167,15 @@ def table_for(
     """
     table, misfits = _find_or_create(catalog, name, events, request, create=create, tables_max=tables_max)
     return table, misfits.rejects if misfits is not None else []
+
+
+def keep_rejects(catalog: WritableCatalog, name: str, rejects: Sequence[Reject], request: Origin) -> list[Reject]:
+    """Write rejects to the table's rejects, once each however often they come within the table's window.
+
+    Returns them, without those that a replay has made rows of.
+    """
+    rows = keep(catalog, name, [(request, reject) for reject in rejects])
+    return [reject for at, reject in enumerate(rejects) if at not in rows]
 
 
 def _find_or_create(
@@ -187,6 +197,20 @@ def _find_or_create(
     return table, None
 
 
+def _rows(
+    catalog: WritableCatalog,
+    events: Sequence[RawEvent],
+    schema: pa.Schema,
+    fields: Fields,
+    request: Origin,
+    refused: Mapping[int, str] | None = None,
+) -> EventRows:
+    return to_rows(
+        events, schema, arrival_us=request.arrival_us, idempotency_key=request.idempotency_key,
+        new_id=catalog.clock.new_id, fields=fields, refused=refused, reading=request.reading,
+    )  # fmt: skip
+
+
 class _RejectsFailed(Exception):
     """The rejects of some requests could not be kept, so no rows were committed."""
 
@@ -200,8 +224,21 @@ Owned = tuple[int, Reject]
 """A reject, and the number of its request."""
 
 
+class _Committed(NamedTuple):
+    """What a commit has done with rows. `events` are those that they were made of, `fields` those of the table."""
+
+    done: Ingested
+    rows: EventRows
+    events: Sequence[RawEvent]
+    fields: Fields
+
+
 class _Group:
-    """Requests on their way into one commit. `committing` says that rows may have been committed."""
+    """Requests on their way into one commit. `committing` says that rows may have been committed.
+
+    `_owners` are the requests of the events that have not been rejected. `_replayed` counts the rejects of each request
+    that are no rejects any more: a replay has made rows of them.
+    """
 
     def __init__(self, catalog: WritableCatalog, name: str, requests: Sequence[Sent]) -> None:
         self.committing = False
@@ -213,8 +250,11 @@ class _Group:
         self._replayed = [0] * len(requests)
         self._unkept: list[Owned] = [(at, reject) for at, sent in enumerate(requests) for reject in sent.rejects]
 
-    def answers(self, *, create: bool, tables_max: int | None) -> list[Answer | Exception]:
-        """Commit, and return the answer to each request. Raises `_RejectsFailed`, and what `ingest_batch` raises."""
+    def stored(self, *, create: bool, tables_max: int | None) -> list[Answer | Exception]:
+        """Store the events, and return the answer to each request.
+
+        Raises `_RejectsFailed`, and what `ingest_batch` raises.
+        """
         one = self._requests[0]
         events = one.events
         if len(self._requests) > 1:
@@ -224,37 +264,62 @@ class _Group:
         )
         if table is None:
             self._note([*self._unkept, *self._owned(misfits)])
-            return [Answer(0, 0, len(each), 0, None, each, kept=not each) for each in self._rejects]
-        committed = commit_rows(table, events, self._rows_for, self._refuse, self._begin)
+            return list(self._answers(None, None, [], kept=False))
+        committed = self._commit(table, events)
         if committed is None:
             version = table.at_hand().version if any(self._replayed) else None
-            both = zip(self._replayed, self._rejects, strict=True)
-            return [Answer(0, rows, len(each), 0, version if rows else None, each) for rows, each in both]
+            return list(self._answers(version, None, []))
         clashes = self._clashes(committed)
-        failed: dict[int, AlluviaError] = {}
+        left, failed = clashes, dict[int, AlluviaError]()
         try:
-            clashes = self._keep(clashes)
+            left = self._keep(clashes)
         except _RejectsFailed as error:
             failed = dict.fromkeys(error.requests, error.error)
-        self._note(clashes)
-        return [failed.get(at) or answer for at, answer in enumerate(self._sorted_out(committed.done, clashes))]
+        self._settle(clashes, left)
+        answers = self._answers(committed.done.version, committed.done, left)
+        return [failed.get(at) or answer for at, answer in enumerate(answers)]
 
-    def _begin(self) -> None:
-        self.committing = True
+    def _commit(self, table: TableHandle, events: Sequence[RawEvent]) -> _Committed | None:
+        """Commit rows made for the table as it is; make them again if it turns out to have changed. None without a row.
 
-    def _rows_for(self, snapshot: Snapshot, events: Sequence[RawEvent], reasons: Mapping[int, str]) -> EventRows:
-        check_not_rollup(snapshot, "ingest")
-        fields = Fields.of(snapshot.settings)
-        return _rows(self._catalog, events, snapshot.schema, fields, self._requests[0].origin, reasons)
+        Rows that the table refuses (CHECK constraints, values that no partition can have) become rejects, and the
+        others go in. Before an event is refused, the newest version is looked at: its columns may be others than those
+        known here. An event that was rejected stays so: its reject is written.
+        """
+        snapshot, is_newest = table.at_hand(), False
+        reasons: Mapping[int, str] = {}
+        for tries_left in reversed(range(COMMIT_TRIES)):
+            check_not_rollup(snapshot, "ingest")
+            fields = Fields.of(snapshot.settings)
+            rows = _rows(self._catalog, events, snapshot.schema, fields, self._requests[0].origin, reasons)
+            if rows.refused and tries_left and not is_newest:
+                judged, snapshot, is_newest = snapshot, newest_of(table), True
+                if not takes_the_same(snapshot, judged):
+                    reasons = {}  # which were those of other columns
+                    continue
+            reasons = {}
+            self._refuse(rows)
+            if not len(rows.table):
+                return None
+            newest = table.at_hand()  # where rejects were kept, a newer one may have been seen
+            if takes_the_same(newest, snapshot) or not tries_left:
+                self.committing = True
+                try:
+                    done = ingest(table, rows.table, rows.contents, snapshot)
+                    return _Committed(done, rows, events, Fields.of(snapshot.settings))
+                except (MetadataChanged, Invalid) as error:
+                    newest = newest_of(table)
+                    by_rows = isinstance(error, Invalid) and takes_the_same(newest, snapshot)
+                    reasons = refusals(newest, rows.table) if by_rows else {}
+                    if not tries_left or (by_rows and not reasons):
+                        raise
+            snapshot, events = newest, [events[index] for index in rows.taken]
+        raise AssertionError("the last try returns or raises")
 
     def _refuse(self, rows: EventRows) -> None:
         """Keep the rejects of the requests, and those of some rows; the owners are then those of the others."""
         found = [*self._unkept, *self._owned(rows)]
-        kept = self._keep(found)
-        self._note(kept)
-        for sign, owned in ((1, found), (-1, kept)):
-            for at, _ in owned:
-                self._replayed[at] += sign
+        self._settle(found, self._keep(found))
         self._unkept = []
         if rows.refused:
             one = len(self._requests) == 1
@@ -269,13 +334,19 @@ class _Group:
     def _keep(self, rejects: Sequence[Owned]) -> list[Owned]:
         """Keep rejects. Returns them, without those that a replay has made rows of."""
         try:
-            given = [(self._requests[at].origin, reject) for at, reject in rejects]
-            rows = _keep(self._catalog, self._name, given)
+            rows = keep(self._catalog, self._name, [(self._requests[at].origin, reject) for at, reject in rejects])
         except TableDropped:
             raise
         except AlluviaError as error:
             raise _RejectsFailed(frozenset(at for at, _ in rejects), error) from error
         return [each for number, each in enumerate(rejects) if number not in rows]
+
+    def _settle(self, found: Sequence[Owned], left: Sequence[Owned]) -> None:
+        """Take note of rejects, those that are left among them, and count the others as rows that a replay has made."""
+        self._note(left)
+        for sign, owned in ((1, found), (-1, left)):
+            for at, _ in owned:
+                self._replayed[at] += sign
 
     def _note(self, rejects: Sequence[Owned]) -> None:
         for at, reject in rejects:
@@ -283,7 +354,7 @@ class _Group:
         for at in {at for at, _ in rejects}:
             self._rejects[at].sort(key=lambda reject: reject.position)
 
-    def _clashes(self, committed: CommittedRows) -> list[Owned]:
+    def _clashes(self, committed: _Committed) -> list[Owned]:
         """Return the rejects of events whose id another event has, of the table's window or earlier in the group."""
         found = []
         for at in committed.done.clashes:
@@ -293,58 +364,31 @@ class _Group:
             found.append((owner, reject_of(event, clash_reason(row), origin, committed.fields)))
         return found
 
-    def _sorted_out(self, done: Ingested, clashes: Sequence[Owned]) -> list[Answer]:
-        rows = self._counted(self._owners)
-        stored = rows
-        if done.appended < len(self._owners):
-            stored = self._counted([self._owners[at] for at in done.new])
-        conflicting = self._counted([at for at, _ in clashes])
+    def _answers(
+        self, version: int | None, done: Ingested | None, clashes: Sequence[Owned], *, kept: bool = True
+    ) -> list[Answer]:
+        """Return the answer to each request, after a check that it counts each of its events once."""
+        new = self._counted(() if done is None else done.new)
+        repeated = self._counted(() if done is None else done.repeated)
+        conflicting = [0] * len(self._requests)
+        for at, _ in clashes:
+            conflicting[at] += 1
         answers = []
-        for at, rejects in enumerate(self._rejects):
-            accepted = rows[at] - conflicting[at] + self._replayed[at]
-            version = done.version if accepted else None
-            answers.append(Answer(stored[at], accepted - stored[at], len(rejects), conflicting[at], version, rejects))
+        for at, (sent, rejects) in enumerate(zip(self._requests, self._rejects, strict=True)):
+            duplicates = repeated[at] + self._replayed[at]
+            stored_in = version if new[at] + duplicates else None
+            answer = Answer(new[at], duplicates, len(rejects), conflicting[at], stored_in, rejects, kept or not rejects)
+            count = len(sent.events) + len(sent.rejects)
+            if answer.accepted + answer.rejected != count:
+                raise AssertionError(f"{self._name}: {count} events were sent, and {answer.counts()} say otherwise")
+            answers.append(answer)
         return answers
 
-    def _counted(self, owners: Collection[int]) -> list[int]:
-        """Return for each request how many of some owners it is. For few, a `Counter` takes several times as long."""
+    def _counted(self, places: Collection[int]) -> list[int]:
+        """Return for each request how many of the rows at some places are its own."""
         if len(self._requests) == 1:
-            return [len(owners)]
+            return [len(places)]
         found = [0] * len(self._requests)
-        for at in owners:
-            found[at] += 1
+        for at in places:
+            found[self._owners[at]] += 1
         return found
-
-
-def keep_rejects(catalog: WritableCatalog, name: str, rejects: Sequence[Reject], request: Origin) -> list[Reject]:
-    """Write rejects to the table's rejects, once each however often they come within the table's window.
-
-    Returns them, without those that a replay has made rows of.
-    """
-    rows = _keep(catalog, name, [(request, reject) for reject in rejects])
-    return [reject for at, reject in enumerate(rejects) if at not in rows]
-
-
-def _keep(catalog: WritableCatalog, name: str, rejects: Sequence[tuple[Origin, Reject]]) -> Collection[int]:
-    return keep(catalog, name, rejects, _commit_rejects) if rejects else ()
-
-
-def _commit_rejects(table: TableHandle, rows: pa.Table, gone_until: int) -> Ingested:
-    made = EventRows(rows, [], [], ())
-    committed = commit_rows(table, (), lambda _snapshot, _events, _reasons: made, gone_until=gone_until)
-    assert committed is not None  # noqa: S101 - there are rows
-    return committed.done
-
-
-def _rows(
-    catalog: WritableCatalog,
-    events: Sequence[RawEvent],
-    schema: pa.Schema,
-    fields: Fields,
-    request: Origin,
-    refused: Mapping[int, str] | None = None,
-) -> EventRows:
-    return to_rows(
-        events, schema, arrival_us=request.arrival_us, idempotency_key=request.idempotency_key,
-        new_id=catalog.clock.new_id, fields=fields, refused=refused, reading=request.reading,
-    )  # fmt: skip

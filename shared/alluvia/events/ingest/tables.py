@@ -11,13 +11,16 @@ import pyarrow as pa
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.properties import DEDUP_WINDOW
 from alluvia.delta.snapshot import Snapshot
-from alluvia.errors import Invalid, TableNotFound
+from alluvia.errors import Invalid, TableDropped, TableNotFound
 from alluvia.events.ingest.event_schema import EVENTS_PARTITIONED, EVENTS_SORTED, event_schema
 from alluvia.events.ingest.rejects import RAW, REJECTS_SCHEMA
+from alluvia.events.ingest.values import Fields
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.tables.evolve import evolve
 from alluvia.table_names import REJECTS, TABLE_NAME
 
+COMMIT_TRIES = 5
+"""How often rows are made and committed again if the table turns out to have other columns."""
 _COUNTING = Lock()  # held from counting the tables to creating one, so that no two threads create the last one allowed
 
 
@@ -34,6 +37,21 @@ def find_events(catalog: WritableCatalog, name: str) -> TableHandle | None:
     except TableNotFound:
         return None
     return table
+
+
+def newest_of(table: TableHandle) -> Snapshot:
+    """Return the newest version. Raises `TableDropped` if there is none any more."""
+    try:
+        return table.newest()
+    except TableNotFound as error:
+        raise TableDropped(str(error)) from error
+
+
+def takes_the_same(one: Snapshot, other: Snapshot) -> bool:
+    """Whether two versions of a table make the same rows of the same events."""
+    if one.state.metadata is other.state.metadata:
+        return True
+    return one.schema.equals(other.schema) and Fields.of(one.settings) == Fields.of(other.settings)
 
 
 def create_events(catalog: WritableCatalog, name: str, *, create: bool, tables_max: int | None) -> TableHandle:

@@ -39,7 +39,7 @@ class Ingested:
 
     `clashes` are the positions of rows that bring other content under an id that is known: from the window, from an
     earlier row of the batch, or from a commit that won. They are not stored; the caller keeps them as rejects. `new`
-    are the positions of the rows added.
+    are the positions of the rows added, `repeated` those of the events known before.
     """
 
     version: int
@@ -47,6 +47,7 @@ class Ingested:
     duplicates: int
     clashes: tuple[int, ...] = ()
     new: Sequence[int] = field(default=(), repr=False)
+    repeated: Sequence[int] = field(default=(), repr=False)
 
 
 def ingest(
@@ -241,25 +242,27 @@ class _NewRows:
             for at, contents in enumerate(map(window.held(bare, self._uncounted).get, bare)):
                 if contents is not None and UNKNOWN in contents:
                     self._held.setdefault(self._prints[at], set()).add(UNKNOWN)
-        self.new, self.clashes = sort_out(self._prints, self._contents, self._held)
+        self.new, self.repeated, self.clashes = sort_out(self._prints, self._contents, self._held)
 
     def ingested(self, version: int) -> Ingested:
         """Return what became of the rows."""
-        duplicates = len(self._rows) - len(self.new) - len(self.clashes)
-        return Ingested(version, len(self.new), duplicates, tuple(self.clashes), self.new)
+        counts = len(self.new), len(self.repeated), len(self.clashes)
+        if sum(counts) != len(self._rows):
+            raise AssertionError(f"{self._handle.name}: {len(self._rows)} rows are not {counts}")
+        return Ingested(version, len(self.new), len(self.repeated), tuple(self.clashes), self.new, self.repeated)
 
 
 def sort_out(
     prints: Sequence[bytes], contents: Sequence[bytes], held: Mapping[bytes, Collection[bytes]]
-) -> tuple[Sequence[int], list[int]]:
-    """Return the positions of the events that are new, and of those that clash: known, but by other content.
+) -> tuple[Sequence[int], list[int], list[int]]:
+    """Return the positions of the events that are new, of those known before, and of those that clash.
 
-    `held` gives the contents of known ids; what is unknown clashes with nothing. All others are duplicates.
+    The latter are known by other content. `held` gives the contents of known ids; what is unknown clashes with nothing.
     """
     if not held and len(set(prints)) == len(prints):
-        return range(len(prints)), []
+        return range(len(prints)), [], []
     first: dict[bytes, bytes] = {}
-    new, clashes = [], []
+    new, repeated, clashes = [], [], []
     for at, (fingerprint, content) in enumerate(zip(prints, contents, strict=True)):
         known = held.get(fingerprint)
         if known is None:
@@ -268,9 +271,13 @@ def sort_out(
                 new.append(at)
             elif first[fingerprint] != content:
                 clashes.append(at)
+            else:
+                repeated.append(at)
         elif content not in known and UNKNOWN not in known:
             clashes.append(at)
-    return new, clashes
+        else:
+            repeated.append(at)
+    return new, repeated, clashes
 
 
 def _ids(rows: pa.Table, name: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -17,7 +18,7 @@ import alluvia
 from alluvia.clock import ManualClock
 from alluvia.commit.handle import TableHandle
 from alluvia.errors import Invalid, TableNotFound, Unavailable
-from alluvia.events.ingest import committing
+from alluvia.events.ingest import pipeline
 from alluvia.events.ingest.envelope import split
 from alluvia.events.ingest.pipeline import Answer, ingest_batch, keep_rejects
 from alluvia.events.ingest.values import Limits, Origin, RawEvent, Reject
@@ -96,13 +97,25 @@ def test_a_crash_between_rejects_and_rows_is_healed_by_the_retry(
 
     body = '{"event_id":"a"}\n{"broken'
     with monkeypatch.context() as broken:
-        broken.setattr(committing, "ingest", crash)
+        broken.setattr(pipeline, "ingest", crash)
         with pytest.raises(Unavailable):
             send(lake, body)
     assert (len(rows(lake, "clicks/_rejects")), ids(lake)) == (1, [])
     answer = send(lake, body)
     assert (answer.accepted, answer.duplicates, answer.rejected) == (1, 0, 1)
     assert (len(rows(lake, "clicks/_rejects")), ids(lake)) == (1, ["a"])
+
+
+@pytest.mark.parametrize("lost", ["new", "repeated", "clashes"])
+def test_an_answer_that_does_not_count_every_event_is_none(
+    lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    lake.create_events("clicks")
+    send(lake, '{"event_id":"a","n":1}\n{"event_id":"b"}')
+    nothing: dict[str, Any] = {lost: ()}
+    monkeypatch.setattr(pipeline, "ingest", lambda *given: replace(ingest(*given), **nothing))
+    with pytest.raises(AssertionError, match="clicks: 3 events were sent"):
+        send(lake, '{"event_id":"a","n":2}\n{"event_id":"b"}\n{"event_id":"c"}')
 
 
 def test_nothing_but_rejects(lake: alluvia.Lake) -> None:
@@ -248,7 +261,7 @@ def test_a_table_that_never_rests_is_given_up(lake: alluvia.Lake, monkeypatch: p
         other.evolve(properties={"delta.appendOnly": "true" if len(tries) % 2 else "false"})
         return real(handle, given, *rest)
 
-    monkeypatch.setattr(committing, "ingest", restless)
+    monkeypatch.setattr(pipeline, "ingest", restless)
     with pytest.raises(alluvia.errors.MetadataChanged):
         send(lake, '{"event_id":"b"}')
     assert (tries, ids(lake)) == ([1] * 5, ["a"])

@@ -13,7 +13,7 @@ import pytest
 from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.errors import AlluviaError
-from alluvia.events.ingest import committing
+from alluvia.events.ingest import known_rejects
 from alluvia.events.ingest.envelope import split
 from alluvia.events.ingest.pipeline import Answer, ingest_batch, keep_rejects
 from alluvia.events.ingest.replay import Replayed
@@ -164,7 +164,7 @@ def before_the_commit(action: Callable[[], object], monkeypatch: pytest.MonkeyPa
             actions.pop()()
         return ingest(handle, rows, contents, made_for, gone_until)
 
-    monkeypatch.setattr(committing, "ingest", meddled)
+    monkeypatch.setattr(known_rejects, "ingest", meddled)
 
 
 def test_of_two_posts_at_once_one_keeps_a_reject_that_is_gone(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
