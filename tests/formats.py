@@ -10,8 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from alluvia.events.formats.registry import by_name
-from alluvia.events.formats.values import SentBody
+from alluvia.events.formats.body_format import SentBody, by_name
 from alluvia.events.ingest.values import Limits, Split
 
 ARRIVAL_US = 1_700_000_000_000_000  # 2023-11-14T22:13:20Z

@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 from functions.backfill import handler as backfill
-from functions.ingest import consumer
+from functions.ingest import events
 from functions.ingest import handler as ingest
 from functions.merge import handler as merge
 from functions.query import handler as query
@@ -38,7 +38,7 @@ def log_lines() -> Iterator[Lines]:
     """Catch the lines of all functions at the level that the stack sets, INFO."""
     lines = Lines()
     with ExitStack() as stack:
-        for logger in (*(module.logger for module in HANDLERS.values()), consumer.logger):
+        for logger in (*(module.logger for module in HANDLERS.values()), events.logger):
             level = logger.log_level
             logger.setLevel("INFO")
             stack.callback(logger.setLevel, level)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from alluvia.events.sources.definition import Source
-from alluvia.events.sources.delivery import Delivery
+from alluvia.events.sources.kinds.base import Delivery
 from alluvia.events.sources.kinds.registry import KINDS
 from functions.ingest.handler import handler
 from tests.samples import payload

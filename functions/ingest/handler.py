@@ -27,8 +27,7 @@ from alluvia.serverless.routes.route import routed
 from alluvia.serverless.sqs_sender import sqs
 
 from . import events, webhooks  # noqa: F401 - takers that are loaded while the function initialises
-from .bodies import REFUSED, refused
-from .consumer import consume
+from .events import REFUSED, consume, refused
 from .settings import SERVICE, IngestSettings
 
 logger = Logger(service=SERVICE)

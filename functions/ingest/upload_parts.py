@@ -13,7 +13,7 @@ import orjson
 
 from alluvia import Lake
 from alluvia.errors import AlluviaError, Forbidden, Invalid, TableNotFound, Unavailable, Unsupported
-from alluvia.events.ingest.inflate import TooLarge
+from alluvia.events.ingest.compression import TooLarge
 from alluvia.files.limits import FileLimits, Misfit
 from alluvia.files.rows import format_of
 from alluvia.files.sent import SentFile
@@ -25,7 +25,7 @@ from alluvia.serverless.log_lines import Logger
 from alluvia.serverless.routes.ingest_routes import BYTES, CHECKED_FIELDS, PARTS
 from alluvia.serverless.signed_paths import current_signer
 
-from .bodies import REFUSED
+from .events import REFUSED
 from .settings import CALLER_UPLOAD_BYTES, CALLER_UPLOADS, SERVICE, IngestSettings
 from .uploads import REPLAYED, STATUSES, check_takes_files, key_of, limits_of, stored_answer, upload_of
 

@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl
 from alluvia import Lake
 from alluvia.access.rights import ADMIN, READ
 from alluvia.errors import AlluviaError, Invalid, Unsupported
+from alluvia.events.ingest.compression import TooLarge, UnknownEncoding, inflate, known_encoding
 from alluvia.events.ingest.envelope import media_type
-from alluvia.events.ingest.inflate import TooLarge, UnknownEncoding, inflate, known_encoding
 from alluvia.files.limits import FileLimits, Misfit
 from alluvia.files.rows import format_of
 from alluvia.files.sent import SentFile
@@ -22,9 +22,8 @@ from alluvia.serverless.http import TABLE_HEADER, Request, Response, answer, ref
 from alluvia.serverless.log_lines import Logger
 from alluvia.serverless.routes.ingest_routes import BYTES, CREATE, EVOLVE, PARTS, UPLOAD_FIELDS
 
-from .bodies import KEY_LIMIT_CHARS, REFUSED
+from .events import KEY_LIMIT_CHARS, REFUSED, errors_of, told_of
 from .settings import SERVICE, IngestSettings
-from .settling import errors_of, told_of
 
 PARAMETERS = tuple(field.name for field in UPLOAD_FIELDS)
 REPLAYED = "Idempotent-Replayed"

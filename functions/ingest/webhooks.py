@@ -16,16 +16,14 @@ import orjson
 
 from alluvia import Lake
 from alluvia.errors import Invalid, Unavailable
-from alluvia.events.formats.reading import reading_of
-from alluvia.events.formats.registry import by_name
+from alluvia.events.formats.body_format import SentBody, by_name, reading_of
 from alluvia.events.formats.segment_format import KEYED_BODY_BYTES_MAX, write_key
-from alluvia.events.formats.values import SentBody
 from alluvia.events.ingest.envelope import inflated
 from alluvia.events.ingest.values import Origin, Split
 from alluvia.events.sources.definition import Source
-from alluvia.events.sources.delivery import Delivery
+from alluvia.events.sources.kinds.base import Delivery, same
+from alluvia.events.sources.kinds.generic import basic
 from alluvia.events.sources.kinds.registry import KINDS
-from alluvia.events.sources.kinds.segment import basic
 from alluvia.events.sources.lake_sources import LOOK_MS, STALE_MS, LakeSources, SourceCache
 from alluvia.events.sources.receiving import (
     challenge_of,
@@ -36,14 +34,13 @@ from alluvia.events.sources.receiving import (
     options_of,
     reading_of_source,
 )
-from alluvia.events.sources.signatures import same
 from alluvia.serverless.http import Request, Response, answer, failure
 from alluvia.serverless.log_lines import Logger
 from alluvia.serverless.secrets import LOOK_MS as SECRET_LOOK_MS
 from alluvia.serverless.secrets import STALE_MS as SECRET_STALE_MS
 from alluvia.serverless.secrets import Secrets
 
-from .bodies import answered, key_of, read_body, settle_body
+from .events import answered, key_of, read_body, settle_body
 from .settings import SERVICE, IngestSettings
 
 CHALLENGE_CHARS_MAX = 1024

@@ -18,7 +18,7 @@ from alluvia.commit.transaction import FILE_AGE_MS_MAX
 from alluvia.delta.schema.serialization import arrow_schema, only_adds_nullable
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import ConcurrentAppend, Invalid, TransactionExpired, Unavailable
-from alluvia.events.ingest.tables import rejects_of
+from alluvia.events.ingest.event_tables import rejects_of
 from alluvia.operations.planning.optimistic_retry import check_not_rollup
 from alluvia.operations.retention.vacuum_plan import SCRATCH_FOLDER
 from alluvia.store import Store, open_store

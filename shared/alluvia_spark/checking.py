@@ -21,7 +21,7 @@ from alluvia.api.lake import Lake
 from alluvia.clock import Clock, SystemClock
 from alluvia.commit.event_window.id_files import plan_files
 from alluvia.delta.schema.serialization import arrow_schema
-from alluvia.events.ingest.tables import find_rejects
+from alluvia.events.ingest.event_tables import find_rejects
 from alluvia_spark.backfill import DEFAULT, default_job_id, run_folder
 from alluvia_spark.backfill_job import scratch
 from alluvia_spark.backfill_job.dropping import HeldFiles, by_task, identities, joined_ranges

@@ -225,7 +225,7 @@ def test_the_table_of_rejects_by_its_name_in_sql(shell: Shell) -> None:
 
 
 def test_invoke_runs_each_function_with_its_event(shell: Shell, caplog: pytest.LogCaptureFixture) -> None:
-    for name in ("ingest", "ingest.functions.ingest.settling"):  # which others may have imported, to log more
+    for name in ("ingest", "ingest.functions.ingest.events"):  # which others may have imported, to log more
         caplog.set_level(logging.WARNING, name)
     events = Path(__file__).parents[2] / "events"
     answer = shell.run("invoke", "ingest", str(events / "ingest_api_gateway.json"))

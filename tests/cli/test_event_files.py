@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 
 from alluvia.cli.commands.files import GROUP_FILES_MAX
 from alluvia.errors import Invalid
-from alluvia.events.formats.registry import by_name
-from alluvia.events.formats.values import SentBody
+from alluvia.events.formats.body_format import SentBody, by_name
 from alluvia.events.ingest.envelope import split_json
 from alluvia.events.ingest.values import UNLIMITED
 from alluvia.files import event_files

@@ -17,8 +17,7 @@ from click.testing import CliRunner
 
 import alluvia
 from alluvia.cli.command_line import cli
-from alluvia.events.formats.registry import by_name
-from alluvia.events.formats.values import SentBody
+from alluvia.events.formats.body_format import SentBody, by_name
 from alluvia.events.ingest.values import UNLIMITED, Limits
 from alluvia.files.event_files import NDJSON, parts
 from alluvia.store import MemoryStore

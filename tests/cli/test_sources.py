@@ -19,9 +19,8 @@ from click.testing import CliRunner, Result
 import alluvia
 from alluvia.cli.command_line import cli
 from alluvia.errors import AnswerLost, Conflict
-from alluvia.events.formats.registry import NAMES
-from alluvia.events.sources.definition import Source
-from alluvia.events.sources.file import KEY
+from alluvia.events.formats.body_format import NAMES
+from alluvia.events.sources.definition import KEY, Source
 from alluvia.events.sources.kinds.registry import KINDS
 from alluvia.events.sources.lake_sources import change_sources, read_sources
 from alluvia.server.serve import in_background

@@ -12,7 +12,7 @@ import pytest
 
 import alluvia
 from alluvia.errors import StoreRefused
-from alluvia.events.sources.file import KEY
+from alluvia.events.sources.definition import KEY
 from alluvia.flight.statuses import status_of
 from alluvia.serverless import warm_lake
 from alluvia.serverless.http import RETRY_AFTER_SECONDS

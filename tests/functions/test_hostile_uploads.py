@@ -20,7 +20,7 @@ import alluvia
 from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
-from alluvia.events.ingest.inflate import TooLarge
+from alluvia.events.ingest.compression import TooLarge
 from alluvia.files import json_rows
 from alluvia.files.limits import FileLimits, FileNames
 from alluvia.files.sent import Gone, SentFile

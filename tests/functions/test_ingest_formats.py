@@ -17,14 +17,13 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
 import alluvia
+from alluvia.events.formats.body_format import SentBody, by_name
 from alluvia.events.formats.csv_format import delimiter_of
-from alluvia.events.formats.registry import by_name
-from alluvia.events.formats.values import SentBody
 from alluvia.events.ingest.pipeline import ingest_batch
 from alluvia.events.ingest.values import Limits, RawEvent, Reject
 from alluvia.serverless import warm_lake
 from alluvia.serverless.http import Request
-from functions.ingest.bodies import take_body
+from functions.ingest.events import take_body
 from functions.ingest.handler import handler
 from functions.ingest.settings import IngestSettings
 from tests.formats import (

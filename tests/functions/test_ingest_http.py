@@ -17,9 +17,9 @@ import alluvia
 from alluvia.clock import SystemClock
 from alluvia.errors import Invalid
 from alluvia.serverless import warm_lake
+from functions.ingest.events import ERRORS_MAX
 from functions.ingest.handler import handler
 from functions.ingest.settings import EVENTS_MAX
-from functions.ingest.settling import ERRORS_MAX
 from tests.s3server import CREDENTIALS, REGION, S3Server
 from tests.samples import EVENTS, payload
 

@@ -18,8 +18,8 @@ from alluvia.errors import Invalid, Unavailable
 from alluvia.events.ingest import pipeline
 from alluvia.events.ingest.messages import LIMIT_BYTES
 from alluvia.events.ingest.pipeline import ingest_batch
+from functions.ingest import events
 from functions.ingest import handler as ingest_module
-from functions.ingest import settling
 from tests.log_lines import HANDLERS, Context, Lines, log_lines
 from tests.samples import payload, post
 
@@ -91,7 +91,7 @@ def test_lines_of_requests_at_once_are_not_mixed_up(lines: Lines, monkeypatch: p
         both.wait()
         return done
 
-    monkeypatch.setattr(settling, "ingest_batch", together)
+    monkeypatch.setattr(events, "ingest_batch", together)
     tables = {"access_log": "request-1", "github_webhooks": "request-2"}
     threads = [threading.Thread(target=send, args=('{"x":1}', table, request)) for table, request in tables.items()]
     for thread in threads:

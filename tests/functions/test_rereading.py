@@ -17,9 +17,7 @@ import alluvia
 from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
-from alluvia.events.formats.reading import reading_of
-from alluvia.events.formats.registry import by_name
-from alluvia.events.formats.values import SentBody
+from alluvia.events.formats.body_format import SentBody, by_name, reading_of
 from alluvia.events.ingest.pipeline import ingest_batch
 from alluvia.events.ingest.replay import Replayed
 from alluvia.events.ingest.values import Limits
@@ -371,8 +369,8 @@ def test_events_that_went_through_the_queue(
     sent: list[bytes] = []
     monkeypatch.setenv("ALLUVIA_MODE", "queued")
     monkeypatch.setenv("ALLUVIA_QUEUE_URL", "https://sqs.example/q")
-    monkeypatch.setattr("functions.ingest.settling.sqs", lambda: None)
-    monkeypatch.setattr("functions.ingest.settling.send", lambda _client, _url, messages, _clock: sent.extend(messages))
+    monkeypatch.setattr("functions.ingest.events.sqs", lambda: None)
+    monkeypatch.setattr("functions.ingest.events.send", lambda _client, _url, messages, _clock: sent.extend(messages))
     define(lake, clock, format="cloudevents", event_id="order")
     said = {"specversion": "1.0", "id": "a", "source": "/a", "type": "paid", "status": "x", "order": "o-1"}
     body = json.dumps(said).encode()

@@ -18,8 +18,7 @@ from moto import mock_aws
 import alluvia
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
-from alluvia.events.sources.definition import Source
-from alluvia.events.sources.file import KEY
+from alluvia.events.sources.definition import KEY, Source
 from alluvia.events.sources.kinds.registry import KINDS
 from alluvia.events.sources.lake_sources import change_sources
 from alluvia.serverless import secrets, sqs_sender, warm_lake

@@ -15,8 +15,8 @@ from alluvia.clock import ManualClock
 from alluvia.errors import Invalid, Unavailable
 from alluvia.events.formats.events import parsed
 from alluvia.events.formats.segment_format import KEYED_BODY_BYTES_MAX
-from alluvia.events.sources.file import KEY
-from alluvia.events.sources.kinds.segment import basic
+from alluvia.events.sources.definition import KEY
+from alluvia.events.sources.kinds.generic import basic
 from alluvia.serverless import secrets, warm_lake
 from functions.ingest.handler import handler
 from tests.webhooks import NOW_US, Answer, event_of

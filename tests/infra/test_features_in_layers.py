@@ -18,7 +18,7 @@ import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from alluvia.events.sources.definition import Source
-from alluvia.events.sources.delivery import Delivery
+from alluvia.events.sources.kinds.base import Delivery
 from alluvia.events.sources.kinds.registry import KINDS
 from alluvia.events.sources.lake_sources import change_sources
 from infra.specs import INGEST, JOBS, MERGE, QUERY, SQL, UPLOAD, VACUUM, Spec

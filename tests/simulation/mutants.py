@@ -936,7 +936,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "acknowledge rejects that could not be kept",
-        "events/ingest/known_rejects.py",
+        "events/ingest/event_tables.py",
         "    place = rejects_of(catalog, name)\n    known = all_but(_commit(place, rows).new, len(rows))\n",
         "    try:\n        place = rejects_of(catalog, name)\n"
         "        known = all_but(_commit(place, rows).new, len(rows))\n"
@@ -945,14 +945,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "take a known reject for one that is there",
-        "events/ingest/known_rejects.py",
+        "events/ingest/event_tables.py",
         "    return [at for at in known if ids[at] in wanted]\n",
         "    return []\n",
         ("tests/unit/events/ingest/test_rejects_again.py",),
     ),
     Mutant(
         "keep a reject again that a replay has made a row of",
-        "events/ingest/known_rejects.py",
+        "events/ingest/event_tables.py",
         "    again = [at for at in gone if at not in settled]\n",
         "    again = gone\n",
         ("tests/unit/events/ingest/test_rejects_again.py",),

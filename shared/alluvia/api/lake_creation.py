@@ -10,7 +10,7 @@ import pyarrow as pa
 from alluvia.api.lake_table import Table
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.arguments import schema_of
-from alluvia.events.ingest.event_schema import EVENTS_PARTITIONED, EVENTS_SORTED, event_schema
+from alluvia.events.ingest.values import EVENTS_PARTITIONED, EVENTS_SORTED, event_schema
 from alluvia.operations.catalog.catalog import WritableCatalog
 
 

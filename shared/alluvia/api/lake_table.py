@@ -94,13 +94,9 @@ class Table(TableMaintenance, TableTags):
 
         With `evolve`, the same commit adds columns that the table does not have, as nullable columns.
         """
-        if evolve:
-            from alluvia.operations.append import append_evolving
-
-            return append_evolving.append_evolving(self._handle, rows, txn)
         from alluvia.operations.append import append
 
-        return append.append(self._handle, rows, txn)
+        return (append.append_evolving if evolve else append.append)(self._handle, rows, txn)
 
     def commit_files(
         self, adds: Sequence[AddFile], txn: tuple[str, int] | None = None, age: timedelta | None = None
@@ -140,7 +136,7 @@ class Table(TableMaintenance, TableTags):
         `Conflict` where other writers change the tables all the time: a second call goes on with the rest.
         """
         from alluvia.events.ingest import replay
-        from alluvia.events.sources.rereading import Rereader
+        from alluvia.events.sources.receiving import Rereader
 
         return replay.replay(self.lake, self.name, Rereader(self.lake.store).read, where)
 
@@ -296,7 +292,7 @@ class Table(TableMaintenance, TableTags):
         return commit
 
     def _lengthen_window_of_rejects(self) -> None:
-        from alluvia.events.ingest.tables import find_rejects, lengthen_window
+        from alluvia.events.ingest.event_tables import find_rejects, lengthen_window
 
         rejects = find_rejects(self.lake, self._handle)
         if rejects is not None:

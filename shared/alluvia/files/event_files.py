@@ -22,8 +22,8 @@ import orjson
 import pyarrow as pa
 
 from alluvia.errors import Invalid
+from alluvia.events.formats.body_format import SentBody
 from alluvia.events.formats.csv_format import TABS, delimiter_of, ends_in_returns, header_fault, name_of_two
-from alluvia.events.formats.values import SentBody
 from alluvia.files.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
 from alluvia.files.limits import Misfit
 from alluvia.lazy_dataclasses import dataclass

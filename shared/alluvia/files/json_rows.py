@@ -18,8 +18,8 @@ import pyarrow as pa
 from alluvia.delta.schema.nesting import NESTING_MAX, too_deep
 from alluvia.events.ingest.convert import column
 from alluvia.events.ingest.envelope import split, split_ndjson
+from alluvia.events.ingest.event_time import TIMESTAMP
 from alluvia.events.ingest.jsontext import ExactNumber, describe, survives_double
-from alluvia.events.ingest.timestamps import TIMESTAMP
 from alluvia.events.ingest.values import UNLIMITED
 from alluvia.files.event_files import NDJSON, json_pieces
 from alluvia.files.limits import FileNames, Misfit, misfit

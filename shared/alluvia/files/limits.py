@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from alluvia.delta.schema.names import fold
 from alluvia.errors import Invalid
-from alluvia.events.ingest.inflate import TooLarge
+from alluvia.events.ingest.compression import TooLarge
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.processes.pool import Watch
 

@@ -11,7 +11,7 @@ from typing import IO, Any, Protocol
 import pyarrow as pa
 
 from alluvia.errors import Invalid
-from alluvia.events.ingest.inflate import TooLarge
+from alluvia.events.ingest.compression import TooLarge
 from alluvia.files.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
 from alluvia.files.limits import FORMATS, FileNames, Misfit
 

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from alluvia.events.ingest.inflate import TooLarge
+from alluvia.events.ingest.compression import TooLarge
 from alluvia.files.event_files import FilePart, parts
 from alluvia.files.limits import FileLimits, Misfit
 from alluvia.files.rows import UploadedRows, content_digest, open_text, rows_of

@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.events.ingest.convert import column
+from alluvia.events.ingest.convert import column, read_text
+from alluvia.events.ingest.event_time import TIMESTAMP, plain_instants
 from alluvia.events.ingest.jsontext import survives_double
-from alluvia.events.ingest.texts import read_text
-from alluvia.events.ingest.timestamps import TIMESTAMP, plain_instants
 
 _DAY = r"(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-[0-9]{2}-[0-9]{2}"
 """Of the years that Python and JSON's readers have: Arrow has the year 0 as well."""

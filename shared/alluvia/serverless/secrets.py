@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from alluvia.errors import Invalid, Unavailable
-from alluvia.events.sources.references import parse_reference
+from alluvia.events.sources.definition import parse_reference
 from alluvia.extras import needing
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from alluvia.events.formats.registry import by_name
-from alluvia.events.formats.values import SentBody
+from alluvia.events.formats.body_format import SentBody, by_name
 from alluvia.events.ingest.columnar_batch import MANY, moved
 from alluvia.events.ingest.envelope import split_json, split_lines, split_ndjson, split_text
 from alluvia.events.ingest.identity import reject_id

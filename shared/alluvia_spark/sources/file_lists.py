@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.errors import Invalid, ObjectNotFound
+from alluvia.events.ingest.convert import read_text
+from alluvia.events.ingest.event_time import TIMESTAMP
 from alluvia.events.ingest.jsontext import encode
-from alluvia.events.ingest.texts import read_text
-from alluvia.events.ingest.timestamps import TIMESTAMP
 from alluvia.events.ingest.values import RawEvent
 from alluvia.files.file_text import Damaged, buffered, text_pieces
 from alluvia.store import ObjectInfo, Store

@@ -26,7 +26,7 @@ from alluvia.delta.schema.rows import conformed
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.literals import literal, quote_name
 from alluvia.errors import Invalid, TableNotFound
-from alluvia.operations.append.append_evolving import fits
+from alluvia.operations.append.append import fits
 from alluvia.operations.append.write_files import FileWrite, commit_written, file_writer, plan_write
 from alluvia.operations.catalog.catalog import check_name
 from alluvia.operations.planning.optimistic_retry import applied

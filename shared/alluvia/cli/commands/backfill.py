@@ -53,7 +53,7 @@ def backfill(
 
     SOURCE is a file, a folder, a pattern such as "s3://logs/2024-*/**/*.{gz,zst}", or a list of files, local or on S3.
     """
-    from alluvia.events.ingest.tables import find_events
+    from alluvia.events.ingest.event_tables import find_events
     from alluvia_spark.backfill import run
     from alluvia_spark.sources.files import SourceOptions
     from alluvia_spark.sources.source import list_files

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from alluvia.api.lake import Lake, Table, connect
 from alluvia.errors import Invalid
-from alluvia.events.ingest.tables import find_events
+from alluvia.events.ingest.event_tables import find_events
 from alluvia.files.event_files import PART_BYTES, FilePart, NoEvents, parts
 from alluvia.files.file_text import is_parquet
 from alluvia.files.limits import UNLIMITED, Misfit

@@ -181,8 +181,8 @@ def _check_secret(made: Source) -> None:
 
     One that cannot be read may come later, or be for the server alone. Services of AWS are not asked.
     """
+    from alluvia.events.sources.definition import parse_reference
     from alluvia.events.sources.kinds.registry import KINDS
-    from alluvia.events.sources.references import parse_reference
     from alluvia.serverless.secrets import read_secret
 
     if not made.secret or parse_reference(made.secret).place not in ("env", "file"):
@@ -198,7 +198,7 @@ def _check_secret(made: Source) -> None:
 
 def _create_table(lake: Lake, table: str) -> None:
     """Create a table of events if there is none. Raises Invalid for a table that can take none."""
-    from alluvia.events.ingest.event_schema import identifies_events
+    from alluvia.events.ingest.values import identifies_events
     from alluvia.operations.planning.optimistic_retry import check_not_rollup
 
     try:

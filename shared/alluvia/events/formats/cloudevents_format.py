@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
 from alluvia.errors import Invalid
+from alluvia.events.formats.body_format import BodyFormat, SentBody
 from alluvia.events.formats.events import Events, parsed_list
-from alluvia.events.formats.values import BodyFormat, SentBody
 from alluvia.events.ingest.envelope import refused
+from alluvia.events.ingest.event_time import instant
 from alluvia.events.ingest.jsontext import decode, encode
-from alluvia.events.ingest.timestamps import instant
 from alluvia.events.ingest.values import Given
 
 if TYPE_CHECKING:

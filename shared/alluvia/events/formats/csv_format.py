@@ -1,21 +1,28 @@
-"""CSV (RFC 4180) with a header row: each row is an event, each cell the text of a field. Pure.
+"""Events whose fields are text: CSV and forms. Pure.
+
+CSV (RFC 4180) has a header row: each row is an event, each cell the text of a field.
 
 Empty cells are fields that are missing; `""` is the empty text, as in `files.csv_rows`. Typed columns read the text of
 their cells (`Given.text`), for which the empty text is null. The delimiter is what the source declares, else what the
 header shows (`delimiter_of`). Rows end in line feeds, with or without a carriage return before; or in carriage returns
 alone, where the first one does.
+
+A form (application/x-www-form-urlencoded) is one event; a repeated field is a list. `curl -d` sends JSON under this
+type, too: a body that begins as JSON does, or has no `=`, is read as JSON.
 """
 
 from __future__ import annotations
 
 import csv
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import partial
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
 
+from alluvia.events.formats import json_format
+from alluvia.events.formats.body_format import BodyFormat, SentBody
 from alluvia.events.formats.events import Events, text_given
-from alluvia.events.formats.values import BodyFormat, SentBody
 from alluvia.events.ingest.envelope import BOM, refused
 from alluvia.events.ingest.values import Split
 
@@ -177,3 +184,30 @@ def _is_utf8(raw: bytes) -> bool:
 
 
 FORMAT = BodyFormat(read)
+
+
+_FIELDS_MAX = 10_000
+
+
+def read_form(sent: SentBody, limits: Limits) -> Split:
+    """Take the form of a body."""
+    if sent.body.lstrip()[:1] in (b"{", b"[") or b"=" not in sent.body:
+        return json_format.read(sent, limits)
+    try:
+        pairs = parse_qsl(
+            sent.body.strip().decode(), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS_MAX
+        )
+    except UnicodeDecodeError:
+        return refused(sent.body, "the form is not valid UTF-8")
+    except ValueError:
+        return refused(sent.body, f"the form has more than {_FIELDS_MAX} fields")
+    values: defaultdict[str, list[str]] = defaultdict(list)
+    for name, text in pairs:
+        values[name].append(text)
+    event: dict[str, object] = {name: texts[0] if len(texts) == 1 else texts for name, texts in values.items()}
+    events = Events(sent, limits)
+    events.add(event, text_given(event))
+    return events.split()
+
+
+FORM = BodyFormat(read_form)

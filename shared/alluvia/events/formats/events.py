@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
 from alluvia.events.ingest.columnar_batch import ColumnarBatch, EventParts
+from alluvia.events.ingest.convert import number_of
 from alluvia.events.ingest.envelope import refused
-from alluvia.events.ingest.event_time import SECONDS_MIN, TIME_FIELDS, column_moments, own_moment
+from alluvia.events.ingest.event_time import SECONDS_MIN, TIME_FIELDS, column_moments, instant, own_moment
 from alluvia.events.ingest.jsontext import decode, decode_all, describe, encode, split_array, split_object
-from alluvia.events.ingest.texts import number_of
-from alluvia.events.ingest.timestamps import instant
 from alluvia.events.ingest.values import TOO_MANY_BYTES, TOO_MANY_EVENTS, Given, Limits, RawEvent, Reject, Split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from alluvia.events.formats.values import SentBody
+    from alluvia.events.formats.body_format import SentBody
 
 _Item = TypeVar("_Item")
 _KEPT_FOR_SENT = 4

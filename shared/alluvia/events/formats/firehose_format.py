@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from alluvia.errors import Invalid
+from alluvia.events.formats.body_format import BodyFormat, ClientReply, RequestOutcome, SentBody, json_reply
 from alluvia.events.formats.events import Events, parsed, parsed_list
-from alluvia.events.formats.values import BodyFormat, ClientReply, RequestOutcome, SentBody, json_reply
+from alluvia.events.ingest.compression import TooLarge, inflate
 from alluvia.events.ingest.envelope import refused, split_json
-from alluvia.events.ingest.inflate import TooLarge, inflate
 from alluvia.events.ingest.jsontext import encode
 from alluvia.events.ingest.values import Given, RawEvent
 

@@ -1,12 +1,22 @@
-"""JSON: one object, an array, or NDJSON. Pure."""
+"""JSON: one object, an array, or NDJSON; also as Vector and Fluent Bit send it. Pure.
+
+Events of Vector's http sink have no id of their own. A batch that was not acknowledged comes again byte for byte, so
+its bytes identify it if each of its events has a time of its own.
+
+Fluent Bit's http output sends json, json_lines, or json_stream (objects without line ends). The time of a record is its
+`date`: seconds, or text. Retries are known by their bytes, as those of Vector are.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from alluvia.events.formats.registry import MESSAGE_PACK, never_read
-from alluvia.events.formats.values import BodyFormat, SentBody
-from alluvia.events.ingest.envelope import refused, split_json
+from alluvia.events.formats.body_format import MESSAGE_PACK, BodyFormat, SentBody, never_read
+from alluvia.events.formats.events import body_key
+from alluvia.events.ingest.envelope import refused, split_json, split_stream_json
+from alluvia.events.ingest.event_time import instant
+from alluvia.events.ingest.values import Given, RawEvent
 
 if TYPE_CHECKING:
     from alluvia.events.ingest.values import Limits, Split
@@ -30,3 +40,31 @@ def _fault(media_type: str) -> str:
 
 
 FORMAT = BodyFormat(read)
+
+
+VECTOR = BodyFormat(read, body_key)
+
+
+_DATE = "date"
+
+
+def read_records(sent: SentBody, limits: Limits) -> Split:
+    """Take the records of a request."""
+    if sent.media_type in MESSAGE_PACK:
+        reason = "MessagePack is not supported: set `Format json_lines` in the output"
+        return refused(sent.body, reason, unsupported=True)
+    found = read(sent, limits)
+    if not found.events and len(found.rejects) == 1 and sent.body.lstrip().startswith(b"{") and not found.too_large:
+        found = split_stream_json(sent.body, limits)
+    return replace(found, events=[_dated(event) for event in found.events])
+
+
+def _dated(event: RawEvent) -> RawEvent:
+    moment = instant(event.value.get(_DATE))
+    if moment is None:
+        return event
+    rest = {name: item for name, item in event.value.items() if name != _DATE or not moment[1]}
+    return event._replace(value=rest, raw=None, given=Given(ts_us=moment[0]))
+
+
+FLUENTBIT = BodyFormat(read_records, body_key)

@@ -12,11 +12,11 @@ import binascii
 from typing import TYPE_CHECKING
 
 from alluvia.errors import Invalid
+from alluvia.events.formats.body_format import BodyFormat, ClientReply, RequestOutcome, SentBody, json_reply
 from alluvia.events.formats.events import Events, parsed, parsed_list
-from alluvia.events.formats.values import BodyFormat, ClientReply, RequestOutcome, SentBody, json_reply
 from alluvia.events.ingest.envelope import refused
+from alluvia.events.ingest.event_time import MAX_US, MIN_US, instant
 from alluvia.events.ingest.jsontext import describe, encode, split_object
-from alluvia.events.ingest.timestamps import MAX_US, MIN_US, instant
 from alluvia.events.ingest.values import Given
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ import orjson
 from alluvia.errors import Invalid
 from alluvia.events.ingest.columnar_batch import MANY, EventParts, LineBlock, batch_of, blocks_of
 from alluvia.events.ingest.columnar_parser import LINES_MIN, SPACE
+from alluvia.events.ingest.compression import TooLarge, UnknownEncoding, inflate
 from alluvia.events.ingest.identity import own_reject_id
-from alluvia.events.ingest.inflate import TooLarge, UnknownEncoding, inflate
 from alluvia.events.ingest.jsontext import (
     SeveralValues,
     decode_all,

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from alluvia.errors import Invalid
+from alluvia.events.ingest.event_time import MAX_US, MIN_US
 from alluvia.events.ingest.identity import fallback_id, own_id_or_none, own_reject_id
 from alluvia.events.ingest.jsontext import decode_all, encode
 from alluvia.events.ingest.rejects import given_text
-from alluvia.events.ingest.timestamps import MAX_US, MIN_US
 from alluvia.events.ingest.values import BodyReading, Given, Origin, RawEvent, Reject
 from alluvia.lazy_dataclasses import dataclass
 

@@ -3,7 +3,7 @@
 - Requests bring events: a format has taken their bodies apart (`envelope.split`, `events.formats`). Requests of several
   threads for one table become one commit (`operations.catalog.request_batching`).
 - Events become rows of the table as it is, or rejects (`rows.to_rows`).
-- Rejects are kept first (`known_rejects.keep`), then the rows are committed (`operations.append.ingest`). Both writes
+- Rejects are kept first (`event_tables.keep`), then the rows are committed (`operations.append.ingest`). Both writes
   deduplicate by `event_id` within the table's window, so a retry after a crash between the two is safe.
 - The commit tells new events from duplicates and clashes. Each request's answer counts every event once.
 """
@@ -21,13 +21,20 @@ import pyarrow as pa
 from alluvia.commit.handle import TableHandle
 from alluvia.errors import AlluviaError, Invalid, MetadataChanged, TableDropped, Unsupported
 from alluvia.events.ingest.columnar_batch import EventParts, grouped
-from alluvia.events.ingest.event_schema import event_schema
+from alluvia.events.ingest.event_tables import COMMIT_TRIES, create_events, find_events, keep, newest_of, takes_the_same
 from alluvia.events.ingest.jsontext import encode
-from alluvia.events.ingest.known_rejects import keep
 from alluvia.events.ingest.rejects import clash_reason, reject_of
 from alluvia.events.ingest.rows import to_rows
-from alluvia.events.ingest.tables import COMMIT_TRIES, create_events, find_events, newest_of, takes_the_same
-from alluvia.events.ingest.values import NO_FIELDS, BodyReading, EventRows, Fields, Origin, RawEvent, Reject
+from alluvia.events.ingest.values import (
+    NO_FIELDS,
+    BodyReading,
+    EventRows,
+    Fields,
+    Origin,
+    RawEvent,
+    Reject,
+    event_schema,
+)
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.append.ingest import Ingested, ingest, refusals
 from alluvia.operations.catalog.catalog import WritableCatalog

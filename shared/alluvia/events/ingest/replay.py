@@ -16,11 +16,10 @@ from alluvia.arrow_compute import pc
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Invalid, TableNotFound
 from alluvia.events.ingest.envelope import split
+from alluvia.events.ingest.event_tables import find_events, missing
 from alluvia.events.ingest.identity import contents_of, fallback_id
-from alluvia.events.ingest.known_rejects import missing
 from alluvia.events.ingest.rejects import read_given, reject_of, reject_rows
 from alluvia.events.ingest.rows import to_rows
-from alluvia.events.ingest.tables import find_events
 from alluvia.events.ingest.values import EventRows, Fields, Limits, Origin, RawEvent, Reject, Split, all_but
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.append.ingest import ingest, refusals
@@ -67,7 +66,7 @@ class Replayed:
 def replay(catalog: WritableCatalog, name: str, reread: Reread, where: str | None = None) -> Replayed:
     """Ingest a table's rejects again, or those for which an SQL condition on their columns holds.
 
-    reread: as each was sent and its source says now (`events.sources.rereading`). What still does not fit stays a
+    reread: as each was sent and its source says now (`events.sources.receiving`). What still does not fit stays a
     reject. One commit of both tables for 20,000 rejects or 64 MB of them. Raises `TableNotFound`, `Invalid` for a bad
     condition, and `Conflict` where others change the tables all the time; what was committed before stays, and a second
     call goes on with the rest.

@@ -4,10 +4,18 @@ Values are converted column by column, because a request may contain a hundred t
 
 - `event_id`, `ts`, `event`, `source`: what the request gives the event (`Given`) comes first.
 - `event_id`: see `identity.own_id`; else `<Idempotency-Key>/<position>`; else generated.
-- `ts`: see `moments`.
+- `ts`: see `event_time`.
 - `received_at`: the arrival time. An event's own field with that name counts as a field without a column.
 - Other columns: the event's own field, else one of the object that it sends as `properties`. See `convert`.
-- Fields without a column: see `properties`; if the table has no such column, the event is rejected.
+- Fields without a column: the JSON text in `properties`; if the table has no such column, the event is rejected.
+
+In `properties`:
+- The fields of an object sent as `properties` come first, then the event's other fields without a column.
+- If a name occurs in both, `properties` keeps it, and the event's own fields with such names go together into one
+  object under `_event` (with underscores added in front as long as that name is taken).
+- If `properties` is not an object, it stays a field named `properties`.
+
+So nothing is lost, and a field of `properties` that no column takes always has the same path.
 """
 
 from __future__ import annotations
@@ -21,9 +29,8 @@ import pyarrow as pa
 from alluvia.errors import Invalid
 from alluvia.events.ingest.columnar_batch import ColumnarBatch, EventParts
 from alluvia.events.ingest.columnar_rows import BlockRows, block_rows, put_back, some
-from alluvia.events.ingest.convert import column
-from alluvia.events.ingest.event_schema import identifies_events
-from alluvia.events.ingest.event_time import moments
+from alluvia.events.ingest.convert import column, read_text
+from alluvia.events.ingest.event_time import moments, moments_array
 from alluvia.events.ingest.identity import (
     ID_FIELDS,
     ID_LIMIT_CHARS,
@@ -34,14 +41,54 @@ from alluvia.events.ingest.identity import (
     is_plain_id,
     own_id,
 )
-from alluvia.events.ingest.properties import texts
+from alluvia.events.ingest.jsontext import encode_all
 from alluvia.events.ingest.rejects import reject_of
-from alluvia.events.ingest.texts import read_text
-from alluvia.events.ingest.timestamps import moments_array
-from alluvia.events.ingest.values import NO_FIELDS, BodyReading, EventRows, Fields, Origin, RawEvent, all_but
+from alluvia.events.ingest.values import (
+    NO_FIELDS,
+    BodyReading,
+    EventRows,
+    Fields,
+    Origin,
+    RawEvent,
+    all_but,
+    identifies_events,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+_CLASH_KEY = "_event"
+_EMPTY = b"{}"
+
+
+def texts(sent: Sequence[object], rest: Sequence[dict[str, object]]) -> list[str | None]:
+    """Return the JSON text for each event, from what it sent as `properties` and its leftover fields.
+
+    None where there is nothing.
+    """
+    if not any(properties is not None for properties in sent):
+        return [text.decode() if text != _EMPTY else None for text in encode_all(rest)]
+    merged = encode_all(list(map(merge, sent, rest)))
+    return [
+        None if text == _EMPTY and properties is None else text.decode()
+        for text, properties in zip(merged, sent, strict=True)
+    ]
+
+
+def merge(properties: object, fields: dict[str, object]) -> dict[str, object]:
+    """Return one object with all of both. `fields` has no `properties` of its own."""
+    if properties is None:
+        return fields
+    if not isinstance(properties, dict):
+        return {"properties": properties} | fields
+    clash = {name: value for name, value in fields.items() if name in properties}
+    if not clash:
+        return properties | fields
+    key = _CLASH_KEY
+    while key in properties or key in fields:
+        key = f"_{key}"
+    return properties | {name: value for name, value in fields.items() if name not in clash} | {key: clash}
+
 
 _AT_ONCE = 2048
 """Events that are converted together: what that takes stays in the processor's cache, and is used again."""

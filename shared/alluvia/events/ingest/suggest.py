@@ -19,9 +19,9 @@ from alluvia.delta.schema.serialization import schema_string
 from alluvia.delta.schema.types import type_name
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.events.ingest.convert import column
+from alluvia.events.ingest.event_tables import find_events
+from alluvia.events.ingest.event_time import TIMESTAMP
 from alluvia.events.ingest.jsontext import ExactNumber, decode_all, describe, encode
-from alluvia.events.ingest.tables import find_events
-from alluvia.events.ingest.timestamps import TIMESTAMP
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.reading.change_files import FEED_COLUMNS

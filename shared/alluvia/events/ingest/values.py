@@ -1,4 +1,4 @@
-"""The values that ingestion passes along: limits, raw events, rejects, and rows."""
+"""The values that ingestion passes along: the schema of event tables, limits, raw events, rejects, and rows."""
 
 from __future__ import annotations
 
@@ -8,15 +8,37 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
+import pyarrow as pa
+
 from alluvia.errors import cut
 from alluvia.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    import pyarrow as pa
-
     from alluvia.delta.properties import Properties
+
+_TIME = pa.timestamp("us", tz="UTC")
+_START = (
+    pa.field("event_id", pa.string(), nullable=False),
+    pa.field("ts", _TIME, nullable=False),
+    pa.field("event", pa.string()),
+    pa.field("source", pa.string()),
+)
+_END = (pa.field("properties", pa.string()), pa.field("received_at", _TIME, nullable=False))
+EVENTS_PARTITIONED = ("day(ts)",)
+EVENTS_SORTED = ("event", "ts")
+
+
+def event_schema(columns: pa.Schema | None = None) -> pa.Schema:
+    """Return the columns of an event table with declared ones."""
+    return pa.schema([*_START, *(columns or ()), *_END])
+
+
+def identifies_events(schema: pa.Schema) -> bool:
+    """Whether a table has the one column that events cannot become rows without."""
+    return "event_id" in schema.names and schema.field("event_id").type == pa.string()
+
 
 REASON_CHARS_MAX = 200
 TOO_MANY_BYTES = "the {what} has {size} bytes, more than the limit of {limit}"

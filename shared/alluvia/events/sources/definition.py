@@ -1,19 +1,59 @@
-"""What a source is: a sender with a name, how it proves who it is, and where its events go. Pure."""
+"""A source of webhooks: its definition, the places of its secrets, and the file of the lake that defines it. Pure."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import fields
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
 
 from alluvia.errors import Invalid
-from alluvia.events.formats.registry import NAMES
-from alluvia.events.sources.kinds.hmac_header import ALGORITHMS, ENCODINGS
+from alluvia.events.formats.body_format import NAMES
+from alluvia.events.sources.kinds.generic import ALGORITHMS, ENCODINGS
 from alluvia.events.sources.kinds.registry import KINDS
-from alluvia.events.sources.references import check_reference
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.table_names import TABLE_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FORMS = "env:NAME, file:PATH, secretsmanager:NAME, secretsmanager:NAME#KEY or ssm:/NAME"
+_PLACES = {
+    "env": re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}"),
+    "file": re.compile(r"[^\0\r\n]{1,1000}"),
+    "secretsmanager": re.compile(r"[A-Za-z0-9/_+=.@:-]{1,600}(#[^\0\r\n]{1,255})?"),
+    "ssm": re.compile(r"[A-Za-z0-9/_.:-]{1,1100}"),
+}
+
+
+class SecretReference(NamedTuple):
+    """A place, and the name in it."""
+
+    place: str
+    name: str
+
+
+def check_reference(setting: str, reference: str) -> None:
+    """Raise Invalid for what is not a reference, or is empty. It never repeats it: it may be the secret itself."""
+    if reference and _match(reference) is None:
+        raise Invalid(f"{setting}: say where the secret is, with {FORMS}; the secret itself does not belong here")
+
+
+def parse_reference(reference: str) -> SecretReference:
+    """Return the parts of a reference that has been checked. Raises Invalid as `check_reference`."""
+    found = _match(reference)
+    if found is None:
+        raise Invalid(f"a reference to a secret must be {FORMS}")
+    return found
+
+
+def _match(reference: str) -> SecretReference | None:
+    place, separator, name = reference.partition(":")
+    pattern = _PLACES.get(place) if separator else None
+    return SecretReference(place, name) if pattern is not None and pattern.fullmatch(name) else None
+
 
 SOURCE_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 HEADER = "header:"
@@ -195,3 +235,44 @@ def _check_place(name: str, place: str) -> None:
             raise Invalid(f"{name}: {place!r:.100} does not name a header, as {HEADER}X-Request-Id does")
     elif place and not all(part and part == part.strip() for part in place.split(".")):
         raise Invalid(f"{name}: {place!r:.100} is not a path of field names, as data.order.id is")
+
+
+KEY = "_alluvia/sources.toml"
+"""Where a lake keeps it."""
+
+
+def parse(data: bytes) -> tuple[dict[str, Source], dict[str, str]]:
+    """Return the sources that are valid, and why the others are not, by name. Raises Invalid for what is not TOML."""
+    import tomllib  # most lakes have no sources
+
+    try:
+        tables = tomllib.loads(data.decode("utf-8-sig"))  # some editors write a mark in front
+    except (ValueError, RecursionError) as error:  # of bytes, TOML, moments, or the digits of a number
+        raise Invalid(f"{KEY} is not valid TOML: {error}") from None
+    sources: dict[str, Source] = {}
+    faults: dict[str, str] = {}
+    for name, given in tables.items():
+        try:
+            sources[name] = Source.read(name, given)
+        except Invalid as error:
+            faults[name] = str(error)
+    return sources, faults
+
+
+def render(sources: Mapping[str, Source]) -> bytes:
+    """Return the text of sources, in the order of their names."""
+    return "\n".join(_table(source) for _, source in sorted(sources.items())).encode()
+
+
+def _table(source: Source) -> str:
+    lines = (f"{name} = {_value(value)}\n" for name, value in source.settings().items())
+    return f"[{source.name}]\n{''.join(lines)}"
+
+
+def _value(value: object) -> str:
+    """Return a value as TOML has it; its texts are those of JSON, except for one control character."""
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return orjson.dumps(value).decode().replace("\x7f", "\\u007f")

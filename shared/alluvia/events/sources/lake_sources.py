@@ -7,7 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from alluvia.errors import AnswerLost, Conflict, Invalid, ObjectNotFound
-from alluvia.events.sources.file import KEY, parse, render
+from alluvia.events.sources.definition import KEY, parse, render
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.store import PutResult
 

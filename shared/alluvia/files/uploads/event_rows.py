@@ -7,8 +7,7 @@ from dataclasses import field, replace
 
 import pyarrow as pa
 
-from alluvia.events.formats.registry import by_name
-from alluvia.events.formats.values import SentBody
+from alluvia.events.formats.body_format import SentBody, by_name
 from alluvia.events.ingest.columnar_batch import moved
 from alluvia.events.ingest.envelope import split, split_ndjson
 from alluvia.events.ingest.pipeline import Answer, Sent, ingest_batch, ingest_together

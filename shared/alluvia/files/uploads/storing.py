@@ -28,8 +28,7 @@ from alluvia.files.limits import Misfit
 from alluvia.files.sent import SentFile, SentRows
 from alluvia.files.uploads.event_rows import StoredEvents, store_events, takes_events
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.append.append import append
-from alluvia.operations.append.append_evolving import append_evolving
+from alluvia.operations.append.append import append, append_evolving
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.planning.optimistic_retry import Once, check_not_rollup
 from alluvia.operations.reading.relations import hidden_columns, newest_versions

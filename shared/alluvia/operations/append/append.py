@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
+
+import pyarrow as pa
 
 from alluvia.commit.changes import Changes
 from alluvia.commit.conflicts import harmless_change
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.transaction import Commit, Transaction, too_old
-from alluvia.delta.log.actions import AddFile, Txn
+from alluvia.delta.log.actions import AddFile, Metadata, Txn
 from alluvia.delta.log.commit import CommitActions
+from alluvia.delta.schema.column_mapping import MODE, ColumnMapping, physical_schema
 from alluvia.delta.schema.rows import columns_of_rows, conformed
+from alluvia.delta.schema.serialization import arrow_schema
 from alluvia.delta.snapshot import Snapshot
-from alluvia.errors import ConcurrentTransaction, MetadataChanged, TransactionExpired, Unsupported
+from alluvia.errors import ConcurrentTransaction, Invalid, MetadataChanged, TransactionExpired, Unsupported
 from alluvia.operations.planning.layout import row_check
-from alluvia.operations.planning.optimistic_retry import applied, check_not_rollup, check_txn, discarding
+from alluvia.operations.planning.optimistic_retry import (
+    applied,
+    check_not_rollup,
+    check_txn,
+    commit_planned,
+    discard,
+    discarding,
+)
+from alluvia.operations.tables.evolve import plan_evolve, protocol_for
 
 CHUNK_BYTES = 256 << 20
 """Rows of about so many bytes are sorted and written at once."""
@@ -135,3 +148,110 @@ def _check_still_fitting(handle: TableHandle, before: Snapshot, after: Snapshot,
 def _check_young(handle: TableHandle, adds: Sequence[AddFile]) -> None:
     if too_old(adds, handle.clock.now_ms()):
         raise TransactionExpired(f"the files to append to {handle.name} are too old to be committed: append again")
+
+
+def append_evolving(
+    handle: TableHandle,
+    rows: Any,
+    txn: tuple[str, int] | None = None,
+    info: Mapping[str, Any] | None = None,
+    before_commit: Callable[[], None] = lambda: None,
+) -> Commit:
+    """Append rows as `append` does; columns that only they have become nullable columns of the table.
+
+    Their types are those of the rows. Raises `Invalid`, naming the column, for one whose type cannot be told or would
+    change.
+    """
+    if txn is not None:
+        check_txn(txn)
+    snapshot = handle.fitting(columns_of_rows(rows))
+    if not columns_of_rows(rows) - set(snapshot.schema.names):
+        return append(handle, rows, txn, info, before_commit)
+    work = _Evolving(handle, rows, txn, info or {}, before_commit)
+    commit, newest, _ = commit_planned(handle, work.plan)
+    return commit or Commit(newest.version, newest.timestamp_ms, 0, 0)
+
+
+class _Evolving:
+    """The plans of one append: its files are written once, for the first."""
+
+    def __init__(
+        self,
+        handle: TableHandle,
+        rows: Any,
+        txn: tuple[str, int] | None,
+        info: Mapping[str, Any],
+        before_commit: Callable[[], None],
+    ) -> None:
+        self._handle = handle
+        self._rows = rows
+        self._txn = txn
+        self._info = info
+        self._before_commit = before_commit
+        self._seed = handle.clock.new_id()
+        self._written: tuple[Metadata, list[AddFile]] | None = None
+
+    def plan(self, snapshot: Snapshot) -> Changes | None:
+        """Return what to commit on a version; None if the transaction is in it already."""
+        if self._txn is not None and applied(snapshot, self._txn) is not None:
+            return None
+        before = snapshot.state.metadata
+        new = [field for field in _fields(self._rows) if field.name not in snapshot.schema.names]
+        metadata = plan_evolve(before, pa.schema(new), None, seed=self._seed) if new else before
+        if self._written is not None:
+            old = too_old(self._written[1], self._handle.clock.now_ms())
+            if old or not fits(self._written[0], metadata):
+                if not old:
+                    discard(self._handle, snapshot, self._written[1])
+                if isinstance(self._rows, pa.RecordBatchReader):
+                    why = "files grew too old" if old else "table's columns or properties changed"
+                    raise Invalid(f"{self._handle.name}: the {why} in the meantime: append again")
+                self._written = None
+        if self._written is None:
+            self._written = metadata, self._write(snapshot, metadata)
+        self._before_commit()
+        return Changes(
+            "WRITE",
+            {"mode": "Append"},
+            adds=self._written[1],
+            metadata=None if metadata == before else metadata,
+            protocol=protocol_for(snapshot.protocol, metadata),
+            txns=() if self._txn is None else [Txn(*self._txn, self._handle.clock.now_ms())],
+            info=self._info,
+        )
+
+    def _write(self, snapshot: Snapshot, metadata: Metadata) -> list[AddFile]:
+        state = replace(snapshot.state, metadata=metadata)
+        evolved = Snapshot(state, snapshot.root, snapshot.name)
+        writer = self._handle.writer(evolved, row_check(evolved.settings.constraints, evolved.schema))
+        return [add for chunk in conformed(self._rows, evolved.schema, CHUNK_BYTES) for add in writer.write(chunk)]
+
+
+def _fields(rows: Any) -> Sequence[pa.Field]:
+    """Return the columns of a caller's rows, with types that those of dicts seem to have."""
+    if isinstance(rows, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
+        return [field.with_nullable(True) for field in rows.schema]
+    found = []
+    for name in dict.fromkeys(name for row in rows for name in row):
+        try:
+            found.append(pa.field(name, pa.array([row.get(name) for row in rows]).type))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise Invalid(f"column {name}: its values do not have one type: {error}") from error
+    return found
+
+
+def fits(written: Metadata, planned: Metadata) -> bool:
+    """Whether files that were written for some metadata fit what a plan makes of the table's."""
+    before, now = _stored(written), _stored(planned)
+    return (
+        written.partition_columns == planned.partition_columns
+        and written.configuration == planned.configuration
+        and all(name in now and now[name].equals(field, check_metadata=True) for name, field in before.items())
+        and all(field.nullable for name, field in now.items() if name not in before)
+    )
+
+
+def _stored(metadata: Metadata) -> dict[str, pa.Field]:
+    """Return the columns as files have them, by their names in the table."""
+    physical = physical_schema(metadata.schema_string, ColumnMapping(metadata.configuration.get(MODE, "none").lower()))
+    return dict(zip(arrow_schema(metadata.schema_string).names, physical, strict=True))

@@ -16,7 +16,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.columnar import masked
 from alluvia.errors import Invalid, Unsupported
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.append.append_evolving import fits
+from alluvia.operations.append.append import fits
 from alluvia.operations.planning.layout import row_check
 from alluvia.operations.planning.optimistic_retry import (
     applied,

@@ -18,9 +18,9 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
 from alluvia.errors import Invalid
-from alluvia.events.formats import otlp_records
+from alluvia.events.formats import otlp_format
+from alluvia.events.formats.body_format import NAMES, by_name, declared
 from alluvia.events.formats.csv_format import name_of_two
-from alluvia.events.formats.registry import NAMES, by_name, declared
 from alluvia.events.ingest.jsontext import encode
 from alluvia.events.ingest.values import Limits, Split
 from alluvia.files import file_text
@@ -295,8 +295,8 @@ def test_repeated_keys_of_attributes_are_numbered_in_one_go(monkeypatch: pytest.
             made.append(key)
             super().__setitem__(key, times)
 
-    monkeypatch.setattr(otlp_records, "Counter", Counting)
-    named = otlp_records._object([Pair(key) for key in ("a#3", *["a"] * 200, "b", "a#2")])  # type: ignore[misc]
+    monkeypatch.setattr(otlp_format, "Counter", Counting)
+    named = otlp_format._object([Pair(key) for key in ("a#3", *["a"] * 200, "b", "a#2")])  # type: ignore[misc]
     assert list(named)[:5] == ["a#3", "a", "a#2", "a#4", "a#5"]
     assert list(named)[-2:] == ["b", "a#2#2"]
     assert len(made) < 210

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from alluvia.events.ingest.casting import cast_texts, replaced
+from alluvia.events.ingest.event_time import cast_texts, replaced
 
 NASTY = [
     "",

@@ -13,7 +13,7 @@ import pytest
 from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.errors import AlluviaError
-from alluvia.events.ingest import known_rejects
+from alluvia.events.ingest import event_tables
 from alluvia.events.ingest.envelope import split
 from alluvia.events.ingest.pipeline import Answer, ingest_batch, keep_rejects
 from alluvia.events.ingest.replay import Replayed
@@ -164,7 +164,7 @@ def before_the_commit(action: Callable[[], object], monkeypatch: pytest.MonkeyPa
             actions.pop()()
         return ingest(handle, rows, contents, made_for, gone_until)
 
-    monkeypatch.setattr(known_rejects, "ingest", meddled)
+    monkeypatch.setattr(event_tables, "ingest", meddled)
 
 
 def test_of_two_posts_at_once_one_keeps_a_reject_that_is_gone(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +241,7 @@ def test_a_text_of_a_format_is_no_event_however_it_reads(lake: Lake) -> None:
 
 
 def test_rejects_that_are_kept_before_a_queue_come_again_too(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alluvia.events.ingest.known_rejects.IDS_NAMED_MAX", 1)
+    monkeypatch.setattr("alluvia.events.ingest.event_tables.IDS_NAMED_MAX", 1)
     given = [Reject(at, "broken", b'{"event_id":"%d"}' % at) for at in range(3)]
     keep_rejects(lake, "c", given, Origin(ARRIVAL_US))
     lake.sql("DELETE FROM c._rejects WHERE position < 2")

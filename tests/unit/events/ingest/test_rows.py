@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from alluvia.errors import Invalid
 from alluvia.events.ingest.envelope import split
+from alluvia.events.ingest.event_time import instant
 from alluvia.events.ingest.identity import contents_of
 from alluvia.events.ingest.jsontext import decode_all
 from alluvia.events.ingest.rows import to_rows
-from alluvia.events.ingest.timestamps import instant
 from alluvia.events.ingest.values import NO_FIELDS, EventRows, Fields, Given, Limits, Origin, RawEvent
 
 DATA = Path(__file__).parents[4] / "events" / "data"

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alluvia.events.ingest.event_time import _PLAIN, instant, instants, naive_instant, plain_instants
 from alluvia.events.ingest.jsontext import ExactNumber
-from alluvia.events.ingest.timestamps import _PLAIN, instant, instants, naive_instant, plain_instants
 
 NOON_US = 1_577_880_000_000_000  # 2020-01-01T12:00:00Z
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from alluvia.events.sources.kinds.github_names import name_of
+from alluvia.events.sources.kinds.code_hosts import name_of
 
 COMMON: dict[str, object] = {key: {} for key in ("action", "repository", "sender", "organization", "installation")}
 

@@ -25,9 +25,8 @@ from twilio.request_validator import RequestValidator
 
 from alluvia.errors import Invalid
 from alluvia.events.sources.definition import Source
-from alluvia.events.sources.delivery import Delivery
+from alluvia.events.sources.kinds.base import Delivery, is_fresh
 from alluvia.events.sources.kinds.registry import KINDS
-from alluvia.events.sources.signatures import is_fresh
 from tests.webhooks import NOW_US, SECRETS, URL, refusal, signed, source
 
 NOW_S = NOW_US // 1_000_000

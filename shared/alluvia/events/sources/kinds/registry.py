@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from alluvia.events.sources.kinds.credentials import Basic, Bearer, Open, SharedToken
-from alluvia.events.sources.kinds.github import GitHub
-from alluvia.events.sources.kinds.gitlab import GitLab
-from alluvia.events.sources.kinds.hmac_header import HmacHeader
-from alluvia.events.sources.kinds.segment import WriteKey
-from alluvia.events.sources.kinds.shopify import Shopify
-from alluvia.events.sources.kinds.slack import Slack
-from alluvia.events.sources.kinds.standard_webhooks import StandardWebhooks
-from alluvia.events.sources.kinds.stripe import Stripe
-from alluvia.events.sources.kinds.twilio import Twilio
+from alluvia.events.sources.kinds.code_hosts import GitHub, GitLab
+from alluvia.events.sources.kinds.generic import (
+    Basic,
+    Bearer,
+    HmacHeader,
+    Open,
+    SharedToken,
+    StandardWebhooks,
+    WriteKey,
+)
+from alluvia.events.sources.kinds.services import Shopify, Slack, Stripe, Twilio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
