@@ -23,7 +23,6 @@ from alluvia.commit.handle import TableHandle
 from alluvia.delta.arguments import check_names
 from alluvia.delta.deletion_vectors.storage import NO_POSITIONS
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.log.replay import State
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError
 from alluvia.operations.reading.datafile import opened
@@ -37,6 +36,7 @@ from alluvia_spark.schemas import fitted, shown_schema, spelled, written_schema
 from alluvia_spark.tables import TablePlace
 from alluvia_spark.wording import finding, unresolved
 from alluvia_spark.writing.data_source import grouped
+from alluvia_spark.writing.row_changes import TableTask, dumped, parts_of, without_files
 
 INSERTED_BYTES = 128 << 20
 """About the bytes of rows that a task inserts at once."""
@@ -151,22 +151,12 @@ def plain_rows(rows: pa.Table) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class Upserting:
-    """The part of an upsert that all its tasks share: the table's version, without files, and the rules.
+class UpsertTask(TableTask):
+    """Tasks of an upsert. `columns` are the names of the rows' columns."""
 
-    `columns` are the names of the rows' columns.
-    """
-
-    place: TablePlace
-    state: State
     columns: Sequence[str]
     on: Sequence[str]
     rules: Rules
-
-    def opened(self) -> tuple[TableHandle, Snapshot]:
-        """Return the table, and its version."""
-        handle = self.place.handle()
-        return handle, Snapshot(self.state, handle.root, handle.name, handle.store)
 
 
 class JoinRewriter(Rewriter):
@@ -187,8 +177,7 @@ class JoinRewriter(Rewriter):
         self._keys = StructType(
             [StructField(f"{_KEY}{at}", shown_schema(snapshot)[name].dataType) for at, name in enumerate(source.on)]
         )
-        state = State(snapshot.version, snapshot.protocol, snapshot.state.metadata)
-        self._task = Upserting(place, state, source.columns.names, source.on, rules)
+        self._task = UpsertTask(place, without_files(snapshot), source.columns.names, source.on, rules)
 
     def work(self, snapshot: Snapshot, candidates: Sequence[AddFile]) -> list[Outcome]:  # noqa: ARG002
         pending = self._pending(candidates)
@@ -206,13 +195,7 @@ class JoinRewriter(Rewriter):
         routed = self._routed([*groups, *done], len(groups))
         count = len(groups) + self._inserters
         rows = routed.repartition(count, _GROUP).sortWithinPartitions(_GROUP)
-        parts: list[Part] = []
-        for answer in mapped_batches(rows, partial(_put, _dumped((self._task, groups))), "parts binary").collect():
-            found: Any = cloudpickle.loads(bytes(answer[0]))
-            if isinstance(found, AlluviaError):
-                raise found
-            parts += found
-        return parts
+        return parts_of(mapped_batches(rows, partial(_put, dumped((self._task, groups))), "parts binary").collect())
 
     @property
     def _inserters(self) -> int:
@@ -224,7 +207,7 @@ class JoinRewriter(Rewriter):
         Only the first `groups` of the groups are worked on.
         """
         rows, spark = self._source.rows, self._source.rows.sparkSession
-        shared = _dumped((self._task, scanned, self._source.keys))
+        shared = dumped((self._task, scanned, self._source.keys))
         schema = StructType([StructField(_GROUP, IntegerType()), *self._keys])
         found = mapped_batches(tasks(spark, max(len(scanned), 1)), partial(_found, shared), schema).distinct()
         pairs = zip(self._source.keys_of_rows, self._keys, strict=True)
@@ -236,10 +219,6 @@ class JoinRewriter(Rewriter):
             joined = joined.withColumn(_GROUP, F.coalesce(F.col(_GROUP), inserter))
         kept = joined.where((F.col(_GROUP) < groups) | (F.col(_GROUP) >= len(scanned)))
         return kept.select(_GROUP, *rows.columns)
-
-
-def _dumped(value: object) -> bytes:
-    return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]  # of conditions too
 
 
 @lru_cache(maxsize=2)
@@ -291,7 +270,7 @@ def _put(shared: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
 
 
 def _answer(value: object) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([_dumped(value)], pa.binary())], ["parts"])
+    return pa.RecordBatch.from_arrays([pa.array([dumped(value)], pa.binary())], ["parts"])
 
 
 def _small(part: Part) -> Part:

@@ -7,13 +7,13 @@ again, with tasks only for files that are new.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from pyspark import cloudpickle
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as every user of Spark knows it
 
 from alluvia.clock import SystemClock
@@ -38,11 +38,22 @@ Transaction = tuple[str, int] | None
 
 
 @dataclass(frozen=True)
-class Work:
-    """What every task of an operation knows: the table's version, without files, and the edit."""
+class TableTask:
+    """The part of an operation that all its tasks share: the table, at a version of which they get the files."""
 
     place: TablePlace
     state: State
+
+    def opened(self) -> tuple[TableHandle, Snapshot]:
+        """Return the table, and its version."""
+        handle = self.place.handle()
+        return handle, Snapshot(self.state, handle.root, handle.name, handle.store)
+
+
+@dataclass(frozen=True)
+class EditTask(TableTask):
+    """Tasks of an edit, whose `number` no other edit has."""
+
     edit: ReadEdit
     number: str
 
@@ -99,8 +110,7 @@ class SparkRewriter(Rewriter):
     ) -> None:
         super().__init__(handle, snapshot, edit)
         self._spark = spark
-        state = State(snapshot.version, snapshot.protocol, snapshot.state.metadata)
-        self._task = Work(place, state, read_edit, SystemClock().new_id())
+        self._task = EditTask(place, without_files(snapshot), read_edit, SystemClock().new_id())
 
     def work(self, snapshot: Snapshot, candidates: Sequence[AddFile]) -> list[Outcome]:
         groups = grouped(file for file in self._pending(candidates) if not self.edit.goes_whole(file))
@@ -109,48 +119,57 @@ class SparkRewriter(Rewriter):
         return super().work(snapshot, candidates)
 
     def _worked_on(self, groups: Sequence[Sequence[AddFile]]) -> list[Part]:
-        shared = _dumped((self._task, groups))
+        shared = dumped((self._task, groups))
 
         def work(at: int) -> bytes:
             task, all_groups = _loaded(shared)
             return _work(task, all_groups[at])
 
         numbers = self._spark.range(0, len(groups), 1, len(groups))
-        answers = numbers.select(F.udf(work, "binary").asNondeterministic()("id")).collect()
-        parts: list[Part] = []
-        for answer in answers:
-            found: Any = cloudpickle.loads(bytes(answer[0]))
-            if isinstance(found, AlluviaError):
-                raise found
-            parts += found
-        return parts
+        return parts_of(numbers.select(F.udf(work, "binary").asNondeterministic()("id")).collect())
 
 
 @lru_cache(maxsize=1)
-def _loaded(shared: bytes) -> tuple[Work, Sequence[Sequence[AddFile]]]:
+def _loaded(shared: bytes) -> tuple[EditTask, Sequence[Sequence[AddFile]]]:
     spare_later_tasks()
-    found: tuple[Work, Sequence[Sequence[AddFile]]] = cloudpickle.loads(shared)
+    found: tuple[EditTask, Sequence[Sequence[AddFile]]] = cloudpickle.loads(shared)
     return found
 
 
-def _dumped(value: object) -> bytes:
+def without_files(snapshot: Snapshot) -> State:
+    """Return the state of a version without its files."""
+    return State(snapshot.version, snapshot.protocol, snapshot.state.metadata)
+
+
+def dumped(value: object) -> bytes:
+    """Return a value as tasks get it."""
     return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]  # of functions too
+
+
+def parts_of(answers: Iterable[Row]) -> list[Part]:
+    """Return the parts that tasks have made. Raises the error of one that failed for good."""
+    parts: list[Part] = []
+    for answer in answers:
+        found: Any = cloudpickle.loads(bytes(answer[0]))
+        if isinstance(found, AlluviaError):
+            raise found
+        parts += found
+    return parts
 
 
 _edits: dict[str, Edit] = {}
 """The edit of the operation that this process has last worked for."""
 
 
-def _work(task: Work, files: Sequence[AddFile]) -> bytes:
+def _work(task: EditTask, files: Sequence[AddFile]) -> bytes:
     """Work on some files, and return the resulting parts, or a permanent error."""
     try:
-        handle = task.place.handle()
-        snapshot = Snapshot(task.state, handle.root, handle.name, handle.store)
+        handle, snapshot = task.opened()
         if task.number not in _edits:
             _edits.clear()
             _edits[task.number] = task.edit(snapshot)
         rewriter = Rewriter(handle, snapshot, _edits[task.number])
         rewriter.work(snapshot, files)
-        return _dumped(rewriter.parts)
+        return dumped(rewriter.parts)
     except AlluviaError as error:
-        return _dumped(error)
+        return dumped(error)
