@@ -11,6 +11,7 @@ from alluvia.access.rights import Rights
 from alluvia.api.lake_transaction import LakeTransaction
 from alluvia.arrow_compute import pc
 from alluvia.delta.schema.names import fold
+from alluvia.engine.queries.tokens import tokens_of
 from alluvia.errors import Invalid, TableExists, TableNotFound
 from alluvia.flight.messages import Message
 from alluvia.lazy_dataclasses import dataclass
@@ -18,7 +19,6 @@ from alluvia.query.parameters import arrow_row, named_values
 from alluvia.sql.fitting import table_schema
 from alluvia.sql.grammar.nodes import CreateTable, Insert
 from alluvia.sql.grammar.statements import SqlStatement
-from alluvia.sql.grammar.tokens import tokens_of
 from alluvia.sql.scope import check_statement
 
 Values = Mapping[str, Any]

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.delta.schema.types import type_name
+from alluvia.engine.queries.tokens import TEXT_LIMIT_BYTES
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.flight.handles import HELD_MS_MAX
 from alluvia.flight.messages import Message
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.catalog.views import VIEWS
 from alluvia.query.permitted import visible_schema
-from alluvia.sql.grammar.tokens import TEXT_LIMIT_BYTES
 from alluvia.version import __version__
 
 SCHEMA = pa.schema(

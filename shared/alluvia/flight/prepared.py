@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.delta.schema.names import fold
+from alluvia.engine.queries.tokens import Token, tokens_of
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog
@@ -22,7 +23,7 @@ from alluvia.query.permitted import visible_schema
 from alluvia.sql.binding import named, parameter_names
 from alluvia.sql.grammar.nodes import Insert
 from alluvia.sql.grammar.statements import parse
-from alluvia.sql.grammar.tokens import Cursor, Token, tokens_of
+from alluvia.sql.grammar.tokens import Cursor
 from alluvia.sql.grammar.types import column_type
 from alluvia.table_names import TABLE_NAME
 

@@ -16,11 +16,12 @@ from alluvia.delta.schema.rows import conform, conform_by_position
 from alluvia.delta.schema.serialization import normal_schema
 from alluvia.delta.schema.types import type_name
 from alluvia.engine.duck.text_values import literal_values, text_values
+from alluvia.engine.queries.tokens import Token, tokens_of
 from alluvia.errors import Invalid
 from alluvia.query.engine import Result
 from alluvia.query.parameters import Values
 from alluvia.sql.binding import parameters
-from alluvia.sql.grammar.tokens import Sql, Token, tokens_of
+from alluvia.sql.grammar.tokens import Sql
 
 _OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
 Texts = Mapping[int, Mapping[int, str]]

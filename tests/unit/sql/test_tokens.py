@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from alluvia.engine.queries.tokens import tokens_of
 from alluvia.errors import Invalid
-from alluvia.sql.grammar.tokens import tokens_of
 
 LOGIC = sorted((Path(__file__).parents[2] / "sql").glob("*.test"))
 PIECES = [

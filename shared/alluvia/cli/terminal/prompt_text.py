@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from alluvia.engine.duck.literals import quote_name
+from alluvia.engine.queries.tokens import Unfinished, tokens_of
 from alluvia.errors import Invalid
-from alluvia.sql.grammar.tokens import Unfinished, tokens_of
 
 DOT_COMMANDS = {
     ".exit": "end; so does Ctrl-D",

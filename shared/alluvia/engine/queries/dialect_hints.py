@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alluvia.engine.queries.time_travel import lexed
+from alluvia.engine.queries.tokens import whole_tokens
 
 _DETAIL = "is not supported: DESCRIBE t has the columns, DESCRIBE DETAIL t properties, layout and size"
 _HEADS = {
@@ -26,7 +26,7 @@ _WITH = {
 
 def instead_of(text: str) -> str | None:
     """Return what to write instead of a text that DuckDB's parser has refused; None where nothing is known."""
-    tokens = lexed(text)
+    tokens = whole_tokens(text)
     words = [token.word for token in tokens]
     start = " ".join(words[:3]).replace("desc ", "describe ") + " "
     head = next((said for begin, said in _HEADS.items() if start.startswith(begin + " ")), None)
@@ -54,7 +54,7 @@ def instead_of(text: str) -> str | None:
 def instead_of_with(text: str) -> str | None:
     """Return what to write instead of a WITH that no SELECT follows; None for a SELECT, and where nothing is known."""
     depth = 0
-    for token in lexed(text):
+    for token in whole_tokens(text):
         depth += {"(": 1, ")": -1}.get(token.word, 0)
         if not depth and token.word in _WITH:
             return _WITH[token.word]

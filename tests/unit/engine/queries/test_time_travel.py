@@ -24,6 +24,7 @@ _HOUR_MS = 3_600_000
         ("FROM t AS e AT (VERSION => 3)", At(version=3), "e"),
         ("FROM t AT (VERSION => 3) AS e", At(version=3), "e"),
         ("FROM t VERSION AS OF 3", At(version=3), "t"),
+        ("FROM t /* a /* b */ it's */ VERSION AS OF 3 -- it's", At(version=3), "t"),
         ("FROM t VERSION AS OF '3' e", At(version=3), "e"),
         ('FROM "T"VERSION AS OF 3', At(version=3), "t"),
         ("FROM t for system_version as of 3 AS e WHERE true", At(version=3), "e"),
@@ -63,6 +64,11 @@ def test_a_moment_is_read_in_every_form(text: str) -> None:
     ],
 )
 def test_what_duckdb_takes_stays_as_it_is(text: str) -> None:
+    assert in_our_form(text) == text
+
+
+@pytest.mark.parametrize("text", ["FROM t VERSION AS OF 3 WHERE x = 'a", "FROM (SELECT * FROM t VERSION AS OF 3"])
+def test_a_text_that_is_broken_off_stays_as_it_is(text: str) -> None:
     assert in_our_form(text) == text
 
 
