@@ -9,10 +9,11 @@ import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
+from alluvia.commit.commit_records import table_at
 from alluvia.delta.refs import TAG, find_keeper
 from alluvia.errors import Conflict, Corrupt, TableNotFound, VersionExpired, VersionNotFound
 from alluvia.operations.reading.scan import scan
-from alluvia.operations.references.pinned_versions import held_claims, kept_snapshot
+from alluvia.operations.references.pinned_versions import kept_snapshot
 from tests.simulation.model import TableModel, tuples
 from tests.simulation.s3 import Process
 from tests.simulation.scheduler import Violation
@@ -156,7 +157,7 @@ def _look(actor: Actor, kept: Kept, root: str) -> None:
     assert version is not None
     if snapshot.version != version.number:
         raise Violation("a tag means one version", f"{kept} of {root}: {snapshot.version}, not {version.number}")
-    if not held_claims(table._handle, table._handle.log.at(version.number), keeper):
+    if not table_at(table._handle.log, table._handle.log.at(version.number), keeper.moment).claims:
         world.checker.same_rows(str(kept), rows, version, tuple(snapshot.schema.names))
 
 
@@ -172,8 +173,7 @@ def _look_at_both(actor: Actor, kept: Kept) -> None:
         for model in models:
             handle = actor.lake.handle(model.root[:-1])
             state = handle.log.at(kept_snapshot(handle, keeper).version)
-            held = {claim.transaction_id for claim in held_claims(handle, state, keeper)}
-            cut[model.root] = (state.version, held)
+            cut[model.root] = (state.version, table_at(handle.log, state, keeper.moment).held)
     except (Corrupt, VersionExpired, VersionNotFound, TableNotFound) as error:
         if all(_is_kept(world, kept, model) for model in models):
             raise Violation("what is tagged can be read", f"{kept}: {error}") from error
@@ -200,5 +200,5 @@ def finish(world: World) -> None:
                 raise Violation("what is tagged can be read", f"{kept} is gone")
             snapshot = kept_snapshot(table._handle, keeper)
             rows = tuples(scan(snapshot, lake.store).read_all())
-            if not held_claims(table._handle, table._handle.log.at(version.number), keeper):
+            if not table_at(table._handle.log, table._handle.log.at(version.number), keeper.moment).claims:
                 world.checker.same_rows(str(kept), rows, version, tuple(snapshot.schema.names))

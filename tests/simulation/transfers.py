@@ -19,7 +19,7 @@ from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Corrupt, TransactionExpired
 from alluvia.operations.append.append import append
-from alluvia.operations.catalog.consistent_snapshot import take_cut
+from alluvia.operations.catalog.lake_snapshot import LakeSnapshot
 from alluvia.operations.reading.scan import predicate_of, scan
 from alluvia.operations.rows.edits import update_metrics
 from alluvia.operations.rows.located_merge import LocatedClause, LocatedMerge, LocatedRules, kept
@@ -350,15 +350,15 @@ def read_both(actor: Actor) -> None:
     actor.intent = ReadOnly()
     handles = [actor.lake.handle(name) for name in ("bank", "vault")]
     least = _least(actor)
-    cut = take_cut(handles)
-    undone = {name: {claim.transaction_id for claim in claims} for name, claims in cut.undone.items()}
-    _check_cut(actor, least, {f"{name}/": (state.version, undone[name]) for name, state in cut.states.items()})
+    now = LakeSnapshot.of_tables(actor.lake.store, handles)
+    tables = {handle.root: now.table(handle.name) for handle in handles}
+    _check_cut(actor, least, {root: (at.version, at.held) for root, at in tables.items()})
     if actor.chance.random() < 0.3:
         for handle in handles:
             root = handle.root
-            version = checker.tables[root].versions[cut.states[handle.name].version]
-            if not cut.undone[handle.name]:
-                snapshot = Snapshot(cut.state(handle.name), root, handle.name)
+            version = checker.tables[root].versions[tables[root].version]
+            if not tables[root].claims:
+                snapshot = Snapshot(tables[root].shown, root, handle.name)
                 rows = scan(snapshot, handle.store).read_all()
                 checker.same_rows(actor.name, tuples(rows), version, tuple(rows.schema.names))
 

@@ -40,7 +40,7 @@ from alluvia.operations.references.branch_store import (
     delete_folder,
     delete_left,
 )
-from alluvia.operations.references.pinned_versions import keep_moment, kept_state
+from alluvia.operations.references.pinned_versions import keep_moment, kept_at
 from alluvia.operations.transactions.lake_commit import ISOLATION, SERIALIZABLE
 from alluvia.table_names import MAIN, NO_BRANCHES
 
@@ -165,7 +165,7 @@ class Branch(Lake):
 
     def _base_of(self, table: str) -> int:
         try:
-            return kept_state(self.main.handle(table), self._kept()).version
+            return kept_at(self.main.handle(table), self._kept()).version
         except TableNotFound:
             return NOT_THERE
 

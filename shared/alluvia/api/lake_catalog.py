@@ -17,7 +17,7 @@ from alluvia.delta.log.actions import Metadata
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Corrupt, Invalid, TableNotFound, Unsupported
 from alluvia.operations.catalog.catalog import check_name
-from alluvia.operations.catalog.consistent_snapshot import take_cut
+from alluvia.operations.catalog.lake_snapshot import LakeSnapshot
 from alluvia.operations.catalog.request_batching import RequestGroups
 from alluvia.operations.catalog.views import View, find_view
 from alluvia.store import Store
@@ -92,8 +92,8 @@ class LakeCatalog:
                 handles.append(handle)
         # An attached table is of another lake, whose transactions are not this one's.
         own = [handle for handle in handles if handle.attached_place is None]
-        cut = take_cut(own)
-        found = {handle.name: handle.as_of(cut.state(handle.name)) for handle in own}
+        now = LakeSnapshot.of_tables(self.store, own)
+        found = {handle.name: handle.as_of(now.table(handle.name).shown) for handle in own}
         return found | {handle.name: handle.readable() for handle in handles if handle.attached_place is not None}
 
     def find_view(self, name: str) -> View | None:

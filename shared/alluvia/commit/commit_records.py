@@ -6,13 +6,14 @@ any writer that has waited long enough. The second writer reads the first one's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from math import inf
 
 import orjson
 
 from alluvia.clock import Clock
-from alluvia.commit.intents import Claim, pending
+from alluvia.commit.intents import Claim, TableAt, pending
 from alluvia.delta.log.committer import put_once
 from alluvia.delta.log.log import Log
 from alluvia.delta.log.replay import State
@@ -116,14 +117,21 @@ class Decisions:
         return f"{self._folder}{transaction_id}.json"
 
 
-def happened(log: Log, state: State) -> list[Claim]:
-    """Return the claims in a state whose transactions have happened; one GET and one HEAD for each that stands."""
-    claims = []
-    for claim in pending(state.domains):
-        decision = Decisions.about(log, claim).read(claim)
-        if decision is not None and decision.committed:
-            claims.append(claim)
-    return claims
+def committed(log: Log, claims: Iterable[Claim], by_ms: float = inf) -> dict[str, Decision]:
+    """Return what was decided, by transaction, about those of some claims whose transactions have happened.
+
+    With `by_ms`, by that moment of the store's clock. One GET for each claim, and one HEAD for each that was decided.
+    """
+    decisions = {claim.transaction_id: Decisions.about(log, claim).read(claim) for claim in claims}
+    in_time = {one: each for one, each in decisions.items() if each is not None and each.decided_ms <= by_ms}
+    return {one: each for one, each in in_time.items() if each.committed}
+
+
+def table_at(log: Log, state: State, by_ms: float = inf) -> TableAt:
+    """Return a state of a table with the transactions that have happened, but are not carried out (`committed`)."""
+    standing = pending(state.domains)
+    decisions = committed(log, standing, by_ms)
+    return TableAt(state, [claim for claim in standing if claim.transaction_id in decisions])
 
 
 def read_decision(store: Store, key: str) -> Decision:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from alluvia.clock import Clock
 from alluvia.commit.commit_offers import Crowd
-from alluvia.commit.commit_records import Decisions, happened
-from alluvia.commit.intents import with_claims
+from alluvia.commit.commit_records import Decisions, table_at
 from alluvia.commit.transaction import TRANSACTION_AGE_MS_MAX, Transaction, carry_out_claim
 from alluvia.delta.lineage import DroppedTable, dropped_tables, first_version, in_gap, is_dropped, version_gaps
 from alluvia.delta.log.actions import Metadata
@@ -195,8 +194,8 @@ class TableHandle:
         snapshot = self.snapshot(version, timestamp)
         if version is not None or timestamp is not None:
             return snapshot
-        claims = happened(self.log, snapshot.state)
-        return self.as_of(with_claims(snapshot.state, claims)) if claims else snapshot
+        at = table_at(self.log, snapshot.state)
+        return self.as_of(at.shown) if at.claims else snapshot
 
     def oldest(self) -> int:
         """Return the oldest version that can be read. Raises `TableNotFound`. One LIST besides the look for commits."""
@@ -214,7 +213,7 @@ class TableHandle:
 
         Returns whether there are. One GET for each claim that stands.
         """
-        claims = happened(self.log, snapshot.state)
+        claims = table_at(self.log, snapshot.state).claims
         for claim in claims:
             decision = Decisions.about(self.log, claim).read(claim)
             if decision is not None and decision.committed:
@@ -325,8 +324,8 @@ class TableHandle:
 
     def _there(self, state: State) -> Snapshot:
         """Return a state as a version of the table, also where only a transaction that has happened creates it."""
-        if is_dropped(state.metadata.configuration) and (claims := happened(self.log, state)):
-            state = with_claims(state, claims)
+        if is_dropped(state.metadata.configuration):
+            state = table_at(self.log, state).shown
         return self.as_of(state)
 
     def as_of(self, state: State) -> Snapshot:

@@ -110,6 +110,39 @@ def with_claims(state: State, claims: Sequence[Claim]) -> State:
     return state
 
 
+@dataclass(frozen=True, slots=True)
+class TableAt:
+    """A table at a moment: its state in the log, and the claims there whose transactions have happened by then."""
+
+    state: State
+    claims: Sequence[Claim] = ()
+
+    @property
+    def version(self) -> int:
+        """The version of the state in the log."""
+        return self.state.version
+
+    @property
+    def held(self) -> frozenset[str]:
+        """The ids of the transactions that the table holds before its log does."""
+        return frozenset(claim.transaction_id for claim in self.claims)
+
+    @property
+    def shown(self) -> State:
+        """The state that readers see."""
+        return with_claims(self.state, self.claims)
+
+    @property
+    def ahead(self) -> list[CommitActions]:
+        """The commits of the claims, which the table holds before its log does."""
+        return [claim.intended(self.version) for claim in self.claims]
+
+    def holds(self, transaction_id: str, claimed: int) -> bool:
+        """Whether a transaction that has happened, and whose claim is the version `claimed` here, is in the table."""
+        standing = CLAIM + transaction_id in self.state.domains
+        return claimed <= self.version and (not standing or transaction_id in self.held)
+
+
 def parse_claim(domain: DomainMetadata) -> Claim:
     """Read a claim, whose names may become parts of a key. Raises `Corrupt`."""
     try:

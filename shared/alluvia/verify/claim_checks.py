@@ -16,7 +16,7 @@ from alluvia.delta.log.log import Log
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError, Corrupt, ObjectNotFound, Unsupported, VersionExpired, VersionNotFound
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog.consistent_snapshot import carried_out
+from alluvia.operations.catalog.transaction_order import carried_out
 from alluvia.verify.file_checks import Place, check_live_files
 from alluvia.verify.objects import Objects
 from alluvia.verify.report import Findings
@@ -152,7 +152,7 @@ def _check_followed(log: Log, table: str, versions: Mapping[str, int], findings:
     except AlluviaError as error:
         findings.add("claim-unchecked", f"whether table {table} has what was decided cannot be told: {error}")
         return
-    done = carried_out(list(commits.values()))
+    done = carried_out(commits.values())
     edge = max(commits, default=-1)  # clean-up takes commits from the oldest on, but those of versions that are kept
     while edge - 1 in commits:
         edge -= 1

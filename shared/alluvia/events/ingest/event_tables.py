@@ -15,10 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.commit.commit_records import happened
+from alluvia.commit.commit_records import table_at
 from alluvia.commit.event_window.id_runs import CONTENT_BYTES, EVENT_ID, identity_columns
 from alluvia.commit.handle import TableHandle
-from alluvia.commit.intents import with_claims
 from alluvia.delta.data_files.scan import Scan, read_file
 from alluvia.delta.properties import DEDUP_WINDOW
 from alluvia.delta.skipping.predicate import And, Comparison, In
@@ -153,8 +152,8 @@ def keep(catalog: WritableCatalog, name: str, rejects: Sequence[tuple[Origin, Re
     if not known:
         return set()
     there = place.at_hand()
-    deleting = happened(place.log, there.state)  # replays that are in no version yet
-    seen = place.as_of(with_claims(there.state, deleting)) if deleting else there
+    deleting = table_at(place.log, there.state)  # replays that are in no version yet
+    seen = place.as_of(deleting.shown) if deleting.claims else there
     gone = missing(seen, place.store, rows, known)
     if not gone:
         return set()

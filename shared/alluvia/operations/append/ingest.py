@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from alluvia.commit.changes import Changes
 from alluvia.commit.commit_offers import offers_in
-from alluvia.commit.commit_records import happened
+from alluvia.commit.commit_records import table_at
 from alluvia.commit.event_window.id_runs import CONTENT_BYTES, EVENT_ID, SOURCE, content_hashes
 from alluvia.commit.event_window.window import UNKNOWN, encode_event_ids, event_id_pairs, event_ids_of, fingerprints
 from alluvia.commit.handle import TableHandle
@@ -126,8 +126,8 @@ def known_events(handle: TableHandle, rows: pa.Table, contents: Sequence[bytes])
         snapshot = handle.at_hand()
         prints = fingerprints([event_id or "" for event_id in rows[EVENT_ID].to_pylist()], _sources(rows))
         held = held_events(handle, follow_window(handle), prints, undone_versions(snapshot.properties))
-    for claim in happened(handle.log, snapshot.state):
-        for fingerprint, content in event_id_pairs(event_ids_of(claim.intended(snapshot.version))):
+    for commit in table_at(handle.log, snapshot.state).ahead:
+        for fingerprint, content in event_id_pairs(event_ids_of(commit)):
             held.setdefault(fingerprint, set()).add(content)
     contents = _contents(rows, contents, handle.name)
     return [not {content, UNKNOWN}.isdisjoint(held.get(at, ())) for at, content in zip(prints, contents, strict=True)]

@@ -8,10 +8,10 @@ from itertools import chain
 from operator import itemgetter
 
 from alluvia.commit.changes import Changes
-from alluvia.commit.commit_records import happened
+from alluvia.commit.commit_records import table_at
 from alluvia.commit.conflicts import harmless_change
 from alluvia.commit.event_window.window import joined_event_ids
-from alluvia.commit.intents import CLAIM, with_claims
+from alluvia.commit.intents import CLAIM
 from alluvia.commit.reads import decode_reads
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.lineage import Gaps, in_gap, is_dropped, undone_versions, version_gaps, with_marks_of, with_undone
@@ -23,7 +23,7 @@ from alluvia.delta.protocols import with_features
 from alluvia.delta.snapshot import Snapshot
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog
-from alluvia.operations.catalog.consistent_snapshot import take_cut
+from alluvia.operations.catalog.lake_snapshot import LakeSnapshot
 from alluvia.operations.references.branch_store import NOT_THERE, BranchStore
 
 CREATED, DROPPED, REPLACED, CHANGED = "created", "dropped", "replaced", "changed"
@@ -192,18 +192,17 @@ def branched_tables(branch: Catalog, store: BranchStore) -> list[BranchedTable]:
     Costs nothing for others: a LIST of the branch's folder, two for each table that it has written, and its log.
     """
     handles = [branch.handle(name) for name in store.written()]
-    cut = take_cut(handles)
+    now = LakeSnapshot.of_tables(branch.store, handles)
     found = []
     for handle in handles:
         version, base, held = store.base(handle.name), None, frozenset[str]()
         if version != NOT_THERE:
             with handle.lock:
                 state = handle.log.at(version)
-            claims = happened(handle.log, state)
-            held = frozenset(claim.transaction_id for claim in claims)
-            base = None if is_dropped(state.metadata.configuration) else with_claims(state, claims)
-        tip = cut.state(handle.name)
+            begin = table_at(handle.log, state)
+            held = begin.held
+            base = None if is_dropped(state.metadata.configuration) else begin.shown
+        tip = now.table(handle.name)
         own = handle.log.read_commits(range(version + 1, tip.version + 1))
-        undone = [claim.intended(tip.version) for claim in cut.undone[handle.name]]
-        found.append(BranchedTable(handle.name, base, tip, held, [*own, *undone]))
+        found.append(BranchedTable(handle.name, base, tip.shown, held, [*own, *tip.ahead]))
     return found

@@ -16,7 +16,7 @@ from dataclasses import replace
 import orjson
 
 from alluvia.commit.changes import Changes
-from alluvia.commit.commit_records import happened
+from alluvia.commit.commit_records import table_at
 from alluvia.commit.event_window.id_files import files_of, range_prints
 from alluvia.commit.event_window.id_runs import FINGERPRINT_BYTES
 from alluvia.commit.event_window.window import event_ids_of, parts
@@ -269,8 +269,11 @@ def _winners(staged: StagedHandle) -> list[CommitActions]:
             raise
         msg = f"the lake's log no longer has all commits since version {base}, with which the branch began"
         raise TransactionExpired(msg) from error
-    undone = [claim.intended(state.version) for claim in happened(log, state)]
-    return [each for each in (*commits, *undone) if each.info.get(TRANSACTION, {}).get("id") not in staged.held]
+    return [
+        each
+        for each in (*commits, *table_at(log, state).ahead)
+        if each.info.get(TRANSACTION, {}).get("id") not in staged.held
+    ]
 
 
 def _prints(store: Store, root: str, commits: Iterable[CommitActions]) -> Iterator[bytes]:

@@ -14,10 +14,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from alluvia.clock import Clock
-from alluvia.commit.commit_records import Decisions
+from alluvia.commit.commit_records import table_at
 from alluvia.commit.handle import TableHandle, expired_message, oldest_readable, other_table_message
-from alluvia.commit.intents import Claim, pending, with_claims
-from alluvia.delta.log.replay import State
+from alluvia.commit.intents import TableAt
 from alluvia.delta.refs import (
     BRANCH,
     TAG,
@@ -140,7 +139,7 @@ def keep_moment(
         return _confirmed(catalog.store, clock, waiting, replaces=replaces)
 
 
-def kept_state(handle: TableHandle, keeper: Keeper) -> State:
+def kept_at(handle: TableHandle, keeper: Keeper) -> TableAt:
     """Return a table as a keeper keeps it, with transactions that had happened at its moment, also if it was dropped.
 
     A keeper of the lake costs two LISTs, and a HEAD if it has just been put, besides what reading a version costs.
@@ -152,7 +151,7 @@ def kept_state(handle: TableHandle, keeper: Keeper) -> State:
             state = handle.log.at(keeper.version)
         if state.metadata.id != keeper.table_id:
             raise VersionNotFound(other_table_message(handle.name, keeper.version))
-        return state
+        return TableAt(state)
     keeper = _stored(handle.store, keeper)
     oldest = oldest_readable(handle.newest(dropped=True).state)
     pin = find_pin(handle.store, handle.name, keeper)
@@ -162,17 +161,12 @@ def kept_state(handle: TableHandle, keeper: Keeper) -> State:
         raise _not_there(handle, keeper, stored_ms)
     with handle.lock:
         state = handle.log.at(version)
-    return with_claims(state, held_claims(handle, state, keeper))
-
-
-def held_claims(handle: TableHandle, state: State, keeper: Keeper) -> list[Claim]:
-    """Return the claims in a table's state whose transactions had happened at the moment of a keeper of the lake."""
-    return [claim for claim in pending(state.domains) if _had_happened(handle, claim, keeper)]
+    return table_at(handle.log, state, keeper.moment)
 
 
 def kept_snapshot(handle: TableHandle, keeper: Keeper) -> Snapshot:
     """Return the same as a version of the table. Raises `TableNotFound` also for a table that was dropped then."""
-    return handle.as_of(kept_state(handle, keeper))
+    return handle.as_of(kept_at(handle, keeper).shown)
 
 
 @contextmanager
@@ -262,12 +256,6 @@ def _not_there(handle: TableHandle, keeper: Keeper, stored_ms: Mapping[int, int]
         f"table {handle.name}: its version at the moment of {keeper} has expired; the oldest version that is left is "
         f"{oldest}"
     )
-
-
-def _had_happened(handle: TableHandle, claim: Claim, keeper: Keeper) -> bool:
-    """Whether the transaction of a claim was decided at the moment of a keeper of the lake."""
-    decision = Decisions.about(handle.log, claim).read(claim)
-    return decision is not None and decision.committed and decision.decided_ms <= keeper.moment
 
 
 def _stored(store: Store, keeper: Keeper) -> Keeper:

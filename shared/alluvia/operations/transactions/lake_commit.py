@@ -9,18 +9,18 @@ from alluvia.clock import Clock
 from alluvia.commit.changes import Changes
 from alluvia.commit.commit_records import COMMIT_AGE_MS_MAX, Decisions
 from alluvia.commit.intents import pending
-from alluvia.commit.transaction import carry_out_claim
+from alluvia.commit.transaction import TRANSACTION_AGE_MS_MAX, carry_out_claim
 from alluvia.errors import (
     AlluviaError,
     CommitUnknown,
     Conflict,
     TableExists,
+    TransactionExpired,
     Unavailable,
 )
-from alluvia.operations.catalog.consistent_snapshot import carried_out
+from alluvia.operations.catalog.transaction_order import carried_out
 from alluvia.operations.streams.streams import conflicts_named
 from alluvia.operations.tables.drop import put_hints
-from alluvia.operations.transactions.late_snapshot import check_age
 from alluvia.operations.transactions.staging import StagedHandle
 from alluvia.table_names import REJECTS
 
@@ -94,11 +94,19 @@ def _commit_parts(parts: Sequence[tuple[StagedHandle, Changes]], clock: Clock, s
     return {table.name: made[table.name] for table, _ in parts if table.staged and made[table.name]}
 
 
+def check_age(clock: Clock, started_ms: int) -> None:
+    """Raise `TransactionExpired` an hour after a transaction began."""
+    if clock.now_ms() - started_ms > TRANSACTION_AGE_MS_MAX:
+        raise TransactionExpired(
+            f"the transaction is older than {TRANSACTION_AGE_MS_MAX // 60_000} minutes: start it again"
+        )
+
+
 def _carried_out_in(table: StagedHandle, claimed: int, transaction_id: str) -> int:
     """Return the version in which a transaction was carried out, 0 if this process does not know it."""
     with table.inner.lock:
-        commits = table.inner.log.since(claimed) or ()
-    return next((commit.version for commit in commits if transaction_id in carried_out([commit])), 0)
+        done = carried_out(table.inner.log.since(claimed) or ()).get(transaction_id)
+    return 0 if done is None else int(done.done)
 
 
 @contextmanager

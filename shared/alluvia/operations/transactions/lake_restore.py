@@ -18,11 +18,11 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound, VersionExpired, VersionNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import WritableCatalog
-from alluvia.operations.references.pinned_versions import kept_state
+from alluvia.operations.references.pinned_versions import kept_at
 from alluvia.operations.streams import streams
 from alluvia.operations.tables.restore import plan_restore, restore_to
-from alluvia.operations.transactions.lake_as_of import Then, lake_at
 from alluvia.operations.transactions.lake_transaction import StagedTables
+from alluvia.operations.transactions.past_snapshots import Then, lake_at
 from alluvia.table_names import REJECTS, STREAMS, TABLE_NAME
 
 TRIES_MAX = 20
@@ -225,7 +225,7 @@ def _tagged(catalog: WritableCatalog, keeper: Keeper, names: Sequence[str]) -> d
         if handle.attached_place is not None:
             return Then(handle, now, now)
         try:
-            return Then(handle, now, kept_state(handle, keeper))
+            return Then(handle, now, kept_at(handle, keeper).shown)
         except TableNotFound:
             return Then(handle, now, None)
 

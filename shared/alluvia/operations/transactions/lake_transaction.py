@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from alluvia.commit.intents import Claim, with_claims
+from alluvia.commit.intents import TableAt
 from alluvia.delta.lineage import DroppedTable, dropped_tables, is_dropped
 from alluvia.delta.log.actions import Metadata
 from alluvia.delta.log.replay import State
@@ -17,14 +17,13 @@ from alluvia.delta.schema.former_names import inherited
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound
 from alluvia.operations.catalog.catalog import WritableCatalog
-from alluvia.operations.catalog.consistent_snapshot import Cut, take_cut
+from alluvia.operations.catalog.lake_snapshot import LakeSnapshot
 from alluvia.operations.planning.optimistic_retry import check_not_append_only
 from alluvia.operations.references.clones import held
 from alluvia.operations.tables.drop import drop_rejects_left, find_log
 from alluvia.operations.tables.drop_plan import never_created, plan_drop, plan_recreate, plan_replace, plan_undrop
-from alluvia.operations.transactions.lake_commit import SERIALIZABLE, commit_all
-from alluvia.operations.transactions.lake_snapshot import LakeCut
-from alluvia.operations.transactions.late_snapshot import LateTable
+from alluvia.operations.transactions.lake_commit import SERIALIZABLE, check_age, commit_all
+from alluvia.operations.transactions.past_snapshots import LateTable
 from alluvia.operations.transactions.staging import StagedHandle
 from alluvia.table_names import REJECTS, STREAMS
 
@@ -49,7 +48,7 @@ class StagedTables:
         self.wrote = False
         """Whether something was written, so that streams that were read move, also where that changed no table."""
         self._whole_lake = whole_lake
-        self._cut: LakeCut | None = None
+        self._lake: LakeSnapshot | None = None
         self._started_ms = catalog.clock.now_ms()
         self.use(tables)
 
@@ -61,12 +60,13 @@ class StagedTables:
     def use(self, names: Iterable[str]) -> None:
         """Have tables take part, at one moment. Raises `TableNotFound`."""
         new = sorted({*names} - self._staged.keys())
-        if new and self._whole_lake and self._cut is None:
-            self._cut = LakeCut(self._catalog, new)
+        if new and self._whole_lake and self._lake is None:
+            self._lake = LakeSnapshot.of_lake(self._catalog, new)
         late = []
         for name in new:
-            if self._cut is not None and name in self._cut:
-                self._take(name, *self._cut.table(name))
+            if self._lake is not None and name in self._lake:
+                check_age(self._catalog.clock, self._started_ms)
+                self._take(name, self._lake.table(name))
             else:
                 late.append(name)
         if late:
@@ -187,29 +187,29 @@ class StagedTables:
     def _join(self, names: Sequence[str]) -> None:
         """Have more tables take part: with all others as they are now, or else as they were before those changed."""
         used = {name: staged for name, staged in self._staged.items() if not staged.creates}
-        cut = take_cut([*(staged.inner for staged in used.values()), *map(self._catalog.log_handle, names)])
+        handles = [*(staged.inner for staged in used.values()), *map(self._catalog.log_handle, names)]
+        now = LakeSnapshot.of_tables(self._catalog.store, handles)
         try:
-            moves = [(each, *self._checked(each, cut)) for each in used.values()]
+            moves = [(staged, *self._checked(staged, now.table(name))) for name, staged in used.items()]
         except (Conflict, TableNotFound):
             for name in names:
-                state, claims = LateTable(self._catalog, name, used, cut, self._started_ms).read()
-                used[name] = self._take(name, state, claims)
-                self._whole_lake, self._cut = False, None  # it may not be at the moment of the lake's cut
+                late = LateTable(self._catalog, name, used, now, self._started_ms).read()
+                used[name] = self._take(name, late)
+                self._whole_lake, self._lake = False, None  # it may not be at the moment of the lake's snapshot
             return
         for name in names:
-            self._catalog.log_handle(name).as_of(cut.state(name))  # before any is moved
+            self._catalog.log_handle(name).as_of(now.table(name).shown)  # before any is moved
         for staged, base, moved in moves:
-            staged.move_to(base, cut.undone[staged.name], moved)
+            staged.move_to(base, now.table(staged.name).claims, moved)
         for name in names:
-            self._take(name, cut.states[name], cut.undone[name])
-        self._whole_lake, self._cut = False, None  # all are now read as they are at another moment
+            self._take(name, now.table(name))
+        self._whole_lake, self._lake = False, None  # all are now read as they are at another moment
 
-    def _checked(self, staged: StagedHandle, cut: Cut) -> tuple[Snapshot, frozenset[str]]:
-        base = staged.inner.as_of(cut.state(staged.name))
-        return base, staged.check_move(base, cut.undone[staged.name])
+    def _checked(self, staged: StagedHandle, now: TableAt) -> tuple[Snapshot, frozenset[str]]:
+        base = staged.inner.as_of(now.shown)
+        return base, staged.check_move(base, now.claims)
 
-    def _take(self, name: str, state: State, claims: Sequence[Claim]) -> StagedHandle:
+    def _take(self, name: str, at: TableAt) -> StagedHandle:
         handle = self._catalog.log_handle(name)
-        held = frozenset(claim.transaction_id for claim in claims)
-        self._staged[name] = StagedHandle(handle, handle.as_of(with_claims(state, claims)), held)
+        self._staged[name] = StagedHandle(handle, handle.as_of(at.shown), at.held)
         return self._staged[name]

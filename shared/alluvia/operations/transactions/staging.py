@@ -11,7 +11,7 @@ from alluvia.commit.changes import RESTORE, Changes
 from alluvia.commit.event_window.id_runs import CONTENT_BYTES, FINGERPRINT_BYTES
 from alluvia.commit.event_window.window import DedupWindow, event_ids_of, joined_event_ids, parts
 from alluvia.commit.handle import TableHandle
-from alluvia.commit.intents import Claim, pending
+from alluvia.commit.intents import Claim, TableAt, pending
 from alluvia.commit.transaction import Commit, OnLost, Transaction
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.lineage import is_dropped, undone_versions, with_marks_of
@@ -57,6 +57,12 @@ class StagedHandle(TableHandle):
     @property
     def takes_offers(self) -> bool:
         return False
+
+    @property
+    def at(self) -> TableAt:
+        """Return the base with the claims of the transactions that it holds before the table's log does."""
+        claims = pending(self.base.state.domains)
+        return TableAt(self.base.state, [claim for claim in claims if claim.transaction_id in self.held])
 
     @property
     def creates(self) -> bool:
@@ -156,9 +162,7 @@ class StagedHandle(TableHandle):
         from alluvia.operations.transactions.inherited_event_ids import TakenOver  # few transactions replace a table
 
         if self._taken_over is None:
-            claims = pending(self.base.state.domains)
-            held = [each.intended(self.base.version) for each in claims if each.transaction_id in self.held]
-            self._taken_over = TakenOver(self.inner, self.base, held)
+            self._taken_over = TakenOver(self.inner, self.base, self.at.ahead)
         own = event_ids_of(CommitActions(0, dict(changes.info)))
         known = {*self._events, *parts(own.prints, FINGERPRINT_BYTES)}
         state = replace(self._now.state, metadata=changes.metadata or self._now.state.metadata)

@@ -13,7 +13,7 @@ from alluvia.api.lake_transaction import LakeTransaction
 from alluvia.clock import ManualClock
 from alluvia.errors import ConcurrentAppend, Conflict, Invalid, TableExists, TableNotFound
 from alluvia.operations.append.append import append
-from alluvia.operations.transactions import lake_snapshot
+from alluvia.operations.catalog import lake_snapshot
 from alluvia.operations.transactions.lake_commit import SNAPSHOT
 from alluvia.operations.transactions.lake_transaction import StagedTables
 from alluvia.store import CountingStore

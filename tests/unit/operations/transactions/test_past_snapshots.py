@@ -8,7 +8,7 @@ from alluvia.api.lake import Lake
 from alluvia.api.lake_transaction import LakeTransaction
 from alluvia.clock import ManualClock
 from alluvia.errors import Conflict, TableNotFound, TransactionExpired
-from alluvia.operations.transactions import lake_snapshot
+from alluvia.operations.catalog import lake_snapshot
 from alluvia.store import CountingStore
 from tests.transactions import APPLY_OF_B, DECISION, again, append_both, stopped, two_tables
 
