@@ -59,7 +59,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "take a file's own column for its number",
         "engine/duck/views.py",
-        "        if part.reserved & found.keys() or not all(starmap(fits, types)):",
+        "        if part.reserved & kinds.keys() or not all(starmap(fits, types)):",
         "        if not all(starmap(fits, types)):",
         ("tests/contract/test_column_names.py",),
     ),
@@ -1476,8 +1476,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "mean an older version where the log has forgotten the one of a moment",
         "delta/refs.py",
-        "    return found if found + 1 in stored_ms or found == max(stored_ms) else None\n",
-        "    return found\n",
+        "    return newest if newest + 1 in stored_ms or newest == max(stored_ms) else None\n",
+        "    return newest\n",
         ("tests/unit/operations/references/test_keepers.py",),
     ),
     Mutant(

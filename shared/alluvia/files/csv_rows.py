@@ -44,15 +44,15 @@ class CsvRows:
 
         Without rows no type shows: of a file that lost its line ends, columns would be made of cells.
         """
-        found = {name: TextType() for name in self.names if name not in known}
+        unknown = {name: TextType() for name in self.names if name not in known}
         count = 0
-        for _, batch in self._texts() if found else ():
+        for _, batch in self._texts() if unknown else ():
             count += len(batch)
-            for name, kind in found.items():
+            for name, kind in unknown.items():
                 kind.see(batch.column(name))
-        if found and not count:
+        if unknown and not count:
             raise Misfit(_NO_ROWS)
-        return pa.schema([(name, known[name] if name in known else found[name].kind()) for name in self.names])
+        return pa.schema([(name, known[name] if name in known else unknown[name].kind()) for name in self.names])
 
     def tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
         """Yield the rows in columns of a schema, which has all of the file's."""

@@ -208,14 +208,14 @@ def _elements(start: bytes, source: io.BufferedReader[Any]) -> Iterator[bytes]:
     if held[at - 1] != "[":
         raise Damaged(f"{wrong}the file begins with a longer object")
     while True:
-        found = _element(scan, held, at)
-        if found is None:
+        element = _element(scan, held, at)
+        if element is None:
             chunk = decode(source.read(max(_CHUNK_BYTES, len(held) - at)))
             if not chunk or len(held) - at > VALUE_BYTES_MAX:
                 raise Damaged(f"{wrong}element {number} is not one")
             held, at = held[at:] + chunk, 0
             continue
-        begin, end, after = found
+        begin, end, after = element
         yield held[begin:end].translate(_ONE_LINE).encode("utf-8", "surrogateescape") + b"\n"
         at, number = after + 1, number + 1
         if held[after] != ",":
@@ -292,10 +292,10 @@ def _ends_quoted(line: bytes, delimiter: bytes, quoted: bool) -> bool:
     opening, at = delimiter + b'"', 0
     while True:
         if not quoted:
-            found = text.find(opening, at)
-            if found < 0:
+            place = text.find(opening, at)
+            if place < 0:
                 return False
-            at = found + len(opening)
+            at = place + len(opening)
         closing = _TO_CLOSING_QUOTE.match(text, at)
         if closing is None:
             return True

@@ -134,7 +134,7 @@ class _Pieces(io.RawIOBase):
             if piece is None:
                 return 0
             self._piece = memoryview(piece)
-        found = self._piece[: len(buffer)]
-        buffer[: len(found)] = found
-        self._piece = self._piece[len(found) :]
-        return len(found)
+        part = self._piece[: len(buffer)]
+        buffer[: len(part)] = part
+        self._piece = self._piece[len(part) :]
+        return len(part)

@@ -100,12 +100,12 @@ class JsonType:
             raise misfit(row(at), self._path, reason)
 
     def _see_objects(self, values: Sequence[object], row: Row) -> None:
-        for name, (places, found) in by_name(values).items():
+        for name, (places, objects) in by_name(values).items():
             field = self._fields.get(name)
             if field is None:
                 self._names.take_field(path := f"{self._path}.{name}")
                 field = self._fields[name] = self._part(path, row(places[0]))
-            field.see(found, partial(_row_of, row, places))
+            field.see(objects, partial(_row_of, row, places))
 
     def _part(self, path: str, row: int) -> JsonType:
         if self._depth == NESTING_MAX:
@@ -125,16 +125,16 @@ def by_name(values: Iterable[object]) -> dict[str, tuple[list[int], list[object]
 
     It takes a time that grows with the fields that there are, not with the names times the objects.
     """
-    found: dict[str, tuple[list[int], list[object]]] = {}
+    columns: dict[str, tuple[list[int], list[object]]] = {}
     for at, value in enumerate(values):
         if isinstance(value, dict):
             for name, field in value.items():
-                there = found.get(name)
+                there = columns.get(name)
                 if there is None:
-                    there = found[name] = ([], [])
+                    there = columns[name] = ([], [])
                 there[0].append(at)
                 there[1].append(field)
-    return found
+    return columns
 
 
 def _row_of(row: Row, places: Sequence[int], at: int) -> int:
@@ -210,19 +210,19 @@ class JsonRows:
 
         Raises `Misfit` for a column that no type can hold exactly.
         """
-        found: dict[str, JsonType] = {}
+        kinds: dict[str, JsonType] = {}
         names = FileNames(self._names_max)
         for start, rows in self._rows():
             for name, (places, values) in by_name(rows).items():
-                kind = found.get(name)
+                kind = kinds.get(name)
                 if kind is None:
                     names.take_column(name, _number(start, places, 0))
-                    kind = found[name] = JsonType(name, names)
+                    kind = kinds[name] = JsonType(name, names)
                 if name not in known:
                     kind.see(values, partial(_number, start, places))
-        if not found:
+        if not kinds:
             raise Misfit("the file has no rows, so its columns are not known: declare a schema")
-        return pa.schema([(name, known[name] if name in known else kind.kind()) for name, kind in found.items()])
+        return pa.schema([(name, known[name] if name in known else kind.kind()) for name, kind in kinds.items()])
 
     def tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
         """Yield the rows in columns of a schema. Raises `Misfit` for a column that it lacks."""
@@ -260,10 +260,10 @@ def _number(start: int, places: Sequence[int], at: int) -> int:
 
 def _objects(piece: bytes, start: int) -> Values:
     if start:
-        found = split_ndjson(piece, UNLIMITED)
+        lines = split_ndjson(piece, UNLIMITED)
     else:
-        found = split(piece, content_type=NDJSON, content_encoding=None, limits=UNLIMITED)
-    if found.rejects:
-        reject = found.rejects[0]
+        lines = split(piece, content_type=NDJSON, content_encoding=None, limits=UNLIMITED)
+    if lines.rejects:
+        reject = lines.rejects[0]
         raise Misfit(f"row {start + reject.position + 1}: {reject.reason}")
-    return [event.value for event in found.events]
+    return [event.value for event in lines.events]

@@ -102,21 +102,21 @@ def format_of(asked: str | None, media_type: str, name: str, start: bytes, unkno
     Raises `Invalid` where nothing says it, with `unknown` as its message.
     """
     if asked is not None:
-        found = _named(asked.lower())
-        if found is None:
+        chosen = _named(asked.lower())
+        if chosen is None:
             raise Invalid(f"format: {asked!r:.100} is not a format: use one of {', '.join(FORMATS)}")
-        return found
+        return chosen
     if is_parquet(start):
         return "parquet"
     endings = [each for each in map(_named, reversed(name.lower().split(".")[1:])) if each is not None]
-    found = _TYPES.get(media_type) or (endings[0] if endings else None)
-    if found is not None:
-        return found
+    chosen = _TYPES.get(media_type) or (endings[0] if endings else None)
+    if chosen is not None:
+        return chosen
     if start.removeprefix(MARK).lstrip()[:1] in (b"{", b"["):
         return "ndjson"
     raise Invalid(unknown)
 
 
 def _named(name: str) -> str | None:
-    found = _NAMES.get(name, name)
-    return found if found in FORMATS else None
+    name_of_format = _NAMES.get(name, name)
+    return name_of_format if name_of_format in FORMATS else None

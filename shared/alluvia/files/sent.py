@@ -48,8 +48,8 @@ class FileSession:
     def schema(self, rows: bytes) -> Replies:
         """Tell the columns, of types that are known (an Arrow schema), else of types that hold all values."""
         known = pa.ipc.read_schema(pa.BufferReader(rows))
-        found = self._opened.schema({field.name: field.type for field in known})
-        yield {}, found.serialize()
+        schema = self._opened.schema({field.name: field.type for field in known})
+        yield {}, schema.serialize()
 
     def check(self, rows: bytes) -> Replies:
         """Read the rows into columns of an Arrow schema, and send none."""
@@ -69,10 +69,12 @@ class FileSession:
     def parts(self, name: str) -> Replies:
         """Send the events in parts; errors name the file."""
         if self._kind == "parquet":
-            found = parts(self._open(), name, "parquet", self._bytes_max)
+            file_parts = parts(self._open(), name, "parquet", self._bytes_max)
         else:
-            found = parts(open_text(self._open, self._bytes_max), name, "json" if self._kind == "ndjson" else "csv")
-        for part in found:
+            file_parts = parts(
+                open_text(self._open, self._bytes_max), name, "json" if self._kind == "ndjson" else "csv"
+            )
+        for part in file_parts:
             yield {"media_type": part.media_type, "position": part.position, "key": part.key}, part.data
 
     @property

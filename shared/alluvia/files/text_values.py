@@ -41,10 +41,10 @@ def plain(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_boolean(kind):
         return pc.equal(pc.ascii_lower(texts), "true")
     try:
-        found = texts.cast(kind)
+        values = texts.cast(kind)
     except pa.ArrowInvalid:
         return pa.nulls(len(texts), kind)
-    return pc.if_else(_exact(texts), found, pa.scalar(None, kind)) if kind == pa.float64() else found
+    return pc.if_else(_exact(texts), values, pa.scalar(None, kind)) if kind == pa.float64() else values
 
 
 def _exact(texts: pa.Array) -> pa.BooleanArray:
@@ -53,9 +53,9 @@ def _exact(texts: pa.Array) -> pa.BooleanArray:
     if pc.all(sure).as_py():
         return sure
     doubtful = pc.indices_nonzero(pc.and_(pc.invert(sure), pc.is_valid(texts)))
-    found = pa.array([survives_double(text) for text in texts.take(doubtful).to_pylist()], pa.bool_())
+    exact = pa.array([survives_double(text) for text in texts.take(doubtful).to_pylist()], pa.bool_())
     mask = pc.and_(pc.invert(sure), pc.is_valid(texts))
-    return pc.replace_with_mask(sure, mask, found)
+    return pc.replace_with_mask(sure, mask, exact)
 
 
 class TextType:
@@ -100,15 +100,15 @@ def typed(texts: pa.Array, field: pa.Field) -> Typed:
     if read is None:
         array, reasons = column(field.with_nullable(True), [read_text(kind, text) for text in texts.to_pylist()])
         return _required(array, field, {at: _bare(reason, field) for at, reason in reasons.items()})
-    found = read(texts)
-    odd = pc.and_(pc.is_valid(texts), pc.is_null(found))
+    plain_values = read(texts)
+    odd = pc.and_(pc.is_valid(texts), pc.is_null(plain_values))
     if not pc.any(odd).as_py():
-        return _required(found, field, {})
+        return _required(plain_values, field, {})
     values = [read_text(kind, text) for text in texts.filter(odd).to_pylist()]
     places = pc.indices_nonzero(odd).to_pylist()
     array, reasons = column(field.with_nullable(True), values)
-    found = pc.replace_with_mask(found, odd, array)
-    return _required(found, field, {places[at]: _bare(reason, field) for at, reason in reasons.items()})
+    plain_values = pc.replace_with_mask(plain_values, odd, array)
+    return _required(plain_values, field, {places[at]: _bare(reason, field) for at, reason in reasons.items()})
 
 
 def _required(array: pa.Array, field: pa.Field, reasons: dict[int, str]) -> Typed:
@@ -125,9 +125,9 @@ def _bare(reason: str, field: pa.Field) -> str:
 
 def _integers(kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
     def read(texts: pa.Array) -> pa.Array:
-        found = plain(texts, pa.int64())
+        numbers = plain(texts, pa.int64())
         try:
-            return found.cast(kind)
+            return numbers.cast(kind)
         except pa.ArrowInvalid:
             return pa.nulls(len(texts), kind)
 

@@ -71,10 +71,10 @@ class Running:
     def cancel(self, caller: FlightCaller, ticket: bytes) -> bool:
         """Cancel what this caller runs with a ticket; False if that is nothing."""
         with self._lock:
-            found = list(self._cancels.get((caller.key, ticket), ()))
-        for each in found:
+            cancels = list(self._cancels.get((caller.key, ticket), ()))
+        for each in cancels:
             each()
-        return bool(found)
+        return bool(cancels)
 
 
 class Commands:
@@ -184,10 +184,10 @@ class Commands:
         """Bind values to a prepared statement's parameters. They count as held, as what the statement takes itself."""
         handle = asked.prepared_statement_handle
         prepared = self.prepared.get(caller.key, handle)
-        found = fitted(prepared.text, rows)
-        size_bytes = 0 if found is None else found.nbytes + found.schema.serialize().size
+        values = fitted(prepared.text, rows)
+        size_bytes = 0 if values is None else values.nbytes + values.schema.serialize().size
         self.prepared.resize(caller.key, handle, len(prepared.text) + size_bytes)
-        prepared.rows = found
+        prepared.rows = values
         return bytes(new("DoPutPreparedStatementResult", prepared_statement_handle=handle).SerializeToString())
 
     def prepare(self, text: str, transaction: bytes, caller: FlightCaller) -> bytes:
@@ -223,8 +223,8 @@ class Commands:
 
     def cancel(self, info: Message, caller: FlightCaller) -> None:
         """Cancel what runs with the tickets of an info. Raises `HandleNotFound` if nothing does."""
-        found = [self.running.cancel(caller, each.ticket.ticket) for each in info.endpoint]
-        if True not in found:
+        cancelled = [self.running.cancel(caller, each.ticket.ticket) for each in info.endpoint]
+        if True not in cancelled:
             raise HandleNotFound("no query runs with this ticket: it has ended, or not begun")
 
     def _answered(

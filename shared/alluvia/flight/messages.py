@@ -265,8 +265,8 @@ def read(name: str, data: bytes) -> Message:
 def packed(name: str, **fields: Any) -> bytes:
     """Return a message of Flight SQL as the bytes that stand for one of any kind."""
     body = new(name, **fields).SerializeToString()
-    found: bytes = new("Any", type_url=_SQL + name, value=body).SerializeToString()
-    return found
+    message: bytes = new("Any", type_url=_SQL + name, value=body).SerializeToString()
+    return message
 
 
 def unpacked(data: bytes) -> tuple[str, Message]:

@@ -82,11 +82,11 @@ def sql_info(wanted: Iterable[int], *, allow_writes: bool) -> pa.RecordBatch:
     return _batch({number: known[number] for number in asked if number in known})
 
 
-def _batch(found: Mapping[int, tuple[int, Any]]) -> pa.RecordBatch:
+def _batch(infos: Mapping[int, tuple[int, Any]]) -> pa.RecordBatch:
     kind = SCHEMA.field("value").type
     children: list[list[Any]] = [[] for _ in range(kind.num_fields)]
     kinds, offsets = [], []
-    for type_code, value in found.values():
+    for type_code, value in infos.values():
         kinds.append(type_code)
         offsets.append(len(children[type_code]))
         children[type_code].append(value)
@@ -96,7 +96,7 @@ def _batch(found: Mapping[int, tuple[int, Any]]) -> pa.RecordBatch:
         [pa.array(child, kind.field(at).type) for at, child in enumerate(children)],
         [kind.field(at).name for at in range(kind.num_fields)],
     )
-    return pa.RecordBatch.from_arrays([pa.array(list(found), pa.uint32()), values], schema=SCHEMA)
+    return pa.RecordBatch.from_arrays([pa.array(list(infos), pa.uint32()), values], schema=SCHEMA)
 
 
 TABLE, VIEW = "TABLE", "VIEW"
@@ -196,11 +196,13 @@ def tables(asked: Message, catalog: Catalog, view_columns: Callable[[str], pa.Sc
             for name, kind in part
         ]
         if asked.include_schema:
-            found = catalog.readable(name for name, kind in part if kind == TABLE)
-            rows = [row for row in rows if row["table_type"] == VIEW or row["table_name"] in found]
+            snapshots = catalog.readable(name for name, kind in part if kind == TABLE)
+            rows = [row for row in rows if row["table_type"] == VIEW or row["table_name"] in snapshots]
             for row in rows:
                 name = str(row["table_name"])
-                columns = visible_schema(catalog, found[name]) if name in found else _or_nothing(view_columns, name)
+                columns = (
+                    visible_schema(catalog, snapshots[name]) if name in snapshots else _or_nothing(view_columns, name)
+                )
                 row["table_schema"] = bytes(described(name, columns).serialize())
         yield pa.RecordBatch.from_pylist(rows, schema)
 
@@ -282,14 +284,14 @@ def like(text: str, pattern: str) -> bool:
 
 def _signs(pattern: str) -> list[tuple[str, bool]]:
     """Return the characters of a pattern, and whether each is meant as it is."""
-    found, escaped = [], False
+    signs, escaped = [], False
     for character in pattern:
         if character == "\\" and not escaped:
             escaped = True
             continue
-        found.append((character, escaped or character not in "%_"))
+        signs.append((character, escaped or character not in "%_"))
         escaped = False
-    return found
+    return signs
 
 
 def _or_nothing(view_columns: Callable[[str], pa.Schema], name: str) -> pa.Schema:

@@ -49,22 +49,22 @@ def parameter_schema(text: str, catalog: Catalog) -> pa.Schema:
     if not at:
         return pa.schema([])
     known, inserted = _columns(text, tokens, catalog), _inserted(text, catalog)
-    found: dict[str, pa.DataType | None] = {}
+    kinds: dict[str, pa.DataType | None] = {}
     for count, number in enumerate(at, 1):
         token = tokens[number]
         name = text[token.start + 1 : token.end] or str(count)
-        found[name] = found.get(name) or _type(text, tokens, number, known, inserted)
-    return pa.schema([pa.field(name, kind or pa.string()) for name, kind in found.items()])
+        kinds[name] = kinds.get(name) or _type(text, tokens, number, known, inserted)
+    return pa.schema([pa.field(name, kind or pa.string()) for name, kind in kinds.items()])
 
 
 def _columns(text: str, tokens: Sequence[Token], catalog: Catalog) -> Types:
     """Return the types of the columns of the tables that a text names; none of a name that has several."""
     tables = catalog.readable(dict.fromkeys(name for name in _tables(text, tokens) if TABLE_NAME.fullmatch(name)))
-    found: dict[str, set[pa.DataType]] = {}
+    types: dict[str, set[pa.DataType]] = {}
     for snapshot in tables.values():
         for field in visible_schema(catalog, snapshot):
-            found.setdefault(fold(field.name), set()).add(field.type)
-    return {name: next(iter(kinds)) for name, kinds in found.items() if len(kinds) == 1}
+            types.setdefault(fold(field.name), set()).add(field.type)
+    return {name: next(iter(kinds)) for name, kinds in types.items() if len(kinds) == 1}
 
 
 def _tables(text: str, tokens: Sequence[Token]) -> Iterator[str]:
@@ -239,10 +239,10 @@ def _plain(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _in_python(name: str, column: pa.ChunkedArray) -> list[Any]:
     try:
-        found: list[Any] = column.to_pylist()
+        values: list[Any] = column.to_pylist()
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise Invalid(f"parameter {name} has a value that SQL does not get: {error}") from None
-    return found
+    return values
 
 
 def _is_plain(kind: pa.DataType) -> bool:

@@ -236,10 +236,10 @@ class FlightService:
     def _request(self, requests: Iterator[bytes], context: Context) -> bytes:
         """Return the one request of a call, which has to come within the time that a query has. Raises `Invalid`."""
         with self._in_time(context):
-            found = next(requests, None)
-        if found is None:
+            request = next(requests, None)
+        if request is None:
             raise Invalid("the call has no message: send one request")
-        return found
+        return request
 
     @contextmanager
     def _in_time(self, context: Context) -> Iterator[None]:
@@ -341,12 +341,12 @@ def serving(lake: Lake, rules: Callable[[], StatementRules], gate: Gate, host: s
     server = grpc.server(pool, options=_OPTIONS, maximum_concurrent_rpcs=CALLS_MAX)
     server.add_generic_rpc_handlers((FlightService(statements, commands, gate).handler(),))
     try:
-        found = server.add_insecure_port(_address(host, port))
+        bound = server.add_insecure_port(_address(host, port))
     except RuntimeError as error:
         raise Invalid(f"--flight-port {port} of {host}: cannot listen there: choose another, or 0") from error
     server.start()
     try:
-        yield found
+        yield bound
     finally:
         server.stop(_STOP_SECONDS).wait()
         pool.shutdown(wait=False, cancel_futures=True)

@@ -189,14 +189,14 @@ class Statements:
         for tries in range(1, TRIES_MAX + 1):
             inner = self._lake.transaction()
             try:
-                found = self._run_in(inner, text, sets, caller, limits)
+                results = self._run_in(inner, text, sets, caller, limits)
                 limits.check()
                 inner.commit()
             except Conflict:
                 if tries == TRIES_MAX:
                     raise
             else:
-                return found
+                return results
         raise AssertionError("unreachable: the last try returns or raises")
 
     def _run_in(

@@ -50,10 +50,10 @@ class Asked:
 
     def number(self, name: str) -> int | None:
         """Return a number that was given; None for none. Raises `Invalid` if it is negative."""
-        found = self.numbers.get(name)
-        if found is not None and found < 0:
-            raise Invalid(f"{name}: expected a whole number, 0 or more, got {found}")
-        return found
+        number = self.numbers.get(name)
+        if number is not None and number < 0:
+            raise Invalid(f"{name}: expected a whole number, 0 or more, got {number}")
+        return number
 
 
 def may_match(predicate: Predicate, column: str, value: object) -> bool:

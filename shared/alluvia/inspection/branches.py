@@ -30,7 +30,7 @@ def branches(asked: Asked) -> Iterator[pa.RecordBatch]:
     store, now_ms, rights = asked.catalog.store, asked.catalog.clock.now_ms(), asked.catalog.rights
     if rights is not None and not rights.reads_all():
         return
-    found = [
+    rows = [
         {
             "name": keeper.name,
             "moment": _time(keeper.moment),
@@ -40,7 +40,7 @@ def branches(asked: Asked) -> Iterator[pa.RecordBatch]:
         }
         for keeper in list_keepers(store.inner if isinstance(store, BranchStore) else store, None, BRANCH)
     ]
-    yield from batches_of(found, SCHEMA)
+    yield from batches_of(rows, SCHEMA)
 
 
 def _time(ms: int) -> datetime:

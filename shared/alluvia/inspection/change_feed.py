@@ -16,14 +16,14 @@ from alluvia.operations.transactions.staging import StagedHandle
 def sizes(asked: Asked) -> list[int]:
     """Return the bytes of each file that may be read: what the commits add, remove and record."""
     first, last = _first(asked), asked.snapshot
-    found: list[int] = []
+    file_sizes: list[int] = []
     for commit in read_commits(asked.catalog.handle(last.name), min(first, last.version), last.version):
         if commit.cdc:
-            found += [file.size for file in commit.cdc]
+            file_sizes += [file.size for file in commit.cdc]
         else:
-            found += [file.size for file in commit.adds if file.data_change]
-            found += [file.size or 0 for file in commit.removes if file.data_change]
-    return found
+            file_sizes += [file.size for file in commit.adds if file.data_change]
+            file_sizes += [file.size or 0 for file in commit.removes if file.data_change]
+    return file_sizes
 
 
 def feed(asked: Asked) -> Iterator[pa.RecordBatch]:

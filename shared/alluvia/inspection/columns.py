@@ -50,19 +50,19 @@ def columns(asked: Asked) -> Iterator[pa.RecordBatch]:
     snapshot, rights = asked.snapshot, asked.catalog.rights
     shown = frozenset(asked.seen(snapshot).names)
     statistics = rights is None or not rights.restriction(snapshot.name).where
-    found: Mapping[tuple[str, ...], ColumnStatistics] = {}
+    by_path: Mapping[tuple[str, ...], ColumnStatistics] = {}
     counts: list[int | None] = []
     if statistics and asked.names("min", "max", "null_count"):
         files = list(snapshot.files)
         asked.check_time()
-        found, counts = file_statistics(snapshot, files), [file.num_records for file in files]
+        by_path, counts = file_statistics(snapshot, files), [file.num_records for file in files]
     notes = notes_of(snapshot)
     rows = []
     for position, field in enumerate(snapshot.schema, 1):
         if field.name not in shown:
             continue
         default, comment = notes.get(field.name, (None, None))
-        low, high, nulls = together(found.get((field.name,)), counts)
+        low, high, nulls = together(by_path.get((field.name,)), counts)
         rows.append(
             {
                 "position": position,
@@ -82,28 +82,28 @@ def columns(asked: Asked) -> Iterator[pa.RecordBatch]:
 
 def notes_of(snapshot: Snapshot) -> dict[str, tuple[str | None, str | None]]:
     """Return the default and the comment that other writers have given columns, by name."""
-    found = {}
+    notes = {}
     for field in schema_fields(snapshot.state.metadata.schema_string):
         metadata = field.get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
-        found[str(field.get("name"))] = _text(metadata.get(_DEFAULT)), _text(metadata.get(_COMMENT))
-    return found
+        notes[str(field.get("name"))] = _text(metadata.get(_DEFAULT)), _text(metadata.get(_COMMENT))
+    return notes
 
 
-def together(found: ColumnStatistics | None, counts: list[int | None]) -> tuple[Any, Any, int | None]:
+def together(statistics: ColumnStatistics | None, counts: list[int | None]) -> tuple[Any, Any, int | None]:
     """Return the least and greatest value of a column in all files, and the nulls; None where one file hides them.
 
     `counts` are the files' numbers of rows: one whose values are all null has no bounds, and needs none.
     """
-    if found is None or not counts:
-        return None, None, 0 if found is not None else None
+    if statistics is None or not counts:
+        return None, None, 0 if statistics is not None else None
     rows = pa.array(counts, pa.int64())
-    nulls = None if found.nulls.null_count else pc.sum(found.nulls).as_py()
-    empty = pc.fill_null(pc.equal(found.nulls, rows), fill_value=False)
-    bounded = pc.and_(pc.is_valid(found.low), pc.is_valid(found.high))
+    nulls = None if statistics.nulls.null_count else pc.sum(statistics.nulls).as_py()
+    empty = pc.fill_null(pc.equal(statistics.nulls, rows), fill_value=False)
+    bounded = pc.and_(pc.is_valid(statistics.low), pc.is_valid(statistics.high))
     if not pc.all(pc.or_(empty, bounded)).as_py() or not pc.any(bounded).as_py():
         return None, None, nulls
-    return pc.min(found.low).as_py(), pc.max(found.high).as_py(), nulls
+    return pc.min(statistics.low).as_py(), pc.max(statistics.high).as_py(), nulls
 
 
 def text_of(value: Any) -> str | None:
@@ -144,7 +144,7 @@ def file_statistics(snapshot: Snapshot, files: Sequence[AddFile]) -> Mapping[Col
     rows = ActionRows(files)
     texts = pa.array([file.stats for file in files], pa.string())
     stored: dict[ColumnPath, tuple[ColumnPath, pa.DataType]] = {}
-    found: dict[ColumnPath, ColumnStatistics] = {}
+    statistics: dict[ColumnPath, ColumnStatistics] = {}
     for path, kind in leaves(snapshot.schema):
         if path[0] in snapshot.partition_columns:
             continue
@@ -161,8 +161,8 @@ def file_statistics(snapshot: Snapshot, files: Sequence[AddFile]) -> Mapping[Col
             ],
             pa.int64(),
         )
-        found[name,] = ColumnStatistics(values, values, nulls)
-    return found | {path: parsed.columns[physical] for path, (physical, _) in stored.items()}
+        statistics[name,] = ColumnStatistics(values, values, nulls)
+    return statistics | {path: parsed.columns[physical] for path, (physical, _) in stored.items()}
 
 
 def typed_statistics(snapshot: Snapshot, files: Sequence[AddFile]) -> pa.StructArray:
@@ -172,15 +172,15 @@ def typed_statistics(snapshot: Snapshot, files: Sequence[AddFile]) -> pa.StructA
 
 
 def _assembled(
-    kind: pa.StructType, found: Mapping[ColumnPath, ColumnStatistics], path: ColumnPath, count: int
+    kind: pa.StructType, statistics: Mapping[ColumnPath, ColumnStatistics], path: ColumnPath, count: int
 ) -> pa.StructArray:
-    if path in found:
-        one = found[path]
+    if path in statistics:
+        one = statistics[path]
         values: Mapping[str, Any] = {MIN: one.low, MAX: one.high, NULLS: one.nulls}
         parts = [values[field.name].cast(field.type) for field in kind]
     else:
         parts = [
-            _assembled(field.type, found, (*path, field.name), count)
+            _assembled(field.type, statistics, (*path, field.name), count)
             if pa.types.is_struct(field.type)
             else pa.nulls(count, field.type)
             for field in kind

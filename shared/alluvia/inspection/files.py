@@ -46,10 +46,10 @@ def files(asked: Asked) -> Iterator[pa.RecordBatch]:
     from alluvia.inspection.columns import typed_statistics
 
     snapshot, schema = asked.snapshot, schema_of(asked.snapshot)
-    found = Scan(snapshot, asked.where).files
-    for start in range(0, len(found), AT_ONCE):
+    kept = Scan(snapshot, asked.where).files
+    for start in range(0, len(kept), AT_ONCE):
         asked.check_time()
-        part = found[start : start + AT_ONCE]
+        part = kept[start : start + AT_ONCE]
         columns: list[pa.Array] = [_column(asked, name.name, part) for name in _SCHEMA]
         if len(schema) > len(columns):
             wanted = asked.names("statistics")
@@ -100,7 +100,7 @@ def partition_of(snapshot: Snapshot, file: AddFile) -> dict[str, str | None]:
 
     Several values of a transform, such as days, are written as `first..last`.
     """
-    found = {name: file.partition_values.get(snapshot.physical_name(name)) for name in snapshot.partition_columns}
+    values = {name: file.partition_values.get(snapshot.physical_name(name)) for name in snapshot.partition_columns}
     transforms = [str(each) for each in snapshot.partition_spec.transforms]
     tag = file.tags.get(PARTITION_TAG) if transforms else None
     if tag is not None:
@@ -109,8 +109,8 @@ def partition_of(snapshot: Snapshot, file: AddFile) -> dict[str, str | None]:
         except ValueError:
             said = None
         if isinstance(said, dict):
-            found |= {name: _span(said[name]) for name in transforms if name in said}
-    return found
+            values |= {name: _span(said[name]) for name in transforms if name in said}
+    return values
 
 
 def _span(value: Any) -> str | None:

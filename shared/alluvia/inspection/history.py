@@ -120,7 +120,7 @@ def _shown(totals: Totals | None) -> dict[str, int | None]:
 def totals_of(base: State, commits: Sequence[CommitActions]) -> dict[int, Totals]:
     """Return what a version and those that commits after it make hold, by version. `commits` follow one another."""
     now = Totals.of(base.files)
-    found = {base.version: now}
+    totals = {base.version: now}
     changed: dict[str, AddFile | None] = {}
     for commit in commits:
         for key in [remove.key for remove in commit.removes]:
@@ -131,5 +131,5 @@ def totals_of(base: State, commits: Sequence[CommitActions]) -> dict[int, Totals
             there = changed[add.key] if add.key in changed else base.files.get(add.key)
             now = now if there is None else now.with_file(there, -1)
             now, changed[add.key] = now.with_file(add, 1), add
-        found[commit.version] = now
-    return found
+        totals[commit.version] = now
+    return totals

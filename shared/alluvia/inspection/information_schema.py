@@ -116,8 +116,8 @@ def columns(asked: Asked) -> Iterator[pa.RecordBatch]:
     names = _tables(asked)
     for start in range(0, len(names), AT_ONCE):
         asked.check_time()
-        found = asked.catalog.store.map(lambda name: _opened(asked, name), names[start : start + AT_ONCE])
-        for snapshot in found:
+        snapshots = asked.catalog.store.map(lambda name: _opened(asked, name), names[start : start + AT_ONCE])
+        for snapshot in snapshots:
             if snapshot is not None:
                 yield from batches_of(_of_table(asked, snapshot), COLUMNS)
     for view in _views(asked, set(names)):

@@ -59,5 +59,5 @@ def tables(asked: Asked) -> Iterator[pa.RecordBatch]:
 
     for start in range(0, len(names), AT_ONCE):
         asked.check_time()
-        found = asked.catalog.store.map(row, names[start : start + AT_ONCE])
-        yield from batches_of((each for each in found if each is not None), SCHEMA)
+        rows = asked.catalog.store.map(row, names[start : start + AT_ONCE])
+        yield from batches_of((each for each in rows if each is not None), SCHEMA)

@@ -18,18 +18,18 @@ def partitions(asked: Asked) -> Iterator[pa.RecordBatch]:
 
     A table without partitions is one, if it has files.
     """
-    found: dict[tuple[tuple[str, str | None], ...], list[int]] = {}
+    by_values: dict[tuple[tuple[str, str | None], ...], list[int]] = {}
     for number, file in enumerate(Scan(asked.snapshot, asked.where).files):
         if number % 10_000 == 0:
             asked.check_time()
         values = tuple(partition_of(asked.snapshot, file).items())
-        totals = found.setdefault(values, [0, 0, 0, 0])
+        totals = by_values.setdefault(values, [0, 0, 0, 0])
         rows = file.live_records
         totals[0] += 1
         totals[1] += rows or 0
         totals[2] += rows is None
         totals[3] += file.size
-    order = sorted(found.items(), key=lambda each: [(value is None, value or "") for _, value in each[0]])
+    order = sorted(by_values.items(), key=lambda each: [(value is None, value or "") for _, value in each[0]])
     rows_of = (
         {
             "partition_values": list(values),

@@ -29,7 +29,7 @@ def tags(asked: Asked) -> Iterator[pa.RecordBatch]:
     A GET for each tag.
     """
     rights = asked.catalog.rights
-    found = [
+    rows = [
         {
             "name": tag.name,
             "table": tag.table,
@@ -42,4 +42,4 @@ def tags(asked: Asked) -> Iterator[pa.RecordBatch]:
         for tag in lake_tags(asked.catalog, tables=True)
         if rights is None or (rights.reads_all() if tag.table is None else rights.may(READ, tag.table))
     ]
-    yield from batches_of(found, SCHEMA)
+    yield from batches_of(rows, SCHEMA)

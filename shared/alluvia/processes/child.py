@@ -100,9 +100,9 @@ class _Sessions:
             if name == "open":
                 _limit_memory(request["memory_bytes"])
                 module, _, kind = request["of"].partition(":")
-                found = getattr(importlib.import_module(module), kind)
+                session = getattr(importlib.import_module(module), kind)
                 data = {"data": request["rows"]} if "rows" in request else {}
-                self._object = found(**request["given"], **data)
+                self._object = session(**request["given"], **data)
                 self._send({"part": True}, b"")
             else:
                 for reply, data in getattr(self._object, name)(**request):

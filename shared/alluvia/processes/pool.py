@@ -90,13 +90,13 @@ class Worker:
 
     def reply(self, watch: Watch) -> dict[str, Any]:
         """Return the next reply. Raises the error in the reply, or why the process ended."""
-        found: dict[str, Any] = orjson.loads(self.data(watch))
-        if "refused" in found:
-            self.refusal = told_error(found["refused"], found["message"])
+        reply: dict[str, Any] = orjson.loads(self.data(watch))
+        if "refused" in reply:
+            self.refusal = told_error(reply["refused"], reply["message"])
             raise self.refusal
-        if "error" in found:
-            raise self._failure(found["error"])
-        return found
+        if "error" in reply:
+            raise self._failure(reply["error"])
+        return reply
 
     def data(self, watch: Watch) -> bytes:
         """Return the bytes that follow a reply which says so. Raises as `reply` does."""
@@ -189,7 +189,7 @@ class Pool:
 def told_error(name: str, message: str) -> AlluviaError:
     """Return the error that a process told, by the module and the name of its class."""
     module, _, kind = name.partition(":")
-    found = getattr(importlib.import_module(module), kind) if module.startswith("alluvia.") else None
-    if not (isinstance(found, type) and issubclass(found, AlluviaError)):
+    error = getattr(importlib.import_module(module), kind) if module.startswith("alluvia.") else None
+    if not (isinstance(error, type) and issubclass(error, AlluviaError)):
         raise TypeError(f"a worker process reported {name!r:.100}, which is not an error of Alluvia")
-    return found(message)
+    return error(message)

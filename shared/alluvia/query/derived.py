@@ -42,7 +42,7 @@ def find_derived(
     `newest` are the versions that the query reads of its tables; what `streams` reads goes to a folder that takes files
     of the relations' own. Raises what `plan_scans` does.
     """
-    found: dict[Reference, tuple[pa.Schema, Relation]] = {}
+    relations: dict[Reference, tuple[pa.Schema, Relation]] = {}
     read = dict(newest)
     for number, reference in enumerate(references.tables):
         name = reference.table
@@ -56,8 +56,8 @@ def find_derived(
             relation = derived(catalog, name, newest, evaluate, streams.folder, prefix)
             relation = relation or streams.relation(name, prefix)
         if relation is not None:
-            found[reference] = relation
-    return found
+            relations[reference] = relation
+    return relations
 
 
 def _final(

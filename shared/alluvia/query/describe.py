@@ -38,13 +38,13 @@ def field_hint(message: str, text: str) -> str | None:
 
     message: what DuckDB says of the query. text: the query.
     """
-    found = _NO_COLUMN.search(message) or _NO_STRUCT.search(message)
-    if found is None and message.startswith("Could not convert string"):
-        found = _SUBSCRIPT.search(text)
-    if found is not None:
-        return f"A field without a column is in {PROPERTIES}: {field_sql(next(filter(None, found.groups())))}"
-    if (found := _NO_TABLE.search(message)) is not None and found[1].isidentifier():
-        return f"An object without a column is in {PROPERTIES}: {PROPERTIES}->>'$.{found[1]}.…'"
+    match = _NO_COLUMN.search(message) or _NO_STRUCT.search(message)
+    if match is None and message.startswith("Could not convert string"):
+        match = _SUBSCRIPT.search(text)
+    if match is not None:
+        return f"A field without a column is in {PROPERTIES}: {field_sql(next(filter(None, match.groups())))}"
+    if (match := _NO_TABLE.search(message)) is not None and match[1].isidentifier():
+        return f"An object without a column is in {PROPERTIES}: {PROPERTIES}->>'$.{match[1]}.…'"
     return None
 
 

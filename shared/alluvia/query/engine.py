@@ -69,21 +69,21 @@ class Result:
 
     def read_all(self, limit_bytes: int | None = None) -> pa.Table:
         """Return all rows. Raises `QueryTooCostly` if they take more memory than the limit."""
-        found = self.read_within(limit_bytes)
-        if found is None:
+        table = self.read_within(limit_bytes)
+        if table is None:
             raise QueryTooCostly(out_of_memory(limit_bytes))
-        return found
+        return table
 
     def read_within(self, limit_bytes: int | None) -> pa.Table | None:
         """Return all rows; None, and the query ends, if they take more memory than a limit."""
-        found: list[pa.RecordBatch] = []
+        read: list[pa.RecordBatch] = []
         held = 0
         for batch in self:
-            found.append(batch)
+            read.append(batch)
             held += batch.nbytes
             if limit_bytes is not None and held > limit_bytes:
                 return None
-        return pa.Table.from_batches(found, self.schema)
+        return pa.Table.from_batches(read, self.schema)
 
     def close(self) -> None:
         """Stop the query, if it still runs, and free what it holds."""
@@ -151,9 +151,9 @@ def run_rendered(
     def rendered(session: Session, opened: Opened) -> Rendered:
         text, position = opened.rewritten.text, opened.rewritten.position
         with closing(session):
-            found = session.render(text, query, position, form.name, limit_bytes, large)
+            rendered_rows = session.render(text, query, position, form.name, limit_bytes, large)
         made_of = partial(identity_of, catalog.rights, opened.statement, opened.named)
-        return Rendered(*found, opened.reports, made_of, opened.read)
+        return Rendered(*rendered_rows, opened.reports, made_of, opened.read)
 
     def of_result(result: Result) -> Rendered:
         most = limit_bytes if large is None else min(limit_bytes, large.after_bytes)
@@ -218,10 +218,10 @@ def _attempt(
                 return answer(session, opened)
             with closing(session):
                 schema, batches = session.run(opened.rewritten.text, query, opened.rewritten.position)
-                found = list(batches)
+                plans = list(batches)
             if not statement.explain:
-                return of_result(Result(schema, in_our_terms(root, opened.scans, found, session.check_time), reports))
-            plan = "\n".join(str(text) for batch in found for text in batch.column(1).to_pylist())
+                return of_result(Result(schema, in_our_terms(root, opened.scans, plans, session.check_time), reports))
+            plan = "\n".join(str(text) for batch in plans for text in batch.column(1).to_pylist())
             return of_result(_of_table(scan_table(reports, plan), reports))
         except UnreadableFile as error:
             session.close()

@@ -74,15 +74,15 @@ def choose_format(accept: str | None) -> Format:
 
 def format_named(name: str) -> Format:
     """Return the form of a name, which is also a file's suffix. Raises `Invalid`."""
-    found = next((one for one in FORMATS if one.name.lower() == name.lower()), None)
-    if found is None:
+    form = next((one for one in FORMATS if one.name.lower() == name.lower()), None)
+    if form is None:
         raise Invalid(f"format: {name[:100]!r} must be one of {', '.join(one.name.lower() for one in FORMATS)}")
-    return found
+    return form
 
 
 def accepted(accept: str) -> dict[str, float]:
     """Return the qualities of the names in a header such as Accept; `*/*` where it names nothing."""
-    found: dict[str, float] = {}
+    qualities: dict[str, float] = {}
     for part in accept.split(","):
         media_type, *parameters = (piece.strip().lower() for piece in part.split(";"))
         quality = 1.0
@@ -91,8 +91,8 @@ def accepted(accept: str) -> dict[str, float]:
             if name.strip() == "q":
                 quality = _number(value)
         if media_type:
-            found[media_type] = max(quality, found.get(media_type, 0.0))
-    return found or {"*/*": 1.0}
+            qualities[media_type] = max(quality, qualities.get(media_type, 0.0))
+    return qualities or {"*/*": 1.0}
 
 
 def _number(text: str) -> float:
@@ -344,14 +344,14 @@ def _rows(batch: pa.RecordBatch) -> Iterable[tuple[Any, ...]]:
 
 def _distinct(names: list[str]) -> list[str]:
     """Return names of which none is repeated, so that no column of an object hides another."""
-    given, found = frozenset(names), dict[str, int]()  # each name used, and the number to try for it next
+    given, numbers = frozenset(names), dict[str, int]()  # each name used, and the number to try for it next
     for name in names:
-        shown, number = name, found.get(name, 1)
-        while shown in found or (number > 1 and shown in given):
+        shown, number = name, numbers.get(name, 1)
+        while shown in numbers or (number > 1 and shown in given):
             shown, number = f"{name}_{number}", number + 1
-        found[name] = number
-        found.setdefault(shown, 1)
-    return list(found)
+        numbers[name] = number
+        numbers.setdefault(shown, 1)
+    return list(numbers)
 
 
 def _csv_field(value: Any) -> str:

@@ -145,8 +145,8 @@ def identify(
 def _parsed(query: str, analyse: Analyse) -> Statement:
     """Return a query, parsed: of the last ones, the process knows."""
     with _lock:
-        found = _statements.pop(query, None)
-    statement = found or parse(query, analyse)
+        known = _statements.pop(query, None)
+    statement = known or parse(query, analyse)
     if len(query) <= TEXT_KEPT_CHARS_MAX:
         with _lock:
             while len(_statements) >= STATEMENTS_KEPT:

@@ -124,7 +124,7 @@ def find_inspections(
 
     Raises `Invalid`, `TableNotFound` and `Forbidden`.
     """
-    found: dict[Reference, tuple[pa.Schema, Inspection]] = {}
+    inspections: dict[Reference, tuple[pa.Schema, Inspection]] = {}
     named = names_of(root)
     read = dict(newest)
     for number, reference in enumerate(references.tables):
@@ -148,11 +148,11 @@ def find_inspections(
             columns = frozenset(each for each in schema.names if fold(each) in named)
         asked = replace(asked, columns=columns, seen=partial(visible_schema, catalog), check_time=session.check_time)
         finder = find if with_rows else None
-        found[reference] = (
+        inspections[reference] = (
             schema,
             Inspection(schema, asked, call.function, path, prefix, limits.spill_bytes, _reports(asked, sizes), finder),
         )
-    return found
+    return inspections
 
 
 def _of_table(
@@ -199,15 +199,15 @@ def _view_columns(catalog: Catalog, limits: QueryLimits, name: str) -> pa.Schema
 
 def names_of(root: Node) -> frozenset[str] | None:
     """Return all names, folded, that a query may know columns by; None where it takes all columns of something."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in walk(root):
         if node.get("class") == "STAR" or node.get("type") == "SHOW_REF" or node.get("ref_type") == "NATURAL":
             return None
         for key in ("column_names", "using_columns", "unpivot_names", "column_name_alias"):
-            found.update(map(fold, node.get(key) or ()))
+            names.update(map(fold, node.get(key) or ()))
         if node.get("column_name_alias") or node.get("type") == "PIVOT" or node.get("class") == "POSITIONAL_REFERENCE":
             return None
-    return frozenset(found)
+    return frozenset(names)
 
 
 def _snapshot(catalog: Catalog, reference: Reference, constants: Constants, read: dict[str, Snapshot]) -> Snapshot:
@@ -237,10 +237,10 @@ def _where(node: Node | None, snapshot: Snapshot, now_us: int, session: Session,
 
 
 def _number(name: str, node: Node) -> int:
-    found = integer_literal(node)
-    if found is None:
+    number = integer_literal(node)
+    if number is None:
         raise Invalid(f"{name}: expected a whole number")
-    return found
+    return number
 
 
 def _flag(name: str, node: Node) -> bool:

@@ -141,22 +141,22 @@ def _derived(
     """Return what replaces names and calls that are not tables, with its columns."""
     evaluate = _nothing_evaluated if dry_run else evaluation(catalog.store, limits, reads.add)
     streams = StreamReading(catalog, session.folder, limits, reads, dry_run=dry_run, with_rows=with_rows)
-    found: dict[Reference, tuple[pa.Schema, Relation | Inspection]] = {
+    relations: dict[Reference, tuple[pa.Schema, Relation | Inspection]] = {
         **find_derived(catalog, references, constants, newest, evaluate, streams)
     }
     if any(reference.call is not None for reference in references.tables):
         from alluvia.query.inspecting import find_inspections  # which other queries do not need
 
         root = statement.root
-        found |= find_inspections(
+        relations |= find_inspections(
             catalog, root, references, constants, newest, session, limits, reads, with_rows=with_rows
         )
-    return found
+    return relations
 
 
-def _reports(found: Relation | Inspection, relation: Relation) -> list[TableScan]:
+def _reports(source: Relation | Inspection, relation: Relation) -> list[TableScan]:
     """Return the cost of a relation that replaces a name of the query."""
-    before = () if isinstance(found, Relation) else found.reports
+    before = () if isinstance(source, Relation) else source.reports
     return [
         *before,
         *(report(each.snapshot.name, each) for each in relation.inputs.values() if isinstance(each, Files)),
@@ -180,17 +180,17 @@ def _tables_named(
     references: References, scans: Mapping[Reference, Scan], relations: Mapping[Reference, Relation | Inspection]
 ) -> Mapping[Reference, Snapshot] | None:
     """Return the version of the one table that each naming reads; None where one reads more than that."""
-    found = {}
+    snapshots = {}
     for reference in references.tables:
         if reference in scans:
-            found[reference] = scans[reference].snapshot
+            snapshots[reference] = scans[reference].snapshot
             continue
         relation = relations[reference]
         inputs = list(relation.inputs.values()) if isinstance(relation, Relation) else []
         if len(inputs) != 1 or not isinstance(inputs[0], Files) or not str(reference.table).endswith(FINAL):
             return None
-        found[reference] = inputs[0].snapshot
-    return found
+        snapshots[reference] = inputs[0].snapshot
+    return snapshots
 
 
 def _fetched_max(statement: Statement) -> int | None:

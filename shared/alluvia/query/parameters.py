@@ -50,17 +50,17 @@ class Declared:
     def value(self, text: str) -> Any:
         """Return the value that a text stands for. Raises `Invalid`, naming the parameter and its type."""
         try:
-            found = pa.array([text], pa.string()).cast(primitive_type(self.type))[0].as_py()
+            value = pa.array([text], pa.string()).cast(primitive_type(self.type))[0].as_py()
         except (pa.ArrowException, ValueError, OverflowError):
-            found = None
-        if found is None or (isinstance(found, float) and not math.isfinite(found)):
+            value = None
+        if value is None or (isinstance(value, float) and not math.isfinite(value)):
             raise Invalid(f"{self.name}: {text!r:.100} is not a value of the type {self.type}")
-        return found
+        return value
 
 
 def declare(parameters: Mapping[str, str]) -> tuple[Declared, ...]:
     """Return parameters, from `type` or `type=default` by name. Raises `Invalid`, naming the parameter."""
-    found = []
+    every = []
     for name, text in parameters.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name == VERSION:
             raise Invalid(f"parameter {name!r:.100}: use letters, digits and underscores, and not {VERSION}")
@@ -70,8 +70,8 @@ def declare(parameters: Mapping[str, str]) -> tuple[Declared, ...]:
         declared = Declared(name, _type(name, kind), default if has_default else None)
         if declared.default is not None:
             declared.value(declared.default)
-        found.append(declared)
-    return tuple(found)
+        every.append(declared)
+    return tuple(every)
 
 
 def values_of(declared: Sequence[Declared], given: Mapping[str, str]) -> dict[str, Any]:
@@ -208,9 +208,9 @@ def from_json(text: str | bytes) -> Any:
 
     Whole numbers beyond 64 bits, and fractions that a double would round, are decimals, as they are in a query's text.
     """
-    found = orjson.loads(text)
+    value = orjson.loads(text)
     if _LONG_NUMBER.search(text if isinstance(text, bytes) else text.encode()) is None:
-        return found
+        return value
     try:
         return json.loads(text, parse_int=_whole, parse_float=_fraction)
     except RecursionError:

@@ -55,21 +55,21 @@ class NotedCatalog:
         return handle
 
     def readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
-        found = self._catalog.readable(names)
-        self.opened.update(found)
-        return found
+        snapshots = self._catalog.readable(names)
+        self.opened.update(snapshots)
+        return snapshots
 
     def find_view(self, name: str) -> View | None:
-        found = self._catalog.find_view(name)
-        if found is not None:
+        view = self._catalog.find_view(name)
+        if view is not None:
             self.opened.add(name)
-        return found
+        return view
 
     def find_stream(self, name: str) -> StreamState | None:
-        found = self._catalog.find_stream(name)
-        if found is not None:
-            self.opened.add(found.source)
-        return found
+        stream = self._catalog.find_stream(name)
+        if stream is not None:
+            self.opened.add(stream.source)
+        return stream
 
     def read_stream(self, name: str, max_versions: int | None = None, max_rows: int | None = None) -> StreamBatch:
         self.find_stream(name)
@@ -113,14 +113,14 @@ class _PermittedCatalog:
         return self._catalog.find_view(name) if self.rights.may(READ, name) else None
 
     def find_stream(self, name: str) -> StreamState | None:
-        found = self._catalog.find_stream(name)
-        return found if found is not None and self.rights.may(READ, found.source) else None
+        stream = self._catalog.find_stream(name)
+        return stream if stream is not None and self.rights.may(READ, stream.source) else None
 
     def read_stream(self, name: str, max_versions: int | None = None, max_rows: int | None = None) -> StreamBatch:
-        found = self.find_stream(name)
-        if found is None:
+        stream = self.find_stream(name)
+        if stream is None:
             raise TableNotFound(f"the lake has no stream {name!r:.100}")
-        self.rights.check_sees_all(f"stream {name}", (found.source,))
+        self.rights.check_sees_all(f"stream {name}", (stream.source,))
         if self.moves_streams:
             self.rights.check(WRITE, name)
         return self._catalog.read_stream(name, max_versions, max_rows)

@@ -136,17 +136,17 @@ def _lists(array: pa.ListArray) -> list[Any]:
 
 def _maps(array: pa.MapArray) -> list[Any]:
     text_keys = pa.types.is_string(array.type.key_type) or pa.types.is_large_string(array.type.key_type)
-    found: list[Any] = []
+    maps: list[Any] = []
     for one in array:
         if not one.is_valid:
-            found.append(None)
+            maps.append(None)
             continue
         keys, items = plain_values(one.values.field(0)), plain_values(one.values.field(1))
         pairs = list(zip(keys, items, strict=True))
         by_key = dict(pairs) if text_keys else None
         whole = by_key is not None and len(by_key) == len(pairs)
-        found.append(by_key if whole else [{"key": key, "value": item} for key, item in pairs])
-    return found
+        maps.append(by_key if whole else [{"key": key, "value": item} for key, item in pairs])
+    return maps
 
 
 def _unions(array: pa.UnionArray) -> list[Any]:

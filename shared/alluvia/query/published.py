@@ -83,8 +83,8 @@ def list_published(store: Store, after: str = "", limit: int | None = None) -> t
     names = list(rest if limit is None else islice(rest, limit + 1))
     more = limit is not None and len(names) > limit
     shown = names[:limit]
-    found = store.map(lambda name: find_published(store, name), shown)
-    return [each for each in found if each is not None], shown[-1] if more else None
+    queries = store.map(lambda name: find_published(store, name), shown)
+    return [each for each in queries if each is not None], shown[-1] if more else None
 
 
 def publish(
@@ -158,17 +158,17 @@ def _write(
     return _published(name, made)
 
 
-def _first(found: Numbered) -> int:
+def _first(newest: Numbered) -> int:
     """Return the first version since the query was last withdrawn."""
-    return int(found.body.get("first", 0))
+    return int(newest.body.get("first", 0))
 
 
-def _published(name: str, found: Numbered, *, current: bool = True) -> PublishedQuery:
-    body = found.body
+def _published(name: str, stored: Numbered, *, current: bool = True) -> PublishedQuery:
+    body = stored.body
     try:
         return PublishedQuery(
             name,
-            found.number,
+            stored.number,
             str(body["query"]),
             tuple(Declared(**each) for each in body.get("parameters", ())),
             tuple(map(str, body.get("tables", ()))),
@@ -177,4 +177,4 @@ def _published(name: str, found: Numbered, *, current: bool = True) -> Published
             current,
         )
     except (KeyError, TypeError, Invalid) as error:
-        raise Corrupt(f"{found.key} is not a published query of this library: publish it again") from error
+        raise Corrupt(f"{stored.key} is not a published query of this library: publish it again") from error

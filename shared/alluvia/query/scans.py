@@ -123,7 +123,7 @@ def snapshots(
     catalog: Catalog, references: Sequence[Reference], constants: Constants, newest: dict[str, Snapshot]
 ) -> dict[Reference, Snapshot]:
     """Return the version of a table that each naming means; `newest`, by name, gets those that it looks up."""
-    found: dict[Reference, Snapshot] = {}
+    by_reference: dict[Reference, Snapshot] = {}
     for reference in references:
         name, at = reference.table, reference.at
         if name is None:
@@ -132,17 +132,19 @@ def snapshots(
             if at == At():
                 if name not in newest:
                     newest[name] = catalog.handle(name).snapshot()
-                found[reference] = newest[name]
+                by_reference[reference] = newest[name]
             elif at.version is not None:
-                found[reference] = catalog.handle(name).snapshot(version=at.version)
+                by_reference[reference] = catalog.handle(name).snapshot(version=at.version)
             elif at.tag is not None:
-                found[reference] = _tagged(catalog, name, at.tag)
+                by_reference[reference] = _tagged(catalog, name, at.tag)
             else:
-                found[reference] = catalog.handle(name).snapshot(timestamp=_moment(catalog, reference, constants))
+                by_reference[reference] = catalog.handle(name).snapshot(
+                    timestamp=_moment(catalog, reference, constants)
+                )
         except TableNotFound as error:
             message = _unknown(catalog, reference)
             raise (Invalid(message) if reference.may_be_function else TableNotFound(message)) from error
-    return found
+    return by_reference
 
 
 def _tagged(catalog: Catalog, name: str, tag: str) -> Snapshot:

@@ -47,14 +47,14 @@ def expand(
 
     Raises `Invalid` for views that are nested too deeply, or in a circle, and for a version of a view.
     """
-    found = Expanded(statement, references)
+    expanded = Expanded(statement, references)
     known: dict[str, View | None] = dict.fromkeys(tables)
     for depth in range(DEPTH_MAX):
-        views = _views_in(catalog, found.references, known, first=depth == 0)
+        views = _views_in(catalog, expanded.references, known, first=depth == 0)
         if not views:
-            return found
-        found = _expanded(found, views, analyse, parameters=parameters)
-    raise Invalid(f"views are nested more than {DEPTH_MAX} deep, or in a circle: {', '.join(sorted(found.views))}")
+            return expanded
+        expanded = _expanded(expanded, views, analyse, parameters=parameters)
+    raise Invalid(f"views are nested more than {DEPTH_MAX} deep, or in a circle: {', '.join(sorted(expanded.views))}")
 
 
 def _views_in(
@@ -74,8 +74,8 @@ def is_current(reference: Reference) -> bool:
     return reference.at == At() and not reference.is_function
 
 
-def _expanded(found: Expanded, views: Mapping[Reference, View], analyse: Analyse, *, parameters: bool) -> Expanded:
-    ctes = {fold(entry["key"]) for node in walk(found.statement.root) for entry in _entries(node)}
+def _expanded(expanded: Expanded, views: Mapping[Reference, View], analyse: Analyse, *, parameters: bool) -> Expanded:
+    ctes = {fold(entry["key"]) for node in walk(expanded.statement.root) for entry in _entries(node)}
     for view in {view.name: view for view in views.values()}.values():
         for reference in find_references(parse(view.query, analyse).root).tables:
             if fold(reference.shown) in ctes:
@@ -83,15 +83,15 @@ def _expanded(found: Expanded, views: Mapping[Reference, View], analyse: Analyse
                     f"the common table expression {reference.shown} has the name of a table that the view {view.name} "
                     "reads: give it another name"
                 )
-    spliced = put_subqueries(found.statement, {reference: view.query for reference, view in views.items()})
+    spliced = put_subqueries(expanded.statement, {reference: view.query for reference, view in views.items()})
     if len(spliced.text) > QUERY_LIMIT_BYTES:
         raise Invalid(f"with its views, the query has more than {QUERY_LIMIT_BYTES} bytes: use fewer views")
     statement = read(spliced.text, analyse)
-    before = found.position
+    before = expanded.position
     return Expanded(
         statement,
         find_references(statement.root, parameters=parameters),
-        found.views | {view.name for view in views.values()},
+        expanded.views | {view.name for view in views.values()},
         lambda offset: before(spliced.position(offset)),
     )
 

@@ -57,12 +57,12 @@ def freshness(catalog: Catalog, rollup: Snapshot, source: Snapshot | None = None
         source = source or source_of(catalog, rollup)[1]
     except Invalid:
         return Freshness(definition.source, rollup.version, None, None, None, None)
-    found = rollup.state.txns.get(app_id(source))
-    if found is None:
+    progress = rollup.state.txns.get(app_id(source))
+    if progress is None:
         return Freshness(definition.source, rollup.version, None, source.version, source.version + 1, None)
-    as_of = None if found.last_updated is None else datetime.fromtimestamp(found.last_updated / 1000, UTC)
-    behind = max(0, source.version - found.version)
-    return Freshness(definition.source, rollup.version, found.version, source.version, behind, as_of)
+    as_of = None if progress.last_updated is None else datetime.fromtimestamp(progress.last_updated / 1000, UTC)
+    behind = max(0, source.version - progress.version)
+    return Freshness(definition.source, rollup.version, progress.version, source.version, behind, as_of)
 
 
 def derived(

@@ -65,8 +65,8 @@ def app_id(source: Snapshot) -> str:
 
 def progress_of(rollup: Snapshot, source: Snapshot) -> int | None:
     """Return the version of the source that a rollup shows; None if it shows none, or one of another table."""
-    found = rollup.state.txns.get(app_id(source))
-    return None if found is None else found.version
+    progress = rollup.state.txns.get(app_id(source))
+    return None if progress is None else progress.version
 
 
 def progress_txns(source: Snapshot, now_ms: int) -> list[Txn]:

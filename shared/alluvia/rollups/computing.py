@@ -38,13 +38,13 @@ class Computing:
     @property
     def folds(self) -> Mapping[str, str] | None:
         """Return for each column that is not a key the SQL that folds it; None unless all can be folded."""
-        found = {
+        folds = {
             field.name: self.query.fold_of(at, field.type)
             for at, field in enumerate(self.schema)
             if field.name not in self.definition.keys
         }
-        known = {name: text for name, text in found.items() if text is not None}
-        return known if len(known) == len(found) else None
+        known = {name: text for name, text in folds.items() if text is not None}
+        return known if len(known) == len(folds) else None
 
     def changed_groups(self, change: SourceChange, rows: LocalRows | None) -> Relation:
         """Return what the query gives over changed rows alone, and last whether a group must be computed again.

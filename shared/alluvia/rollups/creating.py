@@ -101,9 +101,10 @@ def check_no_rollups(catalog: WritableCatalog, source: str) -> None:
     if next(iter(catalog.store.list(MARKS + source)), None) is None:
         return
     for name in (source, f"{source}/{REJECTS}"):
-        if found := rollups_of(catalog, name):
+        if rollups := rollups_of(catalog, name):
             raise Invalid(
-                f"table {name} is the source of {', '.join(found)}: drop {'it' if len(found) == 1 else 'them'} first"
+                f"table {name} is the source of {', '.join(rollups)}: "
+                f"drop {'it' if len(rollups) == 1 else 'them'} first"
             )
 
 

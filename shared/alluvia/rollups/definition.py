@@ -89,9 +89,9 @@ def definition_of(snapshot: Snapshot) -> Definition:
     if text is None:
         raise Invalid(f"table {snapshot.name} is not a rollup: create one with create_rollup(name, query)")
     try:
-        found = orjson.loads(text)
-        keys, columns = (tuple(map(str, found[name])) for name in ("keys", "columns"))
-        return Definition(str(found["source"]), str(found["query"]), keys, columns)
+        recorded = orjson.loads(text)
+        keys, columns = (tuple(map(str, recorded[name])) for name in ("keys", "columns"))
+        return Definition(str(recorded["source"]), str(recorded["query"]), keys, columns)
     except (ValueError, KeyError, TypeError) as error:
         raise Corrupt(f"property {ROLLUP} of {snapshot.name} cannot be read: only create_rollup may set it") from error
 
@@ -155,10 +155,10 @@ def read_query(text: str) -> RollupQuery:
     tables = find_references(statement.root).tables
     _check_shape(statement.root)
     _check_expressions(statement.root)
-    found = tables[0] if len(tables) == 1 and tables[0].node is statement.root["from_table"] else None  # not a PIVOT's
-    if found is None or found.table is None or found.at != At() or found.is_function:
+    source = tables[0] if len(tables) == 1 and tables[0].node is statement.root["from_table"] else None  # not a PIVOT's
+    if source is None or source.table is None or source.at != At() or source.is_function:
         raise Invalid("a rollup's query must name one table of the lake in its FROM clause, without a version")
-    return RollupQuery(statement, found)
+    return RollupQuery(statement, source)
 
 
 def keys_of(query: RollupQuery, schema: pa.Schema, names: Sequence[str]) -> tuple[str, ...]:
@@ -170,7 +170,7 @@ def keys_of(query: RollupQuery, schema: pa.Schema, names: Sequence[str]) -> tupl
     plain = [_plain(node, query.table) for node in root["select_list"]]
     aliases = {fold(node["alias"]): at for at, node in enumerate(root["select_list"]) if node["alias"]}
     columns = {fold(name) for name in schema.names}
-    found: list[str] = []
+    keys: list[str] = []
     for node in root["group_expressions"]:
         number = integer_literal(node)
         name = fold(node["column_names"][0]) if node["class"] == "COLUMN_REF" else None
@@ -182,13 +182,13 @@ def keys_of(query: RollupQuery, schema: pa.Schema, names: Sequence[str]) -> tupl
         else:
             at = next((at for at, one in enumerate(plain) if one == wanted), None)
         if at is None:
-            shown = ".".join(node["column_names"]) if name is not None else f"number {len(found) + 1}"
+            shown = ".".join(node["column_names"]) if name is not None else f"number {len(keys) + 1}"
             raise Invalid(
                 f"a rollup's query must select what it groups by: add the GROUP BY expression {shown} to the SELECT"
             )
-        if names[at] not in found:
-            found.append(names[at])
-    return tuple(found)
+        if names[at] not in keys:
+            keys.append(names[at])
+    return tuple(keys)
 
 
 def named(view: str) -> str:
@@ -208,9 +208,9 @@ def _plain(node: Node, table: Reference) -> Node:
             return {key: simplified(child) for key, child in value.items()}
         return [simplified(child) for child in value] if isinstance(value, list) else value
 
-    found = simplified({**without_locations(node), "alias": ""})
-    assert isinstance(found, dict)  # noqa: S101 - a node is a dict
-    return found
+    plain = simplified({**without_locations(node), "alias": ""})
+    assert isinstance(plain, dict)  # noqa: S101 - a node is a dict
+    return plain
 
 
 def _check_shape(root: Node) -> None:

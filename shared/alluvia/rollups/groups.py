@@ -49,9 +49,9 @@ class Range:
             self.known = False
         if not self.known or values.null_count == len(values):
             return
-        found = pc.min_max(values)
+        bounds = pc.min_max(values)
         try:
-            low, high = found["min"].as_py(), found["max"].as_py()
+            low, high = bounds["min"].as_py(), bounds["max"].as_py()
         except (ValueError, OverflowError):  # a time that Python has not
             self.known = False
             return
@@ -177,8 +177,8 @@ def _condition(values: Range) -> Node | None:
         parts.append(f"k BETWEEN {_literal(values.low)} AND {_literal(values.high)}")
     if not parts:
         return None
-    found: Node = parse(f"SELECT k FROM t WHERE {' OR '.join(parts)}").root["where_clause"]  # noqa: S608
-    return found
+    condition: Node = parse(f"SELECT k FROM t WHERE {' OR '.join(parts)}").root["where_clause"]  # noqa: S608
+    return condition
 
 
 def _literal(value: Any) -> str:
@@ -200,8 +200,8 @@ def _about(condition: Node, key: Node) -> Node:
             return {name: replaced(child) for name, child in value.items()}
         return [replaced(child) for child in value] if isinstance(value, list) else value
 
-    found: Node = replaced(condition)
-    return found
+    about: Node = replaced(condition)
+    return about
 
 
 def range_sql(ranges: Mapping[str, Range], quoted: Mapping[str, str]) -> list[str]:

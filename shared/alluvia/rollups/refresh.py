@@ -141,16 +141,16 @@ class _Plans:
     ) -> tuple[Sequence[AddFile], Sequence[AddFile]]:
         """Write the files that a refresh needs; return those of the rollup that they replace, and them."""
         work = computing(rollup)
-        change, found = touched_groups(work, handle, change, folder, self._evaluate)
-        if found is None:
+        change, groups = touched_groups(work, handle, change, folder, self._evaluate)
+        if groups is None:
             self.done = replace(self.done, mode=REBUILT, reason=change.rebuild, groups=None)
             return list(rollup.files), self._write(rollup, work.whole(change.source))
-        if not found.count:
+        if not groups.count:
             return [], []
-        files = found.in_rollup(rollup).files
-        mode = RECOMPUTED if found.recomputed.count else FOLDED
-        self.done = replace(self.done, mode=mode, groups=found.count)
-        return files, self._write(rollup, work.updated(rollup, files, found, change.source))
+        files = groups.in_rollup(rollup).files
+        mode = RECOMPUTED if groups.recomputed.count else FOLDED
+        self.done = replace(self.done, mode=mode, groups=groups.count)
+        return files, self._write(rollup, work.updated(rollup, files, groups, change.source))
 
     def _write(self, rollup: Snapshot, relation: Relation) -> list[AddFile]:
         writer = self._handle.writer(rollup, row_check(rollup.settings.constraints, rollup.schema))

@@ -152,9 +152,9 @@ class Gateway:
         """Answer a request, as WSGI has it."""
         began_ms = self._clock.now_ms()
         event = to_event(environ, self._clock)
-        found = self._answer(event, environ.get("wsgi.file_wrapper"))
+        response = self._answer(event, environ.get("wsgi.file_wrapper"))
         http = event["requestContext"]["http"]
-        answer, body, size = _sendable(found)
+        answer, body, size = _sendable(response)
         took_ms, status = self._clock.now_ms() - began_ms, answer["statusCode"]
         self._log(request_line(http["sourceIp"], http["method"], http["path"], status, size, took_ms))
         self._metrics.note(self._route_of(http["path"]), http["method"], answer, size, took_ms / 1000)

@@ -273,11 +273,11 @@ def listen(
     if admits is not None:
         Parser.admits = staticmethod(admits)
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         server = HttpServer(
             application,
             connections_max,
-            host=min(found)[4][0],  # one address, of the older family first: a name may have several
+            host=min(addresses)[4][0],  # one address, of the older family first: a name may have several
             port=port,
             threads=threads,
             asyncore_use_poll=True,  # select() takes no file number beyond 1,023

@@ -56,8 +56,8 @@ class Refresher:
         """Wait for tables that changed; None at the end."""
         with self._news:
             self._news.wait_for(lambda: self._changed or self._stopping)
-            found, self._changed = self._changed, set()
-            return None if self._stopping else found
+            changed, self._changed = self._changed, set()
+            return None if self._stopping else changed
 
     def _refresh(self, table: str) -> None:
         try:

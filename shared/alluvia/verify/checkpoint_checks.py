@@ -121,10 +121,10 @@ class _Comparison:
         if extra:
             what = f"holds {_counted(extra)} that its version does not have, such as {extra[0]}"
             self._report("checkpoint-extra-file", what, extra[0])
-        for kind, found in (("checkpoint-file-differs", different), ("checkpoint-statistics-differ", lying)):
-            if found:
-                path, what = found[0]
-                what = f"says other things of {_counted(found)} than the commits do: of {path}, {what}"
+        for kind, differing in (("checkpoint-file-differs", different), ("checkpoint-statistics-differ", lying)):
+            if differing:
+                path, what = differing[0]
+                what = f"says other things of {_counted(differing)} than the commits do: of {path}, {what}"
                 self._report(kind, what, path)
 
     def _statistics_difference(self, known: AddFile, texts: Iterable[str | None]) -> str | None:
@@ -249,8 +249,8 @@ def _parsed(text: str) -> Any:
         return text
 
 
-def _counted(found: Sequence[object]) -> str:
-    return f"{len(found)} data file{'s' if len(found) > 1 else ''}"
+def _counted(files: Sequence[object]) -> str:
+    return f"{len(files)} data file{'s' if len(files) > 1 else ''}"
 
 
 def wrong_facts(sidecar: Sidecar, data: bytes, leaves: Sequence[Leaf]) -> str | None:

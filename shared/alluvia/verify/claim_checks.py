@@ -120,12 +120,12 @@ def check_decisions(handle: TableHandle, objects: Objects, findings: Findings) -
     names = [name for name in objects.hidden if name.startswith(DECISIONS)]
     read: Sequence[Decision | str] = handle.store.map(partial(_read, handle), names)
     claims: dict[str, dict[str, int]] = {}
-    for name, found in zip(names, read, strict=True):
-        if isinstance(found, str):
-            msg = f"{found}; whether its transaction has happened cannot be told"
+    for name, decision in zip(names, read, strict=True):
+        if isinstance(decision, str):
+            msg = f"{decision}; whether its transaction has happened cannot be told"
             findings.add("decision-unreadable", msg, file=name)
             continue
-        for table, version in found.claims.items():
+        for table, version in decision.claims.items():
             claims.setdefault(table, {})[name.removeprefix(DECISIONS).removesuffix(".json")] = version
     own = min(claims, default="")
     for table, versions in sorted(claims.items()):

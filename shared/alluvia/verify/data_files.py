@@ -76,9 +76,9 @@ class FileVerification:
         return None
 
     def _unreadable(self, error: Exception) -> None:
-        found = unreadable(self._file, error)
-        kind = "data-file-unsupported" if isinstance(found, Unsupported) else "data-file-unreadable"
-        self._findings.add(kind, str(found), file=self._file.path)
+        reason = unreadable(self._file, error)
+        kind = "data-file-unsupported" if isinstance(reason, Unsupported) else "data-file-unreadable"
+        self._findings.add(kind, str(reason), file=self._file.path)
 
     def _read(
         self, path: Path, parquet: pq.ParquetFile, vector_known: bool, ids: EventIds | None, committed_ms: int | None
@@ -162,8 +162,8 @@ class FileVerification:
             if array.null_count and not column.nullable:
                 what = f"column {column.name} must not be null, but {array.null_count} rows have no value"
                 self._report_once("null-in-required-column", column.name, what)
-            if (found := too_long(array)) is not None:
-                what = f"column {column.name}: {found:f} has more digits than {type_name(column.type)} allows"
+            if (long_value := too_long(array)) is not None:
+                what = f"column {column.name}: {long_value:f} has more digits than {type_name(column.type)} allows"
                 self._report_once("value-out-of-range", column.name, what)
             try:
                 check_required(pa.chunked_array([array]), column.type, column.name)

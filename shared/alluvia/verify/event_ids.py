@@ -96,8 +96,8 @@ class EventIds:
             )
             SELECT id, any_value(n), min(ms) FROM apart GROUP BY id, source ORDER BY id, source
         """
-        found = self._store().execute(query)
-        while rows := found.fetchmany(1000):
+        rows_twice = self._store().execute(query)
+        while rows := rows_twice.fetchmany(1000):
             yield from (Repeated(str(name), int(count), None if ms is None else int(ms)) for name, count, ms in rows)
 
 

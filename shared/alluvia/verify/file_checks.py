@@ -68,15 +68,15 @@ def check_live_files(place: Place, files: Sequence[AddFile], findings: Findings)
     """Report live files and deletion vectors that are missing or have another size."""
     absent: list[Wanted] = []
     there = There()
-    for found in wanted_objects(files, place.objects, place.snapshot.root, place.snapshot.locate):
-        if isinstance(found, tuple):
-            kind, file, reason = found
+    for wanted in wanted_objects(files, place.objects, place.snapshot.root, place.snapshot.locate):
+        if isinstance(wanted, tuple):
+            kind, file, reason = wanted
             findings.add(kind, reason, file=file.path)
             there.broken_vectors.add(file.path)
-        elif found.info is None:
-            absent.append(found)
+        elif wanted.info is None:
+            absent.append(wanted)
         else:
-            _check_size(found, found.info, there, findings)
+            _check_size(wanted, wanted.info, there, findings)
     heads = place.head_all(sorted({each.key for each in absent}))
     for each in absent:
         info = heads[each.key]

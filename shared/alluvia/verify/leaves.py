@@ -198,10 +198,10 @@ class Tally:
 
 
 def _leaf(batch: pa.RecordBatch, path: ColumnPath) -> pa.Array:
-    found = batch.column(path[0])
+    values = batch.column(path[0])
     for name in path[1:]:
-        found = pc.struct_field(found, name)
-    return found
+        values = pc.struct_field(values, name)
+    return values
 
 
 def _widen(seen: ColumnTally, values: pa.Array) -> None:

@@ -162,8 +162,8 @@ class LogWalk:
             self._check_first(replay)
 
     def _check_first(self, replay: Replay) -> None:
-        for kind, found in (("protocol", replay.protocol), ("metadata", replay.metadata)):
-            if found is None:
+        for kind, needed in (("protocol", replay.protocol), ("metadata", replay.metadata)):
+            if needed is None:
                 action = "metaData" if kind == "metadata" else kind
                 msg = f"{commit_name(0)} holds no {action} action, with which every table begins"
                 self._findings.add(f"{kind}-missing", msg, version=0)
@@ -278,13 +278,13 @@ class LogWalk:
     def _fetch_sidecars(self, names: Sequence[str]) -> list[bytes]:
         wanted = [name for name in names if name not in self._sidecars]
         fetched = dict(zip(wanted, self._get_all(wanted), strict=True))
-        found = [fetched[name] if name in fetched else self._sidecars[name] for name in names]
-        for name, data in zip(names, found, strict=True):
+        sidecars = [fetched[name] if name in fetched else self._sidecars[name] for name in names]
+        for name, data in zip(names, sidecars, strict=True):
             self._sidecars[name] = data
             self._sidecars.move_to_end(name)
         while len(self._sidecars) > 1 and sum(map(len, self._sidecars.values())) > SIDECARS_KEPT_BYTES:
             self._sidecars.popitem(last=False)
-        return found
+        return sidecars
 
     def _bodies(self, versions: Sequence[int]) -> Iterator[bytes]:
         """Yield the commits' bytes, some of them ahead, as many as fit into a little memory."""

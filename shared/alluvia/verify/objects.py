@@ -63,43 +63,43 @@ class Objects:
 
 def sort_objects(infos: Iterable[ObjectInfo], root: str) -> Objects:
     """Sort the objects of a listing of a table's root."""
-    found = Objects()
+    objects = Objects()
     for info in (replace(each, key=each.key[len(root) :]) for each in infos):
-        _place(found, info.key)[info.key] = info
-    for info in found.log.values():
+        _place(objects, info.key)[info.key] = info
+    for info in objects.log.values():
         file = parse_name(info.key.removeprefix(LOG_FOLDER))
         if isinstance(file, CommitFile):
-            found.commits[file.version] = info
-    _find_checkpoints(found)
-    return found
+            objects.commits[file.version] = info
+    _find_checkpoints(objects)
+    return objects
 
 
-def _place(found: Objects, key: str) -> dict[str, ObjectInfo]:
+def _place(objects: Objects, key: str) -> dict[str, ObjectInfo]:
     if key.rpartition("/")[2].startswith("."):  # such as the checksums of Hadoop's file systems
-        return found.hidden
+        return objects.hidden
     for folder, place in (
-        (SIDECAR_FOLDER, found.sidecars),
-        (LOG_FOLDER, found.log),
-        (CHANGE_FOLDER, found.changes),
-        (WINDOW_FOLDER, found.windows),
+        (SIDECAR_FOLDER, objects.sidecars),
+        (LOG_FOLDER, objects.log),
+        (CHANGE_FOLDER, objects.changes),
+        (WINDOW_FOLDER, objects.windows),
     ):
         if key.startswith(folder):
             return place
-    return found.hidden if holds_no_data(key) else found.other
+    return objects.hidden if holds_no_data(key) else objects.other
 
 
-def _find_checkpoints(found: Objects) -> None:
+def _find_checkpoints(objects: Objects) -> None:
     candidates: dict[tuple[int, str, int], list[CheckpointFile]] = {}
-    for key in found.log:
+    for key in objects.log:
         file = parse_name(key.removeprefix(LOG_FOLDER))
         if isinstance(file, CheckpointFile):
             candidates.setdefault((file.version, file.name if file.v2 else "", file.parts), []).append(file)
     for (version, _, parts), files in sorted(candidates.items()):
         whole = tuple(sorted(files, key=lambda file: file.part))
         if {file.part for file in files} == set(range(1, parts + 1)):
-            found.checkpoints.setdefault(version, []).append(whole)
+            objects.checkpoints.setdefault(version, []).append(whole)
         else:
-            found.incomplete.append(whole)
+            objects.incomplete.append(whole)
 
 
 Locate = Callable[[str], str]
@@ -154,14 +154,14 @@ def _wanted(key: str, path: str, file: AddFile, size: int, objects: Objects, roo
 
 def named_paths(files: Iterable[AddFile | RemoveFile], root: str, locate: Locate) -> set[str]:
     """Return the keys below the root of all that some files need, deletion vectors too."""
-    found: set[str] = set()
+    paths: set[str] = set()
     for file in files:
         for path in paths_of(file):
             try:
-                found.add(locate(path)[len(root) :])
+                paths.add(locate(path)[len(root) :])
             except AlluviaError:  # outside of the lake: it is not in the listing
                 continue
-    return found
+    return paths
 
 
 def paths_of(file: AddFile | RemoveFile) -> list[str]:

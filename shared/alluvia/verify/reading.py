@@ -59,14 +59,14 @@ class Reading:
         at = schema.get_field_index(EVENT_ID)
         return at >= 0 and pa.types.is_string(schema.field(at).type)
 
-    def _report_repeated(self, found: Iterable[Repeated], window_ms: int | None) -> None:
+    def _report_repeated(self, repeated: Iterable[Repeated], window_ms: int | None) -> None:
         """Report events with several rows; `window_ms` is None where nothing was ever ingested.
 
         Ingestion promises one row for each event within the window. Beyond it, or where rows were only appended,
         several may be meant.
         """
         several = 0
-        for each in found:
+        for each in repeated:
             several += 1
             if window_ms is None:
                 continue

@@ -244,13 +244,13 @@ class _Verification:
 
     def _note_orphans(self, orphans: Sequence[ObjectInfo], objects: Objects, walk: Walk) -> None:
         sidecars = [info for name, info in objects.sidecars.items() if name not in walk.sidecars]
-        for kind, what, found in (("orphan-files", "version", orphans), ("orphan-sidecars", "checkpoint", sidecars)):
-            if found:
-                size = sum(info.size for info in found)
-                old = sum(info.modified_ms < self._now_ms - DAY_MS for info in found)
-                files = f"{len(found)} file{'s' if len(found) > 1 else ''} ({size} bytes in all)"
+        for kind, what, orphaned in (("orphan-files", "version", orphans), ("orphan-sidecars", "checkpoint", sidecars)):
+            if orphaned:
+                size = sum(info.size for info in orphaned)
+                old = sum(info.modified_ms < self._now_ms - DAY_MS for info in orphaned)
+                files = f"{len(orphaned)} file{'s' if len(orphaned) > 1 else ''} ({size} bytes in all)"
                 msg = f"no {what} names {files}; {old} of them older than a day, which vacuum will delete"
-                self._findings.add(kind, msg, file=found[0].key)
+                self._findings.add(kind, msg, file=orphaned[0].key)
 
     def _check_window(self, objects: Objects, walk: Walk, snapshot: Snapshot) -> None:
         """Compare the index of event ids of the newest checkpoint, the only one that is read, with the commits."""
@@ -279,7 +279,7 @@ class _Verification:
 
     def _constraints(self, snapshot: Snapshot, settings: Properties) -> dict[str, RowCheck]:
         """Return the CHECK constraints that can be checked here; the others are reported."""
-        found: dict[str, RowCheck] = {}
+        checks: dict[str, RowCheck] = {}
         for name, text in settings.constraints.items():
             try:
                 check = row_check({name: text}, snapshot.schema)
@@ -287,12 +287,12 @@ class _Verification:
                 self._findings.add("constraint-unchecked", str(error))
             else:
                 if check is not None:
-                    found[name] = check
+                    checks[name] = check
         if _INVARIANTS in snapshot.state.metadata.schema_string:
             self._findings.add(
                 "constraint-unchecked", "the table has invariants of columns, which are not checked here"
             )
-        return found
+        return checks
 
 
 def _refused(error: Unsupported) -> Unsupported:

@@ -67,10 +67,10 @@ def _held(record: WindowRecord, rules: WindowRules) -> Iterator[tuple[int, IdFil
     It goes by the window that it finds, which may have been shorter.
     """
     newest_ms = max(record.times.values(), default=0)
-    for version, (timestamp_ms, found) in sorted(record.files.items()):
+    for version, (timestamp_ms, sets_of_files) in sorted(record.files.items()):
         age_ms = newest_ms - timestamp_ms
         if age_ms <= rules.window_ms and not in_gap(rules.gaps, version):
-            for files in found:
+            for files in sets_of_files:
                 yield version, files, version <= record.settled and age_ms >= FILE_AGE_MS_MAX
 
 
@@ -153,12 +153,12 @@ def wrong_index(
     by_version: dict[int, tuple[int, list[IdFiles]]] = {}
     for each in index.files(()):
         by_version.setdefault(each.version, (each.timestamp_ms, []))[1].append(each.files)
-    for at, found in by_version.items():
+    for at, files in by_version.items():
         held.add(at)
-        if at in record.times and record.files.get(at) != found:
+        if at in record.times and record.files.get(at) != files:
             yield f"its files of event ids of version {at} are not those of the commit"
         elif at not in record.times:
-            record.files[at] = found
+            record.files[at] = files
     if not has_in_commit_timestamps(protocol, metadata):
         return
     newest_ms = max((time for at, time in record.times.items() if at <= version), default=0)

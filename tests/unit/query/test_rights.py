@@ -192,13 +192,13 @@ def test_the_live_rows_of_a_rollup_are_within_a_limit_before_they_are_computed(t
 
 
 def test_who_sees_a_table_in_part_cannot_measure_the_rest(lake: alluvia.Lake) -> None:
-    with pytest.raises(Forbidden, match="mixed only in part, and max_bytes would tell"):
+    with pytest.raises(Forbidden, match="mixed only in part, and max_bytes would reveal"):
         run(permitted(lake, reader()), "FROM mixed", QueryLimits(asked_bytes=1 << 40))
 
 
 @pytest.mark.parametrize("sql", ["FROM mixed", "SELECT 1 FROM texts, mixed WHERE amount > 5"])
 def test_a_dry_run_needs_all_of_its_tables(lake: alluvia.Lake, sql: str) -> None:
-    with pytest.raises(Forbidden, match="only in part, and a dry run would tell"):
+    with pytest.raises(Forbidden, match="only in part, and a dry run would reveal"):
         run(permitted(lake, reader()), sql, dry_run=True)
 
 

@@ -41,9 +41,9 @@ class Assignments:
         Raises `Invalid`, naming the column, where an expression fails, gives null for a column that must not be null,
         or a value that does not fit its column.
         """
-        found = [compute(rows) for compute in self._compute.values()]
+        columns = [compute(rows) for compute in self._compute.values()]
         fields = [self._schema.field(name) for name in self.names]
-        given = pa.Table.from_arrays(found, names=list(self.names))
+        given = pa.Table.from_arrays(columns, names=list(self.names))
         return conform(given, pa.schema(fields))
 
 
@@ -72,10 +72,10 @@ def _plain(texts: Mapping[str, object], schema: pa.Schema) -> Assignments | None
         if not isinstance(text, str):
             return None
         expression = plain_value(text)
-        found = None if expression is None else computed_value(expression, schema, schema.field(name).type)
-        if expression is None or found is None:
+        computed = None if expression is None else computed_value(expression, schema, schema.field(name).type)
+        if expression is None or computed is None:
             return None
-        compute[name] = _or_duckdb(found, name, text, schema)
+        compute[name] = _or_duckdb(computed, name, text, schema)
         used.update(columns_used(expression, schema))
     columns = tuple(name for name in schema.names if name in used)
     return Assignments(tuple(texts), columns, schema, compute)
@@ -111,7 +111,7 @@ def _sql_values(schema: pa.Schema) -> SqlValues:
 def _column(asked: object, schema: pa.Schema) -> str:
     if asked in schema.names:
         return str(asked)
-    found = [name for name in schema.names if fold(name) == fold(str(asked))]
-    if not found:
+    matches = [name for name in schema.names if fold(name) == fold(str(asked))]
+    if not matches:
         raise Invalid(f"column {asked} is not in the table: add it with evolve(add=…) first")
-    return str(found[0])
+    return str(matches[0])

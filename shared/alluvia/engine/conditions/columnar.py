@@ -169,8 +169,8 @@ class _Compiler:
 
         def compared(rows: pa.RecordBatch) -> pa.BooleanArray:
             values = left.compute(rows)
-            found: pa.BooleanArray = compare(values, number)
-            return pc.or_kleene(found, pc.is_nan(values)) if kind in _NAN_COMES_LAST else found
+            verdicts: pa.BooleanArray = compare(values, number)
+            return pc.or_kleene(verdicts, pc.is_nan(values)) if kind in _NAN_COMES_LAST else verdicts
 
         return compared
 
@@ -185,9 +185,9 @@ class _Compiler:
 
         def membership(rows: pa.RecordBatch) -> pa.BooleanArray:
             values = value.compute(rows)
-            found = pc.is_in(values, value_set=wanted)
-            found = pc.invert(found) if negated else found
-            return _null_where_null(found, values)
+            verdicts = pc.is_in(values, value_set=wanted)
+            verdicts = pc.invert(verdicts) if negated else verdicts
+            return _null_where_null(verdicts, values)
 
         return membership
 
@@ -211,10 +211,10 @@ class _Compiler:
 
 def _joined(join: Callable[[pa.BooleanArray, pa.BooleanArray], pa.BooleanArray], parts: list[Mask]) -> Mask:
     def joined(rows: pa.RecordBatch) -> pa.BooleanArray:
-        found = parts[0](rows)
+        verdicts = parts[0](rows)
         for part in parts[1:]:
-            found = join(found, part(rows))
-        return found
+            verdicts = join(verdicts, part(rows))
+        return verdicts
 
     return joined
 

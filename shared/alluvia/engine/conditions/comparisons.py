@@ -155,8 +155,8 @@ def _compare_unit(operand: Operand, op: Operator, at_us: int | None) -> Predicat
         bounds = [("<", following)]
     else:
         bounds = [(">=", start if is_start and op == ">=" else following)]
-    found = tuple(_compare_moment(operand, bound_op, bound_us) for bound_op, bound_us in bounds)
-    return found[0] if len(found) == 1 else And(found)
+    comparisons = tuple(_compare_moment(operand, bound_op, bound_us) for bound_op, bound_us in bounds)
+    return comparisons[0] if len(comparisons) == 1 else And(comparisons)
 
 
 def _compare_year(operand: Operand, op: Operator, value: pa.Scalar) -> Predicate:

@@ -94,8 +94,8 @@ class _Answers:
         for duckdb_type, texts in self.asked_casts.items():
             # As one text: DuckDB binds a list of parameters slowly.
             rows = run(f"""SELECT TRY_CAST(from_json($1, '["VARCHAR"]') AS {duckdb_type}[])""", [json.dumps(texts)])
-            found = [None] * len(texts) if rows is None else list(pc.list_flatten(rows.column(0).chunk(0)))
-            for text, value in zip(texts, found, strict=True):
+            values = [None] * len(texts) if rows is None else list(pc.list_flatten(rows.column(0).chunk(0)))
+            for text, value in zip(texts, values, strict=True):
                 self.casts[duckdb_type, text] = value if value is not None and value.is_valid else None
         keys = list(self.asked_values)
         taken = keys[: max(0, EXPRESSIONS_MAX - len(self.values))]
@@ -109,9 +109,9 @@ class _Answers:
         if self.statements >= _STATEMENTS_MAX:
             return
         self.statements += 1
-        found = _evaluate([self.asked_values[key] for key in keys], run)
-        if found is not None:
-            self.values.update(zip(keys, found, strict=True))
+        computed = _evaluate([self.asked_values[key] for key in keys], run)
+        if computed is not None:
+            self.values.update(zip(keys, computed, strict=True))
         elif len(keys) > 1:
             self._evaluate(keys[: len(keys) // 2], run)
             self._evaluate(keys[len(keys) // 2 :], run)
@@ -136,9 +136,9 @@ class Constants:
         It must ask for every constant whether or not it gets the others.
         """
         self._answers.waiting = True
-        found = translate()
+        translated = translate()
         self._answers.waiting = False
-        return translate() if self._answers.asked_casts or self._answers.asked_values else found
+        return translate() if self._answers.asked_casts or self._answers.asked_values else translated
 
     def compute(self, nodes: Sequence[Node]) -> list[Constant] | None:
         """Return the values of some expressions; None if one of them is not a constant, is null, or fails."""
@@ -147,9 +147,9 @@ class Constants:
         lookups = [self._lookup(node) for node in nodes]
         if None in lookups or (any(map(callable, lookups)) and not self._settled()):
             return None
-        found = [lookup() if callable(lookup) else lookup for lookup in lookups]
-        known = [one for one in found if one is not None]
-        return known if len(known) == len(found) else None
+        values = [lookup() if callable(lookup) else lookup for lookup in lookups]
+        known = [one for one in values if one is not None]
+        return known if len(known) == len(values) else None
 
     def cast(self, texts: Sequence[str], duckdb_type: str) -> list[pa.Scalar] | None:
         """Return text literals as DuckDB casts them to a type; None if one does not fit."""
@@ -157,18 +157,18 @@ class Constants:
             self._answers.ask_cast(duckdb_type, text)
         if not self._settled():
             return None
-        found = [self._answers.casts[duckdb_type, text] for text in texts]
-        known = [value for value in found if value is not None]
-        return known if known and len(known) == len(found) else None
+        values = [self._answers.casts[duckdb_type, text] for text in texts]
+        known = [value for value in values if value is not None]
+        return known if known and len(known) == len(values) else None
 
     def moment_us(self, node: Node) -> int | None:
         """Return the moment that an expression means, in µs since the Unix epoch; None if it is not one."""
-        found = self.compute([node])
-        if found is None:
+        computed = self.compute([node])
+        if computed is None:
             return None
-        value = found[0].value
-        if found[0].literal is not None:
-            values = self.cast([found[0].literal], "TIMESTAMPTZ")
+        value = computed[0].value
+        if computed[0].literal is not None:
+            values = self.cast([computed[0].literal], "TIMESTAMPTZ")
             value = values[0] if values else None
         return None if value is None else moment_us(value)
 

@@ -52,7 +52,7 @@ class ConstraintCheck:
 
     def broken(self, rows: pa.Table) -> dict[int, str]:
         """Return why rows may not be written, by their numbers; one that a constraint fails on breaks it, too."""
-        found: dict[int, str] = {}
+        reasons: dict[int, str] = {}
         for name, text, parsed in self._rules:
             start = 0
             for batch in rows.select(self._names).to_batches():
@@ -60,9 +60,9 @@ class ConstraintCheck:
                 bad = batch.select(list(parsed.columns)).filter(broken).to_pylist()
                 for at, row in zip(pc.indices_nonzero(broken).to_pylist(), bad, strict=True):
                     reason = f"the row breaks the CHECK constraint {name} ({text}): {row}"
-                    found.setdefault(start + at, reason[:_SHOWN_MAX])
+                    reasons.setdefault(start + at, reason[:_SHOWN_MAX])
                 start += len(batch)
-        return found
+        return reasons
 
 
 def columns_of_constraint(name: str, text: str, schema: pa.Schema) -> tuple[str, ...]:

@@ -87,25 +87,25 @@ def _read(text: str, what: Callable[[_Reader], Node]) -> Node | None:
         return None
     try:
         reader = _Reader(_tokens(text))
-        found = what(reader)
+        tree = what(reader)
         reader.take("end")
     except _NotPlainError:
         return None
-    return found
+    return tree
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    tokens: list[tuple[str, str]] = []
     at = 0
-    while not found or found[-1][0] != "end":
+    while not tokens or tokens[-1][0] != "end":
         token = _TOKEN.match(text, at)
         if token is None or token.lastgroup is None or "\0" in token[0] or not token[0].isascii():
             raise _NotPlainError
         kind, shown = token.lastgroup, token[token.lastgroup]
         word = shown.lower()
-        found.append((word, shown) if kind == "sign" or (kind == "word" and word in KEYWORDS) else (kind, shown))
+        tokens.append((word, shown) if kind == "sign" or (kind == "word" and word in KEYWORDS) else (kind, shown))
         at = token.end()
-    return found
+    return tokens
 
 
 class _Reader:
@@ -116,10 +116,10 @@ class _Reader:
         self._at = 0
 
     def take(self, kind: str) -> str:
-        found = self._took(kind)
-        if found is None:
+        token = self._took(kind)
+        if token is None:
             raise _NotPlainError
-        return found
+        return token
 
     def _took(self, kind: str) -> str | None:
         token, text = self._tokens[self._at]
@@ -148,9 +148,9 @@ class _Reader:
         if self._took("not") is not None:
             return _negated(self._negation(depth - 1))
         if self._took("(") is not None:
-            found = self.condition(depth - 1)
+            inner = self.condition(depth - 1)
             self.take(")")
-            return found
+            return inner
         return self._test()
 
     def _test(self) -> Node:
@@ -171,29 +171,29 @@ class _Reader:
             lower = self.sum()
             self.take("and")
             between = {"class": "BETWEEN", "type": "COMPARE_BETWEEN", "alias": ""}
-            found = {**between, "input": left, "lower": lower, "upper": self.sum()}
-            return _negated(found) if negated else found
+            test = {**between, "input": left, "lower": lower, "upper": self.sum()}
+            return _negated(test) if negated else test
         if negated:
             raise _NotPlainError
         return left
 
     def _list(self) -> list[Node]:
         self.take("(")
-        found = [self._literal()]
+        literals = [self._literal()]
         while self._took(",") is not None:
-            found.append(self._literal())
+            literals.append(self._literal())
         self.take(")")
-        return found
+        return literals
 
     def sum(self) -> Node:
         return self._chain(("+", "-"), lambda: self._chain(("*", "%"), self._atom))
 
     def _chain(self, signs: Sequence[str], part: Callable[[], Node]) -> Node:
-        found = part()
+        tree = part()
         while self._tokens[self._at][0] in signs:
             sign = self.take(self._tokens[self._at][0])
-            found = _arithmetic(sign, found, part())
-        return found
+            tree = _arithmetic(sign, tree, part())
+        return tree
 
     def _atom(self) -> Node:
         quoted = self._took("quoted")

@@ -69,20 +69,20 @@ class Pairs:
 
     def used(self, expression: Node) -> Mapping[str, Columns]:
         """Return the columns that an expression looks at, by the alias of their side."""
-        found: dict[str, set[str]] = {side.alias: set() for side in self.sides}
+        by_side: dict[str, set[str]] = {side.alias: set() for side in self.sides}
         for node in walk(expression):
             if node.get("class") != "COLUMN_REF":
                 continue
             names = node["column_names"]
             for bare in filter(None, (self.resolve([name]) for name in names[:2])):  # as `columns_used` counts them
-                found[bare[0].alias].add(bare[1])
+                by_side[bare[0].alias].add(bare[1])
             for side in self.sides:
                 if side.alias and fold(side.alias) == fold(names[0]):
                     column = side.column(names[1]) if len(names) > 1 else None
-                    found[side.alias].update(side.schema.names if column is None else [column])
+                    by_side[side.alias].update(side.schema.names if column is None else [column])
                 elif side.alias and fold(side.alias) in map(fold, names[1:2]):  # a field, but `columns_used` counts it
-                    found[side.alias].update(side.schema.names[:1])
-        return {side.alias: tuple(n for n in side.schema.names if n in found[side.alias]) for side in self.sides}
+                    by_side[side.alias].update(side.schema.names[:1])
+        return {side.alias: tuple(n for n in side.schema.names if n in by_side[side.alias]) for side in self.sides}
 
     def batch(self, used: Mapping[str, Columns], rows: Rows, count: int) -> pa.RecordBatch:
         """Return what an expression is computed on: the columns that it uses of `count` pairs."""

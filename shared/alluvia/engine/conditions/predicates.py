@@ -73,19 +73,19 @@ class _Complement:
 
     def _leaf(self, node: Node, *, negated: bool) -> Predicate:
         """Return what a comparison, or its negation, needs, or a null that makes it null."""
-        found = column_predicate(node, self.columns, self.constants, negated=negated)
+        predicate = column_predicate(node, self.columns, self.constants, negated=negated)
         if node["type"] in _NULL_TESTS:
-            return found
-        compared = columns_of(found)
+            return predicate
+        compared = columns_of(predicate)
         if not compared or any(len(column) > 1 for column in compared):
             return Unknown()
-        return any_of([found, *(IsNull(column) for column in sorted(compared))])
+        return any_of([predicate, *(IsNull(column) for column in sorted(compared))])
 
     def _is_constant(self, node: Node, *, value: bool) -> bool:
         if node["class"] not in ("CONSTANT", "CAST"):
             return False
-        found = self.constants.compute([node])
-        scalar = None if found is None else found[0].value
+        computed = self.constants.compute([node])
+        scalar = None if computed is None else computed[0].value
         return scalar is not None and scalar.as_py() is value
 
 
@@ -106,11 +106,11 @@ def table_predicate(table: Reference, filters: Iterable[Filter], schema: pa.Sche
     """Return what all conditions that restrict a table need of its rows."""
 
     def translated() -> Predicate:
-        found: list[Predicate] = []
+        predicates: list[Predicate] = []
         for one in given:
             predicate = column_predicate(one.condition, ColumnFinder(table, one.scope, schema), constants)
-            found.append(_null_rejecting(predicate) if one.null_rejecting else predicate)
-        return all_of(found)
+            predicates.append(_null_rejecting(predicate) if one.null_rejecting else predicate)
+        return all_of(predicates)
 
     given = list(filters)
     return constants.together(translated)
@@ -184,27 +184,27 @@ class _Translator:
             operand, other, op = self.columns.operand(node["right"]), node["left"], FLIPPED[op]
         if operand is None:
             return Unknown()
-        found = self._constants([other])
-        return Unknown() if found is None else self._compare(operand, NEGATED[op] if negated else op, found[0])
+        values = self._constants([other])
+        return Unknown() if values is None else self._compare(operand, NEGATED[op] if negated else op, values[0])
 
     def _between(self, node: Node, *, negated: bool) -> Predicate:
         operand = self.columns.operand(node["input"])
-        found = None if operand is None else self._constants([node["lower"], node["upper"]])
-        if operand is None or found is None:
+        bounds = None if operand is None else self._constants([node["lower"], node["upper"]])
+        if operand is None or bounds is None:
             return Unknown()
-        low, high = found
+        low, high = bounds
         if negated:
             return any_of([self._compare(operand, "<", low), self._compare(operand, ">", high)])
         return all_of([self._compare(operand, ">=", low), self._compare(operand, "<=", high)])
 
     def _in(self, children: Sequence[Node], *, negated: bool) -> Predicate:
         operand = self.columns.operand(children[0])
-        found = None if operand is None else self._constants(children[1:])
-        if operand is None or found is None:
+        values = None if operand is None else self._constants(children[1:])
+        if operand is None or values is None:
             return Unknown()
         if negated:
-            return all_of(self._compare(operand, "!=", one) for one in found)
-        parts = [self._compare(operand, "=", one) for one in found]
+            return all_of(self._compare(operand, "!=", one) for one in values)
+        parts = [self._compare(operand, "=", one) for one in values]
         equalities = [one for one in parts if isinstance(one, Comparison)]
         if len(parts) > 1 and len(equalities) == len(parts) and operand.unit is None:
             return In(operand.column, tuple(one.value for one in equalities))
@@ -238,8 +238,8 @@ class _Translator:
 
     def _constants(self, nodes: Sequence[Node]) -> list[Constant] | None:
         """Return the constants' values if each is compared as it would be alone: DuckDB gives all of them one type."""
-        found = self.constants.compute(nodes)
-        return found if found and len({family(one) for one in found}) == 1 else None
+        values = self.constants.compute(nodes)
+        return values if values and len({family(one) for one in values}) == 1 else None
 
 
 def _has_prefix(operand: Operand, prefix: str) -> Predicate:

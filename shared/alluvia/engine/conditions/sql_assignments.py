@@ -116,8 +116,8 @@ def _values(evaluator: Evaluator, name: str, text: str, rows: pa.Table) -> pa.Ch
     try:
         values = evaluator.compute(_START + text + _END + known_as(rows.column_names), rows).column(0)
     except EngineError as error:
-        found = translate(error.details, Context(text, lambda position: position - len(_START)))
-        raise type(found)(f"column {name}: {found}") from None
+        translated = translate(error.details, Context(text, lambda position: position - len(_START)))
+        raise type(translated)(f"column {name}: {translated}") from None
     except Invalid as error:
         if type(error) is not Invalid:  # a limit, not a fault of the expression
             raise

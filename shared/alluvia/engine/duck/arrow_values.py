@@ -58,25 +58,25 @@ def read_told(kind: Any) -> Any:
     return kind if isinstance(kind, int) else ToldType(kind[0], [(name, read_told(child)) for name, child in kind[1]])
 
 
-def fits(found: DuckType, kind: pa.DataType) -> bool:
+def fits(stored: DuckType, kind: pa.DataType) -> bool:
     """Whether DuckDB may cast a file's column to a type of the table's physical schema."""
     types = pa.types
     if types.is_struct(kind):
-        return found.id == "struct" and _struct_fits(dict(found.children), kind)
+        return stored.id == "struct" and _struct_fits(dict(stored.children), kind)
     if types.is_map(kind):
-        parts = dict(found.children) if found.id == "map" else {}
+        parts = dict(stored.children) if stored.id == "map" else {}
         return bool(parts) and fits(parts["key"], kind.key_type) and fits(parts["value"], kind.item_type)
     if types.is_list(kind):
-        return found.id == "list" and fits(dict(found.children)["child"], kind.value_type)
+        return stored.id == "list" and fits(dict(stored.children)["child"], kind.value_type)
     if types.is_integer(kind):
-        return found.id in _INTEGERS
+        return stored.id in _INTEGERS
     if types.is_floating(kind):
-        return found.id == "float" or (types.is_float64(kind) and (found.id == "double" or found.id in _INTEGERS))
+        return stored.id == "float" or (types.is_float64(kind) and (stored.id == "double" or stored.id in _INTEGERS))
     if types.is_decimal(kind):
-        return found.id == "decimal" or found.id in _INTEGERS
+        return stored.id == "decimal" or stored.id in _INTEGERS
     if types.is_timestamp(kind):
-        return found.id in _TIMES or (found.id == "date" and kind.tz is None)
-    return found.id == _PLAIN[str(kind)]
+        return stored.id in _TIMES or (stored.id == "date" and kind.tz is None)
+    return stored.id == _PLAIN[str(kind)]
 
 
 def _struct_fits(children: dict[str, DuckType], kind: pa.StructType) -> bool:
@@ -86,32 +86,32 @@ def _struct_fits(children: dict[str, DuckType], kind: pa.StructType) -> bool:
     return bool(present) and all(fits(known[fold(field.name)], field.type) for field in present)
 
 
-def narrows(found: DuckType, kind: pa.DataType) -> bool:
+def narrows(stored: DuckType, kind: pa.DataType) -> bool:
     """Whether DuckDB casts a file's whole numbers to a smaller kind of the table's."""
-    return pa.types.is_integer(kind) and found.id in _INTEGERS and _WIDTHS.get(found.id, 128) > kind.bit_width
+    return pa.types.is_integer(kind) and stored.id in _INTEGERS and _WIDTHS.get(stored.id, 128) > kind.bit_width
 
 
-def holds(found: DuckType, kind: pa.DataType) -> bool:
+def holds(stored: DuckType, kind: pa.DataType) -> bool:
     """Whether a type that fits has all fields and values of the table's: DuckDB casts all files to the first one's."""
     types = pa.types
     if types.is_struct(kind):
-        known = {fold(name): child for name, child in found.children}
+        known = {fold(name): child for name, child in stored.children}
         fields = {fold(field.name): field.type for field in kind.fields}
         return all(name in known and holds(known[name], each) for name, each in fields.items())
     if types.is_map(kind):
-        parts = dict(found.children)
+        parts = dict(stored.children)
         return holds(parts["key"], kind.key_type) and holds(parts["value"], kind.item_type)
     if types.is_list(kind):
-        return holds(dict(found.children)["child"], kind.value_type)
+        return holds(dict(stored.children)["child"], kind.value_type)
     if types.is_integer(kind):
-        return bool(_WIDTHS.get(found.id, 0) >= kind.bit_width)
+        return bool(_WIDTHS.get(stored.id, 0) >= kind.bit_width)
     if types.is_floating(kind):
-        return found.id == str(kind)
+        return stored.id == str(kind)
     if types.is_decimal(kind):
-        parts = dict(found.children) if found.id == "decimal" else {"precision": 0, "scale": 0}
+        parts = dict(stored.children) if stored.id == "decimal" else {"precision": 0, "scale": 0}
         whole = parts["precision"] - parts["scale"]
         return bool(whole >= kind.precision - kind.scale and parts["scale"] >= kind.scale)
-    return not types.is_timestamp(kind) or found.id in ("timestamp", "timestamp with time zone")
+    return not types.is_timestamp(kind) or stored.id in ("timestamp", "timestamp with time zone")
 
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def arrow_table(result: duckdb.DuckDBPyConnection) -> pa.Table:
 
 def _wide_columns(result: duckdb.DuckDBPyConnection) -> list[tuple[int, str, Any]]:
     """Return the columns that hold 128-bit integers: place, name and type. Raises `Invalid` for what is not sent."""
-    found = []
+    wide = []
     for at, (name, kind, *_) in enumerate(result.description or ()):
         ids = set(_ids(kind))
         if not ids.isdisjoint(_NOT_SENT):
@@ -162,8 +162,8 @@ def _wide_columns(result: duckdb.DuckDBPyConnection) -> list[tuple[int, str, Any
                 "select CAST(… AS VARCHAR) instead"
             )
         if not ids.isdisjoint(_LEAST):
-            found.append((at, name, kind))
-    return found
+            wide.append((at, name, kind))
+    return wide
 
 
 def _ids(kind: Kind) -> Iterator[str]:

@@ -35,18 +35,18 @@ def overflow_reason(message: str) -> str | None:
     absolute = _ABSOLUTE.match(message)
     if absolute is not None:
         return f"{absolute[1]} does not fit its type: {_TO_ANY}"
-    found = _COMPUTED.match(message)
-    if found is None:
+    match = _COMPUTED.match(message)
+    if match is None:
         return None
-    size, terms = (found["size"] or "").strip("()"), found["terms"]
-    computed = f"the result of the {found['done']}"
-    if found["kind"] == "DECIMAL":
+    size, terms = (match["size"] or "").strip("()"), match["terms"]
+    computed = f"the result of the {match['done']}"
+    if match["kind"] == "DECIMAL":
         wider = "DECIMAL(38, …)" if int(size) < _DIGITS_MAX else None
         return f"{computed} does not fit DECIMAL({size}): {_cast_to(wider)}"
     if size not in _NAMES:
         return f"{terms or computed} does not fit its type: {_TO_ANY}"
-    unsigned = "U" if found["kind"] == "UINT" else ""
-    wider = "BIGINT" if unsigned and found["done"] == "subtraction" else _WIDER.get(size)
+    unsigned = "U" if match["kind"] == "UINT" else ""
+    wider = "BIGINT" if unsigned and match["done"] == "subtraction" else _WIDER.get(size)
     return f"{terms or computed} does not fit {unsigned}{_NAMES[size]}: {_cast_to(wider)}"
 
 
@@ -175,17 +175,17 @@ def translate(details: Mapping[str, str], context: Context) -> AlluviaError:
     if kind in _STORE and _CUT_OFF not in message:
         return Unavailable(f"the store did not serve {f'the data file {file}' if file else 'a data file'}: try again")
     if kind in ("INTERNAL", "FATAL"):
-        found = Invalid(ENGINE_FAILED)
+        translated = Invalid(ENGINE_FAILED)
     elif kind == "Out of Range" and (reason := overflow_reason(message)) is not None:
-        found = Invalid(reason)
+        translated = Invalid(reason)
     else:
         for hidden in context.hidden:
             message = message.replace(hidden, "…")
         position = details.get("position")
         at = context.position(int(position)) if position is not None and position.isdigit() else None
-        found = query_error(kind, message, context.text, at)
+        translated = query_error(kind, message, context.text, at)
     may_be_damage = context.files and (file is not None or kind in (*_STORE, _NO_KIND))
-    return UnreadableFile(file, found) if may_be_damage else found
+    return UnreadableFile(file, translated) if may_be_damage else translated
 
 
 def out_of_memory(limit_bytes: int | None) -> str:
@@ -203,9 +203,9 @@ def details_of(error: Exception) -> dict[str, str]:
     text = str(error).removeprefix(_STREAM)
     named = _KIND.match(text)
     kind, message = (named[1], text[named.end() :]) if named else (_NO_KIND, text.partition("\n")[0])
-    found = {"exception_type": kind, "exception_message": message or type(error).__name__}
+    details = {"exception_type": kind, "exception_message": message or type(error).__name__}
     with suppress(ValueError, TypeError, KeyError, RecursionError):  # of a message without fields
         fields = json.loads(message)
         if fields["exception_type"] == kind or (named is None and fields["exception_type"] in _WHILE_READ):
-            found = {str(key): str(value) for key, value in fields.items()}
-    return {key: value[: 2 * MESSAGE_CHARS_MAX] for key, value in found.items()}
+            details = {str(key): str(value) for key, value in fields.items()}
+    return {key: value[: 2 * MESSAGE_CHARS_MAX] for key, value in details.items()}

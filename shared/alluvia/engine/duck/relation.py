@@ -158,10 +158,10 @@ def relation_parts(
 
 def _alike(pairs: Iterable[tuple[tuple[str, ...], tuple[AddFile, str]]]) -> list[list[tuple[AddFile, str]]]:
     """Return the files of each row of partition values."""
-    found: dict[tuple[str, ...], list[tuple[AddFile, str]]] = {}
+    groups: dict[tuple[str, ...], list[tuple[AddFile, str]]] = {}
     for row, pair in pairs:
-        found.setdefault(row, []).append(pair)
-    return list(found.values())
+        groups.setdefault(row, []).append(pair)
+    return list(groups.values())
 
 
 def _part(

@@ -28,10 +28,10 @@ def cast_values(values: pa.Array, field: pa.Field) -> pa.Array:
     """Return values as DuckDB casts them to a column's type. Raises `Invalid`, naming the column."""
     query = f"SELECT CAST(value AS {duckdb_type(field.type)}) FROM rows"  # noqa: S608 - the name of a type
     try:
-        found = current_evaluator().compute(query, pa.table([values], ["value"]))
+        computed = current_evaluator().compute(query, pa.table([values], ["value"]))
     except EngineError as error:
         raise Invalid(f"column {field.name}: {translate(error.details, Context(''))}") from None
-    return found.column(0).combine_chunks()
+    return computed.column(0).combine_chunks()
 
 
 def text_values(texts: pa.Array, field: pa.Field) -> pa.Array:
@@ -40,17 +40,17 @@ def text_values(texts: pa.Array, field: pa.Field) -> pa.Array:
         return texts
     if pa.types.is_nested(field.type):
         return literal_values(cast_values(texts, field.with_type(_of_texts(field.type))), field)
-    found = cast_values(texts, field)
+    values = cast_values(texts, field)
     suspect, loses = _losses(field.type)
     if suspect is None:
-        return found
+        return values
     for at in pc.indices_nonzero(pc.match_substring_regex(texts, suspect)).to_pylist():
-        if loses(texts[at].as_py(), found[at]):
+        if loses(texts[at].as_py(), values[at]):
             raise Invalid(
                 f"column {field.name}: {texts[at].as_py()!r:.100} does not fit {type_name(field.type)} unless it is "
                 f"rounded or cut: write CAST(… AS {duckdb_type(field.type)}) if that is meant"
             )
-    return found
+    return values
 
 
 def literal_values(values: pa.Array, field: pa.Field) -> pa.Array:

@@ -58,10 +58,10 @@ def create_deleted(
     known = RANGES.get(store, parts) if store.parallel else {}
 
     def read(file: AddFile) -> pa.Int64Array:
-        found = read_deletions(store, file, snapshot.locate, known)
+        deleted = read_deletions(store, file, snapshot.locate, known)
         if file.num_records is not None:
-            check_positions(file, found, file.num_records)
-        return found
+            check_positions(file, deleted, file.num_records)
+        return deleted
 
     connection.execute(f"CREATE TABLE {name} (file UBIGINT, position BIGINT)")
     arrays = (found for some in _held_at_once(having) for found in store.map(read, some))
@@ -169,8 +169,8 @@ class Views:
         expected = identities(snapshot.physical_schema)
         for file, url in files:
             self._check_time()
-            found = self._connection.execute("SELECT name, field_id FROM parquet_schema($1)", [escape_glob(url)])
-            if any(misnamed(name, identity, expected) for name, identity in found.fetchall()):
+            leaves = self._connection.execute("SELECT name, field_id FROM parquet_schema($1)", [escape_glob(url)])
+            if any(misnamed(name, identity, expected) for name, identity in leaves.fetchall()):
                 odd.add(file.path)
         return odd
 
@@ -182,11 +182,11 @@ class Views:
         columns = self._connection.columns(part.source)
         if columns is None:
             return None
-        found = {fold(name): kind for name, kind in columns}
+        kinds = {fold(name): kind for name, kind in columns}
         pairs = zip(snapshot.schema, snapshot.physical_schema, strict=True)
         stored = [theirs for ours, theirs in pairs if ours.name not in snapshot.partition_columns]
-        types = [(found[fold(field.name)], field.type) for field in stored if fold(field.name) in found]
-        if part.reserved & found.keys() or not all(starmap(fits, types)):
+        types = [(kinds[fold(field.name)], field.type) for field in stored if fold(field.name) in kinds]
+        if part.reserved & kinds.keys() or not all(starmap(fits, types)):
             return None
         self.narrows = self.narrows or any(starmap(narrows, types))
         if part.unified is None or (len(types) == len(stored) and all(starmap(holds, types))):
@@ -244,8 +244,8 @@ class _Form:
 
     def logical(self, file: AddFile) -> dict[str, str | None]:
         """Return a file's partition values by the names that the columns have in the table."""
-        found = {name: self.snapshot.physical_name(name) for name in self.snapshot.partition_columns}
-        return {name: file.partition_values.get(found.get(name, name)) for name in self.partition_columns}
+        physical = {name: self.snapshot.physical_name(name) for name in self.snapshot.partition_columns}
+        return {name: file.partition_values.get(physical.get(name, name)) for name in self.partition_columns}
 
     def rows(self, store: Store, file: AddFile) -> Iterator[pa.RecordBatch]:
         """Yield a file's live rows with the columns that stand in files, and their positions."""

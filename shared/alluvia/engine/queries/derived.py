@@ -63,8 +63,8 @@ class Shown:
 
 def _may_be_renamed(name: str, repeated: set[str]) -> bool:
     """Whether DuckDB may give a name to a column that is called one of `repeated`, in one step or several."""
-    while (found := _NUMBERED.fullmatch(name)) is not None:
-        name = found[1]
+    while (match := _NUMBERED.fullmatch(name)) is not None:
+        name = match[1]
         if name in repeated:
             return True
     return False
@@ -165,11 +165,11 @@ class Columns:
         columns: list[tuple[str, Node | None]] = []
         in_place = True
         for expression in node["select_list"]:
-            found = self._star(expression, node) if expression["class"] == "STAR" else _named(expression)
-            if found is None:
+            named = self._star(expression, node) if expression["class"] == "STAR" else _named(expression)
+            if named is None:
                 return None
-            columns += found.columns
-            in_place = in_place and found.in_place
+            columns += named.columns
+            in_place = in_place and named.in_place
         return Shown(tuple(columns), in_place)
 
     def _star(self, star: Node, select: Node) -> Shown | None:

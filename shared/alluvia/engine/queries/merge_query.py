@@ -65,8 +65,8 @@ class MergeQuery:
     @property
     def distinct_on(self) -> list[Node] | None:
         """Return the expressions of DISTINCT ON, none for DISTINCT alone; None for a query without DISTINCT."""
-        found = [each for each in self.root["modifiers"] if each["type"] == "DISTINCT_MODIFIER"]
-        return None if not found else list(found[0]["distinct_on_targets"])
+        modifiers = [each for each in self.root["modifiers"] if each["type"] == "DISTINCT_MODIFIER"]
+        return None if not modifiers else list(modifiers[0]["distinct_on_targets"])
 
     @property
     def picks_rows(self) -> bool:
@@ -130,9 +130,9 @@ def read_merge_query(text: str) -> MergeQuery:
     if statement.explain:
         raise _invalid(f"write the SELECT alone, such as {EXAMPLE}")
     root = statement.root
-    found = list(clauses(root))
-    distinct = "DISTINCT" in found
-    for what in found:
+    used = list(clauses(root))
+    distinct = "DISTINCT" in used
+    for what in used:
         if what != "DISTINCT" and not (what == "ORDER BY" and distinct):
             raise _invalid(f"it cannot use {what}: {_INSTEAD[what]}")
     _check_expressions(root)

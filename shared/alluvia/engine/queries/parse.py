@@ -160,10 +160,10 @@ def parse(text: str, analyse: Analyse = analyse) -> Statement:
     _check(text)
 
     def limited(text: str) -> Analysis:
-        found = analyse(text)
-        if len(found.tree) > TREE_LIMIT_BYTES:
+        parsed = analyse(text)
+        if len(parsed.tree) > TREE_LIMIT_BYTES:
             raise Invalid("the query names or computes too many things: shorten it, or put the values into a table")
-        return found
+        return parsed
 
     return read(text, limited)
 
@@ -171,17 +171,17 @@ def parse(text: str, analyse: Analyse = analyse) -> Statement:
 def read(text: str, analyse: Analyse = analyse) -> Statement:
     """Parse a text of any length, as `parse` does. Versions of tables are then as DuckDB takes them."""
     text = in_our_form(text)
-    found = analyse(text)
-    data = _explained(text.encode(), found.starts)
-    word = _first_word(text.encode(), found.starts)
-    answer = _tree(found.tree)
+    parsed = analyse(text)
+    data = _explained(text.encode(), parsed.starts)
+    word = _first_word(text.encode(), parsed.starts)
+    answer = _tree(parsed.tree)
     if answer["error"]:
         _refuse(answer, text, data, word)
     statements = answer["statements"]
     if len(statements) != 1:
         held = "no statement" if not statements else f"{len(statements)} statements"
         raise Invalid(f"the query contains {held}: send exactly one SELECT")
-    return Statement(text, statements[0]["node"], word == _EXPLAIN.decode(), found.starts)
+    return Statement(text, statements[0]["node"], word == _EXPLAIN.decode(), parsed.starts)
 
 
 def _tree(text: bytes) -> Any:
@@ -201,8 +201,8 @@ def _check(text: str) -> None:
         raise Invalid("the query is not valid Unicode: it contains an unpaired surrogate") from error
     if len(data) > QUERY_LIMIT_BYTES:
         raise Invalid(f"the query has {len(data)} bytes, more than the limit of {QUERY_LIMIT_BYTES}: shorten it")
-    for found in _APART.finditer(text):
-        if (space := found["space"]) is not None:
+    for match in _APART.finditer(text):
+        if (space := match["space"]) is not None:
             msg = f"the query contains a U+{ord(space):04X} outside quotes: replace it with a plain space, or remove it"
             raise Invalid(msg)
     if not data.strip():

@@ -355,9 +355,9 @@ def _version(node: Node) -> int:
 
 def names_in_use(root: Mapping[str, Any]) -> frozenset[str]:
     """Return every alias that a query gives, folded."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in walk(root):
         for key in ("alias", "aliases", "column_name_alias", "expected_names"):
             if value := node.get(key):
-                found.update(map(fold, [value] if isinstance(value, str) else value))
-    return frozenset(found)
+                names.update(map(fold, [value] if isinstance(value, str) else value))
+    return frozenset(names)

@@ -132,5 +132,5 @@ def _is_settled(node: Node, *, picks: bool) -> bool:
 
 
 def _plain(node: Node) -> Node:
-    found: Node = without_locations({**node, "alias": ""})
-    return found
+    plain: Node = without_locations({**node, "alias": ""})
+    return plain

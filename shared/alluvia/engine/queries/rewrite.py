@@ -98,8 +98,8 @@ def rewrite(statement: Statement, views: Mapping[Reference, str], analyse: Analy
     edits: list[tuple[int, int, str]] = []
     replacements: dict[int, Node] = {}
     for reference, view in views.items():
-        found, alias = _edits(reference, view, tokens)
-        edits.extend(found)
+        changes, alias = _edits(reference, view, tokens)
+        edits.extend(changes)
         replacements[id(reference.node)] = _view_node(reference.node, view, alias)
     rewritten = _splice(data, sorted(edits))
     try:
@@ -156,8 +156,8 @@ class _Tokens:
     def end(self, number: int) -> int:
         """Return where a token ends. Only for names and punctuation."""
         start = self._starts[number]
-        found = _NAME.match(self._data, start)
-        return found.end() if found else start + 1
+        match = _NAME.match(self._data, start)
+        return match.end() if match else start + 1
 
     def text(self, number: int) -> str:
         """Return a word or a sign, in lower case; empty beyond the end."""

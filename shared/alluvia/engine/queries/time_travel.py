@@ -65,12 +65,12 @@ def in_our_form(text: str) -> str:
         if at in calls:
             parts += [text[done : tokens[at].start], COLUMNS]
             done = tokens[at].end
-        found = _as_of(text, tokens, at) or _at_clause(text, tokens, at) or _labelled(text, tokens, at)
-        found = found or _argument_label(tokens, at)
-        if found is None:
+        edit = _as_of(text, tokens, at) or _at_clause(text, tokens, at) or _labelled(text, tokens, at)
+        edit = edit or _argument_label(tokens, at)
+        if edit is None:
             at += 1
             continue
-        start, end, new, at = found
+        start, end, new, at = edit
         parts += [text[done:start], new, " " * (len(text[start:end].encode()) - len(new.encode()))]
         done = end
     return "".join([*parts, text[done:]])

@@ -103,11 +103,11 @@ def store_parts(catalog: WritableCatalog, table: str, some: Sequence[FilePart]) 
 
 def _sent(part: FilePart, now_us: int) -> Sent:
     if part.media_type == NDJSON and part.position:
-        found = split_ndjson(part.data, UNLIMITED)
+        lines = split_ndjson(part.data, UNLIMITED)
     elif part.media_type == NDJSON:
-        found = split(part.data, content_type=part.media_type, content_encoding=None, limits=UNLIMITED)
+        lines = split(part.data, content_type=part.media_type, content_encoding=None, limits=UNLIMITED)
     else:
-        found = by_name("csv").read(SentBody({"content-type": part.media_type}, part.data, now_us), UNLIMITED)
-    events = moved(found.events, part.position)
-    rejects = [replace(reject, position=reject.position + part.position) for reject in found.rejects]
+        lines = by_name("csv").read(SentBody({"content-type": part.media_type}, part.data, now_us), UNLIMITED)
+    events = moved(lines.events, part.position)
+    rejects = [replace(reject, position=reject.position + part.position) for reject in lines.rejects]
     return Sent(events, rejects, Origin(now_us, part.key))

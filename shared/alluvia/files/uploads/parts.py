@@ -163,12 +163,12 @@ def find(store: Store, clock: Clock, table: str, upload_id: str) -> PartedUpload
     if not upload_id.replace("-", "").isalnum() or not upload_id.isascii():
         raise NoUpload("there is no such upload")
     try:
-        found = PartedUpload(**orjson.loads(store.get(f"{UPLOADS}{table}/{upload_id}/upload.json")))
+        upload = PartedUpload(**orjson.loads(store.get(f"{UPLOADS}{table}/{upload_id}/upload.json")))
     except ObjectNotFound:
         raise NoUpload("there is no such upload, or it has expired: begin a new one") from None
-    if clock.now_ms() > found.expires_ms:
+    if clock.now_ms() > upload.expires_ms:
         raise NoUpload("this upload has expired: begin a new one")
-    return found
+    return upload
 
 
 def check_there(store: Store, upload: PartedUpload) -> None:
@@ -221,10 +221,10 @@ def state_of(store: Store, upload: PartedUpload) -> Mapping[str, Any]:
 def find_state(store: Store, folder: str) -> Mapping[str, Any]:
     """Return what is known of the work on the upload in a folder, as `state_of`. One GET."""
     try:
-        found: dict[str, Any] = orjson.loads(store.get(f"{folder}state.json"))
+        state: dict[str, Any] = orjson.loads(store.get(f"{folder}state.json"))
     except ObjectNotFound:
         return {"state": "open"}
-    return found or {"state": "open"}
+    return state or {"state": "open"}
 
 
 def take_lease(store: Store, clock: Clock, upload: PartedUpload) -> Mapping[str, Any] | None:
@@ -240,9 +240,9 @@ def take_lease(store: Store, clock: Clock, upload: PartedUpload) -> Mapping[str,
         data, tag = store.get_tagged(key)
     except ObjectNotFound:
         raise NoUpload("there is no such upload any more: begin a new one") from None
-    found: dict[str, Any] = orjson.loads(data) or {"state": "failed"}
-    if found["state"] == "done" or (found["state"] == "running" and clock.now_ms() < found["until_ms"]):
-        return found
+    state: dict[str, Any] = orjson.loads(data) or {"state": "failed"}
+    if state["state"] == "done" or (state["state"] == "running" and clock.now_ms() < state["until_ms"]):
+        return state
     return None if store.put_if_same(key, lease, tag) else {"state": "running", "until_ms": until_ms}
 
 

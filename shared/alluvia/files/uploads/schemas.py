@@ -34,7 +34,7 @@ def declared_schema(text: str) -> pa.Schema:
     """Return the columns that a text declares. Raises `Invalid`, naming the column."""
     text = text.strip()
     try:
-        found = _of_json(orjson.loads(text), text) if text.startswith("{") else schema_of(_pairs(text))
+        schema = _of_json(orjson.loads(text), text) if text.startswith("{") else schema_of(_pairs(text))
     except (orjson.JSONDecodeError, Corrupt, Unsupported) as error:
         raise Invalid(f"schema: {error}") from None
     except Invalid as error:
@@ -43,10 +43,10 @@ def declared_schema(text: str) -> pa.Schema:
         raise Invalid(f"schema: its types are nested more than {NESTING_MAX} levels deep") from None
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, pa.ArrowException) as error:
         raise Invalid(f"schema: expected columns, {_EXAMPLE} ({error!s:.200})") from None
-    if not len(found):
+    if not len(schema):
         raise Invalid(f"schema: name at least one column, {_EXAMPLE}")
-    FileNames(NAMES_MAX).take_columns(found.names)
-    return found
+    FileNames(NAMES_MAX).take_columns(schema.names)
+    return schema
 
 
 def _of_json(value: Any, text: str) -> pa.Schema:
@@ -74,29 +74,29 @@ def _arrow_type(column: str, kind: Mapping[str, Any]) -> pa.DataType:
     name = str(kind["name"]).lower()
     if name == "int":
         width = kind.get("bitWidth")
-        found = _INTEGERS.get((width, kind.get("isSigned") is not False)) if isinstance(width, int) else None
+        type_name = _INTEGERS.get((width, kind.get("isSigned") is not False)) if isinstance(width, int) else None
     elif name == "floatingpoint":
-        found = _FLOATS.get(str(kind.get("precision", "")).upper())
+        type_name = _FLOATS.get(str(kind.get("precision", "")).upper())
     elif name == "timestamp":
-        found = "timestamp" if kind.get("timezone") else "timestamp_ntz"
+        type_name = "timestamp" if kind.get("timezone") else "timestamp_ntz"
     elif name == "decimal":
-        found = f"decimal({kind.get('precision')},{kind.get('scale')})"
+        type_name = f"decimal({kind.get('precision')},{kind.get('scale')})"
     else:
-        found = _PLAIN.get(name)
-    if found is None:
+        type_name = _PLAIN.get(name)
+    if type_name is None:
         raise Invalid(f"column {column!r:.100}: the type {orjson.dumps(dict(kind)).decode():.200} is not supported")
-    return parse_type(found)
+    return parse_type(type_name)
 
 
 def _pairs(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for pair in filter(str.strip, split_types(text, ",\n")):
         head, bracket, inner = pair.partition("<")
         name, colon, kind = (part.strip() for part in head.rpartition(":"))
         kind += bracket + inner
         if not colon or not name or not kind:
             raise Invalid(f"{pair.strip()!r:.100} is not a column: use name:type, {_EXAMPLE}")
-        if name in found:
+        if name in kinds:
             raise Invalid(f"the column {name!r:.100} is declared twice")
-        found[name] = kind
-    return found
+        kinds[name] = kind
+    return kinds

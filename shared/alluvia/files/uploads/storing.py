@@ -72,14 +72,14 @@ def recorded(log: Log, snapshot: Snapshot, txn: Once | None, content: str) -> Re
 
     Raises `Misfit` for one of another content. One LIST and a few GETs if there was one.
     """
-    found = None if txn is None else snapshot.state.txns.get(txn.app_id)
-    if txn is None or found is None or found.version < 0:
+    mark = None if txn is None else snapshot.state.txns.get(txn.app_id)
+    if txn is None or mark is None or mark.version < 0:
         return None
-    if found.version not in (txn.number, _NO_CONTENT):
+    if mark.version not in (txn.number, _NO_CONTENT):
         raise _other()
-    commit = _commit_of(log, snapshot, found)
+    commit = _commit_of(log, snapshot, mark)
     if commit is None:
-        if found.version != txn.number:
+        if mark.version != txn.number:
             raise Misfit("this key was used before, and its content is not known any more: use a new key")
         return Recorded(None, None, {})
     said: Mapping[str, Any] = commit.info.get(INFO) or {}
@@ -205,8 +205,8 @@ def _newest(handle: TableHandle) -> Snapshot | None:
 
 
 def _repeated(handle: TableHandle, snapshot: Snapshot, upload: Upload) -> Stored | None:
-    found = recorded(handle.log, snapshot, upload.txn, upload.content)
-    return None if found is None else Stored(found.version, found.rows, found.columns, repeated=True)
+    earlier = recorded(handle.log, snapshot, upload.txn, upload.content)
+    return None if earlier is None else Stored(earlier.version, earlier.rows, earlier.columns, repeated=True)
 
 
 def _schema(catalog: WritableCatalog, upload: Upload, rows: SentRows, snapshot: Snapshot | None) -> pa.Schema:

@@ -67,10 +67,10 @@ class ProcessEvaluator:
     def compute(self, query: str, rows: pa.Table) -> pa.Table:
         """Return the rows of a query over the relation `rows`. Raises `EngineError`; `QueryTooCostly` at a limit."""
         with self._using() as engine:
-            found = engine.compute(query, rows, self._limits.held_bytes_max)
-            if found is None:
+            computed = engine.compute(query, rows, self._limits.held_bytes_max)
+            if computed is None:
                 raise QueryTooCostly(out_of_memory(self._limits.memory_bytes))
-            return found
+            return computed
 
     def __enter__(self) -> Self:
         return self

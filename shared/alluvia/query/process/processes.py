@@ -34,9 +34,9 @@ class QueryWorker(Worker):
         super().__init__("alluvia.query.process.worker", failure)
 
 
-def failure(found: Mapping[str, str]) -> EngineError:
+def failure(details: Mapping[str, str]) -> EngineError:
     """Return the error of a reply: DuckDB's, or that of a file that it could not be given."""
-    return UnservedFile(found["unserved"], found["why"]) if "unserved" in found else EngineError(found)
+    return UnservedFile(details["unserved"], details["why"]) if "unserved" in details else EngineError(details)
 
 
 POOL = Pool(QueryWorker)
@@ -78,8 +78,8 @@ class Engine:
 
     def open(self, options: Mapping[str, str]) -> int:
         """Open the database, and return its `now()` in µs since the Unix epoch."""
-        found: int = self._ask("open", options=options)["now_us"]
-        return found
+        now_us: int = self._ask("open", options=options)["now_us"]
+        return now_us
 
     def serve(self, files: Sequence[ServedFile]) -> None:
         """Let the database open objects of stores as files."""
@@ -100,8 +100,8 @@ class Engine:
 
     def columns(self, source: str) -> list[tuple[str, DuckType]] | None:
         """Return the columns of a relation; None where it does not bind."""
-        found = self._ask("columns", source=source)["columns"]
-        return None if found is None else [(name, read_told(kind)) for name, kind in found]
+        columns = self._ask("columns", source=source)["columns"]
+        return None if columns is None else [(name, read_told(kind)) for name, kind in columns]
 
     def plan(self, sql: str, parameters: Sequence[Any]) -> pa.Table:
         """Return the rows of a statement of our own that needs no table, as a plan does. Raises `EngineError`."""

@@ -192,9 +192,9 @@ class Session:
         tails = {file.name: tail_of(self._keys[file.name], file.size) for file in self._served[:files_max]}
         known = RANGES.get(self._store, tails.values())
         self.check_time()
-        found = {name: footer(known[part]) for name, part in tails.items() if part in known}
+        tails_known = {name: footer(known[part]) for name, part in tails.items() if part in known}
         with self._translated(Context("")):
-            self._engine.serve([file._replace(tail=found.get(file.name, b"")) for file in self._served])
+            self._engine.serve([file._replace(tail=tails_known.get(file.name, b"")) for file in self._served])
 
     def _open_rows(self, name: str, rows: LocalRows) -> None:
         self._files[str(rows.path)] = rows.path.name
@@ -325,11 +325,11 @@ class Session:
         )
         if isinstance(error, UnservedFile):
             return self._unserved(error)
-        found = translate(error.details, known)
-        if isinstance(found, Unavailable) and (path := self._missing(str(error))) is not None:
+        translated = translate(error.details, known)
+        if isinstance(translated, Unavailable) and (path := self._missing(str(error))) is not None:
             return Corrupt(f"data file {path} is missing")
         hint = field_hint(error.details.get("exception_message", ""), context.text) if self._reads_events else None
-        return found if hint is None or type(found) is not Invalid else Invalid(f"{found}\n\n{hint}")
+        return translated if hint is None or type(translated) is not Invalid else Invalid(f"{translated}\n\n{hint}")
 
     def _unserved(self, error: UnservedFile) -> AlluviaError:
         path = self._files[error.name]

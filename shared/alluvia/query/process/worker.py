@@ -53,8 +53,8 @@ class QueryDatabase:
     def analyse(self, text: str) -> Reply:
         """Have DuckDB read a text that a user wrote. No database needs to be open."""
         with _cpu_limit(PARSE_CPU_SECONDS):
-            found = analyse(text)
-        return {"starts": found.starts, "body": found.tree}
+            parsed = analyse(text)
+        return {"starts": parsed.starts, "body": parsed.tree}
 
     def open(self, options: dict[str, str]) -> Reply:
         """Open the database, begin its transaction, and tell its `now()` in µs since the Unix epoch."""
@@ -76,8 +76,8 @@ class QueryDatabase:
     @property
     def unserved(self) -> Reply | None:
         """What is said of a file that could not be read, if there is one."""
-        found = None if self._files is None else self._files.unserved
-        return None if found is None else {"error": {"unserved": found.name, "why": found.why}}
+        file = None if self._files is None else self._files.unserved
+        return None if file is None else {"error": {"unserved": file.name, "why": file.why}}
 
     def execute(self, sql: str, parameters: list[Any]) -> Reply:
         """Run a statement of the parent's own and return its rows."""
@@ -85,8 +85,8 @@ class QueryDatabase:
 
     def columns(self, source: str) -> Reply:
         """Return the columns of a relation, with their types."""
-        found = OwnDatabase(self._open).columns(source)
-        return {"columns": None if found is None else [(name, told(kind)) for name, kind in found]}
+        kinds = OwnDatabase(self._open).columns(source)
+        return {"columns": None if kinds is None else [(name, told(kind)) for name, kind in kinds]}
 
     def plan(self, sql: str, parameters: list[Any]) -> Reply:
         """Return the rows of a statement of the parent's own that needs no database. None needs to be open."""
@@ -124,10 +124,10 @@ class QueryDatabase:
 
     def described(self, sql: str, rows: bytes = b"") -> Reply:
         """Send the columns of a query by DESCRIBE, which does not run it; `rows` as for `stream`."""
-        found = self._open.execute(sql, _values(rows)).fetchall()
-        nulls = ", ".join(f"NULL::{kind} AS {quote_name(name)}" for name, kind, *_ in found)
+        columns = self._open.execute(sql, _values(rows)).fetchall()
+        nulls = ", ".join(f"NULL::{kind} AS {quote_name(name)}" for name, kind, *_ in columns)
         typed = self._reader(f"SELECT {nulls} LIMIT 0").schema
-        fields = [field.with_name(name) for field, (name, *_) in zip(typed, found, strict=True)]
+        fields = [field.with_name(name) for field, (name, *_) in zip(typed, columns, strict=True)]
         return {"body": _arrow(pa.schema(fields), [])}
 
     def stop(self) -> Reply:
@@ -145,10 +145,10 @@ class QueryDatabase:
         chosen = next(one for one in FORMATS if one.name == form)
         overflow = None if overflow_bytes is None else Overflow(overflow_bytes, self._send_part)
         try:
-            found = render(reader.schema, reader, chosen, limit_bytes, overflow)
+            rendered = render(reader.schema, reader, chosen, limit_bytes, overflow)
         except ResultTooLarge as error:
             return {"too_large": str(error)}
-        return {"rows": found.rows, "body": found.body}
+        return {"rows": rendered.rows, "body": rendered.body}
 
     def _reader(self, sql: str, rows: bytes = b"") -> pa.RecordBatchReader:
         """Run a query; `rows` as for `stream`. Raises `Invalid` for values that Arrow's form of them would change."""
@@ -165,8 +165,8 @@ class QueryDatabase:
                     if self._asked():
                         return None
             except (duckdb.Error, OSError) as error:
-                if (found := details_of(error))["exception_type"] not in (INTERRUPT, _ABORTED):
-                    return found
+                if (details := details_of(error))["exception_type"] not in (INTERRUPT, _ABORTED):
+                    return details
             except AlluviaError:
                 return None
             else:
@@ -183,10 +183,14 @@ class QueryDatabase:
         """
         self._open.register(ROWS, pa.ipc.open_stream(rows))
         try:
-            found = arrow_table(self._open.execute(sql))
+            computed = arrow_table(self._open.execute(sql))
         finally:
             self._open.unregister(ROWS)
-        return {"too_large": True} if found.nbytes > limit_bytes else {"body": _arrow(found.schema, found.to_batches())}
+        return (
+            {"too_large": True}
+            if computed.nbytes > limit_bytes
+            else {"body": _arrow(computed.schema, computed.to_batches())}
+        )
 
     def close(self) -> Reply:
         """Close the database, if it is open, and tell how many requests it has sent, by kind."""
@@ -244,10 +248,10 @@ def _answer(database: QueryDatabase, name: str, request: dict[str, Any]) -> Repl
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         if (unserved := database.unserved) is not None:
             return unserved
-        found = details_of(error)
-        if found["exception_type"] == INTERRUPT and name in ("stream", "render"):
-            found = database.reason(request["sql"], request.get("rows", b"")) or found
-        return {"error": found}
+        details = details_of(error)
+        if details["exception_type"] == INTERRUPT and name in ("stream", "render"):
+            details = database.reason(request["sql"], request.get("rows", b"")) or details
+        return {"error": details}
     except AlluviaError as error:
         return refusal(error)
     return reply
