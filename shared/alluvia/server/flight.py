@@ -33,5 +33,5 @@ def _rules() -> StatementRules:
     from alluvia.flight.statements import StatementRules
 
     settings = load_module("query", "settings").QuerySettings.read(os.environ)
-    allowed = partial(load_module("query", "rights").allowed_statements, writes=settings.allow_writes)
+    allowed = partial(load_module("query", "statements").allowed_statements, writes=settings.allow_writes)
     return StatementRules(settings.limits, settings.result_limit_bytes, settings.allow_writes, allowed)
