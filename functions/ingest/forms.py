@@ -7,10 +7,11 @@ from multipart import MultipartError, MultipartSegment, PushMultipartParser, par
 from alluvia.errors import Invalid
 from alluvia.events.ingest.envelope import media_type
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.serverless.routes.ingest_routes import FORM_FIELDS
 
 FIELDS_MAX = 8
 FIELD_BYTES_MAX = 1 << 20
-FIELDS = ("data", "schema", "format", "key", "create", "evolve")
+FIELDS = ("data", *(field.name for field in FORM_FIELDS))
 
 
 @dataclass(frozen=True, slots=True)

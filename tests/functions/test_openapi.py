@@ -105,6 +105,8 @@ def test_the_fields_of_requests_are_those_that_are_read() -> None:
 def test_the_parameters_of_uploads_are_those_that_are_read() -> None:
     upload = found()["paths"]["/v1/upload/{table}"]["post"]
     assert [each["name"] for each in upload["parameters"] if each["in"] == "query"] == [*UPLOAD_PARAMETERS]
+    form = upload["requestBody"]["content"]["multipart/form-data"]["schema"]
+    assert ({*form["properties"]}, form["required"]) == ({*UPLOAD_PARAMETERS, "data"} - {"parts", "bytes"}, ["data"])
 
 
 def test_published_queries_have_their_parameters_and_answer_as_it_says() -> None:

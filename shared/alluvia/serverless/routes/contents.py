@@ -11,7 +11,7 @@ from alluvia.query import formats
 from alluvia.serverless.routes import query_fields
 from alluvia.serverless.routes.bodies import JSON_BODIES, PARAMETER
 from alluvia.serverless.routes.fields import AT_LEAST_ONE, COUNT, FLAG, TEXT, Json, RequestField, in_path, schema_of
-from alluvia.serverless.routes.ingest_routes import CHECKED_FIELDS
+from alluvia.serverless.routes.ingest_routes import CHECKED_FIELDS, FORM_FIELDS
 from alluvia.serverless.routes.query_fields import FORM_TYPE, JSON_TYPE, OTHER_NAMES, PARAM, QUERY, TEXT_TYPES
 
 NUMBER: Json = {"type": "number"}
@@ -177,7 +177,7 @@ _UPLOADED = _COMMITTED | {"table": TEXT, "rows": COUNT, "columns": _CREATED}
 _PART: dict[str, Json] = {"part": AT_LEAST_ONE, "bytes": COUNT}
 _PARTED: dict[str, Json] = {"id": TEXT, "table": TEXT, "expires": MOMENT, "parts": _list_of({**_PART, "url": TEXT})}
 _STATE: Json = TEXT | {"enum": ["open", "running", "done", "failed"]}
-_FORM_FILE = _object({"data": BINARY, "schema": TEXT}, ["data"])
+_FORM_FILE = _object({"data": BINARY} | {each.name: schema_of(each) for each in FORM_FIELDS}, ["data"])
 
 PATH_FIELDS = {
     "branch": in_path("branch", "The name of the branch."),

@@ -36,6 +36,8 @@ BYTES = RequestField(
     "bytes", AT_LEAST_ONE, "Begin an upload of a file of this many bytes, without a body.", _NUMBER_EXPECTED
 )
 UPLOAD_FIELDS = (FORMAT, SCHEMA, KEY, CREATE, EVOLVE, PARTS, BYTES)
+FORM_FIELDS = (SCHEMA, FORMAT, KEY, CREATE, EVOLVE)
+"""Fields that may also be in a form, besides the file (`data`)."""
 CHECKED_FIELDS = (RequestField("sha256", TEXT), RequestField("bytes", {"type": "integer"}, documented=COUNT))
 """Checks of the whole file, in the request that completes an upload in parts."""
 
