@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 import orjson
 
-from alluvia.events.ingest.columnar_parser import Kinds, ParsedLines, lines_of, parse_columns
+from alluvia.events.ingest.columnar_parser import Kinds, ParsedLines, lines_at, lines_of, parse_columns
 from alluvia.events.ingest.values import RawEvent, all_but
 
 if TYPE_CHECKING:
@@ -78,8 +78,13 @@ class ColumnarBatch(Sequence[RawEvent]):
 
     def odd_and(self, rows: Sequence[int]) -> Mapping[int, RawEvent]:
         """Return the odd events, and those of some rows of `columns`, by their places among all, in order."""
-        others = {self.places[row]: self[self.places[row]] for row in rows}
+        numbers = {self._numbers[at]: at for at in (self.places[row] for row in rows)}
+        found = lines_at(numbers, self._text)
+        others = {at: self._event(at, found[number]) for number, at in numbers.items()}
         return dict(sorted({**others, **self.odd}.items()))
+
+    def _event(self, at: int, line: bytes) -> RawEvent:
+        return RawEvent(self._positions[at], orjson.loads(line), line, self.origin)
 
     @cached_property
     def _lines(self) -> list[bytes]:
@@ -98,8 +103,7 @@ class ColumnarBatch(Sequence[RawEvent]):
         at = range(len(self))[index]
         if at in self.odd:
             return self.odd[at]
-        line = self._lines[self._numbers[at]]
-        return RawEvent(self._positions[at], orjson.loads(line), line, self.origin)
+        return self._event(at, self._lines[self._numbers[at]])
 
 
 class EventParts(Sequence[RawEvent]):

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from io import BytesIO
+from itertools import islice
 from operator import attrgetter, methodcaller
 from typing import Annotated, Any, NamedTuple
 
@@ -33,6 +35,7 @@ _DEPTH_MAX = 16
 """Of objects in objects: far less than an event may have."""
 _USUAL_SHARE_MIN = 0.75
 """The share of the sampled lines that have the same keys, and of the values of a key that have one type."""
+_COMPARED_AT_ONCE = 128  # lines: where one of them is odd, each of these is compared by itself
 _KINDS = {str: pa.string(), int: pa.int64(), bool: pa.bool_(), float: NUMBER}
 Kinds = tuple[tuple[Path, pa.DataType], ...]
 """The keys that lines have in common: the type of the value at each path, in order. Any value may be null."""
@@ -60,6 +63,13 @@ def lines_of(text: bytes) -> list[bytes]:
     return list(filter(None, map(_STRIP, text.split(b"\n"))))
 
 
+def lines_at(numbers: Collection[int], text: memoryview) -> dict[int, bytes]:
+    """Return some of the lines that `lines_of` returns, by their numbers, without a copy of all of them."""
+    lines = filter(None, map(_STRIP, BytesIO(text)))
+    some = enumerate(islice(lines, max(numbers, default=-1) + 1))
+    return {number: line for number, line in some if number in numbers}
+
+
 def parse_columns(
     text: bytes, lines: Sequence[bytes], longest: int = sys.maxsize, known: Kinds | None = None
 ) -> ParsedLines | None:
@@ -79,7 +89,7 @@ def parse_columns(
 def _parsed(text: bytes, lines: Sequence[bytes], longest: int, kinds: Kinds) -> ParsedLines | None:
     reader = _reader_of(kinds)
     objects, odd = _decoded(lines, reader.decode)
-    odd |= _changed(text, lines, objects, odd, reader.encode_lines)
+    odd = odd.union(_changed(lines, objects, odd, reader.encode_lines))
     if b"\\" in text:
         odd.update(at for at, line in enumerate(lines) if b"\\" in line)
     if len(text) > longest:
@@ -107,25 +117,22 @@ def _decoded(lines: Sequence[bytes], decode: Callable[[bytes], object]) -> tuple
 
 
 def _changed(
-    text: bytes,
     lines: Sequence[bytes],
     objects: Sequence[object],
     failed: set[int],
     encode_lines: Callable[[Sequence[object]], bytes],
-) -> set[int]:
-    """Return the places of the lines that are not written again as they were sent, but for spaces."""
+) -> Iterator[int]:
+    """Yield the places of the lines that are not written again as they were sent, but for spaces."""
     read: Sequence[int] = range(len(lines))
     if failed:
         read = [at for at in read if at not in failed]
         lines, objects = [lines[at] for at in read], [objects[at] for at in read]
-    written = encode_lines(objects)
-    if written == text:
-        return set()
-    sent = b"\n".join([*lines, b""])
-    if written == sent or _bare(written) == _bare(sent):
-        return set()
-    both = zip(read, lines, written.split(b"\n"), strict=False)
-    return {at for at, line, again in both if line != again and _bare(line) != _bare(again)}
+    for start in range(0, len(read), _COMPARED_AT_ONCE):
+        some = slice(start, start + _COMPARED_AT_ONCE)
+        written, sent = encode_lines(objects[some]), b"\n".join([*lines[some], b""])
+        if written != sent and _bare(written) != _bare(sent):
+            both = zip(read[some], lines[some], written.split(b"\n"), strict=False)
+            yield from (at for at, line, again in both if _bare(line) != _bare(again))
 
 
 def _bare(text: bytes) -> bytes:
