@@ -34,6 +34,8 @@ def test_streams(uri: str) -> None:
     (made,) = report(uri, "create", "new_rows", "t", "--version", "0", "--appends-only")
     assert (made["source"], made["position"], made["appends_only"], made["versions_behind"]) == ("t", 0, True, 1)
     assert report(uri, "show", "new_rows") == [made]
+    assert "already exists: choose another name, or give --exist-ok" in run(uri, "create", "new_rows", "t").stderr
+    assert report(uri, "create", "new_rows", "t", "--exist-ok") == [made]
     assert report(uri, "move", "new_rows")[0]["versions_behind"] == 0
     assert [each["name"] for each in report(uri, "list")] == ["new_rows"]
     assert report(uri, "drop", "new_rows") == [{"dropped": "new_rows"}]
