@@ -26,7 +26,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     folder = tmp_path_factory.mktemp("lake")
     lake = alluvia.connect(str(folder))
     lake.create_table("trips", {"n": "long", "name": "string"}).append([{"n": n, "name": f"t{n}"} for n in range(3)])
-    lake.publish("trip", "SELECT name FROM trips WHERE n = $id", {"id": "long"})
+    lake.publish_query("trip", "SELECT name FROM trips WHERE n = $id", {"id": "long"})
     with serving(folder) as (_, port):
         yield port
 

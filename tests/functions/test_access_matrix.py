@@ -216,12 +216,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         for name in ("clicks", "others"):
             lake.create_events(name)
         lake.create_table("secrets", {"n": "long"}).append([{"n": 42}])
-        lake.publish("top", SQL["select"])
-        lake.publish("top", "SELECT count(*) AS n FROM clicks WHERE event = $event", {"event": "string=open"})
-        lake.publish("spare", SQL["select"])
-        lake.publish("secret", "SELECT n FROM secrets")
+        lake.publish_query("top", SQL["select"])
+        lake.publish_query("top", "SELECT count(*) AS n FROM clicks WHERE event = $event", {"event": "string=open"})
+        lake.publish_query("spare", SQL["select"])
+        lake.publish_query("secret", "SELECT n FROM secrets")
         for name in ("spare_one", "top3"):
-            lake.publish(name, SQL["one"])
+            lake.publish_query(name, SQL["one"])
         lake.branch("fix")
         with using(lake):
             yield Served(lake)
@@ -233,7 +233,7 @@ def test_each_caller_gets_what_it_may(served: Served, row: Row) -> None:
 
     def send(caller: str, column: str) -> None:
         if row.method == "DELETE" and "/queries/" in row.path:
-            served.lake.publish(row.path.rpartition("/")[2], SQL["one"])
+            served.lake.publish_query(row.path.rpartition("/")[2], SQL["one"])
         if "/branches" in row.path:
             served.spare_branch(there=row.method == "DELETE")
         found.setdefault(column, set()).add(served.send(row, served.bearers[caller]))

@@ -190,7 +190,7 @@ def test_a_get_without_a_query_says_where_to_put_it() -> None:
 
 def test_limits_also_come_in_headers(uri: str) -> None:
     text = "SELECT sum(n) AS n FROM totals"
-    alluvia.connect(uri).publish("total", text + " WHERE n < $max_bytes", {"max_bytes": "long=10"})
+    alluvia.connect(uri).publish_query("total", text + " WHERE n < $max_bytes", {"max_bytes": "long=10"})
     size = int(get("/q?" + urlencode({"query": text}))["headers"]["Alluvia-Bytes-Read"])
     asked = {
         "published": "/v1/queries/total.ndjson?max_bytes=9",

@@ -176,8 +176,8 @@ def test_no_caller_takes_all_places(lake: alluvia.Lake, functions: Lambda, monke
 def test_a_published_query_is_a_job_for_who_may_run_it_and_tells_its_rows_alone(
     lake: alluvia.Lake, functions: Lambda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake.publish("by_n", "SELECT n FROM totals WHERE n >= $least ORDER BY n", {"least": "int=0"})
-    lake.publish("wrong", "SELECT name::INT AS n FROM totals")
+    lake.publish_query("by_n", "SELECT n FROM totals WHERE n >= $least ORDER BY n", {"least": "int=0"})
+    lake.publish_query("wrong", "SELECT name::INT AS n FROM totals")
     guest, other = token(lake, grant("query:by_n query:wrong")), token(lake, grant("query:by_n"))
     reader = token(lake, grant("read:totals"))
     monkeypatch.setenv("ALLUVIA_AUTH", "tokens")

@@ -50,13 +50,13 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
     for name in ("open_table", "secret_table"):
         lake.create_table(name, {"path": "string", "n": "long"}).append([{"path": "/", "n": 1}])
     lake.create_events("events")
-    lake.publish(
+    lake.publish_query(
         "top", "SELECT * FROM open_table WHERE path = $path AND n >= $least", {"path": "string", "least": "long=1"}
     )
-    lake.publish("hidden", "SELECT * FROM secret_table WHERE n = $secret_field", {"secret_field": "long"})
+    lake.publish_query("hidden", "SELECT * FROM secret_table WHERE n = $secret_field", {"secret_field": "long"})
     columns = ", ".join(f"$p{at} AS p{at}" for at in range(len(TYPES)))
     parameters = {f"p{at}": f"{kind}={text}" for at, (kind, (text, _)) in enumerate(TYPES.items())}
-    lake.publish("types", f"SELECT {columns}", parameters)
+    lake.publish_query("types", f"SELECT {columns}", parameters)
     return lake.uri.removeprefix("file://")
 
 

@@ -62,7 +62,7 @@ def test_from_the_command_to_the_answer(lake: alluvia.Lake) -> None:
     assert rows(get("top_pages.json", path="/")) == [{"path": "/", "n": 7}]
     assert rows(get("top_pages.ndjson", path="/", least="7")) == {"path": "/", "n": 7}
     assert get("top_pages.csv", path="' OR 1=1 --")["body"] == "path,n\r\n' OR 1=1 --,9\r\n"
-    lake.publish("top_pages", "SELECT max(n) AS n FROM hits")
+    lake.publish_query("top_pages", "SELECT max(n) AS n FROM hits")
     assert rows(get("top_pages.json")) == [{"n": 9}]
     assert rows(get("top_pages.json", version="0", path="/")) == [{"path": "/", "n": 7}]
     assert get("top_pages.json", version="2")["statusCode"] == 404
@@ -72,20 +72,20 @@ def test_from_the_command_to_the_answer(lake: alluvia.Lake) -> None:
     assert [each["statusCode"] for each in gone] == [404, 404, 404]
     assert run("published") == []
     with pytest.raises(Invalid, match="no query is published as"):
-        lake.unpublish("top_pages")
-    assert lake.publish("top_pages", "SELECT 3 AS n").version == 3
+        lake.unpublish_query("top_pages")
+    assert lake.publish_query("top_pages", "SELECT 3 AS n").version == 3
     assert rows(get("top_pages.json", version="3")) == [{"n": 3}]
     assert get("top_pages.json", version="1")["statusCode"] == 404  # it was withdrawn
 
 
 def test_what_is_published_already_makes_no_version(lake: alluvia.Lake) -> None:
-    first = lake.publish("top", TOP, {"path": "string", "least": "long=0"})
-    assert lake.publish("top", TOP, {"path": "string", "least": "long=0"}) == first
-    assert lake.publish("top", TOP, {"path": "string", "least": "long=1"}).version == 1
+    first = lake.publish_query("top", TOP, {"path": "string", "least": "long=0"})
+    assert lake.publish_query("top", TOP, {"path": "string", "least": "long=0"}) == first
+    assert lake.publish_query("top", TOP, {"path": "string", "least": "long=1"}).version == 1
 
 
 def test_answers_have_tags_and_are_kept(lake: alluvia.Lake) -> None:
-    lake.publish("top", TOP, {"path": "string", "least": "long=0"})
+    lake.publish_query("top", TOP, {"path": "string", "least": "long=0"})
     first = get("top.json", path="/")
     tag = first["headers"]["ETag"]
     assert first["headers"]["Alluvia-Cache"] == "miss"
@@ -113,7 +113,7 @@ VALUES = [
 def test_values_have_their_types_whatever_else_they_look_like(lake: alluvia.Lake) -> None:
     tags, found = set(), []
     for kind, text, _ in VALUES:
-        lake.publish("echo", "SELECT $x AS x", {"x": kind})
+        lake.publish_query("echo", "SELECT $x AS x", {"x": kind})
         answer = get("echo.json", x=text)
         found.append(json.loads(answer["body"], parse_float=Decimal)[0]["x"])
         tags.add(answer["headers"]["ETag"])
@@ -132,7 +132,7 @@ def test_values_have_their_types_whatever_else_they_look_like(lake: alluvia.Lake
     ],
 )
 def test_a_wrong_parameter_is_named(lake: alluvia.Lake, fields: dict[str, str], reason: str) -> None:
-    lake.publish("top", TOP, {"path": "string", "least": "long=2"})
+    lake.publish_query("top", TOP, {"path": "string", "least": "long=2"})
     answer = get("top.json", None, "GET", **fields)
     assert (answer["statusCode"], reason in error_of(answer)) == (400, True), answer["body"]
 
@@ -159,17 +159,17 @@ def test_what_cannot_be_published_says_why(
     lake: alluvia.Lake, name: str, sql: str, parameters: dict[str, str], reason: str
 ) -> None:
     with pytest.raises(Invalid, match=reason):
-        lake.publish(name, sql, parameters)
+        lake.publish_query(name, sql, parameters)
     assert run("published") == []
 
 
 def test_a_table_that_is_not_there_is_named(lake: alluvia.Lake) -> None:
     with pytest.raises(TableNotFound, match="none"):
-        lake.publish("top", "SELECT * FROM none")
+        lake.publish_query("top", "SELECT * FROM none")
 
 
 def test_without_a_scope_it_runs_with_the_callers_rights(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake.publish("top", "SELECT sum(n) AS n FROM hits")
+    lake.publish_query("top", "SELECT sum(n) AS n FROM hits")
     monkeypatch.setenv("ALLUVIA_AUTH", "tokens")
 
     def of(*grants: Any) -> Answer:

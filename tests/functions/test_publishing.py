@@ -31,7 +31,7 @@ def lake(place: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake:
     monkeypatch.setenv("ALLUVIA_LAKE", place.uri.removeprefix("file://"))
     monkeypatch.setenv("ALLUVIA_ALLOW_PUBLISH", "true")
     for name in [each.name for each in published.list_published(place.store)[0]]:
-        place.unpublish(name)
+        place.unpublish_query(name)
     return place
 
 
@@ -70,7 +70,7 @@ def test_from_publishing_to_withdrawing(lake: alluvia.Lake) -> None:
 
 
 def test_a_description_can_be_sent_back(lake: alluvia.Lake) -> None:
-    lake.publish("top", SELECT, {"least": "decimal(9,2)=0.50"})
+    lake.publish_query("top", SELECT, {"least": "decimal(9,2)=0.50"})
     told = json.loads(send("GET", "/top")["body"])
     again = put("top", {"query": told["query"], "parameters": told["parameters"]})
     assert (again["statusCode"], json.loads(again["body"])) == (200, told)
@@ -104,7 +104,7 @@ def test_a_lost_race_changes_nothing(
 
     def late(*args: Any, **named: Any) -> None:
         monkeypatch.setattr(writer, write_numbered)
-        lake.publish("top", "SELECT 'winner' AS n")
+        lake.publish_query("top", "SELECT 'winner' AS n")
         write_numbered(*args, **named)
 
     monkeypatch.setattr(writer, late)
@@ -114,7 +114,7 @@ def test_a_lost_race_changes_nothing(
 
 def test_in_python_a_lost_race_is_an_error_of_its_own_only_under_a_condition(lake: alluvia.Lake) -> None:
     def overtaken(_: object) -> bool:
-        lake.publish("top", "SELECT 'winner' AS n")
+        lake.publish_query("top", "SELECT 'winner' AS n")
         return True
 
     with pytest.raises(PreconditionFailed, match="changed by another writer"):
@@ -167,15 +167,15 @@ def test_other_forms_of_a_body_and_other_fields_are_refused(lake: alluvia.Lake) 
     assert [answer["statusCode"] for answer in refused] == [415, 415]
     assert put("top", {"query": "SELECT 0 AS n"}, content_type=form)["statusCode"] == 201
     assert "version is not a field" in error_of(send("PUT", "/top", {"query": "SELECT 1"}, version="1"))
-    lake.publish("top", "SELECT 1 AS n")
+    lake.publish_query("top", "SELECT 1 AS n")
     assert "to run the query, name a form" in error_of(send("GET", "/top", least="1"))
     assert "to run the query, name a form" in error_of(send("GET", "", name="1"))
 
 
 def test_the_list_comes_in_pages(lake: alluvia.Lake) -> None:
     for name in "abcde":
-        lake.publish(f"page_{name}", "SELECT 1 AS n")
-    lake.unpublish("page_c")
+        lake.publish_query(f"page_{name}", "SELECT 1 AS n")
+    lake.unpublish_query("page_c")
     pages: list[list[str]] = []
     after: str | None = ""
     while after is not None:
@@ -191,7 +191,7 @@ def test_the_list_comes_in_pages(lake: alluvia.Lake) -> None:
 def test_publishing_is_off_unless_the_settings_say_otherwise(
     lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake.publish("top", "SELECT 1 AS n")
+    lake.publish_query("top", "SELECT 1 AS n")
     monkeypatch.delenv("ALLUVIA_ALLOW_PUBLISH")
     for answer in (put("top", {"query": "SELECT 2"}), send("DELETE", "/top")):
         assert (answer["statusCode"], "start `alluvia serve` with --allow-publish" in error_of(answer)) == (403, True)
@@ -202,7 +202,7 @@ def test_the_name_of_a_hidden_column_shows_in_no_text(
     lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     lake.create_table("people", {"n": "long", "salary": "long"}, exist_ok=True)
-    lake.publish("pay", "SELECT n, salary AS pay FROM people WHERE salary > 0")
+    lake.publish_query("pay", "SELECT n, salary AS pay FROM people WHERE salary > 0")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "config"))
     monkeypatch.setenv("ALLUVIA_AUTH", "tokens")
     bearers = {

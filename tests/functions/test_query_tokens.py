@@ -33,7 +33,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[alluvia.Lake]:
         lake.create_table("hits", columns).append([dict(zip(columns, row, strict=True)) for row in rows])
         lake.create_table("secrets", {"n": "long"}).append([{"n": 42}])
         lake.sql("CREATE VIEW seen AS SELECT path FROM hits")
-        lake.publish("top", TOP, {"least": "long=0"})
+        lake.publish_query("top", TOP, {"least": "long=0"})
         yield lake
 
 
@@ -89,10 +89,10 @@ def test_headers_tell_of_no_table_also_where_another_caller_has_left_the_result(
 
 
 def test_row_filters_and_hidden_columns_of_the_token_hold(lake: alluvia.Lake) -> None:
-    lake.publish("everything", "SELECT * FROM hits ORDER BY path, amount")
+    lake.publish_query("everything", "SELECT * FROM hits ORDER BY path, amount")
     part = of(lake, "everything", where="tenant = 'a'", hide="tenant amount")
     assert error_of(send("/everything.json", part)).startswith("the query failed")  # it sorts by a hidden column
-    lake.publish("everything", "SELECT * FROM hits ORDER BY ALL")
+    lake.publish_query("everything", "SELECT * FROM hits ORDER BY ALL")
     assert rows(send("/everything.json", part)) == [{"path": "/"}, {"path": "/x"}]
     both = token(lake, grant("query:everything", where="tenant = 'a'"), grant("query:every*", where="amount > 5"))
     assert [row["amount"] for row in rows(send("/everything.json", both))] == [20]
@@ -101,8 +101,8 @@ def test_row_filters_and_hidden_columns_of_the_token_hold(lake: alluvia.Lake) ->
 def test_hidden_columns_of_a_token_stay_hidden_once_they_are_renamed(lake: alluvia.Lake) -> None:
     people = lake.create_table("people", {"id": "long", "mail": "string"})
     people.append([{"id": 1, "mail": "a@x"}])
-    lake.publish("first_people", "FROM people(version => 1)")
-    lake.publish("people_now", "FROM people")
+    lake.publish_query("first_people", "FROM people(version => 1)")
+    lake.publish_query("people_now", "FROM people")
     part = {name: of(lake, name, hide="email") for name in ("first_people", "people_now")}
     assert rows(send("/first_people.json", part["first_people"])) == [{"id": 1, "mail": "a@x"}]  # it never was email
     people.evolve(rename={"mail": "email"})
@@ -168,7 +168,7 @@ def test_errors_tell_nothing_of_what_it_reads(
     lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch, text: str, limits: dict[str, str], status: int, reason: str
 ) -> None:
     monkeypatch.setenv("ALLUVIA_QUERY_TIMEOUT_SECONDS", "1")
-    lake.publish("broken", text)
+    lake.publish_query("broken", text)
     answer = send("/broken.json", of(lake, "broken", **limits))
     assert (answer["statusCode"], reason in tells_nothing(answer)) == (status, True), answer["body"]
 
@@ -186,7 +186,7 @@ def test_a_table_that_was_dropped_and_a_limit_on_bytes_are_not_told_of_either(la
     few = token(lake, grant("query:top"), query_bytes=1)
     assert "more time, memory or bytes" in tells_nothing(send("/top.json", few, least="6"))
     lake.create_table("hits_of_today", {"n": "long"})
-    lake.publish("today", "SELECT n FROM hits_of_today")
+    lake.publish_query("today", "SELECT n FROM hits_of_today")
     lake.drop_table("hits_of_today")
     answer = send("/today.json", of(lake, "today"))
     assert (answer["statusCode"], "not there any more" in tells_nothing(answer)) == (404, True)
@@ -202,7 +202,7 @@ def test_who_has_no_right_to_a_query_learns_neither_its_parameters_nor_that_ther
 
 def test_pages_of_the_list_name_no_other_query(lake: alluvia.Lake) -> None:
     for name in ("aa_hidden", "between", "zz_hidden"):
-        lake.publish(name, "SELECT n FROM secrets" if "hidden" in name else "SELECT path FROM hits")
+        lake.publish_query(name, "SELECT n FROM secrets" if "hidden" in name else "SELECT path FROM hits")
     for bearer in (token(lake, grant("query:between"), grant("query:top")), token(lake, grant("append:hits"))):
         after: str | None = ""
         told = []
@@ -216,7 +216,7 @@ def test_pages_of_the_list_name_no_other_query(lake: alluvia.Lake) -> None:
 
 def test_the_current_version_is_meant_unless_one_is_named(lake: alluvia.Lake) -> None:
     for n in range(3):
-        lake.publish("numbered", f"SELECT {n} AS n")
+        lake.publish_query("numbered", f"SELECT {n} AS n")
     current, pinned, some = of(lake, "numbered"), of(lake, "numbered@1"), of(lake, "numbered@0 query:numbered@1")
     assert [rows(send("/numbered.json", each)) for each in (current, pinned, some)] == [
         [{"n": 2}], [{"n": 1}], [{"n": 1}]
@@ -226,8 +226,8 @@ def test_the_current_version_is_meant_unless_one_is_named(lake: alluvia.Lake) ->
     ]
     assert allowed == [[403, 403, 200], [403, 200, 403], [200, 200, 403]]
     assert [json.loads(send("/numbered", each)["body"])["version"] for each in (current, pinned)] == [2, 1]
-    lake.unpublish("numbered")
-    lake.publish("numbered", "SELECT 4 AS n")
+    lake.unpublish_query("numbered")
+    lake.publish_query("numbered", "SELECT 4 AS n")
     assert [send("/numbered.json", each)["statusCode"] for each in (current, pinned)] == [200, 404]
     listed = json.loads(send("", token(lake, grant("query:numbered@1")))["body"])["queries"]
     assert listed == []
@@ -237,7 +237,7 @@ def test_the_rows_of_a_rollup_as_they_would_be_now_need_its_source_and_no_right_
     lake: alluvia.Lake,
 ) -> None:
     lake.create_rollup("by_path", "SELECT path, sum(amount) AS amount FROM hits GROUP BY path")
-    lake.publish("live", "SELECT sum(amount) AS amount FROM by_path_live")
+    lake.publish_query("live", "SELECT sum(amount) AS amount FROM by_path_live")
     both, half = token(lake, grant("read:by_path read:hits")), token(lake, grant("read:by_path"))
     for bearer in (both, of(lake, "live")):
         assert rows(send("/live.json", bearer)) == [{"amount": 28}]

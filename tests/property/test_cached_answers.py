@@ -59,7 +59,7 @@ class Model:
         self.view(0)
         self.without = 0
         for name, text in QUERIES.items():
-            self.lake.publish(name, text)
+            self.lake.publish_query(name, text)
 
     def append(self, n: int) -> None:
         if n not in self.rows:
@@ -80,7 +80,7 @@ class Model:
         self.added = n
 
     def publish(self, n: int) -> None:
-        self.lake.publish("rows", f"SELECT * FROM t WHERE n <> {n} ORDER BY n")
+        self.lake.publish_query("rows", f"SELECT * FROM t WHERE n <> {n} ORDER BY n")
         self.without = n
 
     def replace(self) -> None:

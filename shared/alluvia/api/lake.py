@@ -336,7 +336,7 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
 
         return lake_branch.list_branches(self)
 
-    def publish(self, name: str, query: str, parameters: Mapping[str, str] | None = None) -> PublishedQuery:
+    def publish_query(self, name: str, query: str, parameters: Mapping[str, str] | None = None) -> PublishedQuery:
         """Publish a SELECT, for callers of `GET /v1/queries/<name>`. The next version replaces one of that name.
 
         `parameters` has the types of `$name`, by name: `{"path": "string", "n": "int=10"}` with a default. Callers need
@@ -347,7 +347,7 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
 
         return published.publish(self, name, query, parameters or {})
 
-    def unpublish(self, name: str) -> PublishedQuery:
+    def unpublish_query(self, name: str) -> PublishedQuery:
         """Withdraw a published query. Raises `Invalid` if there is none of that name."""
         from alluvia.query import published
 

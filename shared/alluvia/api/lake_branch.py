@@ -138,9 +138,7 @@ class Branch(Lake):
         self._check_there()  # a discard says so before it deletes any of them
         return found
 
-    def publish(  # type: ignore[override]
-        self, *, isolation: str = SERIALIZABLE, dry_run: bool = False
-    ) -> PublishReport:
+    def publish(self, *, isolation: str = SERIALIZABLE, dry_run: bool = False) -> PublishReport:
         """Commit what was written on the branch to the lake, in one transaction: all of it, or nothing.
 
         Raises a `Conflict` that names the table and the rule, where others have committed since what the branch's

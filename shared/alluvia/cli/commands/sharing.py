@@ -37,7 +37,7 @@ def publish(
 ) -> dict[str, Any] | None:
     """Publish SQL, one SELECT, as GET /v1/queries/NAME.json, for callers who may read its tables or have a token."""
     lake = common.lake()
-    facts = _query_facts(lake.publish(name, sql, parameters))
+    facts = _query_facts(lake.publish_query(name, sql, parameters))
     if not with_token:
         return facts
     from alluvia.access.rights import QUERY, Grant, Rights

@@ -255,7 +255,7 @@ def test_what_concerns_the_whole_lake_is_refused(lake: Lake) -> None:
     with pytest.raises(Invalid, match="erase concerns the lake"):
         fix["orders"].erase("id = 1")
     with pytest.raises(Invalid, match="published queries belong to the lake"):
-        lake.__class__.publish(fix, "q", "SELECT id FROM orders")
+        fix.publish_query("q", "SELECT id FROM orders")
 
 
 def test_files_of_a_writer_that_does_not_know_the_branch_are_refused(lake: Lake, clock: ManualClock) -> None:
