@@ -192,7 +192,7 @@ def ingestion(body: bytes, declared: bool) -> Timed:
 
     def timed() -> int:
         found = split(body, content_type="application/x-ndjson", content_encoding=None, limits=limits)
-        return ingest_batch(lake, "events", found.events, found.rejects, arrival_us=lake.clock.now_us()).stored
+        return ingest_batch(lake.catalog, "events", found.events, found.rejects, arrival_us=lake.clock.now_us()).stored
 
     return timed
 
@@ -227,7 +227,7 @@ def posts() -> Timed:
 
     def store(body: bytes) -> int:
         found = split(body, content_type="application/json", content_encoding=None, limits=Limits())
-        return ingest_batch(lake, "events", found.events, found.rejects, arrival_us=lake.clock.now_us()).stored
+        return ingest_batch(lake.catalog, "events", found.events, found.rejects, arrival_us=lake.clock.now_us()).stored
 
     for body in bodies[POSTS:]:
         store(body)

@@ -106,7 +106,7 @@ def _by_threads(threads: int) -> Figure:
             at += 1
             event = RawEvent(0, {"event_id": f"{number}-{at}", "event": "viewed", "user": "u17", "ms": 35})
             started = time.monotonic()
-            if ingest_batch(lake, "app", [event], arrival_us=lake.clock.now_us()).stored:
+            if ingest_batch(lake.catalog, "app", [event], arrival_us=lake.clock.now_us()).stored:
                 stored.append(f"{number}-{at}")
             taken.append((started, 1000 * (time.monotonic() - started)))
 

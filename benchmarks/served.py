@@ -60,7 +60,7 @@ def _compared(server: S3Server, lake: alluvia.Lake, urls: list[str], threads: in
     requests = {}
 
     def ours(there: alluvia.Lake) -> object:
-        found = run(there, QUERY.format("t"), QueryLimits(threads=threads)).read_all()
+        found = run(there.catalog, QUERY.format("t"), QueryLimits(threads=threads)).read_all()
         return [tuple(row.values()) for row in found.to_pylist()]
 
     def theirs() -> object:

@@ -65,7 +65,7 @@ def store(place: str) -> Timed:
 
     def timed() -> Any:
         with parts.gathered(lake.store, parts.complete_parts(lake.store, upload)) as (path, _):
-            store_file(lake, Upload("t", SentFile(path, upload.asked["format"], FileLimits(bytes_max=4 << 30))))
+            store_file(lake.catalog, Upload("t", SentFile(path, upload.asked["format"], FileLimits(bytes_max=4 << 30))))
         return lake.table("t").count()
 
     return timed

@@ -94,6 +94,6 @@ def stopped(lake: Lake, before: int, act: Callable[[Lake], None] = transfer) -> 
 
 def amounts(lake: Lake) -> tuple[int, int]:
     """Return what is in `a` and in `b`, as one query sees them."""
-    found = lake.readable(NAMES)
+    found = lake.catalog.readable(NAMES)
     first, second = (sum(scan(found[name], lake.store, ["amount"]).read_all()["amount"].to_pylist()) for name in NAMES)
     return first, second

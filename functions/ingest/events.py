@@ -135,7 +135,7 @@ def settle(table: str, found: Split, origin: Origin, settings: IngestSettings, l
 def commit(table: str, found: Split, origin: Origin, settings: IngestSettings, lake: Lake) -> Response:
     """Direct mode: commit, then answer."""
     done = ingest_batch(
-        lake,
+        lake.catalog,
         table,
         found.events,
         found.rejects,
@@ -158,13 +158,13 @@ def enqueue(table: str, found: Split, origin: Origin, settings: IngestSettings, 
     large = {reject.position for reject in packed.rejects}
     events = [event for event in found.events if event.position not in large]
     there, misfits = table_for(
-        lake, table, events, origin, create=settings.create_tables, tables_max=settings.tables_max
+        lake.catalog, table, events, origin, create=settings.create_tables, tables_max=settings.tables_max
     )
     rejects = sorted([*found.rejects, *packed.rejects, *misfits], key=lambda reject: reject.position)
     kept = there is not None or not rejects
     accepted = 0
     if there is not None:
-        left = keep_rejects(lake, table, rejects, origin)
+        left = keep_rejects(lake.catalog, table, rejects, origin)
         send(sqs(), str(settings.queue_url), packed.messages, lake.clock)
         accepted, rejects = len(events) + len(rejects) - len(left), left
     counts = {"accepted": accepted, "rejected": len(rejects)}
@@ -222,7 +222,7 @@ def consume(
     for table, pending in events.items():
         try:
             answer = ingest_batch(
-                lake, table, pending, arrival_us=lake.clock.now_us(), create=create, tables_max=tables_max
+                lake.catalog, table, pending, arrival_us=lake.clock.now_us(), create=create, tables_max=tables_max
             )
         except Exception:
             logger.exception("a table's events failed", extra={"table": table, "messages": len(messages[table])})

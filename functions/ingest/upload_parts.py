@@ -81,7 +81,7 @@ def _begun(
                        f"({CALLER_UPLOAD_BYTES}): {hint}")  # fmt: skip
     if caller:
         _check_room(caller, share, parts.UploadAllowance(1, most), lake)
-    upload = parts.begin(lake.store, lake.clock, table, count, size, kept, lake.origin)
+    upload = parts.begin(lake.store, lake.clock, table, count, size, kept, lake.catalog.origin)
     if caller:
         note = parts.note(lake.store, caller, upload, most)
         try:
@@ -181,13 +181,13 @@ def _stored(
         file = upload_of(upload.table, sent, asked, settings, key, content)
         there = partial(parts.check_there, lake.store, upload)
         file = replace(file, before_commit=there, events_key=asked.get("key"))
-        return stored_answer(upload.table, store(lake, file))
+        return stored_answer(upload.table, store(lake.catalog, file))
 
 
 def _found(table: str, upload_id: str, settings: IngestSettings, lake: Lake) -> parts.PartedUpload:
     check_takes_files(settings)
     found = parts.find(lake.store, lake.clock, table, upload_id)
-    if found.origin != lake.origin:
+    if found.origin != lake.catalog.origin:
         raise parts.NoUpload(
             f"this upload was begun elsewhere: complete it with the {BRANCH_HEADER} that it was begun with"
         )

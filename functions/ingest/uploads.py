@@ -56,7 +56,7 @@ def take_file(request: Request, settings: IngestSettings, lake: Lake, table: str
         kind = format_of(asked.get("format"), kind_said, name, data[:64])
         file = SentFile(data, kind, limits_of(settings, request)).begun()
         upload = upload_of(table, file, asked, settings, key_of(request, asked))
-        return stored_answer(table, store(lake, upload))
+        return stored_answer(table, store(lake.catalog, upload))
     except REFUSED as error:
         return refusal(error, logger, STATUSES)
 

@@ -66,7 +66,7 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
 
     def work(table: Table, swept: bool) -> dict[str, Any]:
         report = table.optimize(**options, memory_mb=memory_mb, go_on=time_left, turn=turn)
-        checkpoint_version = table.lake.handle(table.name).log.checkpoint_version
+        checkpoint_version = table.lake.catalog.handle(table.name).log.checkpoint_version
         since = report.version - (-1 if checkpoint_version is None else checkpoint_version)
         # A checkpoint may be of a later version than the merge saw.
         found = {**asdict(report), "commits_since_checkpoint": max(0, since)}

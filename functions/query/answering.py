@@ -172,7 +172,7 @@ def linked_limit(asked: QueryRequest, caller: Caller) -> int | None:
 
 def run_query(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> tuple[Rendered, LargeResult | None]:
     """Run one query, and return its result, with what may have taken it to the lake. Raises what it raises."""
-    catalog, limits = permitted(caller.lake, caller.rights), limits_of(asked, caller)
+    catalog, limits = permitted(caller.lake.catalog, caller.rights), limits_of(asked, caller)
     inline, most = result_limit(asked, caller), linked_limit(asked, caller)
     if most is None:
         try:

@@ -69,7 +69,7 @@ def diff_branch(caller: Caller, name: str, *, table: str | None, key: str | None
     branch = _opened(caller, name)
     if table is not None and caller.rights is not None:
         caller.rights.check(READ, table)
-    tables = [each for each in branched_tables(branch, branch.branch_store) if table in (None, each.name)]
+    tables = [each for each in branched_tables(branch.catalog, branch.branch_store) if table in (None, each.name)]
     keys = None if key is None else [column.strip() for column in key.split(",")]
     return facts({"name": name, "tables": list(_differences(caller, branch, tables, keys))})
 

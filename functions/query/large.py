@@ -98,7 +98,7 @@ class LargeResult:
 
     def check(self, found: Rendered) -> None:
         """Take the result back, and raise `Unavailable`, where rows that it may have were erased meanwhile."""
-        if self.key is not None and erased_since(self.lake, found.read):
+        if self.key is not None and erased_since(self.lake.catalog, found.read):
             take_back(self.lake.store, self.key)
             raise Unavailable("rows of a table were erased while the query ran")
 

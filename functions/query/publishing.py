@@ -29,7 +29,7 @@ def publish(caller: Caller, name: str, *, query: str, parameters: Mapping[str, A
     """Publish a query: 201 for a new name, else 200, also where nothing changes."""
     declared = {parameter: _parameter(parameter, value) for parameter, value in parameters.items()}
     is_new = find_published(caller.lake.store, name) is None
-    catalog = permitted(caller.lake, caller.rights)
+    catalog = permitted(caller.lake.catalog, caller.rights)
     made = published.publish(catalog, name, query, declared, _condition(caller.request.headers))
     return _told(_facts(made, caller), 201 if is_new else 200, made)
 
@@ -38,7 +38,7 @@ def withdraw(caller: Caller, name: str) -> Response:
     """Withdraw a query with all its versions."""
     if find_published(caller.lake.store, name) is None:
         raise QueryNotFound(f"there is no published query {cut(name, 100)!r}")
-    made = published.unpublish(permitted(caller.lake, caller.rights), name, _condition(caller.request.headers))
+    made = published.unpublish(permitted(caller.lake.catalog, caller.rights), name, _condition(caller.request.headers))
     return _told({"name": name, "withdrawn": True, "version": made.version})
 
 

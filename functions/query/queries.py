@@ -181,7 +181,7 @@ def _run(
 
 def _key(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> str | None:
     """Return what would stand for the answer if the query ran now; None if it may differ each time."""
-    catalog = permitted(caller.lake, caller.rights)
+    catalog = permitted(caller.lake.catalog, caller.rights)
     identity = identify(catalog, asked.text, caller.settings.limits, asked.parameters)
     return None if identity is None else identity.key(asked.text, asked.parameters, wish.form.name)
 

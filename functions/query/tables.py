@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from alluvia.access.rights import READ, table_pattern
+from alluvia.commit.versions import oldest_version
 from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import TableNotFound
@@ -20,7 +21,7 @@ from .answering import Caller, facts
 
 def list_tables(caller: Caller) -> Response:
     """Answer the names of the tables that the caller may read."""
-    return facts({"tables": [{"name": each} for each in permitted(caller.lake, caller.rights).tables()]})
+    return facts({"tables": [{"name": each} for each in permitted(caller.lake.catalog, caller.rights).tables()]})
 
 
 def show_table(caller: Caller, name: str) -> Response:
@@ -28,7 +29,7 @@ def show_table(caller: Caller, name: str) -> Response:
 
     Where rows or columns are hidden from the caller, nothing is told that depends on them: sizes are null.
     """
-    catalog = permitted(caller.lake, caller.rights)
+    catalog = permitted(caller.lake.catalog, caller.rights)
     handle = catalog.handle(table_pattern(name))
     snapshot = handle.readable()
     seen = visible(catalog, snapshot, caller.lake.clock.now_ms() * 1000)
@@ -36,7 +37,7 @@ def show_table(caller: Caller, name: str) -> Response:
     known: dict[str, Any] = {
         "name": name,
         "version": snapshot.version,
-        "versions": {"oldest": handle.oldest(), "newest": snapshot.version},
+        "versions": {"oldest": oldest_version(handle), "newest": snapshot.version},
         "committed": datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC).isoformat(),
         "columns": [
             {"name": each.name, "type": type_name(each.type), "nullable": each.nullable}

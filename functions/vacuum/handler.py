@@ -57,7 +57,7 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
 
     def work(table: Table) -> dict[str, Any]:
         expired = len(table.expire(dry_run=dry_run).files)
-        own = FILE_RETENTION in table.lake.handle(table.name).newest(dropped=True).properties
+        own = FILE_RETENTION in table.lake.catalog.handle(table.name).newest(dropped=True).properties
         with listing:
             limit = time_limit(context)
             done = table.vacuum(None if own else keep, dry_run=dry_run, time_limit=limit, names_max=NAMES_MAX)

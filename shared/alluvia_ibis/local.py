@@ -39,10 +39,10 @@ class OpenLake(LakeAccess):
             return self.columns(f"SELECT * FROM {quote_name(table.name)}")  # noqa: S608
 
     def columns(self, query: str) -> pa.Schema:
-        return columns(self._lake, query)
+        return columns(self._lake.catalog, query)
 
     def read(self, query: str) -> tuple[pa.Schema, Generator[pa.RecordBatch]]:
-        result = run(self._lake, query)
+        result = run(self._lake.catalog, query)
         return result.schema, _batches(result)
 
     def execute(self, text: str) -> pa.Table:

@@ -84,7 +84,7 @@ def run(
     started = session(f"alluvia backfill {job_id}", settings=QUICK_JAVA) if spark is None else nullcontext(spark)
     with told_once(lake.store, f"{before.root}_alluvia/backfill/{job_id}/", attempt), started as active:
         for tries_left in reversed(range(TRIES)):
-            rejects = rejects_of(lake, table).newest()
+            rejects = rejects_of(lake.catalog, table).newest()
             job = Job(
                 lake_uri=lake.uri,
                 arrival_us=record.started_us,

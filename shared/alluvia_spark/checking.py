@@ -102,7 +102,7 @@ def _job(
 ) -> tuple[Job, tuple[HeldFiles, HeldFiles]]:
     """Return a job that reads what the recorded one has read, and what its tables hold."""
     rows = lake.table(table).snapshot(version)
-    place = find_rejects(lake, lake.handle(table))
+    place = find_rejects(lake.catalog, lake.catalog.handle(table))
     rejects = None if place is None else place.newest()
     targets = (replace(Target.of(rows), schema=arrow_schema(record.schema)), Target.of(rejects or rows))
     job = Job(

@@ -36,13 +36,13 @@ def handle_of(
         if options or table is None:
             wrong = f"{min(options)}: give it to alluvia.connect" if options else "table: give the table's name"
             raise Invalid(f"{wrong}, since a lake was given")
-        return _on(place, branch).handle(table)
+        return _on(place, branch).catalog.handle(table)
     place = _S3.sub("s3://", str(place))
     if place.startswith("memory:"):
         raise Invalid(f"{place!r} exists only in this process: Spark needs a directory or s3://")
     given: Any = dict(options)
     if table is not None:
-        return _on(alluvia.connect(place, **given), branch).handle(table)
+        return _on(alluvia.connect(place, **given), branch).catalog.handle(table)
     if branch is not None:
         raise Invalid("branch: give the lake's path or URI, and the table's name as `table`")
     return open_handle(place, **given)

@@ -82,7 +82,7 @@ def test_a_field_in_properties_that_is_a_column_elsewhere_is_erased(lake: Lake) 
         RawEvent(0, {"event_id": "a", "user_id": VICTIM}),
         RawEvent(1, {"event_id": "b", "who": {"user_id": VICTIM}}),
     ]
-    ingest_batch(lake, "events", sent, arrival_us=lake.clock.now_us())
+    ingest_batch(lake.catalog, "events", sent, arrival_us=lake.clock.now_us())
     result = run(lake, WHERE)
     assert result.exit_code == 1
     assert "events: erased 1 row" in result.stdout
@@ -94,7 +94,7 @@ def test_a_field_in_properties_that_is_a_column_elsewhere_is_erased(lake: Lake) 
 
 def test_a_field_that_nothing_has_is_named(lake: Lake) -> None:
     lake.create_events("events")
-    ingest_batch(lake, "events", [RawEvent(0, {"event_id": "a", "plan": "x"})], arrival_us=lake.clock.now_us())
+    ingest_batch(lake.catalog, "events", [RawEvent(0, {"event_id": "a", "plan": "x"})], arrival_us=lake.clock.now_us())
     result = run(lake, f"usr_id = '{VICTIM}'")
     assert result.stderr == "alluvia: field usr_id was not found: check the spelling\n"
     assert run(lake, "plan = 'y'").stderr == ""

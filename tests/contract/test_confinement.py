@@ -290,7 +290,7 @@ def shut_database(place: Place, limits: QueryLimits = BY_DUCKDB) -> Iterator[Eng
     try:
         constants = Constants(session.begin())
         references = find_references(parse("FROM events").root)
-        (scan,) = plan_scans(place.lake, references, constants).scans.values()
+        (scan,) = plan_scans(place.lake.catalog, references, constants).scans.values()
         session.open({"scan_0": Files(scan.snapshot, scan.files)})
         connection = session._engine
         assert connection.execute("SELECT * FROM alluvia.scan_0").fetchall() == [[1]]
@@ -364,7 +364,7 @@ def test_what_runs_is_what_was_checked(place: Place, monkeypatch: pytest.MonkeyP
     """Should the text be spliced wrongly, it is refused and not run."""
     monkeypatch.setattr(rewrite, "_splice", lambda *_: rewrite.Rewritten("FROM duckdb_secrets()", (0,), (0,)))
     with pytest.raises(AlluviaError, match="name it plainly"):
-        run(place.lake, "FROM events")
+        run(place.lake.catalog, "FROM events")
 
 
 def test_a_table_that_a_query_does_not_name_is_closed_to_it(place: Place) -> None:
@@ -425,7 +425,7 @@ def test_a_copy_that_a_query_wrote_to_is_not_read_again(s3: Place) -> None:
     copy = copies(s3)["copy"]
     with shut_database(s3, QueryLimits()) as connection, suppress(EngineError):  # a user other than root may not
         connection.execute(f"COPY (SELECT 666::BIGINT AS n) TO '{copy}'")
-    assert run(s3.lake, "FROM events").read_all().to_pylist() == [{"n": 1}]
+    assert run(s3.lake.catalog, "FROM events").read_all().to_pylist() == [{"n": 1}]
 
 
 def test_a_pruned_file_is_closed_too(place: Place) -> None:
@@ -435,7 +435,7 @@ def test_a_pruned_file_is_closed_too(place: Place) -> None:
     session = Session(place.lake.store, BY_DUCKDB, Watch())
     try:
         constants = Constants(session.begin())
-        scans = plan_scans(place.lake, find_references(parse("FROM pruned WHERE n = 1").root), constants).scans
+        scans = plan_scans(place.lake.catalog, find_references(parse("FROM pruned WHERE n = 1").root), constants).scans
         (scan,) = scans.values()
         session.open({"scan_0": Files(scan.snapshot, scan.files)})
         open_keys = {scan.snapshot.key(file) for file in scan.files}

@@ -86,9 +86,11 @@ def test_rejected_events_go_too(lake: Lake) -> None:
         {"event_id": "e5", "event": 5, "nested": {"email": VICTIM}},
     ]
     events = [RawEvent(at, value) for at, value in enumerate(sent)]
-    ingest_batch(lake, "events", events, arrival_us=lake.clock.now_us())
+    ingest_batch(lake.catalog, "events", events, arrival_us=lake.clock.now_us())
     of_source = BodyReading(source="s", headers={"x-user": VICTIM})
-    ingest_batch(lake, "events", [], [Reject(0, "no", b"[]")], arrival_us=lake.clock.now_us(), reading=of_source)
+    ingest_batch(
+        lake.catalog, "events", [], [Reject(0, "no", b"[]")], arrival_us=lake.clock.now_us(), reading=of_source
+    )
     lake.table("events/_rejects").checkpoint()
 
     report = lake.table("events").erase(WHERE, prove=True)
@@ -99,14 +101,14 @@ def test_rejected_events_go_too(lake: Lake) -> None:
     assert traces(lake.store, VICTIM) == []
     assert lake.table("events/_rejects").to_arrow(["event_id"])["event_id"].to_pylist()[0].startswith("e4")
     # An erased event that is delivered once more stays away while the table remembers its id.
-    again = ingest_batch(lake, "events", events[1:2], arrival_us=lake.clock.now_us())
+    again = ingest_batch(lake.catalog, "events", events[1:2], arrival_us=lake.clock.now_us())
     assert (again.stored, again.duplicates) == (0, 1)
 
 
 def test_results_and_jobs_with_rejects_go_after_the_rejects(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.create_events("events", pa.schema([("user_id", pa.string())]))
     events = [RawEvent(0, {"event_id": "e1", "event": 5, "user_id": VICTIM})]
-    ingest_batch(lake, "events", events, arrival_us=lake.clock.now_us())
+    ingest_batch(lake.catalog, "events", events, arrival_us=lake.clock.now_us())
 
     def erase_while_others_read(handle: TableHandle, find: Find, **options: Any) -> EraseReport:
         if handle.name == "events/_rejects":

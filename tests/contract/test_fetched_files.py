@@ -36,7 +36,7 @@ def lake(s3_server: S3Server) -> Iterator[alluvia.Lake]:
 
 
 def ask(lake: alluvia.Lake, text: str, limits: QueryLimits | None = None) -> list[dict[str, object]]:
-    return run(lake, text, limits).read_all().to_pylist()
+    return run(lake.catalog, text, limits).read_all().to_pylist()
 
 
 def test_ten_of_thirty_files_cost_ten_requests_once(lake: alluvia.Lake, s3_server: S3Server) -> None:
@@ -56,7 +56,7 @@ def test_a_dry_run_foresees_the_requests_and_makes_none(lake: alluvia.Lake, s3_s
     lake.table("t").delete("n = 3 AND name = 'x'")
     s3_server.requests()
     text = "SELECT sum(n) AS s FROM t WHERE n BETWEEN 5 AND 14"
-    *_, total = run(lake, text, dry_run=True).read_all().to_pylist()
+    *_, total = run(lake.catalog, text, dry_run=True).read_all().to_pylist()
     assert s3_server.requests() == {"GET": 1}  # a look for a newer commit
     assert (total["files_read"], total["requests"]) == (11, 12)  # and the file of the deletion vector
     assert ask(lake, text) == [{"s": 95 + 2 * (5 + 6 + 7 + 8 + 9)}]
@@ -111,7 +111,7 @@ def test_a_query_that_need_not_read_all_files_does_not_fetch_them(
 ) -> None:
     monkeypatch.setattr("alluvia.query.opening.EARLY_FILES", 2)
     before = FILES.held_bytes
-    run(lake, text).read_all()
+    run(lake.catalog, text).read_all()
     size = max(file.size for file in lake.table("t").snapshot().files)
     assert round((FILES.held_bytes - before) / size) == at_most
 

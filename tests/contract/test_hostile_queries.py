@@ -113,7 +113,7 @@ def test_a_query_that_takes_memory_beyond_the_engines_count_is_stopped(
 def test_without_a_limit_the_memory_of_the_machine_is_one(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("alluvia.query.limits.machine_bytes", lambda: 100_000_000)
     with pytest.raises(QueryTooCostly, match="more memory than is allowed"):
-        run(lake, "SELECT len(range(1000000000))")
+        run(lake.catalog, "SELECT len(range(1000000000))")
 
 
 def test_a_long_message_is_cut(lake: alluvia.Lake) -> None:
@@ -175,7 +175,7 @@ def test_a_query_that_the_system_kills_says_that_memory_ran_out(lake: alluvia.La
     POOL.close()
     POOL.prepare(1)
     (worker,) = POOL._idle
-    with run(lake, "FROM range(10000000)") as rows:
+    with run(lake.catalog, "FROM range(10000000)") as rows:
         assert Path(f"/proc/{worker._process.pid}/oom_score_adj").read_text() == "1000\n"
         worker._process.kill()
         with pytest.raises(QueryTooCostly, match="more memory than is allowed"):
@@ -217,11 +217,11 @@ def test_columns_of_one_name_are_told_apart_in_one_pass() -> None:
 
 
 def test_rows_left_unread_leave_nothing_behind(lake: alluvia.Lake) -> None:
-    result = run(lake, "SELECT i FROM range(10000000) r(i)")
+    result = run(lake.catalog, "SELECT i FROM range(10000000) r(i)")
     next(iter(result))
     del result
     assert_nothing_happened()
-    with run(lake, "SELECT i FROM range(10000000) r(i)") as result:
+    with run(lake.catalog, "SELECT i FROM range(10000000) r(i)") as result:
         next(iter(result))
     assert_nothing_happened()
 
@@ -232,11 +232,11 @@ def test_rows_left_unread_leave_the_process_to_the_next_query(lake: alluvia.Lake
     (worker,) = POOL._idle
     late = "SELECT CASE n WHEN 80000 THEN error('late') ELSE repeat('x', 1000) || n END FROM range(90000) r(n)"
     for text in ("FROM range(10000000)", "FROM t", late):
-        with run(lake, text, QueryLimits(threads=1)) as result:
+        with run(lake.catalog, text, QueryLimits(threads=1)) as result:
             assert POOL._idle == []
             next(iter(result))
         assert POOL._idle == [worker]
-    result = run(lake, "FROM range(10000000)")
+    result = run(lake.catalog, "FROM range(10000000)")
     result.close()
     with pytest.raises(Invalid, match="closed before all of its rows were read"):
         list(result)
@@ -248,10 +248,10 @@ def test_a_query_that_does_not_stop_when_its_rows_are_not_wanted_is_killed(lake:
     text = f"SELECT CASE n WHEN 80000 THEN {stall} ELSE repeat('x', 1000) || n END FROM range(90000) r(n)"
     POOL.prepare(1)
     (worker,) = POOL._idle
-    with run(lake, text, QueryLimits(threads=1)) as result:
+    with run(lake.catalog, text, QueryLimits(threads=1)) as result:
         next(iter(result))
     assert not worker.alive
-    result = run(lake, text, QueryLimits(threads=1))
+    result = run(lake.catalog, text, QueryLimits(threads=1))
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(list, result)
         time.sleep(0.1)
@@ -288,13 +288,13 @@ def test_a_process_that_cannot_start_is_not_the_querys_fault(
     POOL.close()
     monkeypatch.setattr("alluvia.processes.starting._START", "raise SystemExit(3) # {} {}")
     with pytest.raises(ProcessDied, match="status 3"):
-        run(lake, "SELECT 1")
+        run(lake.catalog, "SELECT 1")
 
 
 def test_limits_hold_while_rows_come(lake: alluvia.Lake) -> None:
     limits = QueryLimits(timeout_seconds=1)
     with (
-        run(lake, "SELECT i FROM range(100000000000) t(i)", limits) as result,
+        run(lake.catalog, "SELECT i FROM range(100000000000) t(i)", limits) as result,
         pytest.raises(QueryTooCostly, match="longer than the 1 seconds allowed"),
     ):
         for _ in result:

@@ -178,7 +178,7 @@ def test_an_event_of_another_type_becomes_a_reject(lake: Lake) -> None:
     lake.create_events("hits", pa.schema([("status", pa.int64())]))
     body = b'{"event_id":"a","event":"get","status":200}\n{"event_id":"b","event":"get","status":"later"}'
     found = split(body, content_type=None, content_encoding=None, limits=Limits())
-    answer = ingest_batch(lake, "hits", found.events, found.rejects, arrival_us=1_700_000_000_000_000)
+    answer = ingest_batch(lake.catalog, "hits", found.events, found.rejects, arrival_us=1_700_000_000_000_000)
     assert (answer.accepted, answer.rejected) == (1, 1)
     assert lake.table("hits").to_arrow(["status"])["status"].to_pylist() == [200]
     [reject] = lake.table("hits/_rejects").to_arrow(["reason"])["reason"].to_pylist()

@@ -194,7 +194,7 @@ def test_an_event_is_refused_for_one_look_at_the_log(place: Place) -> None:
 
     def post(body: bytes) -> None:
         found = split(body, content_type=None, content_encoding=None, limits=Limits())
-        ingest_batch(lake, "clicks", found.events, found.rejects, arrival_us=0)
+        ingest_batch(lake.catalog, "clicks", found.events, found.rejects, arrival_us=0)
 
     post(b'[{"event_id":"a","x":1},{"event_id":"b","x":"bad"}]')
     assert place.cost(lambda: post(b'{"event_id":"c","x":1}')) == {"put": 2}

@@ -62,7 +62,7 @@ def lake(uri: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 def ask(lake: alluvia.Lake, text: str = SUM, **limits: Any) -> list[dict[str, Any]]:
-    return run(lake, text, QueryLimits(**limits)).read_all().to_pylist()
+    return run(lake.catalog, text, QueryLimits(**limits)).read_all().to_pylist()
 
 
 @pytest.mark.parametrize("threads", [1, 8])
@@ -188,7 +188,7 @@ def test_a_query_is_cancelled_while_the_store_does_not_answer(lake: alluvia.Lake
 
 def test_rows_that_are_not_wanted_end_the_reading(lake: alluvia.Lake) -> None:
     for _ in range(3):
-        with run(lake, "SELECT n, noise FROM t", QueryLimits(threads=8)) as result:
+        with run(lake.catalog, "SELECT n, noise FROM t", QueryLimits(threads=8)) as result:
             assert len(next(iter(result))) > 0
     assert ask(lake) == [TOTAL]
 

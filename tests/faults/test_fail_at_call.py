@@ -96,7 +96,9 @@ KINDS: dict[str, dict[str, str]] = {
 
 
 def upload(lake: Lake, table: str) -> object:
-    return storing.store(lake, storing.Upload(table, SentFile(b"id,amount\nx,9\n", "csv"), key="k", content="c"))
+    return storing.store(
+        lake.catalog, storing.Upload(table, SentFile(b"id,amount\nx,9\n", "csv"), key="k", content="c")
+    )
 
 
 def _second(lake: Lake) -> datetime:
@@ -313,7 +315,7 @@ def test_a_request_with_rejects_whose_nth_call_fails(mode: str) -> None:
         finished = tried(partial(ingest_batch, arrival_us=clock.now_us(), idempotency_key="k"), lake, "events", sent)
         store.healed = True
         retried = Lake(store.inner, clock) if mode == "crash" else lake
-        answer = ingest_batch(retried, "events", sent, arrival_us=clock.now_us(), idempotency_key="k")
+        answer = ingest_batch(retried.catalog, "events", sent, arrival_us=clock.now_us(), idempotency_key="k")
         assert (answer.accepted, answer.rejected, answer.conflicting) == (1, 2, 1)
         assert answer.duplicates == 1 or not finished
         cold = Lake(store.inner, clock)

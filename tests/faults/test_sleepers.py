@@ -340,7 +340,7 @@ def test_a_checkpoint_that_slept_names_no_sidecar_that_clean_up_took(
 def lose_files(store: Store, clock: ManualClock, name: str = "t") -> None:
     """Let more than a day pass, and vacuum take the one file that no commit names."""
     clock.advance(30 * 3600)
-    assert len(vacuum(Lake(store, clock).handle(name), timedelta(0)).orphans) == 1
+    assert len(vacuum(Lake(store, clock).catalog.handle(name), timedelta(0)).orphans) == 1
 
 
 def test_files_that_were_written_long_ago_are_not_committed(store: MemoryStore, clock: ManualClock) -> None:
@@ -367,7 +367,7 @@ def test_a_transaction_that_has_moved_to_newer_versions_knows_how_old_its_files_
     """One that commits to a single table, and uses another only after the sleep."""
     lake = Lake(store, clock)
     lake.create_table("u", SCHEMA)
-    tables = StagedTables(lake, ["t"])
+    tables = StagedTables(lake.catalog, ["t"])
     append(tables.handle("t"), [{"x": 2}])
     lose_files(store, clock)
     tables.use(["u"])

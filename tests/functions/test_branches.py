@@ -50,8 +50,8 @@ def test_queries_and_statements_go_to_the_branch(lake: alluvia.Lake) -> None:
     on_branch, on_lake = send(writer, count), send(writer, count, None)
     assert (rows(on_branch), rows(on_lake)) == ([{"n": 3}], [{"n": 2}])
     assert rows(send(writer, "SELECT count(*) AS n FROM fix.hits", None)) == [{"n": 3}]
-    assert identify(lake.on_branch("fix"), "SELECT 1 FROM hits(version => 1)") != identify(
-        lake, "SELECT 1 FROM hits(version => 1)"
+    assert identify(lake.on_branch("fix").catalog, "SELECT 1 FROM hits(version => 1)") != identify(
+        lake.catalog, "SELECT 1 FROM hits(version => 1)"
     )
     assert "X-Alluvia-Branch" in on_branch["headers"]["Vary"]
     assert send(writer, count, "none")["statusCode"] == 400

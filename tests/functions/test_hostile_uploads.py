@@ -87,7 +87,7 @@ def test_bytes_of_footers_and_pages_are_changed(data: bytes, in_footer: bool, ch
     clock = ManualClock()
     lake = Lake(MemoryStore("damaged", clock), clock)
     try:
-        done = store(lake, Upload("t", SentFile(bytes(damaged), "parquet", FileLimits(seconds=60))))
+        done = store(lake.catalog, Upload("t", SentFile(bytes(damaged), "parquet", FileLimits(seconds=60))))
     except Invalid:
         assert lake.tables() == []
     else:

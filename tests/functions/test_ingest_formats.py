@@ -574,7 +574,7 @@ def test_no_odd_value_in_any_place_is_the_functions_fault(
         form.key(sent, found)
         events += [event._replace(position=at) for at, event in enumerate(found.events, len(events))]
         rejects += found.rejects
-    done = ingest_batch(lake, "t", events, rejects, arrival_us=NOW_US, create=True)
+    done = ingest_batch(lake.catalog, "t", events, rejects, arrival_us=NOW_US, create=True)
     assert done.accepted > 0
     assert done.accepted + done.rejected == len(events) + len(rejects)
 

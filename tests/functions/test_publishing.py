@@ -118,7 +118,7 @@ def test_in_python_a_lost_race_is_an_error_of_its_own_only_under_a_condition(lak
         return True
 
     with pytest.raises(PreconditionFailed, match="changed by another writer"):
-        published.publish(lake, "top", "SELECT 'loser' AS n", {}, overtaken)
+        published.publish(lake.catalog, "top", "SELECT 'loser' AS n", {}, overtaken)
     assert issubclass(PreconditionFailed, Conflict)
 
 

@@ -320,7 +320,9 @@ def test_an_event_that_was_too_large_is_read_as_the_event_that_it_was(name: str,
     }
     form, sent = by_name(name), SentBody({}, bodies[name], NOW_US)
     found = form.read(sent, Limits(event_bytes=100))
-    ingest_batch(lake, "t", found.events, found.rejects, arrival_us=NOW_US, reading=reading_of(name, sent, found))
+    ingest_batch(
+        lake.catalog, "t", found.events, found.rejects, arrival_us=NOW_US, reading=reading_of(name, sent, found)
+    )
     assert [row["reason"][:9] for row in rejects(lake)] == ["the event"]
     assert replayed(lake) == Replayed(looked_at=1, settled=1, stored=1)
     assert [(row["event_id"], json.loads(row["properties"])["text"]) for row in rows(lake)] == [("a", text)]

@@ -310,7 +310,7 @@ def test_a_key_whose_commit_has_left_the_log_still_stands_for_its_content_alone(
         send(lake, "t", b"a\n2\n", "format=csv")
         lake.table("t").checkpoint()
     lake.table("t").vacuum()
-    assert lake.handle("t").log.oldest() > 2
+    assert lake.catalog.handle("t").log.oldest() > 2
     status, body, headers = send(lake, "t", b"a\n1\n", "format=csv&key=k")
     assert (status, body, headers[REPLAYED]) == (200, {"table": "t", "rows": None, "version": None}, "true")
     for key, why in (("k", "this key was used for an upload of other content"), ("old", "this key was used before")):
@@ -325,15 +325,17 @@ def test_the_commit_of_a_key_is_found_where_a_clock_has_stepped_back() -> None:
     lake = alluvia.Lake(MemoryStore("clocks", clock), clock)
     lake.create_table("t", {"a": "long"})
     lake.table("t").append([{"a": 1}], txn=txn_of("k", "c"))
-    snapshot = lake.handle("t").newest()
+    snapshot = lake.catalog.handle("t").newest()
     for _ in range(3):
         clock.advance(10)
         lake.table("t").append([{"a": 2}])
     (txn,) = snapshot.state.txns.values()
     late = replace(txn, last_updated=clock.now_ms())
-    snapshot = lake.handle("t").newest()
+    snapshot = lake.catalog.handle("t").newest()
     stepped = replace(snapshot.state, txns={late.app_id: late})
-    found = recorded(lake.handle("t").log, Snapshot(stepped, snapshot.root, snapshot.name), txn_of("k", "c"), "")
+    found = recorded(
+        lake.catalog.handle("t").log, Snapshot(stepped, snapshot.root, snapshot.name), txn_of("k", "c"), ""
+    )
     assert found is not None
     assert found.version == 1
 

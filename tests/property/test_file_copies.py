@@ -41,5 +41,5 @@ def check(table: Run, limits: Sequence[int], version: int | None = None) -> None
     expected = table.rows if version is None else table.versions[version]
     source = "t" if version is None else f"t(version => {version})"
     for size in limits:
-        found = run(table.lake, f"SELECT * FROM {source}", QueryLimits(file_cache_bytes=size)).read_all()
+        found = run(table.lake.catalog, f"SELECT * FROM {source}", QueryLimits(file_cache_bytes=size)).read_all()
         assert model.as_rows(found) == expected, f"{size} bytes, version {version}: {table.done}"

@@ -189,7 +189,7 @@ def dispute(actor: Actor) -> None:
 
 def _through_pipeline(actor: Actor, batch: list[Event]) -> None:
     events = [RawEvent(at, value_of(event)) for at, event in enumerate(batch)]
-    answer = ingest_batch(actor.lake, "events", events, arrival_us=actor.lake.clock.now_us())
+    answer = ingest_batch(actor.lake.catalog, "events", events, arrival_us=actor.lake.clock.now_us())
     rejected = sum(event.reject for event in batch)
     if (answer.accepted, answer.rejected) != (len(batch) - rejected, rejected):
         raise Violation("every event is accepted or rejected", f"{answer} for {len(batch)}, {rejected} of them broken")

@@ -222,7 +222,7 @@ def add_both(actor: Actor) -> None:
     world.pairs += 1
     row = (f"both{world.pairs}", 0, "both")
     together = Together({root: AddRows((row,), COLUMNS) for root in (BANK, SIDE)})
-    tables = StagedTables(actor.lake, ["bank", "side"])
+    tables = StagedTables(actor.lake.catalog, ["bank", "side"])
     actor.intent = together
     for name in ("bank", "side"):
         append(tables.handle(name), [dict(zip(COLUMNS, row, strict=True))])
@@ -390,7 +390,7 @@ def discard(actor: Actor) -> None:
 def carry_out(_: World, lake: Lake) -> None:
     """Carry out what was decided of the tables that branches change."""
     for name in ("bank", "side", "events"):
-        handle = lake.handle(name)
+        handle = lake.catalog.handle(name)
         handle.carry_out(handle.newest())
 
 
@@ -403,7 +403,7 @@ def finish(world: World, _: Lake) -> None:
             continue
         cold = world.open(Process(), f"finish of {branch.name}", 0).on_branch(branch.name)
         for root in sorted(root for root in branch.tables if not root.startswith("_alluvia/")):
-            handle = cold.handle(root[:-1])
+            handle = cold.catalog.handle(root[:-1])
             handle.carry_out(handle.newest())
             rows = cold.table(root[:-1]).scan().read_all()
             _same(branch, root, branch.tables[root].tip, rows)

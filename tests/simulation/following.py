@@ -51,7 +51,7 @@ def set_up(world: World, lake: Lake) -> None:
     properties = {"delta.checkpointInterval": str(world.scenario.checkpoint_interval)}
     for root in (ORDERS, NOTES, ARRIVED):
         lake.create_table(root[:-1], {"id": "string"}, properties=properties)
-    create_stream(lake, NAME, "orders")
+    create_stream(lake.catalog, NAME, "orders")
     lake.table("orders").append([{"id": "first"}])
 
 
@@ -72,14 +72,14 @@ def order(actor: Actor) -> None:
     """Add a row to the table that the stream follows."""
     row = _new_row(actor)
     actor.intent = AddRows((row,), COLUMNS)
-    append(actor.lake.handle("orders"), [{"id": row[0]}])
+    append(actor.lake.catalog.handle("orders"), [{"id": row[0]}])
 
 
 def order_and_note(actor: Actor) -> None:
     """Add a row to two tables in one transaction: the stream follows one of them."""
     row = _new_row(actor)
     together = Together({root: AddRows((row,), COLUMNS) for root in (ORDERS, NOTES)})
-    tables = StagedTables(actor.lake, ["orders", "notes"])
+    tables = StagedTables(actor.lake.catalog, ["orders", "notes"])
     actor.intent = together
     for name in ("orders", "notes"):
         append(tables.handle(name), [{"id": row[0]}])
@@ -89,7 +89,9 @@ def order_and_note(actor: Actor) -> None:
 def follow(actor: Actor) -> None:
     """Move rows through the stream, some or all that wait."""
     chance = actor.chance
-    tables = StagedTables(actor.lake, ["arrived"] if chance.random() < 0.5 else [], whole_lake=chance.random() < 0.5)
+    tables = StagedTables(
+        actor.lake.catalog, ["arrived"] if chance.random() < 0.5 else [], whole_lake=chance.random() < 0.5
+    )
     batch = tables.read_stream(NAME, chance.choice([None, None, 1, 2]))
     rows = tuples(batch.reader().read_all().select(list(COLUMNS)))
     if not rows:
@@ -103,7 +105,7 @@ def follow(actor: Actor) -> None:
 
 def tend(actor: Actor) -> None:
     """Checkpoint or vacuum the stream's log."""
-    handle = actor.lake.log_handle(LOG)
+    handle = actor.lake.catalog.log_handle(LOG)
     if actor.chance.random() < 0.5:
         actor.intent = NoRows(())
         checkpoint(handle)
@@ -125,10 +127,10 @@ def _new_row(actor: Actor) -> Row:
 
 def finish(world: World, lake: Lake) -> None:
     """Carry out what was decided, and see that each row has arrived once or is what the stream gives next."""
-    for handle in (*map(lake.handle, ("orders", "notes", "arrived")), lake.log_handle(LOG)):
+    for handle in (*map(lake.catalog.handle, ("orders", "notes", "arrived")), lake.catalog.log_handle(LOG)):
         handle.carry_out(handle.newest())
     world.checker.ledger.check_all_or_nothing(world.checker.failed)
-    waiting = Counter(tuples(next_batch(lake, NAME).reader().read_all().select(list(COLUMNS))))
+    waiting = Counter(tuples(next_batch(lake.catalog, NAME).reader().read_all().select(list(COLUMNS))))
     there = world.model(ARRIVED).tip.rows + waiting
     if there != world.model(ORDERS).tip.rows:
         lost, more = world.model(ORDERS).tip.rows - there, there - world.model(ORDERS).tip.rows

@@ -84,7 +84,7 @@ def merge(actor: Actor) -> None:
     """Merge some of the files, or all, and fold their rows."""
     actor.intent = Steps({"OPTIMIZE": FoldRows()})
     options = OptimizeOptions(full=actor.chance.random() < 0.7, max_files=actor.chance.choice([None, None, 2]))
-    optimize(actor.lake.handle("hits"), options, evaluation=lambda _: computes(actor.lake))
+    optimize(actor.lake.catalog.handle("hits"), options, evaluation=lambda _: computes(actor.lake))
 
 
 def sweep(actor: Actor) -> None:

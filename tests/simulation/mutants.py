@@ -72,7 +72,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "write to an external table",
-        "commit/handle.py",
+        "commit/warm_table.py",
         "        if self.is_read_only:\n            msg",
         "        if False:\n            msg",
         ("tests/unit/operations/tables/test_external.py",),
@@ -163,7 +163,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "go on with an attached table that was detached",
-        "commit/handle.py",
+        "commit/warm_table.py",
         "        if place != self._place:\n",
         "        if self._place is None and place is not None:\n",
         ("tests/unit/operations/tables/test_attach.py",),
@@ -1470,8 +1470,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "begin a branch with what the lake holds when a table is used first",
         "api/lake_branch.py",
-        "            return kept_at(self.main.handle(table), self._kept()).version\n",
-        "            return self.main.handle(table).newest(dropped=True).version\n",
+        "            return kept_at(self.main.catalog.handle(table), self._kept()).version\n",
+        "            return self.main.catalog.handle(table).newest(dropped=True).version\n",
     ),
     Mutant(
         "mean an older version where the log has forgotten the one of a moment",

@@ -38,7 +38,10 @@ def _post(actor: Actor) -> None:
     actor.world.scheduler.note(f"posts {' '.join(map(str, zip(ids, kinds, strict=True)))}")
     actor.intent = Steps({"WRITE": actor.sends(ids), "CREATE TABLE": NoRows(("CREATE TABLE",))})
     answer = ingest_batch(
-        actor.lake, "events", [RawEvent(*each) for each in enumerate(values)], arrival_us=actor.lake.clock.now_us()
+        actor.lake.catalog,
+        "events",
+        [RawEvent(*each) for each in enumerate(values)],
+        arrival_us=actor.lake.clock.now_us(),
     )
     _check_answer(actor, events, kinds, [reject.position for reject in answer.rejects], answer.counts())
     actor.world.checker.acknowledged(ids, EVENTS, REJECTS)

@@ -47,7 +47,7 @@ def computes(lake: Lake) -> Evaluate:
 def set_up(world: World, lake: Lake) -> None:
     """Create the rollup, empty."""
     query = chance_of(world).choice(QUERIES)
-    create_rollup(lake, "totals", query, computes(lake), properties={"delta.checkpointInterval": "3"})
+    create_rollup(lake.catalog, "totals", query, computes(lake), properties={"delta.checkpointInterval": "3"})
     world.checker.sorted_by[TOTALS] = ("owner",)
 
 
@@ -85,7 +85,7 @@ def refresher(actor: Actor) -> None:
     """Refresh the rollup; now and then see that it is up to date, or behind."""
     actor.intent = ShowsSource(actor.world)
     least = actor.world.model(BANK).tip.number
-    report = refresh(actor.lake, "totals", computes(actor.lake))
+    report = refresh(actor.lake.catalog, "totals", computes(actor.lake))
     if report.source_version < least:
         raise Violation("a refresh brings the newest version", f"{report.source_version}, not {least} or later")
 

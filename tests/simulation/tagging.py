@@ -171,7 +171,7 @@ def _look_at_both(actor: Actor, kept: Kept) -> None:
     cut = {}
     try:
         for model in models:
-            handle = actor.lake.handle(model.root[:-1])
+            handle = actor.lake.catalog.handle(model.root[:-1])
             state = handle.log.at(kept_snapshot(handle, keeper).version)
             cut[model.root] = (state.version, table_at(handle.log, state, keeper.moment).held)
     except (Corrupt, VersionExpired, VersionNotFound, TableNotFound) as error:

@@ -74,7 +74,7 @@ def _names(actor: Actor) -> tuple[str, ...]:
 def _begin(actor: Actor) -> StagedTables:
     """Begin a transaction that names its tables, or looks at the whole lake first, or at each table when it is used."""
     names = _names(actor)
-    return StagedTables(actor.lake, names, whole_lake=not names and actor.chance.random() < 0.5)
+    return StagedTables(actor.lake.catalog, names, whole_lake=not names and actor.chance.random() < 0.5)
 
 
 def _read(
@@ -308,7 +308,7 @@ def only_read(actor: Actor) -> None:
     actor.intent = ReadOnly()
     least = _least(actor)
     names = _names(actor)
-    tables = StagedTables(actor.lake, names, whole_lake=not names)
+    tables = StagedTables(actor.lake.catalog, names, whole_lake=not names)
     try:
         for name in actor.chance.sample(["bank", "vault"], 2):
             _read(actor, tables, name, "owner = 'pairs'", lambda _: True)
@@ -327,7 +327,7 @@ def read_late(actor: Actor) -> None:
     actor.intent = ReadOnly()
     world, chance = actor.world, actor.chance
     least = _least(actor)
-    tables = StagedTables(actor.lake)
+    tables = StagedTables(actor.lake.catalog)
     names = chance.sample(NAMES, chance.choice([2, 3]))
     try:
         for name in names:
@@ -348,7 +348,7 @@ def read_both(actor: Actor) -> None:
     """Read both tables at one moment: each transaction is in both of them or in none."""
     checker = actor.world.checker
     actor.intent = ReadOnly()
-    handles = [actor.lake.handle(name) for name in ("bank", "vault")]
+    handles = [actor.lake.catalog.handle(name) for name in ("bank", "vault")]
     least = _least(actor)
     now = LakeSnapshot.of_tables(actor.lake.store, handles)
     tables = {handle.root: now.table(handle.name) for handle in handles}
@@ -374,7 +374,7 @@ def check_flags(world: World) -> None:
 
 def finish(world: World, lake: Lake) -> None:
     """Carry out what was decided, and see that nothing has happened in part."""
-    for handle in map(lake.handle, NAMES):
+    for handle in map(lake.catalog.handle, NAMES):
         handle.carry_out(handle.newest())
     world.checker.ledger.check_all_or_nothing(world.checker.failed)
     check_flags(world)

@@ -62,7 +62,7 @@ class Backfill:
         files = IdFiles(f"{ID_FOLDER}{self._job.run_id}/", max(1, len(rows)), *parts)
         self._put_ids(files, with_prints(rows).select([HEAD, TAIL, CONTENT]))
         stored = conform(rows.drop_columns([CONTENT]), self.base.schema)
-        adds = lake.handle(table).writer(self.base).write(stored) if len(rows) else []
+        adds = lake.catalog.handle(table).writer(self.base).write(stored) if len(rows) else []
         self.outcome = JobOutcome(
             Counts(lines=len(rows), rows=len(rows)), (Written(ROWS, len(rows), tuple(adds)),), {ROWS: files}
         )

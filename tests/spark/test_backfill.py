@@ -130,7 +130,7 @@ def test_the_access_log_becomes_the_table_that_ingestion_makes_of_it(
     other = alluvia.connect(str(tmp_path / "other"))
     posted = other.create_events("requests", COLUMNS)
     body = split(b"\n".join(lines), content_type=NDJSON, content_encoding=None, limits=Limits())
-    answer = ingest_batch(other, "requests", body.events, body.rejects, arrival_us=1)
+    answer = ingest_batch(other.catalog, "requests", body.events, body.rejects, arrival_us=1)
 
     report = fill(source)
 
@@ -281,7 +281,7 @@ def test_rows_that_a_table_refuses_are_the_rejects_that_ingestion_makes_of_them(
         tables.append(each.create_table("requests", schema, partition_by=["place"]))
         each.sql("ALTER TABLE requests ADD CONSTRAINT valid CHECK (status >= 100)")
     body = split(b"\n".join(lines), content_type=NDJSON, content_encoding=None, limits=Limits())
-    answer = ingest_batch(other, "requests", body.events, body.rejects, arrival_us=1)
+    answer = ingest_batch(other.catalog, "requests", body.events, body.rejects, arrival_us=1)
 
     report = fill(_write(tmp_path / "in.ndjson", lines))
 
@@ -409,7 +409,7 @@ def test_events_that_the_table_holds_are_duplicates(lake: Lake, fill: Callable[.
 
 def _ingest(lake: Lake, *lines: bytes) -> tuple[int, int, int]:
     body = split(b"\n".join([*lines, b""]), content_type=NDJSON, content_encoding=None, limits=Limits())
-    answer = ingest_batch(lake, "requests", body.events, body.rejects, arrival_us=1)
+    answer = ingest_batch(lake.catalog, "requests", body.events, body.rejects, arrival_us=1)
     return answer.stored, answer.duplicates, answer.conflicting
 
 
@@ -558,7 +558,7 @@ def test_an_id_with_other_content_is_the_reject_that_ingestion_makes_of_it(
     other = alluvia.connect(str(tmp_path / "other"))
     posted = other.create_events("requests", COLUMNS)
     body = split(b"\n".join(lines), content_type=NDJSON, content_encoding=None, limits=Limits())
-    answer = ingest_batch(other, "requests", body.events, body.rejects, arrival_us=1)
+    answer = ingest_batch(other.catalog, "requests", body.events, body.rejects, arrival_us=1)
     monkeypatch.setattr(execute, "SPLIT_BYTES_MIN", 3000)
     monkeypatch.setattr(source_files, "CUT_BYTES_MIN", 3000)
     monkeypatch.setattr(id_files, "RANGE_IDS", 50)

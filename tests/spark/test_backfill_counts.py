@@ -49,7 +49,7 @@ def make_lake(place: Path) -> Lake:
 
 def _ingest(lake: Lake, lines: list[bytes]) -> Answer:
     body = split(b"\n".join(lines), content_type=NDJSON, content_encoding=None, limits=Limits())
-    return ingest_batch(lake, "ev", body.events, body.rejects, arrival_us=1)
+    return ingest_batch(lake.catalog, "ev", body.events, body.rejects, arrival_us=1)
 
 
 def _ids(lake: Lake, table: str) -> list[str]:
@@ -154,7 +154,7 @@ class _Pair:
 
     def _post(self, lake: Lake, lines: list[bytes], key: str) -> Answer:
         body = split(b"\n".join(lines), content_type=NDJSON, content_encoding=None, limits=Limits())
-        return ingest_batch(lake, "ev", body.events, body.rejects, arrival_us=1, idempotency_key=key)
+        return ingest_batch(lake.catalog, "ev", body.events, body.rejects, arrival_us=1, idempotency_key=key)
 
     def deliver(self, lines: list[bytes], key: str, **options: Any) -> None:
         """Backfill lines into one lake and ingest them into the other, and compare what is said of them."""

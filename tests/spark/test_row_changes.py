@@ -215,7 +215,7 @@ def test_an_upsert_whose_tasks_slept_for_a_day_upserts_all_the_same(
     clock = ManualClock(time.time_ns() // 1000)
     lake = Lake(open_store(str(tmp_path), clock), clock)
     table = make(lake, "t", "copied")
-    monkeypatch.setattr(TablePlace, "handle", lambda _: lake.handle("t"))
+    monkeypatch.setattr(TablePlace, "handle", lambda _: lake.catalog.handle("t"))
     worked_on = joined_upsert.JoinRewriter._worked_on
     taken: list[int] = []
 

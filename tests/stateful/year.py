@@ -147,7 +147,7 @@ class Year:
         again = events[0]
         bad = {"event_id": self._new("bad"), "event": "view", "n": "many"}
         raw = [RawEvent(at, event) for at, event in enumerate([*events, again, bad])]
-        done = ingest_batch(self.lake, "events", raw, arrival_us=self.clock.now_us())
+        done = ingest_batch(self.lake.catalog, "events", raw, arrival_us=self.clock.now_us())
         assert (done.stored, done.duplicates, done.rejected) == (3, 1, 1)
         self.sent.update(dict.fromkeys(new, now))
         self.people_of.update(dict.fromkeys(new, user))
@@ -288,8 +288,8 @@ class Year:
     def check_verified(self) -> None:
         """Have `verify` look at every table and stream: it finds nothing that is wrong."""
         lake = Lake(self.lake.store, self.clock)
-        handles = [lake.handle(name) for name in lake.tables(rejects=True)]
-        handles += [lake.log_handle(f"{STREAMS}{each.name}") for each in lake.streams()]
+        handles = [lake.catalog.handle(name) for name in lake.tables(rejects=True)]
+        handles += [lake.catalog.log_handle(f"{STREAMS}{each.name}") for each in lake.streams()]
         for handle in handles:
             report = verify(handle, full=True)
             wrong = [finding for finding in report.findings if finding.severity is not Severity.NOTE]

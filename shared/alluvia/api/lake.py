@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,20 +11,20 @@ import pyarrow as pa
 
 from alluvia import notebook
 from alluvia.api import api_hints
-from alluvia.api.lake_outside import OutsideTables
-from alluvia.api.lake_stream import LakeStreams
+from alluvia.api.lake_catalog import LakeCatalog
+from alluvia.api.lake_creation import OutsideTables
+from alluvia.api.lake_stream import LakeStreams, LakeTags
 from alluvia.api.lake_table import Table
-from alluvia.api.lake_tags import LakeTags
 from alluvia.clock import Clock, SystemClock
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.transaction import TRANSACTION_AGE_MS_MAX, Commit
+from alluvia.commit.warm_table import WarmTable
 from alluvia.delta.arguments import check_names, check_place
-from alluvia.delta.snapshot import Snapshot
-from alluvia.errors import Invalid, TableNotFound
-from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.errors import Invalid
+from alluvia.operations.catalog.catalog import check_whole_lake
 from alluvia.store import Store, open_reaching_store, open_wide_store
 from alluvia.store.uris import table_place
-from alluvia.table_names import REJECTS, split_branch
+from alluvia.table_names import REJECTS
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -80,25 +79,39 @@ def _opened(uri: str | os.PathLike[str], clock: Clock | None, options: Mapping[s
     if name == REJECTS and (place := table_place(parent))[1]:  # keepers of rejects are those of the lake, too
         parent, name = place[0], f"{place[1]}/{name}"
     lake = Lake(open_wide_store(parent, clock, **options), clock)
-    return lake, TableHandle(lake.store, f"{name}/" if name else "", name or parent, clock)
+    return lake, WarmTable(lake.store, f"{name}/" if name else "", name or parent, clock)
 
 
 class Lake(OutsideTables, LakeStreams, LakeTags):
-    """The tables below one path or URI. Thread-safe."""
+    """The tables below one path or URI. Thread-safe.
+
+    `catalog` finds them. The classes that a lake inherits group methods that work on it: they hold no state, and none
+    of their methods is overridden.
+    """
 
     branch_name: str | None = None
     """Of a branch of a lake, its name."""
 
-    def __init__(self, store: Store, clock: Clock | None = None) -> None:
+    def __init__(self, store: Store, clock: Clock | None = None, catalog: LakeCatalog | None = None) -> None:
         if clock is None:
             raise TypeError("lakes come from alluvia.connect(uri)")
-        super().__init__(store, clock)
+        self.store = store
+        self.clock = clock
+        self._catalog = catalog or LakeCatalog(store, clock, self._branch_tables)
         self._branches: dict[str, Branch] = {}
+
+    @property
+    def catalog(self) -> LakeCatalog:
+        """Return the lake's tables by name, as operations and queries find them."""
+        return self._catalog
 
     @property
     def uri(self) -> str:
         """Return where the lake is."""
         return self.store.uri
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.catalog
 
     def __getitem__(self, name: str) -> Table:
         return self.table(name)
@@ -126,44 +139,28 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
 
         `<name>/_rejects` is the table of the rejected events.
         """
-        return Table(self, self.handle(name))
+        return Table(self, self.catalog.handle(name))
 
-    def handle(self, name: str) -> TableHandle:
-        """Return the handle of a table; of one on a branch, `fix:events`, one to read it by."""
-        branch, table = split_branch(name)
-        return self._elsewhere(branch).handle(table) if branch else super().handle(name)
+    def tables(self, *, rejects: bool = False, dropped: bool = False) -> list[str]:
+        """Return the names of the tables, in order, with those of rejected events and of dropped tables if asked for.
 
-    def readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
-        """Return the tables of some names, those of each branch at one moment, without those that are not there."""
-        asked: dict[str, list[str]] = {}
-        for name in dict.fromkeys(names):
-            asked.setdefault(split_branch(name)[0], []).append(split_branch(name)[1])
-        found = super().readable(asked.pop("", ()))
-        for branch, tables in asked.items():
-            with suppress(TableNotFound):
-                found |= self._elsewhere(branch).readable(tables)
-        return found
+        On S3 this is one LIST per 1,000 tables: a folder with the name of a table counts as one. Only the logs of
+        tables that may have been dropped are read and, once an hour, of rejects that this process has not opened. On a
+        branch, a process looks up once for each table whether the lake had it when the branch was cut: one LIST.
+        """
+        return self.catalog.tables(rejects=rejects, dropped=dropped)
 
-    def check_whole(self, what: str) -> None:
-        """Raise `Invalid` for what can be done only to a lake as a whole; here it can."""
-
-    def _elsewhere(self, branch: str) -> Elsewhere:
+    def _branch_tables(self, branch: str) -> Elsewhere:
         """Return the tables of a branch as queries on this lake read them. Raises `TableNotFound`."""
         from alluvia.api.lake_branch import elsewhere
 
         return elsewhere(self, branch)
 
-    def _creating(self) -> WritableCatalog:
-        return self
-
-    def _opened(self, handle: TableHandle) -> Table:
-        return Table(self, handle)
-
     def dropped(self) -> list[drop.Dropped]:
         """Return the dropped tables that `undrop` can bring back."""
         from alluvia.operations.tables import drop
 
-        return [table for name in self.tables(dropped=True) for table in drop.dropped_here(self.handle(name))]
+        return [table for name in self.tables(dropped=True) for table in drop.dropped_here(self.catalog.handle(name))]
 
     def create_rollup(
         self,
@@ -185,7 +182,7 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
         from alluvia.rollups import creating
 
         evaluate = self.evaluation()
-        creating.create_rollup(self, name, query, evaluate, partition_by, sort_by, properties, cluster_by)
+        creating.create_rollup(self.catalog, name, query, evaluate, partition_by, sort_by, properties, cluster_by)
         table = self.table(name)
         if fill:
             try:
@@ -202,7 +199,7 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
         """
         from alluvia.rollups import creating
 
-        return creating.rollups_of(self, source, nested=nested)
+        return creating.rollups_of(self.catalog, source, nested=nested)
 
     def evaluation(self, memory_mb: int | None = None) -> Evaluate:
         """Return what computes rollups, within a memory limit in MB, and no longer than a transaction may take.
@@ -224,8 +221,8 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
         from alluvia.operations.tables import drop
         from alluvia.rollups.creating import check_no_rollups
 
-        check_no_rollups(self, name)
-        return drop.drop_table(self.handle(name).own(), self.rejects_handle(name))
+        check_no_rollups(self.catalog, name)
+        return drop.drop_table(self.catalog.handle(name).own(), self.catalog.rejects_handle(name))
 
     def clone(
         self,
@@ -244,8 +241,8 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
         """
         from alluvia.operations.tables import clone
 
-        clone.clone(self, source, name, version, timestamp, tag, deep=deep)
-        return Table(self, self.handle(name))
+        clone.clone(self.catalog, source, name, version, timestamp, tag, deep=deep)
+        return self.table(name)
 
     def undrop(self, name: str, version: int | None = None) -> drop.UndropReport:
         """Bring back the last dropped table of a name, or the one dropped in a given version, with its rejects.
@@ -254,7 +251,7 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
         """
         from alluvia.operations.tables import drop
 
-        return drop.undrop_table(self.handle(name).own(), self.rejects_handle(name), version)
+        return drop.undrop_table(self.catalog.handle(name).own(), self.catalog.rejects_handle(name), version)
 
     def restore(
         self,
@@ -273,7 +270,7 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
         """
         from alluvia.operations.transactions.lake_restore import restore_as_asked
 
-        return restore_as_asked(self, timestamp, offset, tag, dry_run=dry_run)
+        return restore_as_asked(self.catalog, timestamp, offset, tag, dry_run=dry_run)
 
     def transaction(self, tables: Sequence[str] = (), *, isolation: str = "serializable") -> LakeTransaction:
         """Begin a transaction over any number of tables: `with lake.transaction() as tx:` commits all or nothing.
@@ -314,7 +311,7 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
         """
         from alluvia.api import lake_branch
 
-        self.check_whole("branch")
+        check_whole_lake(self.store, "branch")
         return lake_branch.create_branch(self, name, at, expires)
 
     def on_branch(self, name: str) -> Branch:
@@ -345,10 +342,10 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
         """
         from alluvia.query import published
 
-        return published.publish(self, name, query, parameters or {})
+        return published.publish(self.catalog, name, query, parameters or {})
 
     def unpublish_query(self, name: str) -> PublishedQuery:
         """Withdraw a published query. Raises `Invalid` if there is none of that name."""
         from alluvia.query import published
 
-        return published.unpublish(self, name)
+        return published.unpublish(self.catalog, name)

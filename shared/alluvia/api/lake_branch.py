@@ -9,10 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 
 from alluvia.api.lake import Lake
-from alluvia.commit.handle import milliseconds
-from alluvia.commit.transaction import Commit
-from alluvia.delta.places import attached_from
-from alluvia.delta.properties import EXTERNAL
+from alluvia.api.lake_catalog import LakeCatalog
+from alluvia.commit.versions import milliseconds
 from alluvia.delta.refs import (
     BRANCH,
     DISCARDED,
@@ -71,10 +69,10 @@ class Branch(Lake):
             check_branch(main.store, main.clock, keeper.name, keeper.id)
 
         store = BranchStore(main.store, keeper.id, self._base_of, self._moment, check_there)
-        super().__init__(store, BranchClock(main.clock, branch_mark(keeper.id)))
+        clock = BranchClock(main.clock, branch_mark(keeper.id))
+        super().__init__(store, clock, LakeCatalog(store, clock, self._branch_tables, keeper.id, self._shown))
         self.branch_store = store
         self.branch_name = keeper.name
-        self.origin = keeper.id
 
     @property
     def name(self) -> str:
@@ -89,28 +87,11 @@ class Branch(Lake):
     def __repr__(self) -> str:
         return f"<Branch {self.name!r} of {self.main.uri!r}>"
 
-    def tables(self, *, rejects: bool = False, dropped: bool = False) -> list[str]:
-        """Return the names of the tables that the branch shows, as `Lake.tables` does for the lake.
-
-        Of each table, a process looks up once whether the lake had it when the branch was cut: one LIST.
-        """
-        names = super().tables(rejects=rejects, dropped=dropped)
+    def _shown(self, names: list[str]) -> list[str]:
+        """Return those of some tables that the branch shows. One LIST for each that this process has not looked up."""
         new = [name for name in names if name not in self._known]
         self._known |= {name for name, is_shown in zip(new, self.store.map(self._shows, new), strict=True) if is_shown}
         return [name for name in names if name in self._known]
-
-    def drop_table(self, name: str) -> Commit:
-        """Drop a table on the branch, as `Lake.drop_table` does. Raises `Invalid` for an attached or external one."""
-        metadata = self.handle(name).own().newest(dropped=True).state.metadata
-        if attached_from(metadata) is not None:
-            self.check_whole("detach")
-        if EXTERNAL in metadata.configuration:
-            self.check_whole("dropping an external table")
-        return super().drop_table(name)
-
-    def check_whole(self, what: str) -> None:
-        """Raise `Invalid`: what concerns the lake as a whole is done there."""
-        raise Invalid(f"{what} concerns the lake and all its branches: do it on the lake itself")
 
     def diff(self, table: str | None = None, *, key: Sequence[str] | None = None) -> list[TableDiff]:
         """Return what the branch has changed, by table, or of one table: columns, and how many rows came and went.
@@ -134,7 +115,7 @@ class Branch(Lake):
 
     def _written(self, table: str | None = None) -> list[BranchedTable]:
         self._check_there()
-        found = [each for each in branched_tables(self, self.branch_store) if table in (None, each.name)]
+        found = [each for each in branched_tables(self.catalog, self.branch_store) if table in (None, each.name)]
         self._check_there()  # a discard says so before it deletes any of them
         return found
 
@@ -149,21 +130,23 @@ class Branch(Lake):
         """
         if isolation not in ISOLATION:
             raise Invalid(f"isolation: expected one of {', '.join(ISOLATION)}, got {isolation!r}")
-        return publish_branch(self.main, self.branch_store, self.keeper, self._written(), isolation, dry_run=dry_run)
+        return publish_branch(
+            self.main.catalog, self.branch_store, self.keeper, self._written(), isolation, dry_run=dry_run
+        )
 
     def discard(self) -> None:
         """Delete the branch, and all that was written on it and not published."""
         discard_branch(self.main, self.name, self.keeper.id)
 
     def _shows(self, table: str) -> bool:
-        if any(taken_ms <= self._moment() for taken_ms in self.main.handle(table).log.stored_ms().values()):
+        if any(taken_ms <= self._moment() for taken_ms in self.main.catalog.handle(table).log.stored_ms().values()):
             return True
         store = self.branch_store
         return store.first_own(table) is not None or store.base(table) != NOT_THERE
 
     def _base_of(self, table: str) -> int:
         try:
-            return kept_at(self.main.handle(table), self._kept()).version
+            return kept_at(self.main.catalog.handle(table), self._kept()).version
         except TableNotFound:
             return NOT_THERE
 
@@ -185,12 +168,12 @@ def elsewhere(lake: Lake, branch: str) -> Elsewhere:
     """Return the tables of a branch of a lake, or of the lake of a branch, as queries there read them."""
     main = lake.main if isinstance(lake, Branch) else lake
     if branch == MAIN:
-        return Elsewhere(main, MAIN, "", str)
+        return Elsewhere(main.catalog, MAIN, "", str)
     try:
         found = main.on_branch(branch)
     except Invalid as error:
         raise TableNotFound(str(error)) from error
-    return Elsewhere(found, branch, found.keeper.id, found.branch_store.place)
+    return Elsewhere(found.catalog, branch, found.keeper.id, found.branch_store.place)
 
 
 def create_branch(lake: Lake, name: str, at: datetime | str | None, expires: timedelta | None) -> Branch:
@@ -199,7 +182,7 @@ def create_branch(lake: Lake, name: str, at: datetime | str | None, expires: tim
         raise Invalid(f"branch name {name!r} has another meaning in queries: choose another name")
     at_ms = None if at is None else _moment_ms(lake, at)
     expires_ms = None if expires is None else lake.clock.now_ms() + int(expires / timedelta(milliseconds=1))
-    return Branch(lake, keep_moment(lake, BRANCH, name, at_ms, expires_ms=expires_ms))
+    return Branch(lake, keep_moment(lake.catalog, BRANCH, name, at_ms, expires_ms=expires_ms))
 
 
 def open_branch(lake: Lake, name: str) -> Keeper:

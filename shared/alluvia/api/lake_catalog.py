@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from alluvia.access.rights import Rights
 from alluvia.clock import Clock
 from alluvia.commit.handle import TableHandle
+from alluvia.commit.warm_table import WarmTable
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.log.actions import Metadata
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Corrupt, Invalid, TableNotFound, Unsupported
-from alluvia.operations.catalog.catalog import check_name
+from alluvia.operations.catalog.catalog import NewTable, WritableCatalog, check_name
 from alluvia.operations.catalog.lake_snapshot import LakeSnapshot
 from alluvia.operations.catalog.request_batching import RequestGroups
 from alluvia.operations.catalog.views import View, find_view
 from alluvia.store import Store
-from alluvia.table_names import REJECTS, STREAM_LOG, TABLE_OR_REJECTS
+from alluvia.table_names import REJECTS, STREAM_LOG, TABLE_OR_REJECTS, split_branch
 
 if TYPE_CHECKING:
+    from alluvia.operations.branches.branch_reads import Elsewhere
     from alluvia.operations.streams.stream_batches import StreamBatch
     from alluvia.operations.streams.streams import StreamState
 
@@ -34,18 +35,30 @@ ABSENT_MS_MAX = 60 * 60 * 1000
 
 
 class LakeCatalog:
-    """Tables below one place. Safe for use from several threads."""
+    """Tables below one place. Safe for use from several threads.
+
+    `branch_tables` finds the tables of another branch by its name. Of a branch, `origin` is its id, and `shown` returns
+    those of some tables that it shows.
+    """
 
     rights: Rights | None = None
     """What may be done with them, if not all may."""
-    origin = ""
-    """The id of the branch that they are on; empty for the lake itself."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        branch_tables: Callable[[str], Elsewhere],
+        origin: str = "",
+        shown: Callable[[list[str]], list[str]] | None = None,
+    ) -> None:
         self.store = store
         self.clock = clock
+        self.origin = origin
         self.ingestion: RequestGroups[Any, Any] = RequestGroups(clock)
-        self._handles: dict[str, TableHandle] = {}
+        self._branch_tables = branch_tables
+        self._shown = shown
+        self._handles: dict[str, WarmTable] = {}
         self._absent: dict[str, int] = {}
         self._lock = Lock()
 
@@ -53,7 +66,14 @@ class LakeCatalog:
         return isinstance(name, str) and bool(TABLE_OR_REJECTS.fullmatch(name)) and self._holds(name, dropped=False)
 
     def handle(self, name: str) -> TableHandle:
-        """Return the handle of a table, without a request. Raises `Invalid` for what cannot be a table's name."""
+        """Return the handle of a table; of one on a branch, `fix:events`, one to read it by.
+
+        No request, except to find the branch. Raises `Invalid` for what cannot be a table's name, and `TableNotFound`
+        where there is no such branch.
+        """
+        branch, table = split_branch(name)
+        if branch:
+            return self._branch_tables(branch).handle(table)
         check_name(name)
         return self._handle(name)
 
@@ -66,8 +86,7 @@ class LakeCatalog:
             found = self._handles.pop(name, None)
             if found is None:
                 overdue = _stream_overdue if STREAM_LOG.fullmatch(name) else _checkpoint_overdue
-                found = TableHandle(self.store, f"{name}/", name, self.clock, overdue)
-                found.origin = self.origin
+                found = WarmTable(self.store, f"{name}/", name, self.clock, overdue, origin=self.origin)
                 if len(self._handles) >= HANDLES_MAX:
                     del self._handles[next(iter(self._handles))]
             self._handles[name] = found  # the last used comes last
@@ -78,10 +97,18 @@ class LakeCatalog:
         return None if name.endswith(f"/{REJECTS}") else self.handle(f"{name}/{REJECTS}")
 
     def readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
-        """Return the tables of some names as they are at one moment, with what has been committed to all of them.
+        """Return the tables of some names, those of each branch as they are at one moment, without those not there."""
+        asked: dict[str, list[str]] = {}
+        for name in dict.fromkeys(names):
+            branch, table = split_branch(name)
+            asked.setdefault(branch, []).append(table)
+        found = self._own_readable(asked.pop("", ()))
+        for branch, tables in asked.items():
+            with suppress(TableNotFound):
+                found |= self._branch_tables(branch).readable(tables)
+        return found
 
-        Those that are not there are left out.
-        """
+    def _own_readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
         asked = [self.handle(name) for name in names]
         handles = []
         for handle in asked:
@@ -143,23 +170,13 @@ class LakeCatalog:
             return found
 
         wanted = [each for name in names for each in ((name, f"{name}/{REJECTS}") if rejects else (name,))]
-        return [name for name, found in zip(wanted, self.store.map(there, wanted), strict=True) if found]
+        listed = [name for name, found in zip(wanted, self.store.map(there, wanted), strict=True) if found]
+        return listed if self._shown is None else self._shown(listed)
 
-    def create(
-        self,
-        name: str,
-        schema: pa.Schema,
-        partition_by: Sequence[str],
-        sort_by: Sequence[str],
-        properties: Mapping[str, str] | None,
-        *,
-        cluster_by: Sequence[str] = (),
-        exist_ok: bool,
-        replace: bool = False,
-    ) -> TableHandle:
+    def create(self, name: str, new: NewTable, *, exist_ok: bool, replace: bool = False) -> TableHandle:
         from alluvia.operations.tables.create import create
 
-        metadata = planned(self.clock, name, schema, partition_by, sort_by, properties, cluster_by)
+        metadata = planned(self.clock, name, new)
         if replace:
             raise Invalid("replace: a table is replaced in a transaction: call create_table on lake.transaction()")
         handle = self.handle(name)
@@ -184,33 +201,26 @@ class LakeCatalog:
         return True
 
 
-def planned(
-    clock: Clock,
-    name: str,
-    schema: pa.Schema,
-    partition_by: Sequence[str],
-    sort_by: Sequence[str],
-    properties: Mapping[str, str] | None,
-    cluster_by: Sequence[str],
-) -> Metadata:
+class OfCatalog(ABC):
+    """A part of the API that works on the tables of one catalog."""
+
+    @property
+    @abstractmethod
+    def catalog(self) -> WritableCatalog:
+        """Return the tables as they are seen here, for operations and queries."""
+
+
+def planned(clock: Clock, name: str, new: NewTable) -> Metadata:
     """Return the metadata of a new table. Raises `Invalid`, naming what is wrong."""
     from alluvia.operations.tables.create import check_constraints, plan_create
 
     check_name(name)
-    metadata = plan_create(
-        schema,
-        partition_by=partition_by,
-        sort_by=sort_by,
-        properties=properties or {},
-        table_id=clock.new_id(),
-        now_ms=clock.now_ms(),
-        cluster_by=cluster_by,
-    )
+    metadata = plan_create(new, clock.new_id(), clock.now_ms())
     check_constraints(metadata)
     return metadata
 
 
-def _stream_overdue(handle: TableHandle) -> None:
+def _stream_overdue(handle: WarmTable) -> None:
     from alluvia.operations.checkpointing import checkpoint_overdue
 
     checkpoint_overdue(handle, _vacuum)  # no round over tables comes here
@@ -222,7 +232,7 @@ def _vacuum(handle: TableHandle) -> None:
     vacuum(handle, names_max=0)  # as far as this process may delete
 
 
-def _checkpoint_overdue(handle: TableHandle) -> None:
+def _checkpoint_overdue(handle: WarmTable) -> None:
     from alluvia.operations.checkpointing import checkpoint_overdue
 
     checkpoint_overdue(handle)

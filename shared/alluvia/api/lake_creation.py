@@ -1,21 +1,34 @@
-"""How tables are created, in a lake and in a transaction: what both have in common."""
+"""The public API: new tables, and tables made of existing folders, files and tables elsewhere."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import os
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import pyarrow as pa
 
+from alluvia.api.lake_catalog import OfCatalog
 from alluvia.api.lake_table import Table
-from alluvia.commit.handle import TableHandle
+from alluvia.api.table_rows import TableRows
+from alluvia.commit.transaction import Commit
 from alluvia.delta.arguments import schema_of
 from alluvia.events.ingest.values import EVENTS_PARTITIONED, EVENTS_SORTED, event_schema
-from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.operations.catalog.catalog import NewTable, check_whole_lake
+
+if TYPE_CHECKING:
+    from alluvia.files.uploads import external
+
+AnyTable = TypeVar("AnyTable", bound=TableRows)
 
 
-class TableCreation(ABC):
-    """`create_table` and `create_events`, for whoever can begin a table."""
+class TableCreation(OfCatalog, Generic[AnyTable]):
+    """`create_table` and `create_events` of a lake and of a transaction."""
+
+    @abstractmethod
+    def table(self, name: str) -> AnyTable:
+        """Return a table by name."""
 
     def create_table(
         self,
@@ -28,7 +41,7 @@ class TableCreation(ABC):
         cluster_by: Sequence[str] = (),
         exist_ok: bool = False,
         replace: bool = False,
-    ) -> Table:
+    ) -> AnyTable:
         """Create a table, in one request. Raises `TableExists` or `Invalid`.
 
         With `replace`, which only a transaction takes, it comes in the place of the table of its name, if there is one.
@@ -39,17 +52,9 @@ class TableCreation(ABC):
         or `truncate(c, 2)` of text or whole numbers. Rows of a partition are sorted by the columns `sort_by`; or they
         are clustered by up to four columns, `cluster_by`, so that a query for values of any of them reads few files.
         """
-        handle = self._creating().create(
-            name,
-            schema_of(schema),
-            partition_by,
-            sort_by,
-            properties,
-            cluster_by=cluster_by,
-            exist_ok=exist_ok,
-            replace=replace,
-        )
-        return self._opened(handle)
+        new = NewTable(schema_of(schema), partition_by, sort_by, properties, cluster_by)
+        self.catalog.create(name, new, exist_ok=exist_ok, replace=replace)
+        return self.table(name)
 
     def create_events(
         self,
@@ -61,7 +66,7 @@ class TableCreation(ABC):
         cluster_by: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         exist_ok: bool = False,
-    ) -> Table:
+    ) -> AnyTable:
         """Create a table for ingestion: `event_id, ts, event, source`, declared columns, `properties, received_at`.
 
         `columns` are a schema, or a mapping of names to types, as `create_table` takes them. Fields without a column go
@@ -70,14 +75,86 @@ class TableCreation(ABC):
         if sort_by is None:
             sort_by = () if cluster_by else EVENTS_SORTED
         schema = event_schema(None if columns is None else schema_of(columns))
-        return self.create_table(
-            name, schema, partition_by, sort_by, properties, cluster_by=cluster_by, exist_ok=exist_ok
+        new = NewTable(schema, partition_by, sort_by, properties, cluster_by)
+        self.catalog.create(name, new, exist_ok=exist_ok)
+        return self.table(name)
+
+
+class OutsideTables(TableCreation[Table]):
+    """`convert`, external tables, and tables that are attached."""
+
+    def convert(
+        self,
+        path: str,
+        name: str,
+        *,
+        partition_types: Mapping[str, str | pa.DataType] | None = None,
+        sort_by: Sequence[str] = (),
+        cluster_by: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> Table:
+        """Turn a directory of Parquet files, Hive partitions included, into a table, without rewriting the files.
+
+        The directory becomes the table, so it must be where a table of that name belongs: `path` is `name`, relative
+        to the lake's root, or the full path or URI of that place. From then on the directory belongs to the table:
+        files added to it in other ways are not part of the table, and vacuum deletes them after a day. Types of
+        partition columns come from `partition_types`, or are inferred (`long`, `date`, `timestamp`, `string`). Raises
+        `TableExists`, and `Invalid`, naming the file and the column, if the files cannot form a table.
+        """
+        from alluvia.operations.tables import convert
+
+        check_whole_lake(self.catalog.store, "convert")
+        handle = self.catalog.handle(name)
+        convert.check_place(self.catalog.store, path, handle)
+        convert.convert(
+            handle, partition_types=partition_types, sort_by=sort_by, cluster_by=cluster_by, properties=properties
         )
+        return self.table(name)
 
-    @abstractmethod
-    def _creating(self) -> WritableCatalog:
-        """Return where tables are created."""
+    def create_external(
+        self,
+        name: str,
+        location: str | os.PathLike[str] | Sequence[str],
+        format: str | None = None,  # noqa: A002 - as users of SQL call it
+        schema: pa.Schema | Mapping[str, str] | None = None,
+    ) -> Table:
+        """Give files outside the lake the name of a table, to be read: Parquet, CSV, TSV or NDJSON.
 
-    @abstractmethod
-    def _opened(self, handle: TableHandle) -> Table:
-        """Return a table as its users see it."""
+        `location` has paths, URIs or globs, which are looked up now, and again by `refresh_external`. Without a
+        `format` the name of the files says it, without a `schema` the files do. Raises `TableExists` and `Invalid`.
+        """
+        check_whole_lake(self.catalog.store, "an external table")
+        from alluvia.files.uploads import external
+
+        locations = [location] if isinstance(location, str | os.PathLike) else location
+        columns = None if schema is None else schema_of(schema)
+        external.create_external(self.catalog, name, list(map(str, locations)), format, columns)
+        return self.table(name)
+
+    def refresh_external(self, name: str) -> external.ExternalReport:
+        """Look the files of an external table up again, and read them as they are from now on, in one commit."""
+        check_whole_lake(self.catalog.store, "an external table")
+        from alluvia.files.uploads import external
+
+        return external.refresh_external(self.catalog.handle(name))
+
+    def attach(self, name: str, uri: str | os.PathLike[str]) -> Table:
+        """Give the Delta table at a path or URI outside the lake a name in it, under which it can be read.
+
+        What is committed there shows here at once; nothing can be written here. The place is read with the lake's own
+        credentials and options. Raises `TableExists`, `TableNotFound` if no table is there, and `Invalid`.
+        """
+        check_whole_lake(self.catalog.store, "attach")
+        from alluvia.operations.tables import attach
+
+        attach.attach(self.catalog.handle(name), self.catalog.rejects_handle(name), uri, self.catalog.clock)
+        return self.table(name)
+
+    def detach(self, name: str) -> Commit:
+        """Take the name of an attached table out of the lake; the table stays as it is. `undrop` brings it back."""
+        check_whole_lake(self.catalog.store, "detach")
+        from alluvia.operations.tables import attach
+        from alluvia.rollups.creating import check_no_rollups
+
+        check_no_rollups(self.catalog, name)
+        return attach.detach(self.catalog.handle(name))

@@ -1,21 +1,22 @@
-"""The public API: streams, as a lake makes and lists them, and one of them."""
+"""The public API: streams, which follow versions, and tags of a lake, which name them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from alluvia.api.lake_catalog import LakeCatalog
+from alluvia.api.lake_catalog import OfCatalog
 from alluvia.delta.arguments import check_names
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import WritableCatalog
 
 if TYPE_CHECKING:
+    from alluvia.operations.references.tags import Tag
     from alluvia.operations.streams.streams import StreamState
 
 
@@ -88,7 +89,7 @@ class Stream:
         return self.scan(columns, max_versions=max_versions, max_rows=max_rows).read_all()
 
 
-class LakeStreams(LakeCatalog):
+class LakeStreams(OfCatalog):
     """Makes, lists, moves and drops the streams of a lake."""
 
     def create_stream(
@@ -116,9 +117,9 @@ class LakeStreams(LakeCatalog):
         if offset is not None:
             if version is not None or timestamp is not None:
                 raise Invalid("version, timestamp, offset: give one of them")
-            timestamp = moment_ago(offset, self.clock)
+            timestamp = moment_ago(offset, self.catalog.clock)
         create_stream(
-            self,
+            self.catalog,
             name,
             table,
             version,
@@ -127,17 +128,17 @@ class LakeStreams(LakeCatalog):
             appends_only=appends_only,
             exist_ok=exist_ok,
         )
-        return Stream(self, name)
+        return Stream(self.catalog, name)
 
     def stream(self, name: str) -> Stream:
         """Return a stream, without a request. Reading it here does not move it: that takes `lake.transaction()`."""
-        return Stream(self, name)
+        return Stream(self.catalog, name)
 
     def streams(self) -> list[StreamInfo]:
         """Return all streams, how far each is behind its table, and until when the table surely keeps the rest."""
         from alluvia.operations.streams.streams import list_streams
 
-        return [info_of(self, stream) for stream in list_streams(self)]
+        return [info_of(self.catalog, stream) for stream in list_streams(self.catalog)]
 
     def move_stream(self, name: str, version: int | None = None, timestamp: datetime | str | None = None) -> StreamInfo:
         """Have a stream go on with the changes after a version or a moment, by default the newest version.
@@ -146,13 +147,47 @@ class LakeStreams(LakeCatalog):
         """
         from alluvia.operations.streams.streams import move_stream
 
-        return info_of(self, move_stream(self, name, version, timestamp))
+        return info_of(self.catalog, move_stream(self.catalog, name, version, timestamp))
 
     def drop_stream(self, name: str) -> None:
         """Drop a stream. Raises `TableNotFound`."""
         from alluvia.operations.streams.streams import drop_stream
 
-        drop_stream(self, name)
+        drop_stream(self.catalog, name)
+
+
+class LakeTags(OfCatalog):
+    """`tag`, `untag` and `tags` of a lake."""
+
+    def tag(
+        self,
+        name: str,
+        timestamp: datetime | str | None = None,
+        *,
+        expires: str | timedelta | None = None,
+        replace: bool = False,
+    ) -> Tag:
+        """Give all tables as they are at one moment, now by default, a name: they stay readable as they are then.
+
+        Of a transaction over several tables, all or nothing is in it. Now costs one PUT, one GET and one HEAD however
+        many tables there are, and on S3 a second. A time in the past is looked up in each table. `expires` and
+        `replace` are those of `Table.tag`. Raises `Invalid`, and `VersionExpired`, naming a table.
+        """
+        from alluvia.operations.references import tags
+
+        return tags.tag_lake(self.catalog, name, timestamp, expires=expires, replace=replace)
+
+    def untag(self, name: str) -> None:
+        """Delete a tag of the lake. Raises `VersionNotFound` if there is none of that name."""
+        from alluvia.operations.references import tags
+
+        tags.untag(self.catalog.store, None, name)
+
+    def tags(self, *, tables: bool = False) -> list[Tag]:
+        """Return the tags of the lake, with `tables` also those of its tables, in the order of their names."""
+        from alluvia.operations.references import tags
+
+        return tags.lake_tags(self.catalog, tables=tables)
 
 
 def info_of(catalog: WritableCatalog, stream: StreamState) -> StreamInfo:

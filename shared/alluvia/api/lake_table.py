@@ -1,102 +1,53 @@
-"""The public API: one table of a lake."""
+"""The public API: one table of a lake, with its maintenance and checks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import datetime, timedelta
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from alluvia import notebook
 from alluvia.api import api_hints
-from alluvia.api.lake_maintenance import TableMaintenance
-from alluvia.api.lake_tags import TableTags
+from alluvia.api.table_rows import TableRows
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.transaction import Commit
+from alluvia.delta.arguments import check_number
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.properties import DEDUP_WINDOW
-from alluvia.delta.snapshot import Snapshot
-from alluvia.errors import AlluviaError, NotInstalled
-from alluvia.inspection.listing import DataFiles
+from alluvia.errors import AlluviaError
+from alluvia.operations.catalog.catalog import check_whole_lake
+from alluvia.table_names import REJECTS
 
 if TYPE_CHECKING:
     from alluvia.api.lake import Lake
     from alluvia.events.ingest import replay as replaying
     from alluvia.events.ingest import suggest as suggesting
-    from alluvia.operations.append import ingest as ingestion
+    from alluvia.operations.compaction import optimize as optimizing
+    from alluvia.operations.erasure import erase_report
     from alluvia.operations.reading import history
-    from alluvia.operations.rows.edits import RowChanges
-    from alluvia.operations.tables import restore
+    from alluvia.operations.references.tags import Tag
+    from alluvia.operations.retention import expire as expiring
+    from alluvia.operations.retention import vacuum_report
+    from alluvia.rollups import asking
+    from alluvia.rollups import refresh as refreshing
+    from alluvia.verify.report import VerifyReport
+    from alluvia.verify.verification import Progress
 
 
-class Table(TableMaintenance, TableTags):
+class Table(TableRows):
     """One table of a lake. Methods that write return what they committed."""
 
     def __init__(self, lake: Lake, handle: TableHandle | None = None) -> None:
         if handle is None:
             raise TypeError("tables come from lake.table(name), and from alluvia.open_table(uri)")
-        self.lake = lake
-        self._handle = handle
-
-    @property
-    def name(self) -> str:
-        """Return the table's name."""
-        return self._handle.name
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Return the columns of the newest version. Looks for new commits, as `version` and `files` do."""
-        return self.snapshot().schema
-
-    @property
-    def version(self) -> int:
-        """Return the number of the newest version."""
-        return self.snapshot().version
-
-    @property
-    def files(self) -> DataFiles:
-        """Return the data files of the newest version; `len()` of them is cheap.
-
-        Called, as in `table.files(where="ts >= '2026-01-31'")`, they give those that a condition leaves, for other
-        engines: their URLs, sizes, partition values and deletion vectors.
-        """
-        return DataFiles(self._handle)
-
-    def __repr__(self) -> str:
-        state = self._handle.log.state
-        return f"<Table {self.name!r} of {self.lake.uri!r}{'' if state is None else f', version {state.version}'}>"
-
-    def _repr_html_(self) -> str:
-        try:
-            return self.snapshot()._repr_html_()
-        except AlluviaError as error:
-            return notebook.table(self.name, str(error), (), ())
+        super().__init__(lake, handle)
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
             raise api_hints.no_attribute("Table", name, api_hints.TABLE)
-
-    def snapshot(
-        self, version: int | None = None, timestamp: datetime | str | None = None, tag: str | None = None
-    ) -> Snapshot:
-        """Return the newest version, the version with a number, the newest at a given time, or the one with a tag.
-
-        A tag is the table's, or else the lake's. Raises `VersionNotFound`, or `VersionExpired`, naming the oldest
-        version that is left.
-        """
-        return self._handle.snapshot(version, timestamp) if tag is None else self._tagged(version, timestamp, tag)
-
-    def append(self, rows: Any, txn: tuple[str, int] | None = None, *, evolve: bool = False) -> Commit:
-        """Append a pyarrow Table or RecordBatchReader, or a list of dicts, in one commit, and only once per `txn`.
-
-        With `evolve`, the same commit adds columns that the table does not have, as nullable columns.
-        """
-        from alluvia.operations.append import append
-
-        return (append.append_evolving if evolve else append.append)(self._handle, rows, txn)
 
     def commit_files(
         self, adds: Sequence[AddFile], txn: tuple[str, int] | None = None, age: timedelta | None = None
@@ -110,16 +61,6 @@ class Table(TableMaintenance, TableTags):
         age_ms_max = None if age is None else int(age / timedelta(milliseconds=1))
         return append.commit_files(self._handle, adds, txn, age_ms_max=age_ms_max)
 
-    def ingest(self, rows: pa.Table, contents: Sequence[bytes] | None = None) -> ingestion.Ingested:
-        """Append events whose `event_id` is new to their source within the table's window, in one commit.
-
-        contents: a 4-byte hash per row, which tells the same event from a different one with its id; without it, the
-        row's columns are compared. Rows with different content under a known id are not stored: see `Ingested.clashes`.
-        """
-        from alluvia.operations.append import ingest as ingestion
-
-        return ingestion.ingest(self._handle, rows, contents)
-
     def suggest(self, sample: int = 10_000) -> list[suggesting.Suggestion]:
         """Return the fields of the newest events, rejected ones too, that have no column, with the types that fit.
 
@@ -127,7 +68,7 @@ class Table(TableMaintenance, TableTags):
         """
         from alluvia.events.ingest import suggest
 
-        return suggest.suggest(self.lake, self.name, sample)
+        return suggest.suggest(self.lake.catalog, self.name, sample)
 
     def replay_rejects(self, where: str | None = None) -> replaying.Replayed:
         """Ingest the table's rejected events again, each once, after what they did not fit was changed.
@@ -138,34 +79,7 @@ class Table(TableMaintenance, TableTags):
         from alluvia.events.ingest import replay
         from alluvia.events.sources.receiving import Rereader
 
-        return replay.replay(self.lake, self.name, Rereader(self.lake.store).read, where)
-
-    def scan(
-        self,
-        columns: Sequence[str] | None = None,
-        where: str | None = None,
-        version: int | None = None,
-        timestamp: datetime | str | None = None,
-        tag: str | None = None,
-    ) -> pa.RecordBatchReader:
-        """Read the rows of a version (the newest by default) that match the SQL condition `where`.
-
-        The version has a number, a time at which it was the newest, or a tag.
-        """
-        from alluvia.operations.reading import scan
-
-        return scan.scan(self._readable(version, timestamp, tag), self.lake.store, columns, where)
-
-    def to_arrow(
-        self,
-        columns: Sequence[str] | None = None,
-        where: str | None = None,
-        version: int | None = None,
-        timestamp: datetime | str | None = None,
-        tag: str | None = None,
-    ) -> pa.Table:
-        """Read rows, as `scan` does, into memory."""
-        return self.scan(columns, where, version, timestamp, tag).read_all()
+        return replay.replay(self.lake.catalog, self.name, Rereader(self.lake.store).read, where)
 
     def final(
         self,
@@ -182,71 +96,6 @@ class Table(TableMaintenance, TableTags):
         from alluvia.operations.merge_query import folding
 
         return folding.final(self._readable(version, timestamp, tag), self.lake.evaluation(), columns, where)
-
-    def to_pandas(self, *args: Any, **options: Any) -> Any:
-        """Read rows into a pandas DataFrame; takes what `to_arrow` takes. Raises `NotInstalled`."""
-        _optional("pandas")
-        return self.to_arrow(*args, **options).to_pandas()
-
-    def to_polars(self, *args: Any, **options: Any) -> Any:
-        """Read rows into a polars DataFrame; takes what `to_arrow` takes. Raises `NotInstalled`."""
-        return _optional("polars").from_arrow(self.to_arrow(*args, **options))
-
-    def count(self, version: int | None = None, timestamp: datetime | str | None = None, tag: str | None = None) -> int:
-        """Return the number of rows. Reads a data file only if its statistics do not say it."""
-        from alluvia.operations.reading import scan
-
-        return scan.count(self._readable(version, timestamp, tag), self.lake.store)
-
-    def delete(self, where: str) -> RowChanges:
-        """Delete the rows that match an SQL condition; `"true"` deletes all."""
-        from alluvia.operations.rows.where_edits import delete
-
-        return delete(self._handle, where)
-
-    def update(self, values: Mapping[str, str], where: str | None = None) -> RowChanges:
-        """Set columns to SQL expressions, in the rows that match a condition, or in all rows without one."""
-        from alluvia.operations.rows.where_edits import update
-
-        return update(self._handle, values, where)
-
-    def upsert(
-        self,
-        rows: Any,
-        on: Sequence[str],
-        *,
-        matched: str = "update",
-        columns: Sequence[str] | None = None,
-        when: str | None = None,
-        delete_when: str | None = None,
-        unmatched: str | None = None,
-        insert_when: str | None = None,
-    ) -> RowChanges:
-        """Insert or update rows by the key columns `on`, with one new row per key.
-
-        `matched` says what happens to a row with the key of a new row: `"update"` it (in `columns`, by default all
-        columns of the new rows), `"delete"` it, or `"ignore"` it. `when` limits that to rows that match an SQL
-        condition. Rows that match `delete_when` are deleted, whatever `matched` says. `unmatched` says what happens to
-        new rows whose key no row has: `"insert"` (the default unless `matched="delete"`) or `"ignore"`; `insert_when`
-        limits the inserts. Conditions refer to the new row's columns as `new.<column>`, including columns that the
-        table does not have.
-        """
-        from alluvia.operations.rows.upsert import Rules, upsert
-
-        return upsert(self._handle, rows, on, Rules(matched, columns, when, delete_when, unmatched, insert_when))
-
-    def restore(
-        self,
-        version: int | None = None,
-        timestamp: datetime | str | None = None,
-        *,
-        offset: str | int | None = None,
-        tag: str | None = None,
-    ) -> restore.RestoreReport:
-        """Restore the table to a version, a time, how long ago it was (`1 hour ago`), or a tag; rewrites no data."""
-        from alluvia.operations.tables import restore
-
-        return restore.restore(self._handle, version, timestamp, offset, tag)
 
     def changes(
         self, from_version: int, to_version: int | None = None, *, expired: bool = False
@@ -265,45 +114,174 @@ class Table(TableMaintenance, TableTags):
 
         return history.history(self._handle, limit)
 
-    def evolve(
+    def tag(
         self,
-        add: pa.Schema | Mapping[str, str] | None = None,
-        properties: Mapping[str, str | None] | None = None,
+        name: str,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
         *,
-        rename: Mapping[str, str] | None = None,
-        drop: Sequence[str] = (),
-    ) -> Commit:
-        """Add nullable columns, set properties (None removes one), rename columns and drop columns, in one commit.
+        expires: str | timedelta | None = None,
+        replace: bool = False,
+    ) -> Tag:
+        """Give a version a name, the newest by default: it stays readable until `untag`, whatever vacuum takes.
 
-        `rename` has new names by old ones. No data is rewritten: what files hold of a dropped column is deleted once
-        they have been rewritten and vacuumed. A longer `alluvia.dedup_window` also holds for the table's rejects.
+        `expires` says how long it is kept, as in `30d` or `12 hours`. With `replace`, a tag of that name now means
+        this version. Raises `VersionNotFound`, `VersionExpired`, and `Invalid` for a name that is taken.
         """
-        from alluvia.operations.tables import evolve
+        from alluvia.operations.references import tags
 
-        if rename or drop:
-            from alluvia.operations.tables import column_changes
-            from alluvia.rollups.creating import check_not_used
+        return tags.tag_table(self._handle, name, version, timestamp, expires=expires, replace=replace)
 
-            column_changes.check_changes(rename, drop)
-            check_not_used(self.lake, self.name, [*(rename or {}), *drop])
-        commit = evolve.evolve(self._handle, add, properties, rename, drop)
-        if DEDUP_WINDOW in (properties or {}):
-            self._lengthen_window_of_rejects()
-        return commit
+    def untag(self, name: str) -> None:
+        """Delete a tag: vacuum may take its version. Raises `VersionNotFound` if there is none of that name."""
+        from alluvia.operations.references import tags
 
-    def _lengthen_window_of_rejects(self) -> None:
-        from alluvia.events.ingest.event_tables import find_rejects, lengthen_window
+        tags.untag(self._handle.store, self._handle.name, name)
 
-        rejects = find_rejects(self.lake, self._handle)
-        if rejects is not None:
-            lengthen_window(rejects, self._handle.at_hand())
+    def optimize(
+        self,
+        *,
+        target_size: int | None = None,
+        full: bool = False,
+        order: str = "smallest",
+        partition: Mapping[str, object] | None = None,
+        max_files: int | None = None,
+        max_bytes: int | None = None,
+        memory_mb: int | None = None,
+        dry_run: bool = False,
+        go_on: Callable[[], bool] = lambda: True,
+        turn: AbstractContextManager[object] | None = None,
+    ) -> optimizing.OptimizeReport:
+        """Rewrite small files into larger, sorted ones, without changing data, and write a checkpoint if one is due.
+
+        `order` is `smallest`, `oldest` or `newest` first. `partition` restricts it to some values of fields of
+        `partition_by`, such as `{"country": "de", "day(ts)": "2026-01-31"}`. `max_files` and `max_bytes` limit what is
+        read. A dry run only plans: see the report's `plan`. `go_on` is called before each group of files; when it
+        returns false, the rest is left. `memory_mb` is how much memory this process may take in all, in MB; what does
+        not fit is sorted on disk. `turn` is held while rows are rewritten, so that several tables share that limit.
+        """
+        from alluvia.operations.compaction import optimize as optimizing
+
+        return optimizing.optimize(
+            self._handle,
+            optimizing.OptimizeOptions(target_size, full, order, partition, max_files, max_bytes),
+            memory_mb=memory_mb,
+            dry_run=dry_run,
+            go_on=go_on,
+            turn=turn,
+            evaluation=self.lake.evaluation,
+        )
+
+    def refresh(self, *, rebuild: bool = False, memory_mb: int | None = None) -> refreshing.RefreshReport:
+        """Bring a rollup up to date with its source, exactly once for each version of the source.
+
+        Groups that lost rows are computed again; new rows are added to theirs where all aggregates are count, sum, min,
+        max, bool_and or bool_or. With `rebuild`, all groups are computed again: what has expired in the source is lost.
+        Raises `Invalid` for a table that is not a rollup or has lost its source, and if the rollup can only be rebuilt
+        but rows of its source have expired.
+        """
+        from alluvia.rollups import refresh as refreshing
+
+        check_number("memory_mb", memory_mb)
+        return refreshing.refresh(self.lake.catalog, self.name, self.lake.evaluation(memory_mb), rebuild=rebuild)
+
+    def freshness(self) -> asking.Freshness:
+        """Return which version of its source a rollup shows, and how many it is behind. Raises `Invalid`."""
+        from alluvia.rollups import asking
+
+        return asking.freshness(self.lake.catalog, self._handle.snapshot())
+
+    def expire(self, *, dry_run: bool = False) -> expiring.ExpireReport:
+        """Remove the files whose rows are all older than `alluvia.ttl`; for rejects without one, that of their table.
+
+        A dry run only says which. Removed files are deleted by vacuum, after the table's retention.
+        """
+        from alluvia.operations.retention import expire as expiring
+
+        check_whole_lake(self.lake.store, "expire")  # published, expired rows would count as deleted
+        parent, found, _ = self._handle.name.partition(f"/{REJECTS}")
+        return expiring.expire(
+            self._handle, ttl_of=self.lake.catalog.handle(parent) if found else None, dry_run=dry_run
+        )
+
+    def vacuum(
+        self,
+        retention: timedelta | None = None,
+        *,
+        dry_run: bool = False,
+        time_limit: timedelta | None = None,
+        names_max: int | None = None,
+    ) -> vacuum_report.VacuumReport:
+        """Delete what no version within the retention needs; a dry run says what would go, and why the rest stays.
+
+        After `time_limit` it stops, and the next vacuum goes on. `names_max` limits the names of a kind in the report.
+        """
+        from alluvia.operations.retention import vacuum
+
+        return vacuum.vacuum(self._handle, retention, dry_run=dry_run, time_limit=time_limit, names_max=names_max)
+
+    def erase(
+        self,
+        where: str,
+        *,
+        prove: bool = False,
+        dry_run: bool = False,
+        release_tags: bool = False,
+        anywhere: bool = False,
+    ) -> erase_report.EraseReport:
+        """Delete the rows that match, everything that still holds them, and what shows their values, rejects included.
+
+        Files are rewritten, old ones deleted at once, and earlier versions can no longer be read. With `prove`, every
+        object of the table is searched afterwards. A dry run only searches. A rollup is refreshed first, and rollups of
+        the table once the rows are deleted. The condition may name columns by any name that they have had, and fields
+        that are in `properties`; with `anywhere` also fields that the table has no place for, which earlier versions
+        may have had. What could not be judged is in `unjudged`, and `ok` is false then. If it fails or stops, call it
+        again. Tags whose versions hold such rows are deleted with `release_tags`. Raises `Invalid` for an append-only
+        table, and, before anything is changed, for such tags without it, and clones and branches that hold such rows.
+        """
+        from alluvia.events.ingest import erasing
+
+        check_whole_lake(self.lake.store, "erase")
+        if dry_run:
+            return erasing.prove_erased(self.lake.catalog, self._handle, where, anywhere=anywhere)
+        if self.is_rollup:
+            self.refresh()
+        failed: dict[str, str] = {}
+
+        def refresh_rollups() -> None:
+            for name in self.lake.rollups(self._handle.name, nested=True):
+                try:
+                    self.lake.table(name).refresh()
+                except AlluviaError as error:  # which must not keep the rows from being erased
+                    failed[name] = str(error)
+
+        report = erasing.erase_rows(
+            self.lake.catalog,
+            self._handle,
+            where,
+            proof=prove,
+            before_removal=refresh_rollups,
+            release_tags=release_tags,
+            anywhere=anywhere,
+        )
+        return replace(report, rollups_failed=failed)
+
+    def checkpoint(self) -> int:
+        """Write a checkpoint of the newest version, and return that version."""
+        from alluvia.operations import checkpointing as checkpoints
+
+        self._handle.newest()
+        return checkpoints.checkpoint(self._handle)
+
+    def verify(self, *, full: bool = False, progress: Progress | None = None) -> VerifyReport:
+        """Check the table for damage and report everything found; `full` reads every row. Writes nothing.
+
+        `progress` is called with what is being read (`log` or `files`), how much is done, and the total. Damage is
+        reported, not raised. Raises `Unsupported` for a table with a feature that this library cannot read.
+        """
+        from alluvia.verify import verification as verify
+
+        return verify.verify(self._handle, full=full, progress=progress)
 
 
-def _optional(package: str) -> Any:
-    try:
-        return import_module(package)
-    except ModuleNotFoundError as error:
-        if error.name != package:
-            raise
-        msg = f"{package} is not installed: pip install {package}"
-        raise NotInstalled(msg, name=package) from error
+Table.optimize.__dict__.update(compact=api_hints.compact, z_order=api_hints.compact)

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
+from alluvia.api import api_hints
 from alluvia.api.lake import Lake
 from alluvia.api.lake_catalog import planned
 from alluvia.api.lake_creation import TableCreation
 from alluvia.api.lake_table import Table
+from alluvia.api.table_rows import TableRows
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, ReadOnly, TableNotFound
-from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.operations.catalog.catalog import NewTable, WritableCatalog
 from alluvia.operations.catalog.request_batching import RequestGroups
 from alluvia.operations.catalog.views import View
-from alluvia.operations.reading import scan
 from alluvia.operations.transactions.lake_commit import ISOLATION
 from alluvia.operations.transactions.lake_transaction import StagedTables
-from alluvia.operations.transactions.staging import StagedHandle
 from alluvia.table_names import REJECTS, STREAM_LOG, split_branch
 
 if TYPE_CHECKING:
@@ -32,13 +32,8 @@ if TYPE_CHECKING:
     from alluvia.operations.streams.streams import StreamState
     from alluvia.query.parameters import Parameters
 
-_ONE_BY_ONE = (
-    *("commit_files", "optimize", "vacuum", "checkpoint", "expire", "erase", "refresh", "verify", "history", "changes"),
-    *("freshness", "final", "replay_rejects", "suggest", "tag", "untag"),
-)
 
-
-class LakeTransaction(TableCreation):
+class LakeTransaction(TableCreation["TransactionTable"]):
     """Reads tables at one moment, with its own changes on top, and commits to all of them or to none.
 
     Leaving the `with` block commits; an exception in it discards everything. Not for use by several threads.
@@ -49,8 +44,8 @@ class LakeTransaction(TableCreation):
             raise Invalid(f"isolation: expected one of {', '.join(ISOLATION)}, got {isolation!r}")
         self._lake = lake
         self._isolation = isolation
-        self._tables = StagedTables(lake, tables, whole_lake=whole_lake)
-        self._catalog = _TransactionCatalog(lake, self._tables)
+        self._tables = StagedTables(lake.catalog, tables, whole_lake=whole_lake)
+        self._catalog = _TransactionCatalog(lake.catalog, self._tables)
         self._over = False
         self.versions: Mapping[str, int] = {}
         """The versions that the commit made of the tables that it changed, by name; empty before it."""
@@ -75,7 +70,7 @@ class LakeTransaction(TableCreation):
         from alluvia.rollups.creating import check_no_rollups
 
         self._check_open()
-        check_no_rollups(self._lake, name)
+        check_no_rollups(self._lake.catalog, name)
         self._tables.drop(name)
 
     def stream(self, name: str) -> Stream:
@@ -91,13 +86,6 @@ class LakeTransaction(TableCreation):
     def note_written(self) -> None:
         """Have the streams that were read move with the commit, also if no table changes."""
         self._tables.wrote = True
-
-    def _creating(self) -> WritableCatalog:
-        self._check_open()
-        return self._catalog
-
-    def _opened(self, handle: TableHandle) -> Table:
-        return self.table(handle.name)
 
     @property
     def catalog(self) -> WritableCatalog:
@@ -130,89 +118,58 @@ class LakeTransaction(TableCreation):
             raise Invalid("the transaction is over: begin another with lake.transaction()")
 
 
-class TransactionTable(Table):
+class TransactionTable(TableRows):
     """A table in a transaction. What it writes is committed with the transaction."""
 
-    def __init__(self, lake: Lake, handle: StagedHandle) -> None:
-        super().__init__(lake, handle)
-        self._staged = handle
+    if not TYPE_CHECKING:
 
-    def __getattribute__(self, name: str) -> Any:
-        if name in _ONE_BY_ONE:
-            raise Invalid(f"{name} cannot be part of a transaction: call it on lake.table(…)")
-        return super().__getattribute__(name)
-
-    def _lengthen_window_of_rejects(self) -> None:
-        """Do nothing: the next reject does, since the transaction is not about the table of the rejects."""
-
-    def scan(
-        self,
-        columns: Sequence[str] | None = None,
-        where: str | None = None,
-        version: int | None = None,
-        timestamp: Any = None,
-        tag: str | None = None,
-    ) -> pa.RecordBatchReader:
-        if version is not None or timestamp is not None or tag is not None:
-            return super().scan(columns, where, version, timestamp, tag)
-        newest = self._staged.newest()
-        predicate = scan.predicate_of(newest, where)
-        self._staged.read(Scan(newest, predicate))
-        return scan.scan(newest, self.lake.store, columns, where)
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(Table, name):
+                raise Invalid(f"{name} cannot be part of a transaction: call it on lake.table(…)")
+            raise api_hints.no_attribute("TransactionTable", name, api_hints.TABLE)
 
 
 class _TransactionCatalog:
     """The tables of a lake as a transaction sees them."""
 
-    def __init__(self, lake: Lake, tables: StagedTables) -> None:
-        self._lake = lake
+    def __init__(self, catalog: WritableCatalog, tables: StagedTables) -> None:
+        self._catalog = catalog
         self._tables = tables
-        self.store = lake.store
-        self.clock = lake.clock
-        self.rights = lake.rights
-        self.origin = lake.origin
-        self.ingestion: RequestGroups[Any, Any] = RequestGroups(lake.clock)
+        self.store = catalog.store
+        self.clock = catalog.clock
+        self.rights = catalog.rights
+        self.origin = catalog.origin
+        self.ingestion: RequestGroups[Any, Any] = RequestGroups(catalog.clock)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._lake
+        return name in self._catalog
 
     def handle(self, name: str) -> TableHandle:
         if split_branch(name)[0]:
-            return self._lake.handle(name)
+            return self._catalog.handle(name)
         try:
             return self._tables.handle(name)
         except ReadOnly:  # attached, or external: it is read as it is now, and cannot be part of what commits
-            return self._lake.handle(name)
+            return self._catalog.handle(name)
 
     def log_handle(self, name: str) -> TableHandle:
-        return self._lake.log_handle(name) if STREAM_LOG.fullmatch(name) else self.handle(name)
+        return self._catalog.log_handle(name) if STREAM_LOG.fullmatch(name) else self.handle(name)
 
     def rejects_handle(self, name: str) -> TableHandle | None:
         return None if name.endswith(f"/{REJECTS}") else self.handle(f"{name}/{REJECTS}")
 
-    def create(
-        self,
-        name: str,
-        schema: pa.Schema,
-        partition_by: Sequence[str],
-        sort_by: Sequence[str],
-        properties: Mapping[str, str] | None,
-        *,
-        cluster_by: Sequence[str] = (),
-        exist_ok: bool,
-        replace: bool = False,
-    ) -> TableHandle:
-        metadata = planned(self.clock, name, schema, partition_by, sort_by, properties, cluster_by)
+    def create(self, name: str, new: NewTable, *, exist_ok: bool, replace: bool = False) -> TableHandle:
+        metadata = planned(self.clock, name, new)
         if replace:
             from alluvia.rollups.creating import check_no_rollups
 
-            check_no_rollups(self._lake, name)
+            check_no_rollups(self._catalog, name)
         return self._tables.create(name, metadata, exist_ok=exist_ok, replace=replace)
 
     def readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
         wanted = set(names)
         asked = {name for name in wanted if not split_branch(name)[0]}
-        found = self._lake.readable(wanted - asked)
+        found = self._catalog.readable(wanted - asked)
         with suppress(TableNotFound, ReadOnly):  # then one by one
             self._tables.use(asked)
         for name in asked:
@@ -221,12 +178,12 @@ class _TransactionCatalog:
         return found
 
     def find_view(self, name: str) -> View | None:
-        return self._lake.find_view(name)
+        return self._catalog.find_view(name)
 
     moves_streams = True
 
     def find_stream(self, name: str) -> StreamState | None:
-        return self._lake.find_stream(name)
+        return self._catalog.find_stream(name)
 
     def read_stream(self, name: str, max_versions: int | None = None, max_rows: int | None = None) -> StreamBatch:
         return self._tables.read_stream(name, max_versions, max_rows)
@@ -234,12 +191,12 @@ class _TransactionCatalog:
     def note_read(self, scan: Scan) -> None:
         if split_branch(scan.snapshot.name)[0]:
             return  # it is none of the transaction's tables
-        if self._lake.handle(scan.snapshot.name).is_read_only:
+        if self._catalog.handle(scan.snapshot.name).is_read_only:
             return
         staged = self._tables.handle(scan.snapshot.name)
         if scan.snapshot.version == staged.newest().version:
             staged.read(scan)
 
     def tables(self, *, rejects: bool = False, dropped: bool = False) -> list[str]:
-        there = self._lake.tables(rejects=rejects, dropped=dropped)
+        there = self._catalog.tables(rejects=rejects, dropped=dropped)
         return self._tables.listed(there)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -46,7 +46,8 @@ class Snapshot:
 
     Without the store, the keys of files whose paths are absolute are not known. `earlier` is another version of the
     table: what follows from its metadata need not be worked out again if that is the same. Raises `Unsupported` on
-    creation for a table with a feature that this library cannot read.
+    creation for a table with a feature that this library cannot read. `place` gives the key of an object where it is
+    read by another name than the log's.
     """
 
     def __init__(
@@ -56,11 +57,13 @@ class Snapshot:
         name: str,
         store: Store | None = None,
         earlier: Snapshot | None = None,
+        place: Callable[[str], str] | None = None,
     ) -> None:
         self.state = state
         self.root = root
         self.name = name
         self._store = store
+        self._place = place
         self.origin = ""
         """What tells its versions from those of the same table elsewhere: the id of a branch."""
         known = None if earlier is None else earlier.state
@@ -212,7 +215,14 @@ class Snapshot:
 
         Raises `Unsupported` for a file that is not the table's (`TablePlaces`).
         """
-        return self.places.key(path)
+        key = self.places.key(path)
+        return key if self._place is None else self._place(key)
+
+    def renamed(self, name: str, origin: str, place: Callable[[str], str]) -> Snapshot:
+        """Return this version under another name, with the keys that `place` gives for its files."""
+        other = Snapshot(self.state, self.root, name, self._store, self, place)
+        other.origin = origin
+        return other
 
     @cached_property
     def places(self) -> TablePlaces:

@@ -195,7 +195,7 @@ class Commands:
         opened = self._transaction(transaction, caller)
         is_query = self._statements.is_query(text)
         columns = self._statements.columns(text, caller, opened) if is_query else self._shown(text, caller, opened)
-        parameters = parameter_schema(text, permitted(self._statements.lake, caller.rights))
+        parameters = parameter_schema(text, permitted(self._statements.lake.catalog, caller.rights))
         prepared = Prepared(text, transaction, is_query=is_query, columns=columns)
         return packed(
             "ActionCreatePreparedStatementResult",
@@ -258,7 +258,7 @@ class Commands:
         elif name == "CommandGetXdbcTypeInfo":
             yield metadata.types(asked)
         elif name == "CommandGetTables":
-            catalog = permitted(self._statements.lake, caller.rights)
+            catalog = permitted(self._statements.lake.catalog, caller.rights)
             yield from metadata.tables(
                 asked, catalog, lambda view: self._statements.columns(f"TABLE {quote_name(view)}", caller, None)
             )

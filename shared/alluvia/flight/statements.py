@@ -229,7 +229,7 @@ class Statements:
     @contextmanager
     def _catalog(self, caller: FlightCaller, transaction: OpenTransaction | None) -> Iterator[Catalog]:
         if transaction is None:
-            yield permitted(self._lake, caller.rights)
+            yield permitted(self._lake.catalog, caller.rights)
             return
         with transaction.using() as inner:
             yield permitted(inner.catalog, caller.rights)

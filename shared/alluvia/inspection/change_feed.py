@@ -10,7 +10,7 @@ from alluvia.errors import Invalid
 from alluvia.inspection.asking import Asked
 from alluvia.operations.changes.changes import changes
 from alluvia.operations.changes.feed_commits import read_commits
-from alluvia.operations.transactions.staging import StagedHandle
+from alluvia.operations.transactions.staging import StagedTable
 
 
 def sizes(asked: Asked) -> list[int]:
@@ -40,7 +40,7 @@ def _first(asked: Asked) -> int:
     if first is None:
         raise Invalid(f"changes() needs the first version, as in changes('{shown}', 1)")
     handle = asked.catalog.handle(last.name)
-    if isinstance(handle, StagedHandle) and handle.staged and last.state is handle.newest().state:
+    if isinstance(handle, StagedTable) and handle.staged and last.state is handle.newest().state:
         raise Invalid(
             f"changes() lists what was committed, and this transaction has not committed its changes of {shown}: "
             f"name the last version, as in changes('{shown}', {first}, {handle.base.version})"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from datetime import datetime
 
-from alluvia.commit.handle import TableHandle
+from alluvia.commit.handle import ReadableTable
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.fields import Json
 from alluvia.delta.snapshot import Snapshot
@@ -34,7 +34,7 @@ class TableFile:
 class DataFiles:
     """The data files of a version of a table, in no order; call it for those of a condition."""
 
-    def __init__(self, handle: TableHandle) -> None:
+    def __init__(self, handle: ReadableTable) -> None:
         self._handle = handle
         self._snapshot = handle.snapshot()
 
@@ -61,7 +61,7 @@ class DataFiles:
         return listed(self._handle, snapshot, where)
 
 
-def listed(handle: TableHandle, snapshot: Snapshot, where: str | None) -> list[TableFile]:
+def listed(handle: ReadableTable, snapshot: Snapshot, where: str | None) -> list[TableFile]:
     """Return the files of a version that a condition leaves."""
     from alluvia.delta.data_files.scan import Scan
     from alluvia.delta.deletion_vectors.descriptors import stored_vector

@@ -16,6 +16,7 @@ from alluvia.commit.event_window.id_runs import EVENT_ID
 from alluvia.commit.event_window.index import index_name, write_index
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.reads import checkpointed
+from alluvia.commit.warm_table import WarmTable
 from alluvia.delta.log.checkpoints.writer import Form
 from alluvia.delta.log.features import V2_CHECKPOINT
 from alluvia.delta.protocols import check_writable
@@ -97,7 +98,7 @@ _lock = Lock()
 _under_way: set[tuple[str, str]] = set()
 
 
-def checkpoint_overdue(handle: TableHandle, then: Callable[[TableHandle], object] | None = None) -> None:
+def checkpoint_overdue(handle: WarmTable, then: Callable[[WarmTable], object] | None = None) -> None:
     """Write a checkpoint in the background, if no other writer has written one in the meantime.
 
     After it, `then` is called with a copy of the handle.
@@ -112,7 +113,7 @@ def checkpoint_overdue(handle: TableHandle, then: Callable[[TableHandle], object
     pool.shutdown(wait=False)
 
 
-def _checkpoint(handle: TableHandle, table: tuple[str, str], then: Callable[[TableHandle], object] | None) -> None:
+def _checkpoint(handle: WarmTable, table: tuple[str, str], then: Callable[[WarmTable], object] | None) -> None:
     """Write a checkpoint by a copy of the handle, since one in use would stay locked. The handle goes on from it.
 
     It reads nothing but `_last_checkpoint`, which names the checkpoint that another writer may have written.

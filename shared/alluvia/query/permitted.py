@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from alluvia.access.rights import READ, WRITE, Rights
-from alluvia.commit.handle import TableHandle
+from alluvia.commit.handle import ReadableTable
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.lineage import is_dropped
 from alluvia.delta.skipping.predicate import Predicate
@@ -49,7 +49,7 @@ class NotedCatalog:
     def __contains__(self, name: object) -> bool:
         return name in self._catalog
 
-    def handle(self, name: str) -> TableHandle:
+    def handle(self, name: str) -> ReadableTable:
         handle = self._catalog.handle(name)
         self.opened.add(name)
         return handle
@@ -101,7 +101,7 @@ class _PermittedCatalog:
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.rights.may(READ, name) and name in self._catalog
 
-    def handle(self, name: str) -> TableHandle:
+    def handle(self, name: str) -> ReadableTable:
         check_name(split_branch(name)[1])
         self.rights.check(READ, name)
         return self._catalog.handle(name)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
-from alluvia.commit.handle import TableHandle
+from alluvia.commit.handle import ReadableTable
 from alluvia.commit.intents import pending
 from alluvia.delta.lineage import is_own_commit, version_gaps
 from alluvia.delta.log.actions import AddFile, CdcFile, RemoveFile, Txn
@@ -75,7 +75,7 @@ def progress_txns(source: Snapshot, now_ms: int) -> list[Txn]:
 
 
 def find_change(
-    handle: TableHandle, rollup: Snapshot, source: Snapshot, *, rebuild: bool = False, stepwise: bool = False
+    handle: ReadableTable, rollup: Snapshot, source: Snapshot, *, rebuild: bool = False, stepwise: bool = False
 ) -> SourceChange:
     """Return what changed in a source between the version that a rollup shows and a newer one.
 
@@ -152,7 +152,7 @@ def _divided(commits: Sequence[CommitActions], source: Snapshot) -> tuple[list[A
     return list(files.values()), others if changing else []
 
 
-def _step(handle: TableHandle, commits: Sequence[CommitActions], source: Snapshot) -> Snapshot:
+def _step(handle: ReadableTable, commits: Sequence[CommitActions], source: Snapshot) -> Snapshot:
     """Return the version up to which commits are not too much for one refresh; the last one if it cannot be read."""
     cost = 0
     for commit in commits:
@@ -165,7 +165,7 @@ def _step(handle: TableHandle, commits: Sequence[CommitActions], source: Snapsho
     return source
 
 
-def write_rows(handle: TableHandle, change: SourceChange, columns: Sequence[str], path: Path) -> pa.Schema:
+def write_rows(handle: ReadableTable, change: SourceChange, columns: Sequence[str], path: Path) -> pa.Schema:
     """Write the rows that a change's commits inserted and deleted to a file. Raises `VersionExpired`.
 
     Returns the file's columns: those asked for, and last one that is 1 for rows that were inserted, -1 for others.

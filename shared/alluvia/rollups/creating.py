@@ -19,7 +19,7 @@ from alluvia.delta.schema.serialization import arrow_schema, schema_string
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.relation import duckdb_type
 from alluvia.errors import Invalid, TableExists, TableNotFound
-from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.operations.catalog.catalog import NewTable, WritableCatalog
 from alluvia.operations.planning.layout import check_ttl
 from alluvia.operations.reading.relations import Evaluate, Files, Relation
 from alluvia.operations.tables.create import create, plan_create
@@ -58,15 +58,10 @@ def create_rollup(
         if pa.types.is_nested(schema.field(key).type):
             raise Invalid(f"a rollup cannot be grouped by {key}, which is nested: group by its fields")
     _check_free(catalog, name)
-    metadata = plan_create(
-        schema,
-        partition_by=partition_by,
-        sort_by=(() if cluster_by else keys) if sort_by is None else sort_by,
-        properties=given,
-        table_id=catalog.clock.new_id(),
-        now_ms=catalog.clock.now_ms(),
-        cluster_by=cluster_by,
-    )
+    if sort_by is None:
+        sort_by = () if cluster_by else keys
+    new = NewTable(schema, partition_by, sort_by, given, cluster_by)
+    metadata = plan_create(new, catalog.clock.new_id(), catalog.clock.now_ms())
     definition = Definition(parsed.source, query, keys, columns)
     metadata = replace(metadata, configuration={**metadata.configuration, ROLLUP: definition.to_text()})
     check_of_rollup(metadata.configuration)

@@ -14,12 +14,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from alluvia.commit.changes import Changes
-from alluvia.commit.handle import TableHandle
+from alluvia.commit.handle import ReadableTable, TableHandle
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, TableNotFound, VersionExpired
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.catalog.catalog import Catalog, WritableCatalog
 from alluvia.operations.planning.layout import row_check
 from alluvia.operations.planning.optimistic_retry import commit_planned
 from alluvia.operations.reading.relations import Evaluate, LocalRows, Relation
@@ -53,7 +53,7 @@ class RefreshReport:
     tries: int = 1
 
 
-def refresh(catalog: Catalog, name: str, evaluate: Evaluate, *, rebuild: bool = False) -> RefreshReport:
+def refresh(catalog: WritableCatalog, name: str, evaluate: Evaluate, *, rebuild: bool = False) -> RefreshReport:
     """Bring a rollup up to date, in several commits if much has changed; with `rebuild`, compute it anew.
 
     Raises `TableNotFound`, and `Invalid` for a table that is not a rollup or lost its source, and if it must be
@@ -84,7 +84,7 @@ def _summed(steps: Sequence[RefreshReport]) -> RefreshReport:
     )
 
 
-def source_of(catalog: Catalog, rollup: Snapshot) -> tuple[TableHandle, Snapshot]:
+def source_of(catalog: Catalog, rollup: Snapshot) -> tuple[ReadableTable, Snapshot]:
     """Return a rollup's source at its newest version. Raises `Invalid`, naming both, where it is gone."""
     source = definition_of(rollup).source
     handle = catalog.handle(source)
@@ -102,7 +102,7 @@ class _Plans:
     done: RefreshReport
     behind: bool
 
-    def __init__(self, catalog: Catalog, handle: TableHandle, evaluate: Evaluate, *, rebuild: bool) -> None:
+    def __init__(self, catalog: WritableCatalog, handle: TableHandle, evaluate: Evaluate, *, rebuild: bool) -> None:
         self._catalog = catalog
         self._handle = handle
         self._evaluate = evaluate
@@ -137,7 +137,7 @@ class _Plans:
         )
 
     def _work(
-        self, rollup: Snapshot, handle: TableHandle, change: SourceChange, folder: Path
+        self, rollup: Snapshot, handle: ReadableTable, change: SourceChange, folder: Path
     ) -> tuple[Sequence[AddFile], Sequence[AddFile]]:
         """Write the files that a refresh needs; return those of the rollup that they replace, and them."""
         work = computing(rollup)
@@ -162,7 +162,7 @@ class _Plans:
 
 
 def touched_groups(
-    work: Computing, handle: TableHandle, change: SourceChange, folder: Path, evaluate: Evaluate
+    work: Computing, handle: ReadableTable, change: SourceChange, folder: Path, evaluate: Evaluate
 ) -> tuple[SourceChange, Touched | None]:
     """Return a change with the groups that it touches, as files in a folder; None where the rollup must be rebuilt.
 
@@ -174,7 +174,7 @@ def touched_groups(
         return rebuilt(change, str(error)), None
 
 
-def _touched(work: Computing, handle: TableHandle, change: SourceChange, folder: Path, evaluate: Evaluate) -> Touched:
+def _touched(work: Computing, handle: ReadableTable, change: SourceChange, folder: Path, evaluate: Evaluate) -> Touched:
 
     def path(name: str) -> Path:
         return folder / f"{work.prefix}{name}.parquet"

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from alluvia.commit.handle import milliseconds
+from alluvia.commit.versions import milliseconds
 from alluvia.delta.arguments import lasting, moment_ago
 from alluvia.delta.refs import BRANCH, TAG, find_keeper
 from alluvia.errors import BranchConflict, Conflict, Invalid, TableExists, TableNotFound, VersionNotFound
 from alluvia.operations.branches.branch_report import published_row
+from alluvia.operations.catalog.catalog import check_whole_lake
 from alluvia.operations.catalog.views import find_view, write_view
 from alluvia.query.views import reads_view
 from alluvia.sql.grammar.nodes import (
@@ -44,7 +45,7 @@ def create_view(scope: SqlScope, node: CreateView) -> Done:
     query = node.query.text
     with scope.query(node.query):  # which says what is wrong with it
         pass
-    if known is not None and reads_view(lake, query, node.name):
+    if known is not None and reads_view(lake.catalog, query, node.name):
         raise Invalid(f"view {node.name} cannot read itself, also not by way of other views")
     view = write_view(lake.store, lake.clock, node.name, query, known=known)
     return {"view": view.name, "version": view.version}
@@ -126,7 +127,7 @@ PUBLISHED = pa.schema(
 def create_branch(scope: SqlScope, node: CreateBranch) -> Done:
     """Cut a branch from the lake."""
     lake = scope.lake
-    lake.check_whole("CREATE BRANCH")
+    check_whole_lake(lake.store, "CREATE BRANCH")
     expires = None if node.retain is None else lasting(node.retain, "RETAIN")
     if not (node.if_not_exists and _is_there(lake, node.name)):
         try:
@@ -139,7 +140,7 @@ def create_branch(scope: SqlScope, node: CreateBranch) -> Done:
 
 def drop_branch(scope: SqlScope, node: DropBranch) -> Done:
     """Discard a branch, with all that was written on it and not published."""
-    scope.lake.check_whole("DROP BRANCH")
+    check_whole_lake(scope.lake.store, "DROP BRANCH")
     if find_keeper(scope.lake.store, None, BRANCH, node.name) is not None or not node.if_exists:
         scope.lake.discard_branch(node.name)
     return {"branch": node.name}
@@ -147,7 +148,7 @@ def drop_branch(scope: SqlScope, node: DropBranch) -> Done:
 
 def publish_branch(scope: SqlScope, node: PublishBranch) -> pa.Table:
     """Publish a branch, or say what that would do. Raises `BranchConflict`."""
-    scope.lake.check_whole("PUBLISH BRANCH")
+    check_whole_lake(scope.lake.store, "PUBLISH BRANCH")
     branch = scope.lake.on_branch(node.name)
     try:
         report = branch.publish(isolation=node.isolation, dry_run=node.dry_run)

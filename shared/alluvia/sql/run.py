@@ -49,7 +49,7 @@ def execute(
     statements = parse(text)
     values = named_values(parameters)
     if _is_query(statements):
-        return run(permitted(lake, rights), text, limits, values).read_all()
+        return run(permitted(lake.catalog, rights), text, limits, values).read_all()
     from alluvia.sql.running import check_parameters, check_together  # loads what writes
 
     check_parameters(text, values)

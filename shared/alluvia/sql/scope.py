@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from alluvia.access.rights import ADMIN, APPEND, READ, WRITE, Rights
+from alluvia.commit.versions import version_with
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.relation import RowPlaces
 from alluvia.errors import TableNotFound
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.query.engine import Result, run
 from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Values
@@ -27,8 +28,8 @@ from alluvia.sql.grammar.tokens import Sql
 
 if TYPE_CHECKING:
     from alluvia.api.lake import Lake
-    from alluvia.api.lake_table import Table
     from alluvia.api.lake_transaction import LakeTransaction
+    from alluvia.api.table_rows import TableRows
 
 
 def check_statement(rights: Rights, kind: str, node: nodes.Node) -> None:
@@ -83,9 +84,9 @@ class SqlScope:
     rights: Rights | None = None
 
     @property
-    def catalog(self) -> Catalog:
+    def catalog(self) -> WritableCatalog:
         """Return the tables as they are seen here."""
-        return self.lake if self.transaction is None else self.transaction.catalog
+        return self.creator.catalog
 
     @property
     def creator(self) -> Lake | LakeTransaction:
@@ -97,7 +98,7 @@ class SqlScope:
         """Return how much memory the rows of a query may take here."""
         return None if self.limits is None else self.limits.memory_bytes
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> TableRows:
         """Return a table to change."""
         return self.creator.table(name)
 
@@ -115,7 +116,7 @@ class SqlScope:
 
     def columns(self, name: str, wanted: Iterable[str] = ()) -> pa.Schema:
         """Return a table's columns, without a request if they are known and have those that are wanted."""
-        return self.catalog.handle(name).fitting(wanted).schema
+        return version_with(self.catalog.handle(name), wanted).schema
 
     def query(self, sql: Sql) -> Result:
         """Run a SELECT."""

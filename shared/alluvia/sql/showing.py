@@ -135,7 +135,8 @@ def _detail(scope: SqlScope, snapshot: Snapshot) -> pa.Table:
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     row = {
         "name": snapshot.name,
-        "location": scope.lake.handle(snapshot.name).attached_place or f"{scope.lake.uri.rstrip('/')}/{snapshot.name}",
+        "location": scope.lake.catalog.handle(snapshot.name).attached_place
+        or f"{scope.lake.uri.rstrip('/')}/{snapshot.name}",
         "version": snapshot.version,
         "committed_at": pa.scalar(snapshot.timestamp_ms * 1000, _MOMENT).as_py(),
         "files": files,

@@ -99,7 +99,7 @@ def attach(scope: SqlScope, node: Attach) -> Done:
     except TableExists:
         if not node.lenient:
             raise
-    return {"table": node.table, "version": scope.lake.handle(node.table).newest().version}
+    return {"table": node.table, "version": scope.lake.catalog.handle(node.table).newest().version}
 
 
 def external(scope: SqlScope, node: External) -> Done:
@@ -113,7 +113,7 @@ def external(scope: SqlScope, node: External) -> Done:
     except TableExists:
         if not node.if_not_exists:
             raise
-    newest = scope.lake.handle(node.table).newest()
+    newest = scope.lake.catalog.handle(node.table).newest()
     return {"table": node.table, "version": newest.version, "files": newest.totals[0], "bytes": newest.totals[1]}
 
 
@@ -122,7 +122,7 @@ def clone(scope: SqlScope, node: Clone) -> Done:
     check_no_view(scope, node.table)
     try:
         made = cloning.clone(
-            scope.lake, node.source, node.table, node.version, node.timestamp, node.tag, deep=node.deep
+            scope.lake.catalog, node.source, node.table, node.version, node.timestamp, node.tag, deep=node.deep
         )
     except TableExists:
         if not node.if_not_exists:
@@ -158,7 +158,9 @@ def restore_lake(scope: SqlScope, node: RestoreLake) -> Done:
             raise Forbidden("RESTORE LAKE needs the scope admin, and all rows and columns, of all that it would change")
 
     try:
-        done = restore_as_asked(scope.lake, node.timestamp, node.offset, node.tag, dry_run=node.dry_run, check=check)
+        done = restore_as_asked(
+            scope.lake.catalog, node.timestamp, node.offset, node.tag, dry_run=node.dry_run, check=check
+        )
     except AlluviaError as error:
         rights = None if isinstance(error, Forbidden) else scope.rights
         if rights is None or not _names_hidden(scope.lake, rights, str(error)):
@@ -182,7 +184,7 @@ def _names_hidden(lake: Lake, rights: Rights, message: str) -> bool:
     """Whether a message names a table, or one whose rejects or files it is about, that a caller may not read."""
     from alluvia.operations.transactions.lake_restore import log_names
 
-    names = (name.removeprefix(STREAMS) for name in log_names(lake))
+    names = (name.removeprefix(STREAMS) for name in log_names(lake.catalog))
     return any(re.search(rf"\b{name}\b", message) and not rights.may(READ, name) for name in names)
 
 

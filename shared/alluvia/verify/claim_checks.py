@@ -7,9 +7,10 @@ from dataclasses import field
 from functools import partial
 
 from alluvia.commit.commit_records import ABORTED, DECISIONS, Decision, Decisions, read_decision
-from alluvia.commit.handle import TableHandle
+from alluvia.commit.handle import ReadableTable
 from alluvia.commit.intents import CLAIM, Claim, parse_claim, placed_in
 from alluvia.commit.transaction import TRANSACTION_AGE_MS_MAX
+from alluvia.commit.versions import kept_versions
 from alluvia.delta.log.actions import AddFile, DomainMetadata
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.log.log import Log
@@ -22,14 +23,14 @@ from alluvia.verify.objects import Objects
 from alluvia.verify.report import Findings
 
 
-def check_kept(handle: TableHandle, objects: Objects, oldest: int, findings: Findings) -> list[AddFile]:
+def check_kept(handle: ReadableTable, objects: Objects, oldest: int, findings: Findings) -> list[AddFile]:
     """Report kept versions that cannot be read, or whose files are missing. Returns the files that they need.
 
     Two LISTs if any version has been given up, and what reading the versions costs.
     """
     files: list[AddFile] = []
     try:
-        versions = sorted(handle.kept_versions(oldest)) if oldest else []
+        versions = sorted(kept_versions(handle, oldest)) if oldest else []
     except Corrupt as error:
         findings.add("kept-version-unreadable", str(error))
         return files
@@ -64,7 +65,7 @@ class Claimed:
 
 
 def check_claims(
-    handle: TableHandle, domains: Mapping[str, DomainMetadata], version: int, findings: Findings
+    handle: ReadableTable, domains: Mapping[str, DomainMetadata], version: int, findings: Findings
 ) -> Claimed:
     """Report claims in a version that cannot be read, and those that have stood for longer than a transaction lasts.
 
@@ -88,7 +89,7 @@ def check_claims(
     return claimed
 
 
-def _has_happened(handle: TableHandle, claim: Claim, version: int, findings: Findings) -> bool:
+def _has_happened(handle: ReadableTable, claim: Claim, version: int, findings: Findings) -> bool:
     what = f"the transaction {claim.transaction_id} over {', '.join(claim.tables)}"
     try:
         decision = Decisions.about(handle.log, claim).read(claim)
@@ -111,7 +112,7 @@ def _has_happened(handle: TableHandle, claim: Claim, version: int, findings: Fin
     return happened
 
 
-def check_decisions(handle: TableHandle, objects: Objects, findings: Findings) -> None:
+def check_decisions(handle: ReadableTable, objects: Objects, findings: Findings) -> None:
     """Report decisions in a table's folder that cannot be read, or that not all of their tables have followed.
 
     One GET for each; and of each table that they name, what opening it costs, and one GET for each commit since the
@@ -133,7 +134,7 @@ def check_decisions(handle: TableHandle, objects: Objects, findings: Findings) -
         _check_followed(log, table, versions, findings)
 
 
-def _read(handle: TableHandle, name: str) -> Decision | str:
+def _read(handle: ReadableTable, name: str) -> Decision | str:
     """Return a decision, or what is wrong with it."""
     try:
         return read_decision(handle.store, handle.root + name)

@@ -13,7 +13,8 @@ from itertools import islice
 
 from alluvia.commit.event_window.id_runs import EVENT_ID
 from alluvia.commit.event_window.index import index_name
-from alluvia.commit.handle import TableHandle, oldest_readable
+from alluvia.commit.handle import ReadableTable
+from alluvia.commit.versions import oldest_readable
 from alluvia.delta.data_files.writer import RowCheck
 from alluvia.delta.lineage import in_gap, is_dropped, version_gaps
 from alluvia.delta.log.features import GUARD
@@ -54,7 +55,7 @@ Progress = Callable[[str, int, int], None]
 _INVARIANTS = '"delta.invariants"'
 
 
-def verify(handle: TableHandle, *, full: bool = False, progress: Progress | None = None) -> VerifyReport:
+def verify(handle: ReadableTable, *, full: bool = False, progress: Progress | None = None) -> VerifyReport:
     """Verify a table, no matter who wrote it, and report all that is wrong with it; damage never raises.
 
     Quick mode looks at the log and at a listing; full mode reads every row of the newest version as well. Raises
@@ -79,7 +80,7 @@ class _Contents:
 
 
 class _Verification:
-    def __init__(self, handle: TableHandle, full: bool, progress: Progress) -> None:
+    def __init__(self, handle: ReadableTable, full: bool, progress: Progress) -> None:
         self._handle = handle
         self._store = handle.store
         self._full = full

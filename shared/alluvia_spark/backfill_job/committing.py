@@ -88,7 +88,7 @@ def _commit_together(
     new = {table: _NewEvents(bases[table], job, table, outcome) for table in tables}
     for _ in range(TRIES_MAX):
         try:
-            staged = StagedTables(lake, [bases[table].name for table in tables])
+            staged = StagedTables(lake.catalog, [bases[table].name for table in tables])
         except TableNotFound as error:
             raise TableNotFound(f"table {bases[ROWS].name!r} was dropped during the job") from error
         for table in tables:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from alluvia.clock import SystemClock
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.transaction import FILE_AGE_MS_MAX
+from alluvia.commit.warm_table import WarmTable
 from alluvia.delta.data_files.scan import check_positions, live_rows, open_parquet, unreadable
 from alluvia.delta.deletion_vectors.storage import read_deletions
 from alluvia.delta.lineage import undone_versions
@@ -130,7 +131,7 @@ def live_events(snapshot: Snapshot, store: Store, file: AddFile) -> Iterator[tup
 
 @lru_cache(maxsize=4)
 def _handle(store: Store, root: str) -> TableHandle:
-    return TableHandle(store, root, root.rstrip("/"), SystemClock())
+    return WarmTable(store, root, root.rstrip("/"), SystemClock())
 
 
 def _opened(store: Store, key: str, size: int) -> RangedFile:

@@ -28,7 +28,7 @@ from alluvia.engine.duck.literals import literal, quote_name
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.operations.append.append import fits
 from alluvia.operations.append.write_files import FileWrite, commit_written, file_writer, plan_write
-from alluvia.operations.catalog.catalog import check_name
+from alluvia.operations.catalog.catalog import NewTable, check_name
 from alluvia.operations.planning.optimistic_retry import applied
 from alluvia.operations.tables.create import create, plan_create
 from alluvia_spark.frames import spare_later_tasks
@@ -234,9 +234,8 @@ def _equals(name: str, value: object) -> str:
 def _created(handle: TableHandle, options: AlluviaOptions, rows: pa.Schema) -> State:
     """Return the table that the write creates, before it is."""
     partitions, sorts, clusters = (_layout(options, name, rows) for name in CREATING)
-    metadata = plan_create(
-        rows, partitions, sorts, options.properties, handle.clock.new_id(), handle.clock.now_ms(), clusters
-    )
+    new = NewTable(rows, partitions, sorts, options.properties, clusters)
+    metadata = plan_create(new, handle.clock.new_id(), handle.clock.now_ms())
     writers = metadata.configuration.get(WRITERS, "alluvia")
     return State(0, new_protocol(writers, metadata.schema_string, metadata.configuration), metadata)
 

@@ -43,7 +43,7 @@ def tables(lake: Lake) -> Lake:
     ],
 )  # fmt: skip
 def test_a_parameter_has_the_type_of_what_it_meets(tables: Lake, text: str, types: dict[str, pa.DataType]) -> None:
-    assert parameter_schema(text, tables) == pa.schema(types)
+    assert parameter_schema(text, tables.catalog) == pa.schema(types)
 
 
 @pytest.mark.parametrize(

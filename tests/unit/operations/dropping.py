@@ -29,9 +29,9 @@ def event(event_id: str) -> RawEvent:
 
 def send(lake: Lake, *event_ids: str, create: bool = False) -> tuple[int, int]:
     """Ingest events; returns accepted and duplicates."""
-    done = ingest_batch(lake, "t", [event(each) for each in event_ids], arrival_us=1, create=create)
+    done = ingest_batch(lake.catalog, "t", [event(each) for each in event_ids], arrival_us=1, create=create)
     return done.accepted, done.duplicates
 
 
 def reject(lake: Lake, raw: bytes) -> None:
-    ingest_batch(lake, "t", [], [Reject(0, "broken", raw, None)], arrival_us=1)
+    ingest_batch(lake.catalog, "t", [], [Reject(0, "broken", raw, None)], arrival_us=1)

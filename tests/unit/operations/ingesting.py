@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alluvia.api.lake import Lake, Table
+from alluvia.api.table_rows import TableRows
 from tests.contract.workers import events
 
 
@@ -13,7 +14,7 @@ def table(lake: Lake) -> Table:
     return lake.create_events("t", partition_by=())
 
 
-def ingest(table: Table, *ids: str) -> tuple[int, int]:
+def ingest(table: TableRows, *ids: str) -> tuple[int, int]:
     """Ingest events. Returns how many rows came of them, and how many were duplicates."""
     answer = table.ingest(events(table._handle.at_hand().schema, ids))
     return answer.appended, answer.duplicates

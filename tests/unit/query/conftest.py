@@ -65,12 +65,12 @@ def own_lake(tmp_path: Path) -> alluvia.Lake:
 
 def query(lake: alluvia.Lake, text: str) -> list[tuple[object, ...]]:
     """Return the rows of a query."""
-    table = run(lake, text).read_all()
+    table = run(lake.catalog, text).read_all()
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 def scans(lake: alluvia.Lake, text: str) -> list[TableScan]:
     """Return what a query read of each table that it names. It takes all rows, or the process would end."""
-    with run(lake, text) as result:
+    with run(lake.catalog, text) as result:
         result.read_all()
         return list(result.tables)

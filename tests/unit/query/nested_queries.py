@@ -324,7 +324,7 @@ def compare(lake: alluvia.Lake, plain: duckdb.DuckDBPyConnection, text: str, see
         seen.refused += 1
         return
     try:
-        with run(lake, text) as result:
+        with run(lake.catalog, text) as result:
             found = pa.Table.from_batches(list(result), result.schema)
         if rows_of(found) != rows_of(expected) and rows_of(found) == rows_of(_unpruned(lake, text)):
             seen.disagreeing += 1
@@ -343,7 +343,7 @@ def compare(lake: alluvia.Lake, plain: duckdb.DuckDBPyConnection, text: str, see
 
 def _unpruned(lake: alluvia.Lake, text: str) -> pa.Table:
     with patch.object(scans, "table_predicate", lambda *_: Unknown()):
-        return run(lake, text).read_all()
+        return run(lake.catalog, text).read_all()
 
 
 def main() -> int:

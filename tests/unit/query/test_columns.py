@@ -36,23 +36,25 @@ def tables(store: CountingStore) -> Lake:
     ],
 )
 def test_they_are_those_of_the_answer(tables: Lake, query: str) -> None:
-    with run(tables, query) as result:
+    with run(tables.catalog, query) as result:
         expected = result.schema
-    assert columns(tables, query) == expected
+    assert columns(tables.catalog, query) == expected
 
 
 def test_parameters_need_no_values(tables: Lake) -> None:
-    found = columns(tables, "SELECT id, name || ? AS text FROM t WHERE id = ? LIMIT ?", None, dict.fromkeys("123"))
+    found = columns(
+        tables.catalog, "SELECT id, name || ? AS text FROM t WHERE id = ? LIMIT ?", None, dict.fromkeys("123")
+    )
     assert found.names == ["id", "text"]
-    assert columns(tables, "SELECT ? AS x", None, [1.5]) == columns(tables, "SELECT 1.5::DOUBLE AS x")
+    assert columns(tables.catalog, "SELECT ? AS x", None, [1.5]) == columns(tables.catalog, "SELECT 1.5::DOUBLE AS x")
 
 
 def test_no_data_file_is_opened(tables: Lake, store: CountingStore) -> None:
-    columns(tables, "SELECT * FROM t")
+    columns(tables.catalog, "SELECT * FROM t")
     store.reset()
-    columns(tables, "SELECT * FROM t WHERE id = 1")
+    columns(tables.catalog, "SELECT * FROM t WHERE id = 1")
     assert [key for _, key in store.keys if key.endswith(".parquet")] == []
-    run(tables, "SELECT * FROM t WHERE id = 1").read_all()
+    run(tables.catalog, "SELECT * FROM t WHERE id = 1").read_all()
     assert [key for _, key in store.keys if key.endswith(".parquet")]
 
 
@@ -64,12 +66,12 @@ def test_no_data_file_is_opened(tables: Lake, store: CountingStore) -> None:
     ],
 )
 def test_a_query_for_no_rows_opens_no_data_file(tables: Lake, store: CountingStore, query: str) -> None:
-    whole = columns(tables, query)
+    whole = columns(tables.catalog, query)
     store.reset()
     for text in (f"{query} LIMIT 0", f"SELECT * FROM ({query}) LIMIT 0 OFFSET 2"):
-        found = run(tables, text).read_all()
+        found = run(tables.catalog, text).read_all()
         assert (found.schema, found.num_rows) == (whole, 0)
-    assert run(tables, f"DESCRIBE {query}").read_all()["column_name"].to_pylist() == whole.names
+    assert run(tables.catalog, f"DESCRIBE {query}").read_all()["column_name"].to_pylist() == whole.names
     assert [key for _, key in store.keys if key.endswith(".parquet")] == []
 
 
@@ -86,7 +88,7 @@ def test_a_query_for_no_rows_opens_no_data_file(tables: Lake, store: CountingSto
     ],
 )
 def test_a_limit_within_a_query_leaves_the_rest_of_it_its_rows(tables: Lake, query: str, rows: object) -> None:
-    found = run(tables, query).read_all()
+    found = run(tables.catalog, query).read_all()
     assert found.select(["count"] if "SUMMARIZE" in query else found.column_names).to_pylist() == rows
 
 
@@ -103,18 +105,18 @@ def test_a_limit_within_a_query_leaves_the_rest_of_it_its_rows(tables: Lake, que
 def test_errors_are_those_of_a_run(tables: Lake, query: str, error: type[Exception], reason: str) -> None:
     for ask in (columns, run):
         with pytest.raises(error, match=reason):
-            ask(tables, query)
+            ask(tables.catalog, query)
 
 
 def test_rights_hold(tables: Lake) -> None:
     rights = Rights((Grant(frozenset({"read"}), ("t",), "id > 5", frozenset({"name"})),))
-    assert columns(permitted(tables, rights), "SELECT * FROM t").names == ["id", "day"]
+    assert columns(permitted(tables.catalog, rights), "SELECT * FROM t").names == ["id", "day"]
     with pytest.raises(Forbidden, match="read:u"):
-        columns(permitted(tables, rights), "SELECT * FROM u")
+        columns(permitted(tables.catalog, rights), "SELECT * FROM u")
 
 
 def test_a_query_ends_when_nobody_waits_for_it(tables: Lake) -> None:
     asked: list[int] = []
     limits = QueryLimits(cancelled=lambda: len(asked.append(1) or asked) > 20)  # type: ignore[func-returns-value]
     with pytest.raises(Invalid, match="the query was cancelled"):
-        run(tables, "SELECT max(hash(range)) FROM range(100000000000)", limits).read_all()
+        run(tables.catalog, "SELECT max(hash(range)) FROM range(100000000000)", limits).read_all()

@@ -40,7 +40,7 @@ def typed(own_lake: alluvia.Lake) -> alluvia.Lake:
     "text", ["DESCRIBE typed", "desc typed", "DESCRIBE FROM typed", "DESCRIBE SELECT * FROM typed"]
 )
 def test_a_table_is_described_in_deltas_types_and_by_what_may_be_null(typed: alluvia.Lake, text: str) -> None:
-    rows = run(typed, text).read_all().select(["column_name", "column_type", "null"]).to_pylist()
+    rows = run(typed.catalog, text).read_all().select(["column_name", "column_type", "null"]).to_pylist()
     assert [row["column_name"] for row in rows] == SCHEMA.names
     assert [row["column_type"] for row in rows] == TYPES
     assert [row["null"] for row in rows] == ["NO"] + ["YES"] * 7
@@ -79,7 +79,7 @@ def test_sqls_names_of_types_are_understood(own_lake: alluvia.Lake) -> None:
 )
 def test_a_value_that_arrow_has_no_type_for_is_refused(lake: alluvia.Lake, text: str) -> None:
     with pytest.raises(alluvia.errors.Invalid, match=r"of the type (VARIANT|TYPE), which cannot be sent: cast it"):
-        run(lake, text)
+        run(lake.catalog, text)
 
 
 @pytest.mark.parametrize("form", [None, NDJSON, PARQUET])
@@ -98,7 +98,7 @@ def test_a_value_that_only_duckdb_reads_is_refused(lake: alluvia.Lake, text: str
         r"which an answer cannot contain: select CAST\(… AS VARCHAR\)"
     )
     with pytest.raises(alluvia.errors.Invalid, match=refused):
-        run(lake, text) if form is None else run_rendered(lake, text, form, 1_000_000)
+        run(lake.catalog, text) if form is None else run_rendered(lake.catalog, text, form, 1_000_000)
 
 
 def test_bits_are_sent_as_text(lake: alluvia.Lake) -> None:

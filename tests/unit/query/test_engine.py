@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import alluvia
-from alluvia.api.lake_catalog import LakeCatalog
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.commit.handle import TableHandle
 from alluvia.engine.duck.failures import QueryTooCostly
@@ -23,7 +23,7 @@ from tests.unit.query.conftest import SCHEMA, fill, query, rows_of_day, scans
 
 
 def test_rows_come_with_the_tables_names_and_types(lake: alluvia.Lake) -> None:
-    with run(lake, "FROM events WHERE n = 21") as result:
+    with run(lake.catalog, "FROM events WHERE n = 21") as result:
         table = result.read_all()
     assert table.schema.names == SCHEMA.names
     assert table.schema.field("ts").type == pa.timestamp("us", tz="UTC")
@@ -41,7 +41,7 @@ def test_an_answer_says_what_it_read(lake: alluvia.Lake) -> None:
 
 
 def test_explain_names_files_and_gives_duckdbs_plan(lake: alluvia.Lake) -> None:
-    table = run(lake, "EXPLAIN SELECT sum(n) FROM events JOIN users USING (n) WHERE events.n < 20").read_all()
+    table = run(lake.catalog, "EXPLAIN SELECT sum(n) FROM events JOIN users USING (n) WHERE events.n < 20").read_all()
     first, second, last = table.to_pylist()
     assert first | {"bytes_read": 0, "bytes_total": 0, "dollars": 0} == {
         "table": "events", "version": 5, "files_total": 5, "files_pruned": 4, "files_read": 1,
@@ -56,7 +56,7 @@ def test_explain_names_files_and_gives_duckdbs_plan(lake: alluvia.Lake) -> None:
 
 def test_a_dry_run_names_files_bytes_requests_and_dollars(lake: alluvia.Lake) -> None:
     text = "SELECT sum(n) FROM events JOIN users USING (n) WHERE events.n < $most"
-    first, second, total = run(lake, text, parameters={"most": 20}, dry_run=True).read_all().to_pylist()
+    first, second, total = run(lake.catalog, text, parameters={"most": 20}, dry_run=True).read_all().to_pylist()
     files = lake.table("events").snapshot().files
     size = next(file.size for file in files if file.path.startswith("ts_day=2024-01-01"))
     price = 1 * 0.0000004 + size / 75e6 * 3.5 * 0.0000133334  # a GET, and a function of 3.5 GB meanwhile
@@ -69,9 +69,9 @@ def test_a_dry_run_names_files_bytes_requests_and_dollars(lake: alluvia.Lake) ->
     for name in ("files_total", "files_pruned", "files_read", "bytes_total", "bytes_read", "requests"):
         assert total[name] == first[name] + second[name]
     assert (total["table"], total["dollars"]) == (None, pytest.approx(first["dollars"] + second["dollars"]))
-    *_, explained = run(lake, f"EXPLAIN {text}", parameters={"most": 20}).read_all().to_pylist()
+    *_, explained = run(lake.catalog, f"EXPLAIN {text}", parameters={"most": 20}).read_all().to_pylist()
     assert explained | {"plan": None} == total | {"plan": None}
-    [nothing] = run(lake, "SHOW TABLES", dry_run=True).read_all().to_pylist()
+    [nothing] = run(lake.catalog, "SHOW TABLES", dry_run=True).read_all().to_pylist()
     assert (nothing["table"], nothing["files_read"], nothing["dollars"]) == (None, 0, 0)
 
 
@@ -118,11 +118,11 @@ def test_a_moment_finds_the_version_of_then(own_lake: alluvia.Lake, tmp_path: Pa
     assert query(timed, "SELECT max(n) FROM t(now() - INTERVAL 1 MINUTE)") == [(3,)]
     assert query(timed, "SELECT n FROM t EXCEPT ALL SELECT n FROM t('2024-06-01 14:30:00')") == [(3,)]
     with pytest.raises(VersionNotFound):
-        run(timed, "FROM t('2020-01-01')")
+        run(timed.catalog, "FROM t('2020-01-01')")
     with pytest.raises(TableNotFound, match="the lake has no table 'nothing'"):
-        run(timed, "FROM nothing AT (OFFSET => '1 hour ago')")
+        run(timed.catalog, "FROM nothing AT (OFFSET => '1 hour ago')")
     with pytest.raises(VersionNotFound):
-        run(timed, "FROM t(version => 9)")
+        run(timed.catalog, "FROM t(version => 9)")
 
 
 def test_an_offset_finds_the_version_of_so_long_ago() -> None:
@@ -137,8 +137,8 @@ def test_an_offset_finds_the_version_of_so_long_ago() -> None:
         assert query(timed, f"SELECT max(n) FROM t AS old AT (OFFSET => '{ago}')") == [(n,)]
     assert query(timed, "SELECT max(n) FROM t(offset => -5400)") == [(2,)]
     with pytest.raises(VersionNotFound, match="did not exist yet"):
-        run(timed, "FROM t AT (OFFSET => '5 hours ago')")
-    assert identify(timed, "FROM t AT (OFFSET => '5 hours ago')") is None  # which soon means another version
+        run(timed.catalog, "FROM t AT (OFFSET => '5 hours ago')")
+    assert identify(timed.catalog, "FROM t AT (OFFSET => '5 hours ago')") is None  # which soon means another version
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_an_offset_finds_the_version_of_so_long_ago() -> None:
 )
 def test_a_moment_that_is_none_is_refused(lake: alluvia.Lake, text: str, reason: str) -> None:
     with pytest.raises(Invalid, match=reason):
-        run(lake, text)
+        run(lake.catalog, text)
 
 
 @pytest.mark.parametrize(
@@ -163,29 +163,31 @@ def test_a_moment_that_is_none_is_refused(lake: alluvia.Lake, text: str, reason:
 )
 def test_an_unknown_table_is_answered_with_those_that_there_are(lake: alluvia.Lake, text: str) -> None:
     with pytest.raises(TableNotFound, match="the tables are: events, users"):
-        run(lake, text)
+        run(lake.catalog, text)
 
 
 def test_an_empty_lake_says_that_it_is(own_lake: alluvia.Lake) -> None:
     with pytest.raises(TableNotFound, match="it holds no tables yet"):
-        run(own_lake, "FROM events")
+        run(own_lake.catalog, "FROM events")
 
 
-def test_a_table_named_twice_is_read_at_one_version(own_lake: alluvia.Lake) -> None:
+def test_a_table_named_twice_is_read_at_one_version(own_lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another writer's commit between the two snapshots must not show in one of them."""
     table = own_lake.create_table("t", {"n": "long"})
     table.append([{"n": 1}])
     asked = 0
 
-    class Racing(LakeCatalog):
-        def handle(self, name: str) -> TableHandle:
-            nonlocal asked
-            asked += 1
-            own_lake.table(name).append([{"n": asked}])
-            return super().handle(name)
+    catalog = Lake(own_lake.store, own_lake.clock).catalog
+    find = catalog.handle
 
-    racing = Racing(own_lake.store, own_lake.clock)
-    with run(racing, "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM t)") as result:
+    def racing(name: str) -> TableHandle:
+        nonlocal asked
+        asked += 1
+        own_lake.table(name).append([{"n": asked}])
+        return find(name)
+
+    monkeypatch.setattr(catalog, "handle", racing)
+    with run(catalog, "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM t)") as result:
         (row,) = result.read_all().to_pylist()
     assert len(set(row.values())) == 1
     assert asked == 1
@@ -231,10 +233,10 @@ def test_a_column_name_may_not_hold_a_nul(own_lake: alluvia.Lake, schema: dict[s
 
 def test_nothing_is_left_behind(lake: alluvia.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    run(lake, "SELECT count(*) FROM events").read_all()
-    run(lake, "FROM events").close()
+    run(lake.catalog, "SELECT count(*) FROM events").read_all()
+    run(lake.catalog, "FROM events").close()
     with pytest.raises(Invalid):
-        run(lake, "SELECT bad FROM events")
+        run(lake.catalog, "SELECT bad FROM events")
     assert [left for own in tmp_path.iterdir() for left in own.iterdir()] == []
 
 
@@ -258,7 +260,7 @@ def test_nothing_is_left_behind(lake: alluvia.Lake, tmp_path: Path, monkeypatch:
 )
 def test_duckdbs_messages_speak_of_the_users_text(lake: alluvia.Lake, text: str, message: str) -> None:
     with pytest.raises(Invalid) as caught:
-        run(lake, text).read_all()
+        run(lake.catalog, text).read_all()
     for part in message.split("|"):
         assert part in str(caught.value)
     assert "alluvia." not in str(caught.value)
@@ -266,7 +268,9 @@ def test_duckdbs_messages_speak_of_the_users_text(lake: alluvia.Lake, text: str,
 
 def test_a_query_that_fails_on_its_last_row_fails(lake: alluvia.Lake) -> None:
     with pytest.raises(Invalid, match=r"^Invalid Input Error: late$|DuckDB does not say why"):
-        run(lake, "SELECT CASE WHEN i = 9999999 THEN error('late') ELSE i END FROM range(10000000) t(i)").read_all()
+        run(
+            lake.catalog, "SELECT CASE WHEN i = 9999999 THEN error('late') ELSE i END FROM range(10000000) t(i)"
+        ).read_all()
 
 
 @pytest.mark.parametrize(
@@ -280,7 +284,7 @@ def test_a_query_that_fails_on_its_last_row_fails(lake: alluvia.Lake) -> None:
 def test_a_query_beyond_its_time_is_stopped(lake: alluvia.Lake, text: str) -> None:
     with (
         pytest.raises(QueryTooCostly, match=r"longer than the 0.2 seconds allowed"),
-        run(lake, text, QueryLimits(timeout_seconds=0.2)) as result,
+        run(lake.catalog, text, QueryLimits(timeout_seconds=0.2)) as result,
     ):
         for _ in result:
             pass
@@ -289,7 +293,7 @@ def test_a_query_beyond_its_time_is_stopped(lake: alluvia.Lake, text: str) -> No
 def test_a_query_beyond_its_memory_is_refused(lake: alluvia.Lake) -> None:
     text = "SELECT len(list(hash(i))) FROM range(20000000) t(i)"
     with pytest.raises(QueryTooCostly, match="more memory than the 50 MB allowed"):
-        run(lake, text, QueryLimits(memory_bytes=50_000_000, spill_bytes=1_000_000)).read_all()
+        run(lake.catalog, text, QueryLimits(memory_bytes=50_000_000, spill_bytes=1_000_000)).read_all()
 
 
 def test_a_query_may_spill_to_its_own_folder(lake: alluvia.Lake) -> None:
@@ -300,7 +304,7 @@ def test_a_query_may_spill_to_its_own_folder(lake: alluvia.Lake) -> None:
 
 
 def query_with(lake: alluvia.Lake, text: str, limits: QueryLimits) -> list[object]:
-    return list(run(lake, text, limits).read_all().to_pylist())
+    return list(run(lake.catalog, text, limits).read_all().to_pylist())
 
 
 def test_a_damaged_or_missing_file_is_the_lakes_fault(own_lake: alluvia.Lake, tmp_path: Path) -> None:
@@ -308,12 +312,12 @@ def test_a_damaged_or_missing_file_is_the_lakes_fault(own_lake: alluvia.Lake, tm
     paths = sorted((tmp_path / "lake").rglob("*.parquet"))
     paths[0].write_bytes(b"garbage" * 100)
     with pytest.raises(Corrupt, match=r"data file .* cannot be read: Parquet magic bytes") as caught:
-        run(own_lake, "SELECT sum(n) FROM events").read_all()
+        run(own_lake.catalog, "SELECT sum(n) FROM events").read_all()
     assert str(tmp_path) not in str(caught.value)
     assert query(own_lake, "SELECT count(*) FROM events WHERE n >= 20") == [(10,)]
     paths[0].unlink()
     with pytest.raises(Corrupt, match=r"data file .*parquet is missing") as missing:
-        run(own_lake, "SELECT sum(n) FROM events").read_all()
+        run(own_lake.catalog, "SELECT sum(n) FROM events").read_all()
     assert str(tmp_path) not in str(missing.value)
 
 

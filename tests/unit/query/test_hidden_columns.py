@@ -372,7 +372,7 @@ class Model:
             snapshot = self.table.snapshot(version=version)
             assert snapshot.schema.names == list(columns)
             for hidden in (*self.names, NEVER):
-                seen = visible_schema(permitted(self.lake, reader(hidden)), snapshot).names
+                seen = visible_schema(permitted(self.lake.catalog, reader(hidden)), snapshot).names
                 leaked = [name for name in seen if hidden in self.had[columns[name]]]
                 assert not leaked, f"version {version} shows {leaked}, which had the name {hidden}"
                 assert hidden != NEVER or seen == list(columns)

@@ -44,16 +44,16 @@ def test_a_transaction_that_is_being_carried_out_makes_no_answer_to_keep() -> No
     lake = alluvia.connect("memory://")
     for name in ("a", "b"):
         lake.create_table(name, {"n": "long"})
-    found = identify(lake, "FROM a")
+    found = identify(lake.catalog, "FROM a")
     assert found is not None
     assert [(each.table, each.version) for each in found.reads] == [("a", 0)]
     with lake.transaction() as tx:
         tx.table("a").append([{"n": 1}])
         tx.table("b").append([{"n": 1}])
-    settled = identify(lake, "FROM a JOIN b USING (n)")
+    settled = identify(lake.catalog, "FROM a JOIN b USING (n)")
     assert settled is not None
     claimed = lake["a"].snapshot(version=1)
     decided = with_claims(claimed.state, pending(claimed.state.domains))
     assert (decided.version, len(decided.files)) == (claimed.version, len(claimed.files) + 1)
     assert pending(decided.domains)  # by which such a version is known
-    assert identify(lake, "FROM a(version => 1)") is None
+    assert identify(lake.catalog, "FROM a(version => 1)") is None

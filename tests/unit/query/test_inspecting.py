@@ -168,7 +168,7 @@ def test_a_condition_prunes_files_as_a_query_does(lake: Lake, where: str, days: 
     quoted = where.replace("'", "''")
     found = ask(lake, f"SELECT path FROM files('orders', '{quoted}') ORDER BY statistics.id.min")
     assert [str(each["path"]).partition("ts_day=2024-01-")[2][:2] for each in found] == days
-    with run(lake, f"SELECT id FROM orders WHERE {where}") as result:
+    with run(lake.catalog, f"SELECT id FROM orders WHERE {where}") as result:
         result.read_all()
         assert {file.path for file in result.scans[0].files} == {each["path"] for each in found}
 
@@ -229,9 +229,9 @@ def test_changes_are_those_of_the_feed(lake: Lake) -> None:
         assert found.to_pylist() == feed.to_pylist()
     assert ask(lake, "SELECT id FROM changes('orders', 1) WHERE _change_type = 'delete'") == [{"id": 21}]
     with pytest.raises(QueryTooCostly, match="bytes allowed by max_bytes"):
-        run(lake, "FROM changes('orders', 1)", QueryLimits(asked_bytes=10))
+        run(lake.catalog, "FROM changes('orders', 1)", QueryLimits(asked_bytes=10))
     with pytest.raises(QueryTooCostly, match=r"changes\(\) gives more rows"):
-        run(lake, "FROM changes('orders', 1)", QueryLimits(spill_bytes=10))
+        run(lake.catalog, "FROM changes('orders', 1)", QueryLimits(spill_bytes=10))
 
 
 def test_tables_are_listed_with_what_they_hold(lake: Lake) -> None:
@@ -320,7 +320,7 @@ def test_arguments_cannot_be_parameters(lake: Lake) -> None:
 
 
 def test_planning_gives_the_columns_without_rows(lake: Lake) -> None:
-    assert columns(lake, "SELECT path, statistics.id FROM files('orders')").names == ["path", "id"]
+    assert columns(lake.catalog, "SELECT path, statistics.id FROM files('orders')").names == ["path", "id"]
     described = ask(lake, "DESCRIBE FROM changes('orders', 1)")
     assert [each["column_name"] for each in described][-3:] == ["_change_type", "_commit_version", "_commit_timestamp"]
     assert lake.sql("EXPLAIN FROM files('orders')")["plan"][-1].as_py()
@@ -331,7 +331,7 @@ def test_planning_gives_the_columns_without_rows(lake: Lake) -> None:
     [("files('orders')", 0), ("row_groups('orders')", 3), ("row_groups('orders', 'id > 30')", 1), ("tables()", None)],
 )
 def test_a_dry_run_says_which_data_files_would_be_read(lake: Lake, call: str, files: int | None) -> None:
-    with run(lake, f"FROM {call}", dry_run=True) as result:
+    with run(lake.catalog, f"FROM {call}", dry_run=True) as result:
         found = result.read_all().to_pylist()
     if files is None:
         assert [each["table"] for each in found] == [None]
@@ -341,7 +341,7 @@ def test_a_dry_run_says_which_data_files_would_be_read(lake: Lake, call: str, fi
 
 
 def test_a_dry_run_of_changes_counts_the_files_that_came_and_went(lake: Lake) -> None:
-    with run(lake, "FROM changes('orders', 3)", dry_run=True) as result:
+    with run(lake.catalog, "FROM changes('orders', 3)", dry_run=True) as result:
         [scan, _] = result.read_all().to_pylist()
     third = max(lake["orders"].snapshot(3).files, key=lambda file: file.partition_values["land"] or "")
     assert (scan["files_read"], scan["requests"]) == (3, 3)  # one added, and one whose vector changed
@@ -349,9 +349,9 @@ def test_a_dry_run_of_changes_counts_the_files_that_came_and_went(lake: Lake) ->
 
 
 def test_answers_are_not_kept(lake: Lake) -> None:
-    assert identify(lake, "SELECT count(*) FROM orders") is not None
-    assert identify(lake, "SELECT count(*) FROM files('orders')") is None
-    assert identify(lake, "SELECT count(*) FROM tables()") is None
+    assert identify(lake.catalog, "SELECT count(*) FROM orders") is not None
+    assert identify(lake.catalog, "SELECT count(*) FROM files('orders')") is None
+    assert identify(lake.catalog, "SELECT count(*) FROM tables()") is None
 
 
 def counted() -> tuple[Lake, CountingStore]:
@@ -413,7 +413,7 @@ def test_what_would_tell_of_hidden_rows_and_columns_is_refused(lake: Lake, call:
 
 def test_a_caller_is_told_of_what_it_may_read(lake: Lake) -> None:
     def told(sql: str, rights: Rights) -> list[dict[str, object]]:
-        found: list[dict[str, object]] = run(permitted(lake, rights), sql).read_all().to_pylist()
+        found: list[dict[str, object]] = run(permitted(lake.catalog, rights), sql).read_all().to_pylist()
         return found
 
     hiding, filtering = in_part(None, ("kind", "place")), in_part(hide=("kind",))
@@ -432,7 +432,7 @@ def test_a_caller_is_told_of_what_it_may_read(lake: Lake) -> None:
 
 
 def names(lake: Lake, sql: str, rights: Rights | None = None) -> list[object]:
-    return run(permitted(lake, rights), sql).read_all().column(0).to_pylist()
+    return run(permitted(lake.catalog, rights), sql).read_all().column(0).to_pylist()
 
 
 def test_information_schema_has_tables_and_views(lake: Lake) -> None:

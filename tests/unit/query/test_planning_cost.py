@@ -47,7 +47,7 @@ def test_thousands_of_conditions_are_computed_in_few_statements(
 
     monkeypatch.setattr(constants, "_run", counted)
     references = find_references(parse(f"FROM events WHERE {condition}").root)
-    scans = plan_scans(lake, references, constants.Constants(0)).scans
+    scans = plan_scans(lake.catalog, references, constants.Constants(0)).scans
     assert len(ran) <= statements
     (scan,) = scans.values()
     assert len(scan.files) == files

@@ -217,12 +217,12 @@ def check(lake: alluvia.Lake, query: str) -> bool:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scans, "table_predicate", lambda *_: Unknown())
         try:
-            expected = run(lake, query).read_all()
+            expected = run(lake.catalog, query).read_all()
         except Invalid as error:
             if REFUSALS.search(str(error)):
                 return False
             raise
-    found = run(lake, query).read_all()
+    found = run(lake.catalog, query).read_all()
     assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist())), query
     return True
 
@@ -262,9 +262,9 @@ def test_the_conditions_of_these_tests_do_prune(lake: alluvia.Lake) -> None:
         "x.day::DATE = '2023-12-29'",
     ]
     for condition in simple:
-        with run(lake, f"FROM a x WHERE {condition}") as result:
+        with run(lake.catalog, f"FROM a x WHERE {condition}") as result:
             assert result.tables[0].files_pruned > 0
-    with run(lake, "FROM b x WHERE x.flag") as result:
+    with run(lake.catalog, "FROM b x WHERE x.flag") as result:
         assert result.tables[0].files_pruned >= FILES // 3
 
 

@@ -188,18 +188,18 @@ def test_the_live_rows_of_a_rollup_are_within_a_limit_before_they_are_computed(t
     [late] = [file for file in lake["hits"].snapshot().files if file.path not in before]
     (tmp_path / "hits" / late.path).unlink()
     with pytest.raises(QueryTooCostly, match=f"would read {late.size} bytes, more than the {late.size - 1} bytes"):
-        run(lake, "FROM daily_live", QueryLimits(asked_bytes=late.size - 1))
+        run(lake.catalog, "FROM daily_live", QueryLimits(asked_bytes=late.size - 1))
 
 
 def test_who_sees_a_table_in_part_cannot_measure_the_rest(lake: alluvia.Lake) -> None:
     with pytest.raises(Forbidden, match="mixed only in part, and max_bytes would reveal"):
-        run(permitted(lake, reader()), "FROM mixed", QueryLimits(asked_bytes=1 << 40))
+        run(permitted(lake.catalog, reader()), "FROM mixed", QueryLimits(asked_bytes=1 << 40))
 
 
 @pytest.mark.parametrize("sql", ["FROM mixed", "SELECT 1 FROM texts, mixed WHERE amount > 5"])
 def test_a_dry_run_needs_all_of_its_tables(lake: alluvia.Lake, sql: str) -> None:
     with pytest.raises(Forbidden, match="only in part, and a dry run would reveal"):
-        run(permitted(lake, reader()), sql, dry_run=True)
+        run(permitted(lake.catalog, reader()), sql, dry_run=True)
 
 
 def test_a_star_and_describe_have_only_what_is_shown(lake: alluvia.Lake) -> None:
@@ -257,7 +257,7 @@ def test_a_filter_that_does_not_fit_shows_nothing(lake: alluvia.Lake, where: str
 
 
 def test_filters_prune_files(lake: alluvia.Lake) -> None:
-    with run(permitted(lake, reader()), "SELECT * FROM parts") as result:
+    with run(permitted(lake.catalog, reader()), "SELECT * FROM parts") as result:
         assert result.read_all().num_rows == 5
         assert [(scan.files_total, scan.files_read) for scan in result.tables] == [(2, 1)]
 
@@ -361,16 +361,16 @@ def test_a_query_answers_as_it_does_over_a_copy_of_what_is_shown(tmp_path: Path)
         for seed in range(SEEDS):
             text = Generator(seed).query()
             try:
-                expected = rows_of(run(copy, text).read_all())
+                expected = rows_of(run(copy.catalog, text).read_all())
             except Invalid as error:
                 refused += 1
                 with pytest.raises(type(error)):
-                    run(permitted(lake, rights), text).read_all()
+                    run(permitted(lake.catalog, rights), text).read_all()
                 continue
-            assert rows_of(run(permitted(lake, rights), text).read_all()) == expected, text
+            assert rows_of(run(permitted(lake.catalog, rights), text).read_all()) == expected, text
             answered += 1
             with suppress(Invalid):  # a column that is hidden may have made a name ambiguous
-                filtered += rows_of(run(lake, text).read_all()) != expected
+                filtered += rows_of(run(lake.catalog, text).read_all()) != expected
     assert answered > SEEDS // 4
     assert filtered > SEEDS // 10
     assert duckdb.__version__ == "1.5.6"  # the wall is its LIMIT: see how the optimizer treats that before an upgrade

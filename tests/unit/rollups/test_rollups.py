@@ -277,7 +277,7 @@ def test_where_changes_are_larger_than_the_table_the_rollup_is_rebuilt(
 def test_a_source_that_was_dropped_and_created_again_is_another(lake: Lake, events: Table, hits: Table) -> None:
     from alluvia.operations.tables.drop import drop_table
 
-    drop_table(lake.handle("events"))
+    drop_table(lake.catalog.handle("events"))
     with pytest.raises(Invalid, match="the rollup hits has lost its source; bring it back, or drop the rollup"):
         hits.refresh()
     assert hits.freshness().newest_source_version is None
@@ -379,7 +379,7 @@ def test_a_source_that_no_longer_has_the_columns_is_refused(lake: Lake, hits: Ta
 
     totals = lake.create_rollup("totals", "SELECT day, sum(n) AS total FROM events GROUP BY day")
     means = lake.create_rollup("means", MEANS)
-    drop_table(lake.handle("events"))
+    drop_table(lake.catalog.handle("events"))
     lake.create_table("events", given).append([{"day": DAYS[0], list(given)[1]: 0.5 if "n" in given else 1}])
     says = (
         "the rollup's column total is BIGINT, but the source has changed, and the query gives DOUBLE: drop the rollup"
@@ -469,7 +469,7 @@ def test_other_names_stand_for_nothing(lake: Lake, hits: Table, name: str) -> No
 
 def test_live_runs_as_confined_as_any_query(lake: Lake, hits: Table) -> None:
     """A definition is read again each time, whoever wrote it into the log."""
-    handle = lake.handle("hits")
+    handle = lake.catalog.handle("hits")
     key = f"{handle.root}_delta_log/{0:020}.json"
     text = lake.store.get(key).decode()
     assert "count(*)" in text

@@ -80,7 +80,7 @@ def backfill(
     if repair_of is not None:
         create, job_id = False, job_id or f"{repair_of}.repair"
     lake = common.lake(new=create)
-    if create and find_events(lake, table) is None:
+    if create and find_events(lake.catalog, table) is None:
         next(list_files(source, lake.clock, reading, **options))  # raises if no file matches, before a table is made
         lake.create_events(table, exist_ok=True)
     with common.progress(f"loading {source}"):

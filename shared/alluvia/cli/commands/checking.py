@@ -115,7 +115,9 @@ class _Run:
         for name in sorted(set(self._lake.tables(dropped=True)) - set(self._lake.tables())):
             try:
                 found = self._once(
-                    prove_erased(self._lake, self._lake.handle(name), self._where, anywhere=True, dropped=True)
+                    prove_erased(
+                        self._lake.catalog, self._lake.catalog.handle(name), self._where, anywhere=True, dropped=True
+                    )
                 )
             except AlluviaError as error:
                 self.failed[name] = str(error)

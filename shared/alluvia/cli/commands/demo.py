@@ -16,7 +16,7 @@ from alluvia.cli.commands import demo_posts
 from alluvia.cli.common import Common
 from alluvia.cli.terminal.output import NULL, show_table, size
 from alluvia.cli.terminal.terminal import say
-from alluvia.commit.handle import oldest_readable
+from alluvia.commit.versions import oldest_readable
 from alluvia.errors import Invalid
 from alluvia.progress import report
 from alluvia.server.gateway import COMMAND, DATA

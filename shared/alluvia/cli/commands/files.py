@@ -118,7 +118,7 @@ def ingest_files(
     def groups() -> Iterator[list[FilePart]]:
         missing = create
         for group in _grouped(opened()):
-            if missing and find_events(lake, table) is None:
+            if missing and find_events(lake.catalog, table) is None:
                 lake.create_events(table, exist_ok=True)  # even for rejects alone, which are kept
             missing = False
             under_way.append([file for file, _ in group])
@@ -226,7 +226,7 @@ def _store(group: list[FilePart]) -> list[Counts]:
 
 
 def _counts(lake: Lake, table: str, group: list[FilePart]) -> list[Counts]:
-    return [answer.counts() for answer in store_parts(lake, table, group)]
+    return [answer.counts() for answer in store_parts(lake.catalog, table, group)]
 
 
 def _size(stream: IO[bytes]) -> int:

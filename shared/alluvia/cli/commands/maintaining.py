@@ -182,7 +182,7 @@ def _ask(lake: Lake, given: Sequence[str], retention: timedelta) -> None:
     shorter = []
     for name in given or lake.tables(rejects=True, dropped=True):
         try:
-            own_ms = lake.handle(name).newest(dropped=True).settings.file_retention_ms
+            own_ms = lake.catalog.handle(name).newest(dropped=True).settings.file_retention_ms
         except AlluviaError:  # which vacuum itself will tell
             continue
         if retention < timedelta(milliseconds=own_ms):

@@ -31,7 +31,7 @@ def query(common: Common, sql: str, timeout: float | None) -> None:
     if (word := first_word(text)) in READERS:
         raise Invalid(f"query runs one SELECT: run {word.upper()} with `alluvia sql`")
     with common.progress("running the query"):
-        result = run(common.lake(), text, QueryLimits(timeout_seconds=timeout))
+        result = run(common.lake().catalog, text, QueryLimits(timeout_seconds=timeout))
     with result:
         show_rows(common, result.schema, result)
 
@@ -95,7 +95,7 @@ def sql(
         from alluvia.cli.rows import show_rows
         from alluvia.query.engine import run
 
-        plan = run(common.lake(), text, limits, parameters, dry_run=True)
+        plan = run(common.lake().catalog, text, limits, parameters, dry_run=True)
         show_rows(common, plan.schema, plan)
         return
     _run(common, text, parameters, limits)

@@ -137,7 +137,7 @@ def upload(
         content = "" if key is None else file.digest()
         why = None if create else "--no-create forbids to create it"
         with common.progress(f"storing {name}"):
-            done = store(lake, Upload(table, file, declared, key, content, why, evolve))
+            done = store(lake.catalog, Upload(table, file, declared, key, content, why, evolve))
         if isinstance(done, StoredEvents):
             reports.append({"file": name, **done.counts()})
             continue

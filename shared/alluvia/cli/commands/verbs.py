@@ -51,7 +51,7 @@ def _evolve(lake: Lake, table: str, properties: Given | None = None, unset: Sequ
 def _clone(lake: Lake, table: str, name: str, **which: Any) -> dict[str, Any]:
     from alluvia.operations.tables.clone import clone
 
-    facts = dataclasses.asdict(clone(lake, table, name, **which))
+    facts = dataclasses.asdict(clone(lake.catalog, table, name, **which))
     return {"clone": name, "of": facts.pop("source"), **facts}
 
 
@@ -239,7 +239,7 @@ _TABLE = (
     ),
     verb(
         "unpublish NAME",
-        "Lake.unpublish",
+        "Lake.unpublish_query",
         "Withdraw the published query NAME.",
         shows=lambda query, given: {"unpublished": given["name"], "version": query.version},
         takes_branch=False,

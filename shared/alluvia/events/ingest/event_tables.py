@@ -18,6 +18,7 @@ from alluvia.arrow_compute import pc
 from alluvia.commit.commit_records import table_at
 from alluvia.commit.event_window.id_runs import CONTENT_BYTES, EVENT_ID, identity_columns
 from alluvia.commit.handle import TableHandle
+from alluvia.commit.versions import version_with
 from alluvia.delta.data_files.scan import Scan, read_file
 from alluvia.delta.properties import DEDUP_WINDOW
 from alluvia.delta.skipping.predicate import And, Comparison, In
@@ -37,7 +38,7 @@ from alluvia.events.ingest.values import (
     event_schema,
 )
 from alluvia.operations.append.ingest import Ingested, ingest, known_events
-from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.operations.catalog.catalog import NewTable, WritableCatalog
 from alluvia.operations.tables.evolve import evolve
 from alluvia.store import Store
 from alluvia.table_names import REJECTS, TABLE_NAME
@@ -94,7 +95,7 @@ def create_events(catalog: WritableCatalog, name: str, *, create: bool, tables_m
                 f"there is no table {name!r}, and events cannot create it: the lake has {tables_max} tables or more, "
                 f"the limit of ALLUVIA_CREATE_TABLES_MAX; create it with `alluvia create {name}`"
             )
-        return catalog.create(name, event_schema(), EVENTS_PARTITIONED, EVENTS_SORTED, None, exist_ok=True)
+        return catalog.create(name, NewTable(event_schema(), EVENTS_PARTITIONED, EVENTS_SORTED), exist_ok=True)
 
 
 def find_rejects(catalog: WritableCatalog, table: TableHandle) -> TableHandle | None:
@@ -119,7 +120,7 @@ def rejects_of(catalog: WritableCatalog, name: str) -> TableHandle:
     place = f"{name}/{REJECTS}"
     table = catalog.handle(place)
     try:
-        there = table.fitting(REJECTS_SCHEMA.names).schema.names
+        there = version_with(table, REJECTS_SCHEMA.names).schema.names
         if missing := [field for field in REJECTS_SCHEMA if field.name not in there]:  # made by an earlier release
             evolve(table, pa.schema(missing))
         if (parent := find_events(catalog, name)) is not None:  # else its rejects go with it
@@ -127,9 +128,8 @@ def rejects_of(catalog: WritableCatalog, name: str) -> TableHandle:
     except TableNotFound:
         window = catalog.handle(name).newest().properties.get(DEDUP_WINDOW)  # not while the table is dropped
         properties = {} if window is None else {DEDUP_WINDOW: window}
-        table = catalog.create(
-            place, REJECTS_SCHEMA, ("day(received_at)",), ("received_at",), properties, exist_ok=True
-        )
+        new = NewTable(REJECTS_SCHEMA, ("day(received_at)",), ("received_at",), properties)
+        table = catalog.create(place, new, exist_ok=True)
     return table
 
 

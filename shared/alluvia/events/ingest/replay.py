@@ -29,7 +29,7 @@ from alluvia.operations.rows.keyed_merge import merge
 from alluvia.operations.rows.merge import MATCHED, MergeClause, MergeRules
 from alluvia.operations.transactions.lake_commit import WRITE_SERIALIZABLE
 from alluvia.operations.transactions.lake_transaction import StagedTables
-from alluvia.operations.transactions.staging import StagedHandle
+from alluvia.operations.transactions.staging import StagedTable
 from alluvia.table_names import REJECTS
 
 Reread = Callable[[Mapping[str, Any]], Split]
@@ -123,7 +123,7 @@ class _Attempt:
     """One try: `owners` are the numbers of the rejects that events come from."""
 
     def __init__(
-        self, catalog: WritableCatalog, table: StagedHandle, place: StagedHandle, reread: Reread, rejects: pa.Table
+        self, catalog: WritableCatalog, table: StagedTable, place: StagedTable, reread: Reread, rejects: pa.Table
     ) -> None:
         self._catalog = catalog
         self._table = table

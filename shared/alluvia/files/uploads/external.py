@@ -30,7 +30,7 @@ from alluvia.files.rows import format_of
 from alluvia.files.sent import SentFile, SentRows
 from alluvia.files.uploads.storing import fitted
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.operations.catalog.catalog import NewTable, WritableCatalog
 from alluvia.operations.tables.attach import ExternalPlace, absolute, find_files, place_of
 from alluvia.operations.tables.convert import read_files
 from alluvia.operations.tables.create import check_free, create, plan_create
@@ -115,14 +115,7 @@ SOURCE = "alluvia.source"
 
 def _metadata(handle: TableHandle, columns: pa.Schema, place: ExternalPlace, adds: Sequence[AddFile]) -> Metadata:
     partitions = list(adds[0].partition_values) if adds else []
-    made = plan_create(
-        columns,
-        partition_by=partitions,
-        sort_by=(),
-        properties={},
-        table_id=handle.clock.new_id(),
-        now_ms=handle.clock.now_ms(),
-    )
+    made = plan_create(NewTable(columns, partitions), handle.clock.new_id(), handle.clock.now_ms())
     return replace(made, configuration={**made.configuration, EXTERNAL: place.to_text()})
 
 

@@ -29,7 +29,7 @@ from alluvia.files.sent import SentFile, SentRows
 from alluvia.files.uploads.event_rows import StoredEvents, store_events, takes_events
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.append.append import append, append_evolving
-from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.operations.catalog.catalog import NewTable, WritableCatalog
 from alluvia.operations.planning.optimistic_retry import Once, check_not_rollup
 from alluvia.operations.reading.relations import hidden_columns, newest_versions
 from alluvia.operations.tables.restore import UPLOAD
@@ -260,7 +260,7 @@ def _create(catalog: WritableCatalog, handle: TableHandle, upload: Upload, schem
                     f"there is no table {upload.table!r}, and uploads create none: the lake has {folders} tables or "
                     "more, the limit of ALLUVIA_CREATE_TABLES_MAX"
                 )
-        catalog.create(upload.table, schema, (), (), None, exist_ok=True)
+        catalog.create(upload.table, NewTable(schema), exist_ok=True)
     return handle.newest()
 
 

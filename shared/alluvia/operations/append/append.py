@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from alluvia.commit.changes import Changes
 from alluvia.commit.conflicts import harmless_change
-from alluvia.commit.handle import TableHandle
-from alluvia.commit.transaction import Commit, Transaction, too_old
+from alluvia.commit.handle import TableHandle, TableTransaction
+from alluvia.commit.transaction import Commit, too_old
+from alluvia.commit.versions import version_with
 from alluvia.delta.log.actions import AddFile, Metadata, Txn
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.schema.column_mapping import MODE, ColumnMapping, physical_schema
@@ -50,7 +51,7 @@ def append(
     the files are written, and stops the commit by an exception. Raises `Invalid` for rows that
     do not fit.
     """
-    snapshot = _base(handle, txn) or handle.fitting(columns_of_rows(rows))
+    snapshot = _base(handle, txn) or version_with(handle, columns_of_rows(rows))
     check_not_rollup(snapshot, "append")
     if txn is not None and (done := applied(snapshot, txn)) is not None:
         handle.store.check_lasts()
@@ -99,7 +100,7 @@ def _base(handle: TableHandle, txn: tuple[str, int] | None) -> Snapshot | None:
 
 def _commit(
     handle: TableHandle,
-    transaction: Transaction,
+    transaction: TableTransaction,
     snapshot: Snapshot,
     adds: Sequence[AddFile],
     txn: tuple[str, int] | None,
@@ -164,7 +165,7 @@ def append_evolving(
     """
     if txn is not None:
         check_txn(txn)
-    snapshot = handle.fitting(columns_of_rows(rows))
+    snapshot = version_with(handle, columns_of_rows(rows))
     if not columns_of_rows(rows) - set(snapshot.schema.names):
         return append(handle, rows, txn, info, before_commit)
     work = _Evolving(handle, rows, txn, info or {}, before_commit)

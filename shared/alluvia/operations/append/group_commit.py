@@ -75,7 +75,8 @@ def may_offer(handle: TableHandle, snapshot: Snapshot, rows: pa.Table) -> bool:
     """Whether rows may be offered to other writers of a table."""
     window = handle.window
     return (
-        handle.takes_offers
+        handle.store.parallel
+        and not handle.is_staged
         and len(rows) <= ROWS_MAX
         and rows.nbytes <= BYTES_MAX
         and snapshot.settings.dedup_window_ms >= WINDOW_MS_MIN

@@ -13,6 +13,7 @@ from alluvia.commit.commit_records import table_at
 from alluvia.commit.event_window.id_runs import CONTENT_BYTES, EVENT_ID, SOURCE, content_hashes
 from alluvia.commit.event_window.window import UNKNOWN, encode_event_ids, event_id_pairs, event_ids_of, fingerprints
 from alluvia.commit.handle import TableHandle
+from alluvia.commit.versions import version_with
 from alluvia.delta.lineage import is_dropped, undone_versions, version_gaps
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.commit import CommitActions
@@ -73,7 +74,7 @@ def ingest(
         raise Invalid(f"{handle.name}: ingestion needs a column {EVENT_ID}, which identifies an event")
     while True:
         with handle.lock:
-            snapshot = handle.fitting(names)
+            snapshot = version_with(handle, names)
             check_not_rollup(snapshot, "ingest")
             if made_for is not None and not snapshot.schema.equals(made_for.schema):
                 raise _other_columns(handle)

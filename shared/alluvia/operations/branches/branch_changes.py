@@ -22,7 +22,7 @@ from alluvia.delta.properties import OLDEST_READABLE, ROLLUP
 from alluvia.delta.protocols import with_features
 from alluvia.delta.snapshot import Snapshot
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.catalog.lake_snapshot import LakeSnapshot
 from alluvia.operations.references.branch_store import NOT_THERE, BranchStore
 
@@ -186,7 +186,7 @@ class BranchedTable:
         )
 
 
-def branched_tables(branch: Catalog, store: BranchStore) -> list[BranchedTable]:
+def branched_tables(branch: WritableCatalog, store: BranchStore) -> list[BranchedTable]:
     """Return the tables that a branch has written, all as they are at one moment, in the order of their names.
 
     Costs nothing for others: a LIST of the branch's folder, two for each table that it has written, and its log.

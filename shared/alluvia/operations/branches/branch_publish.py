@@ -20,9 +20,9 @@ from alluvia.commit.commit_records import table_at
 from alluvia.commit.event_window.id_files import files_of, range_prints
 from alluvia.commit.event_window.id_runs import FINGERPRINT_BYTES
 from alluvia.commit.event_window.window import event_ids_of, parts
-from alluvia.commit.handle import oldest_readable
 from alluvia.commit.intents import TRANSACTION
 from alluvia.commit.transaction import FILE_AGE_MS_MAX
+from alluvia.commit.versions import oldest_readable
 from alluvia.delta.deletion_vectors.descriptors import stored_vector
 from alluvia.delta.lineage import dropped_tables
 from alluvia.delta.log.actions import Txn
@@ -53,7 +53,7 @@ from alluvia.operations.tables.drop_plan import plan_drop, plan_replace
 from alluvia.operations.tables.restore import check_present
 from alluvia.operations.transactions.lake_commit import SERIALIZABLE, SNAPSHOT, commit_all
 from alluvia.operations.transactions.lake_transaction import StagedTables
-from alluvia.operations.transactions.staging import StagedHandle
+from alluvia.operations.transactions.staging import StagedTable
 from alluvia.store import Store
 
 MARKER = "alluvia.branch:"
@@ -228,7 +228,7 @@ class _Part:
             raise ConcurrentAppend(f"{len(both)} events that the branch ingested are on the lake as well")
 
 
-def _staged(main: WritableCatalog, table: BranchedTable, marker: Txn, branch: str, *, reads: bool) -> StagedHandle:
+def _staged(main: WritableCatalog, table: BranchedTable, marker: Txn, branch: str, *, reads: bool) -> StagedTable:
     """Return a lake's table with what the branch has changed staged on the version that the branch began with."""
     now_ms, tip, base = main.clock.now_ms(), table.tip, table.base
     published = {"branch": branch}
@@ -238,7 +238,7 @@ def _staged(main: WritableCatalog, table: BranchedTable, marker: Txn, branch: st
         return staged
     handle = main.handle(table.name)
     handle.newest(dropped=True)  # follows the log from what this process knows
-    staged = StagedHandle(handle, handle.as_of(base), table.held)
+    staged = StagedTable(handle, handle.as_of(base), table.held)
     if table.kind == DROPPED:
         dropped = dropped_tables(tip.metadata.configuration)  # the last is this: rejects come back with their table
         changes = plan_drop(base, now_ms, dropped[-1].parent_id)
@@ -253,7 +253,7 @@ def _staged(main: WritableCatalog, table: BranchedTable, marker: Txn, branch: st
     return staged
 
 
-def _winners(staged: StagedHandle) -> list[CommitActions]:
+def _winners(staged: StagedTable) -> list[CommitActions]:
     """Return what was committed to a lake's table since the branch was cut, also by transactions not carried out yet.
 
     Raises `TransactionExpired` where the log no longer has it.

@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from alluvia.access.rights import Rights
 from alluvia.clock import Clock
-from alluvia.commit.handle import TableHandle
+from alluvia.commit.handle import ReadableTable, TableHandle
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.request_batching import RequestGroups
 from alluvia.operations.catalog.views import View
 from alluvia.store import Store
@@ -21,6 +22,20 @@ from alluvia.table_names import TABLE_OR_REJECTS
 if TYPE_CHECKING:
     from alluvia.operations.streams.stream_batches import StreamBatch
     from alluvia.operations.streams.streams import StreamState
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table that is to be created: its columns, how its rows are divided into files and sorted, and its properties.
+
+    `partition_by` has columns, or transforms of them such as `day(ts)`. Either `sort_by` or `cluster_by` orders rows.
+    """
+
+    schema: pa.Schema
+    partition_by: Sequence[str] = ()
+    sort_by: Sequence[str] = ()
+    properties: Mapping[str, str] | None = None
+    cluster_by: Sequence[str] = ()
 
 
 class Catalog(Protocol):
@@ -50,8 +65,8 @@ class Catalog(Protocol):
 
     def __contains__(self, name: object) -> bool: ...
 
-    def handle(self, name: str) -> TableHandle:
-        """Return the handle of a table, without a request. Raises `Invalid` for what cannot be a table's name."""
+    def handle(self, name: str) -> ReadableTable:
+        """Return a table to be read, without a request. Raises `Invalid` for what cannot be a table's name."""
 
     def readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
         """Return the tables of some names as they are at one moment, with what has been committed to all of them.
@@ -82,28 +97,26 @@ class WritableCatalog(Catalog, Protocol):
     def ingestion(self) -> RequestGroups[Any, Any]:
         """The groups in which requests of several threads ingest."""
 
+    def handle(self, name: str) -> TableHandle:
+        """Return a table to be read and changed, without a request. Raises `Invalid` as `Catalog.handle` does."""
+
     def log_handle(self, name: str) -> TableHandle:
         """Return the handle of a table or of a stream's log, as transactions name them. Raises `Invalid`."""
 
     def rejects_handle(self, name: str) -> TableHandle | None:
         """Return the handle of a table's rejected events; None for a table of such, which has none."""
 
-    def create(
-        self,
-        name: str,
-        schema: pa.Schema,
-        partition_by: Sequence[str],
-        sort_by: Sequence[str],
-        properties: Mapping[str, str] | None,
-        *,
-        cluster_by: Sequence[str] = (),
-        exist_ok: bool,
-        replace: bool = False,
-    ) -> TableHandle:
+    def create(self, name: str, new: NewTable, *, exist_ok: bool, replace: bool = False) -> TableHandle:
         """Create a table, in one request; or put it in the place of one, in a transaction.
 
         Raises `TableExists` or `Invalid`.
         """
+
+
+def check_whole_lake(store: Store, what: str) -> None:
+    """Raise `Invalid` on a branch, for an operation on a lake as a whole."""
+    if store.is_branch:
+        raise Invalid(f"{what} concerns the lake and all its branches: do it on the lake itself")
 
 
 def check_name(name: object) -> None:

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from alluvia.commit.commit_records import COMMIT_AGE_MS_MAX, Decisions
-from alluvia.commit.handle import TableHandle, expired_message, oldest_readable
+from alluvia.commit.handle import TableHandle
 from alluvia.commit.intents import Claim, TableAt, pending
+from alluvia.commit.versions import expired_message, oldest_readable
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.log.replay import State
 from alluvia.errors import Corrupt, Invalid, TableNotFound, TransactionExpired, Unsupported, VersionExpired

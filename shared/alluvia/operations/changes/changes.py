@@ -15,7 +15,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.commit.handle import TableHandle, oldest_readable, other_table_message
+from alluvia.commit.handle import ReadableTable
+from alluvia.commit.versions import oldest_readable, other_table_message
 from alluvia.delta.deletion_vectors.storage import mask_of, read_deletions
 from alluvia.delta.lineage import is_own_commit, version_gaps
 from alluvia.delta.log.actions import AddFile, CdcFile, RemoveFile
@@ -84,7 +85,7 @@ class Changed(NamedTuple):
 
 
 def changes(
-    handle: TableHandle, from_version: int, to_version: int | None = None, *, expired: bool = False
+    handle: ReadableTable, from_version: int, to_version: int | None = None, *, expired: bool = False
 ) -> pa.RecordBatchReader:
     """Return the rows that the commits of some versions, both ends included, inserted and deleted.
 
@@ -118,7 +119,7 @@ def feed_schema(last: Snapshot) -> pa.Schema:
     return pa.schema([*last.schema, *FEED])
 
 
-def feed_commits(handle: TableHandle, first: int, to: int, last: Snapshot) -> list[CommitActions]:
+def feed_commits(handle: ReadableTable, first: int, to: int, last: Snapshot) -> list[CommitActions]:
     """Return the commits whose changes can be given, in the columns of `last`: from a version, up to another.
 
     Raises what `changes` does.
@@ -134,12 +135,14 @@ def feed_commits(handle: TableHandle, first: int, to: int, last: Snapshot) -> li
     return commits
 
 
-def labelled_changes(handle: TableHandle, last: Snapshot, commits: Sequence[CommitActions]) -> Iterator[pa.RecordBatch]:
+def labelled_changes(
+    handle: ReadableTable, last: Snapshot, commits: Sequence[CommitActions]
+) -> Iterator[pa.RecordBatch]:
     """Yield what `changes` gives, but of some commits only: those that may be left out change no metadata."""
     return _Feed(handle, last, commits, last.schema.names).labelled()
 
 
-def _check_not_replaced(handle: TableHandle, last: Snapshot, commits: Sequence[CommitActions]) -> None:
+def _check_not_replaced(handle: ReadableTable, last: Snapshot, commits: Sequence[CommitActions]) -> None:
     """Raise `Invalid` if one of some commits replaced the table by one with other types of its columns."""
     for commit in commits:
         parameters = commit.info.get("operationParameters")
@@ -156,7 +159,7 @@ def _check_not_replaced(handle: TableHandle, last: Snapshot, commits: Sequence[C
 
 
 def rows_changed(
-    handle: TableHandle, last: Snapshot, commits: Sequence[CommitActions], columns: Sequence[str]
+    handle: ReadableTable, last: Snapshot, commits: Sequence[CommitActions], columns: Sequence[str]
 ) -> Iterator[Changed]:
     """Yield what `changes` gives, but of some commits only, and with some columns, by which rows are compared.
 
@@ -170,7 +173,7 @@ class _Feed:
 
     def __init__(
         self,
-        handle: TableHandle,
+        handle: ReadableTable,
         last: Snapshot,
         commits: Sequence[CommitActions],
         columns: Sequence[str],

@@ -8,7 +8,7 @@ before.
 from __future__ import annotations
 
 from alluvia.commit.changes import EXPIRE, RESTORE
-from alluvia.commit.handle import TableHandle
+from alluvia.commit.handle import ReadableTable
 from alluvia.delta.lineage import Gaps, is_own_commit
 from alluvia.delta.log.actions import RemoveFile
 from alluvia.delta.log.commit import CommitActions
@@ -18,7 +18,7 @@ Expired = list[tuple[int, RemoveFile]]
 """Files with the version that each expired in."""
 
 
-def read_commits(handle: TableHandle, first: int, last: int) -> list[CommitActions]:
+def read_commits(handle: ReadableTable, first: int, last: int) -> list[CommitActions]:
     """Return the commits of some versions, both ends included. Raises `VersionExpired` where clean-up took one."""
     known = handle.log.since(first - 1)
     if known is not None:
@@ -45,7 +45,7 @@ def restored_version(commit: CommitActions) -> int | None:
     return int(text) if text.isdecimal() and int(text) < commit.version else None
 
 
-def expired_around(handle: TableHandle, gaps: Gaps, restore: CommitActions) -> tuple[Expired, Expired]:
+def expired_around(handle: ReadableTable, gaps: Gaps, restore: CommitActions) -> tuple[Expired, Expired]:
     """Return the files that had expired before a restore and not in the version that it restored, and vice versa.
 
     Both versions are followed back to where they meet. Raises `VersionExpired` if clean-up has taken a commit of those.

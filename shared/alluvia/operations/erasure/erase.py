@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.commit.changes import Changes
-from alluvia.commit.handle import TableHandle, oldest_readable
+from alluvia.commit.handle import TableHandle
+from alluvia.commit.versions import oldest_readable
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.deletion_vectors.storage import count
 from alluvia.delta.log.actions import AddFile

@@ -8,9 +8,11 @@ from itertools import chain
 
 import pyarrow as pa
 
-from alluvia.commit.handle import TableHandle, oldest_readable
+from alluvia.commit.handle import TableHandle
 from alluvia.commit.intents import pending, placed_in
 from alluvia.commit.reads import READS_INFO, without_reads
+from alluvia.commit.versions import oldest_readable
+from alluvia.commit.warm_table import WarmTable
 from alluvia.delta.deletion_vectors.storage import count
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.commit import CommitActions
@@ -125,7 +127,7 @@ def _branches(handle: TableHandle) -> Iterator[tuple[Keeper, TableHandle, list[C
         store = BranchStore(handle.store, keeper.id, lambda _: NOT_THERE, lambda: 0, lambda: None)
         first = store.first_own(handle.name)
         if first is not None:
-            branch = TableHandle(store, handle.root, handle.name, handle.clock)
+            branch = WarmTable(store, handle.root, handle.name, handle.clock)
             yield keeper, branch, branch.log.following(first - 1)
 
 

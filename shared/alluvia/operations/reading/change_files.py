@@ -8,7 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.commit.handle import TableHandle
+from alluvia.commit.handle import ReadableTable
 from alluvia.delta.data_files.writer import encode_parquet
 from alluvia.delta.log.actions import CdcFile, Metadata
 from alluvia.delta.partitioning.partition import split
@@ -40,7 +40,7 @@ def check_feed_columns(metadata: Metadata) -> None:
 class ChangeWriter:
     """Gathers changed rows, and writes them: one PUT for each partition."""
 
-    def __init__(self, handle: TableHandle, snapshot: Snapshot) -> None:
+    def __init__(self, handle: ReadableTable, snapshot: Snapshot) -> None:
         self._handle = handle
         self._snapshot = snapshot
         self._waiting: list[pa.Table] = []

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
-from alluvia.commit.handle import TableHandle
+from alluvia.commit.handle import ReadableTable
 from alluvia.delta.data_files.encodings import SAMPLE_ROWS, Encodings, encodings_of
 from alluvia.delta.data_files.scan import check_positions, open_parquet, unreadable
 from alluvia.delta.data_files.writer import new_file_like, parquet_writer, write_rows
@@ -39,7 +39,7 @@ class DataFile:
 
     def __init__(
         self,
-        handle: TableHandle,
+        handle: ReadableTable,
         snapshot: Snapshot,
         file: AddFile,
         *,
@@ -151,7 +151,7 @@ class DataFile:
 
 
 def opened(
-    handle: TableHandle, snapshot: Snapshot, files: Sequence[AddFile], known: Mapping[str, int]
+    handle: ReadableTable, snapshot: Snapshot, files: Sequence[AddFile], known: Mapping[str, int]
 ) -> Iterator[DataFile]:
     """Yield files of a snapshot in order; the caller uses each in a `with` block before the next.
 
@@ -204,7 +204,7 @@ class FileSink:
     A row group is encoded in the background while the next one is gathered. `close` it in the end.
     """
 
-    def __init__(self, handle: TableHandle, snapshot: Snapshot, like: AddFile, background: Background) -> None:
+    def __init__(self, handle: ReadableTable, snapshot: Snapshot, like: AddFile, background: Background) -> None:
         self._handle = handle
         self._snapshot = snapshot
         self._like = like

@@ -9,8 +9,9 @@ from typing import Any
 
 import orjson
 
-from alluvia.commit.handle import TableHandle, oldest_readable
+from alluvia.commit.handle import ReadableTable
 from alluvia.commit.intents import CLAIM, TRANSACTION
+from alluvia.commit.versions import kept_versions, oldest_readable
 from alluvia.delta.lineage import in_gap, is_own_commit, version_gaps
 from alluvia.delta.log.commit import CommitActions, timed_since
 from alluvia.delta.log.log import file_times
@@ -42,7 +43,7 @@ class HistoryEntry:
     transaction: str | None = None
 
 
-def history(handle: TableHandle, limit: int | None = None) -> list[HistoryEntry]:
+def history(handle: ReadableTable, limit: int | None = None) -> list[HistoryEntry]:
     """Return the table's commits that the log still holds, newest first, at most `limit` of them.
 
     Those of other tables, which had its name while it was dropped or before it was created, are left out.
@@ -54,7 +55,7 @@ def history(handle: TableHandle, limit: int | None = None) -> list[HistoryEntry]
     return entries(handle, newest, oldest, handle.log.read_commits(versions[:limit]), times)
 
 
-def own_commits(handle: TableHandle, newest: Snapshot) -> tuple[Listing, int | None, list[int], dict[int, int]]:
+def own_commits(handle: ReadableTable, newest: Snapshot) -> tuple[Listing, int | None, list[int], dict[int, int]]:
     """Return the log's listing, the oldest version that it can make, and the table's own up to one, newest first.
 
     Last come the times, in ms, of those whose commits do not contain their own, as a time in a query means them.
@@ -68,7 +69,7 @@ def own_commits(handle: TableHandle, newest: Snapshot) -> tuple[Listing, int | N
 
 
 def entries(
-    handle: TableHandle,
+    handle: ReadableTable,
     newest: Snapshot,
     oldest: int | None,
     commits: Iterable[CommitActions],
@@ -80,7 +81,7 @@ def entries(
     """
     gaps = version_gaps(newest.properties)
     first = max(known := oldest_readable(newest.state), oldest or 0)
-    kept = handle.kept_versions(known) if known else ()
+    kept = kept_versions(handle, known) if known else ()
 
     def readable(version: int) -> bool:
         return (version >= first or version in kept) and not in_gap(gaps, version)

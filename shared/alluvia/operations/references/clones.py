@@ -12,7 +12,9 @@ from urllib.parse import unquote
 
 import orjson
 
-from alluvia.commit.handle import TableHandle, in_reach, oldest_readable
+from alluvia.commit.handle import TableHandle
+from alluvia.commit.versions import in_reach, oldest_readable
+from alluvia.commit.warm_table import WarmTable
 from alluvia.delta.deletion_vectors.descriptors import renamed_vector, stored_vector
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.fields import Json
@@ -165,7 +167,7 @@ def _oldest(handle: TableHandle, keeper: Keeper) -> Snapshot | None:
     name, own = keeper.details.get(OWNER), keeper.details.get(OWNER_ID)
     if name is None or own is None:  # who knows what for
         return None
-    clone = TableHandle(handle.store, f"{name}/", name, handle.clock, follows=False)
+    clone = WarmTable(handle.store, f"{name}/", name, handle.clock, follows=False)
     newest = clone.newest(dropped=True)
     # A moment of the lake before the keeper was put is one before the clone was there.
     put_ms = min(keeper.created_ms, keeper.stored_ms) - CLOCKS_MS_MAX

@@ -15,8 +15,9 @@ from datetime import datetime
 
 from alluvia.clock import Clock
 from alluvia.commit.commit_records import table_at
-from alluvia.commit.handle import TableHandle, expired_message, oldest_readable, other_table_message
+from alluvia.commit.handle import ReadableTable
 from alluvia.commit.intents import TableAt
+from alluvia.commit.versions import expired_message, oldest_readable, other_table_message
 from alluvia.delta.refs import (
     BRANCH,
     TAG,
@@ -53,7 +54,7 @@ _TRIES_MAX = 5
 
 
 def keep_version(
-    handle: TableHandle,
+    handle: ReadableTable,
     kind: str,
     name: str,
     version: int | None = None,
@@ -139,7 +140,7 @@ def keep_moment(
         return _confirmed(catalog.store, clock, waiting, replaces=replaces)
 
 
-def kept_at(handle: TableHandle, keeper: Keeper) -> TableAt:
+def kept_at(handle: ReadableTable, keeper: Keeper) -> TableAt:
     """Return a table as a keeper keeps it, with transactions that had happened at its moment, also if it was dropped.
 
     A keeper of the lake costs two LISTs, and a HEAD if it has just been put, besides what reading a version costs.
@@ -164,7 +165,7 @@ def kept_at(handle: TableHandle, keeper: Keeper) -> TableAt:
     return table_at(handle.log, state, keeper.moment)
 
 
-def kept_snapshot(handle: TableHandle, keeper: Keeper) -> Snapshot:
+def kept_snapshot(handle: ReadableTable, keeper: Keeper) -> Snapshot:
     """Return the same as a version of the table. Raises `TableNotFound` also for a table that was dropped then."""
     return handle.as_of(kept_at(handle, keeper).shown)
 
@@ -226,7 +227,7 @@ def _put(store: Store, clock: Clock, keeper: Keeper, *, replaces: bool) -> None:
     raise Unavailable(f"{keeper}: other callers changed it first, {_TRIES_MAX} times: try again")
 
 
-def _check_there(handle: TableHandle, keeper: Keeper) -> None:
+def _check_there(handle: ReadableTable, keeper: Keeper) -> None:
     """Raise `VersionExpired` if what a keeper keeps of a table was given up before vacuum could know of it."""
     oldest = oldest_readable(handle.newest(dropped=True).state)
     if handle.attached_place is not None or (keeper.version is not None and keeper.version >= oldest):
@@ -248,7 +249,7 @@ def _began_later(keeper: Keeper, stored_ms: Mapping[int, int]) -> bool:
     return 0 in stored_ms and stored_ms[0] > keeper.moment
 
 
-def _not_there(handle: TableHandle, keeper: Keeper, stored_ms: Mapping[int, int]) -> TableNotFound | VersionExpired:
+def _not_there(handle: ReadableTable, keeper: Keeper, stored_ms: Mapping[int, int]) -> TableNotFound | VersionExpired:
     if _began_later(keeper, stored_ms):
         return TableNotFound(f"there was no table {handle.name!r} yet at the moment of {keeper}")
     oldest = min((version for version, ms in stored_ms.items() if ms > keeper.moment), default=0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from alluvia.commit.handle import TableHandle, milliseconds, other_table_message
+from alluvia.commit.handle import ReadableTable
+from alluvia.commit.versions import milliseconds, other_table_message
 from alluvia.delta.arguments import duration_ms
 from alluvia.delta.lineage import in_gap, version_gaps
 from alluvia.delta.refs import TAG, Keeper, all_keepers, find_keeper, list_keepers, release
@@ -35,7 +36,7 @@ class Tag:
 
 
 def tag_table(
-    handle: TableHandle,
+    handle: ReadableTable,
     name: str,
     version: int | None = None,
     timestamp: datetime | str | None = None,
@@ -79,7 +80,7 @@ def untag(store: Store, table: str | None, name: str) -> None:
     release(store, keeper)
 
 
-def table_tags(handle: TableHandle) -> list[Tag]:
+def table_tags(handle: ReadableTable) -> list[Tag]:
     """Return the tags of a table, in the order of their names. One LIST, and a GET for each."""
     now_ms = handle.clock.now_ms()
     return [_tag(keeper, now_ms) for keeper in list_keepers(handle.store, handle.name, TAG)]
@@ -92,7 +93,7 @@ def lake_tags(catalog: Catalog, *, tables: bool = False) -> list[Tag]:
     return [_tag(keeper, now_ms) for keeper in sorted(found, key=lambda each: (each.table or "", each.name))]
 
 
-def tagged(handle: TableHandle, name: str) -> Snapshot:
+def tagged(handle: ReadableTable, name: str) -> Snapshot:
     """Return a table as a tag says: one of its own, else one of the lake.
 
     A GET, and for a tag of the lake a GET, a HEAD and two LISTs, besides what reading a version costs. Raises

@@ -20,7 +20,7 @@ import orjson
 import pyarrow as pa
 
 from alluvia.clock import Clock
-from alluvia.commit.handle import oldest_readable
+from alluvia.commit.versions import oldest_readable
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import ObjectNotFound, TableNotFound
 from alluvia.lazy_dataclasses import dataclass

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from alluvia.commit.changes import Changes
-from alluvia.commit.handle import TableHandle, oldest_readable
+from alluvia.commit.handle import TableHandle
 from alluvia.commit.intents import pending
+from alluvia.commit.versions import oldest_readable
 from alluvia.delta.log.actions import DomainMetadata
 from alluvia.delta.log.checkpoints.reader import Checkpoint
 from alluvia.delta.log.log import Log

@@ -7,9 +7,11 @@ from contextlib import suppress
 from functools import partial
 
 from alluvia.commit.commit_records import DECISIONS, Decision, Decisions, read_decision
-from alluvia.commit.handle import TableHandle, oldest_readable
+from alluvia.commit.handle import TableHandle
 from alluvia.commit.intents import pending
 from alluvia.commit.transaction import carry_out_claim
+from alluvia.commit.versions import oldest_readable
+from alluvia.commit.warm_table import WarmTable
 from alluvia.delta.refs import keepers_of, meant
 from alluvia.errors import Corrupt, TableNotFound, Unavailable, VersionExpired, VersionNotFound
 from alluvia.store import ObjectInfo
@@ -37,7 +39,7 @@ def delete_old_decisions(handle: TableHandle, listed: Sequence[ObjectInfo]) -> i
     ids = {key: key[len(folder) :].removesuffix(".json") for key in keys}
     tables: dict[str, TableHandle] = {}
     for name in sorted({name for decision in decisions.values() for name in decision.claims}):
-        other = TableHandle(handle.store, f"{lake}{name}/", name, handle.clock)
+        other = WarmTable(handle.store, f"{lake}{name}/", name, handle.clock)
         with suppress(TableNotFound):  # then nothing of it is left to be changed, nor to be read
             _carry_out(other, set(ids.values()))
             tables[name] = other

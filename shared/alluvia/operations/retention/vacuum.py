@@ -11,7 +11,8 @@ import pyarrow as pa
 from alluvia.commit.commit_offers import OFFERS
 from alluvia.commit.commit_records import DECISIONS
 from alluvia.commit.event_window.index import WINDOW_FOLDER
-from alluvia.commit.handle import TableHandle, oldest_readable
+from alluvia.commit.handle import TableHandle
+from alluvia.commit.versions import oldest_readable
 from alluvia.delta.lineage import is_dropped
 from alluvia.delta.log.paths import LOG_FOLDER
 from alluvia.delta.properties import CLONE_OF

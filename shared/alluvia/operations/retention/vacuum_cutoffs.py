@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from alluvia.commit.handle import TableHandle, oldest_readable
+from alluvia.commit.handle import TableHandle
+from alluvia.commit.versions import oldest_readable
 from alluvia.delta.log.actions import RemoveFile
 from alluvia.delta.log.features import GUARD
 from alluvia.delta.log.log import version_at

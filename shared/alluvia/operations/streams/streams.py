@@ -17,13 +17,14 @@ import orjson
 import pyarrow as pa
 
 from alluvia.commit.changes import Changes
-from alluvia.commit.handle import TableHandle, oldest_readable
+from alluvia.commit.handle import TableHandle
 from alluvia.commit.transaction import Commit
+from alluvia.commit.versions import oldest_readable
 from alluvia.delta.log.actions import DomainMetadata
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError, ConcurrentDomain, Corrupt, Invalid, TableExists, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.operations.catalog.catalog import NewTable, WritableCatalog
 from alluvia.operations.catalog.views import may_be_view
 from alluvia.table_names import STREAMS, TABLE_NAME
 
@@ -83,14 +84,9 @@ def create_stream(
         "initialRows": initial_rows,
         "appendsOnly": appends_only,
     }
-    metadata = plan_create(
-        pa.schema([("position", pa.int64())]),
-        (),
-        (),
-        {_DEFINITION: orjson.dumps(definition).decode(), **_LOG_RETENTION},
-        catalog.clock.new_id(),
-        catalog.clock.now_ms(),
-    )
+    properties = {_DEFINITION: orjson.dumps(definition).decode(), **_LOG_RETENTION}
+    new = NewTable(pa.schema([("position", pa.int64())]), properties=properties)
+    metadata = plan_create(new, catalog.clock.new_id(), catalog.clock.now_ms())
     handle = catalog.log_handle(STREAMS + name)
     try:
         create(handle, metadata, exist_ok=False)

@@ -13,6 +13,7 @@ import orjson
 from alluvia.clock import Clock
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.transaction import Commit
+from alluvia.commit.warm_table import WarmTable
 from alluvia.delta.arguments import check_place
 from alluvia.delta.lineage import is_dropped
 from alluvia.delta.log.actions import Metadata
@@ -188,7 +189,7 @@ def _columns_at(store: Store, place: str, clock: Clock) -> str:
     key = store.reach(place)
     if not is_outside(key):
         raise Invalid(f"{place} is in this lake: use it by its name, or make another table of it with clone")
-    other = TableHandle(store, f"{key}/", place, clock, follows=False)
+    other = WarmTable(store, f"{key}/", place, clock, follows=False)
     try:
         metadata = other.newest(dropped=True).state.metadata
     except TableNotFound as error:

@@ -27,6 +27,7 @@ from alluvia.delta.statistics.footer import StoredColumns, footer_bytes, footer_
 from alluvia.delta.statistics.vetting import vetted_footers
 from alluvia.errors import Invalid, ObjectNotFound, TableExists, Unavailable
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.catalog.catalog import NewTable
 from alluvia.operations.tables.create import create, plan_create
 from alluvia.operations.tables.drop import find_log
 from alluvia.operations.tables.drop_plan import FirstVersion
@@ -75,15 +76,8 @@ def convert(
             f"partition_types: {unknown[0]!r} is not a partition column; "
             f"the folders name {', '.join(columns) or 'none'}"
         )
-    metadata = plan_create(
-        _whole_schema(found.unified.schema, kinds),
-        partition_by=columns,
-        sort_by=sort_by,
-        cluster_by=cluster_by,
-        properties=given,
-        table_id=handle.clock.new_id(),
-        now_ms=handle.clock.now_ms(),
-    )
+    new = NewTable(_whole_schema(found.unified.schema, kinds), columns, sort_by, given, cluster_by)
+    metadata = plan_create(new, handle.clock.new_id(), handle.clock.now_ms())
     adds = [_with_values(add, texts, kinds) for add, texts in found.adds]
     create(handle, metadata, exist_ok=False, first=FirstVersion("CONVERT", adds=adds, new_log=True))
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-import pyarrow as pa
-
 from alluvia.commit.changes import ENGINE
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.arguments import check_names
@@ -28,6 +24,7 @@ from alluvia.delta.properties import (
 from alluvia.delta.protocols import default_properties, new_protocol
 from alluvia.delta.schema.serialization import arrow_schema, normal_schema, schema_string
 from alluvia.errors import Invalid, TableExists
+from alluvia.operations.catalog.catalog import NewTable
 from alluvia.operations.merge_query.folding import check_declared
 from alluvia.operations.planning.layout import check_layout, check_ttl, row_check
 from alluvia.operations.reading.change_files import check_feed_columns
@@ -45,32 +42,24 @@ NOT_GIVEN = {
 """Properties that a new table cannot be given, with what says the same."""
 
 
-def plan_create(
-    schema: pa.Schema,
-    partition_by: Sequence[str],
-    sort_by: Sequence[str],
-    properties: Mapping[str, str],
-    table_id: str,
-    now_ms: int,
-    cluster_by: Sequence[str] = (),
-) -> Metadata:
+def plan_create(new: NewTable, table_id: str, now_ms: int) -> Metadata:
     """Return the metadata of a new table. Raises `Invalid`, naming what is wrong."""
-    check_names("partition_by", partition_by)
-    check_names("sort_by", sort_by)
-    check_names("cluster_by", cluster_by)
-    text = schema_string(schema)
-    spec = parse_spec(partition_by, normal_schema(schema))
-    given = check_properties(properties)
+    check_names("partition_by", new.partition_by)
+    check_names("sort_by", new.sort_by)
+    check_names("cluster_by", new.cluster_by)
+    text = schema_string(new.schema)
+    spec = parse_spec(new.partition_by, normal_schema(new.schema))
+    given = check_properties(new.properties or {})
     for name, instead in NOT_GIVEN.items():
         if name in given:
             raise Invalid(f"property {name} cannot be set: {instead}")
     configuration = {**default_properties(given.get(WRITERS, "alluvia")), **given}
-    if partition_by:
+    if new.partition_by:
         configuration[PARTITION_BY] = names_text([str(field) for field in spec.fields])
-    if sort_by:
-        configuration[SORT_BY] = names_text(sort_by)
-    if cluster_by:
-        configuration[CLUSTER_BY] = names_text(cluster_by)
+    if new.sort_by:
+        configuration[SORT_BY] = names_text(new.sort_by)
+    if new.cluster_by:
+        configuration[CLUSTER_BY] = names_text(new.cluster_by)
         check_properties({CLUSTER_BY: configuration[CLUSTER_BY]})
     metadata = Metadata(table_id, text, spec.identity_columns, configuration, now_ms)
     check_layout(metadata)

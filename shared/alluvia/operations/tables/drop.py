@@ -11,15 +11,19 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from alluvia.commit.changes import Changes
-from alluvia.commit.handle import TableHandle, dropped_message, expired_message, in_reach, oldest_readable
+from alluvia.commit.handle import TableHandle
 from alluvia.commit.transaction import Commit, Transaction
+from alluvia.commit.versions import dropped_message, expired_message, in_reach, oldest_readable
 from alluvia.delta.lineage import DroppedTable, dropped_tables, is_dropped
 from alluvia.delta.log.actions import Metadata, Protocol
 from alluvia.delta.log.paths import LOG_FOLDER
 from alluvia.delta.log.replay import State
+from alluvia.delta.places import attached_from
+from alluvia.delta.properties import EXTERNAL
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound, VersionExpired
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.catalog.catalog import check_whole_lake
 from alluvia.operations.planning.optimistic_retry import check_not_append_only
 from alluvia.operations.references.clones import held
 from alluvia.operations.tables.drop_plan import EMPTY, FirstVersion, plan_drop, plan_recreate, plan_undrop
@@ -92,6 +96,10 @@ def _drop(handle: TableHandle, parent_id: str | None = None) -> tuple[Commit, st
         nonlocal hinted_ms
         if is_dropped(state.metadata.configuration):
             raise TableNotFound(dropped_message(handle.name))
+        if attached_from(state.metadata) is not None:
+            check_whole_lake(handle.store, "detach")
+        if EXTERNAL in state.metadata.configuration:
+            check_whole_lake(handle.store, "dropping an external table")
         if len(state.files) and parent_id is None:
             check_not_append_only(Snapshot(state, handle.root, handle.name), "drop_table")
         if handle.clock.now_ms() - hinted_ms >= HINT_AGE_MS_MAX:

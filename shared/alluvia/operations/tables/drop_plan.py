@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
 from alluvia.commit.changes import UNDROP, Changes
-from alluvia.commit.handle import in_reach, oldest_readable
 from alluvia.commit.intents import CLAIM
 from alluvia.commit.transaction import FILE_AGE_MS_MAX
+from alluvia.commit.versions import in_reach, oldest_readable
 from alluvia.delta.lineage import DroppedTable, Gaps, marked, version_gaps, with_gap, with_marks_of, with_undone
 from alluvia.delta.log.actions import AddFile, DomainMetadata, Metadata, Protocol, Txn
 from alluvia.delta.log.commit import ENABLED_TIMESTAMP, ENABLED_VERSION

@@ -8,7 +8,8 @@ from datetime import datetime
 
 from alluvia.commit.changes import RESTORE, Changes
 from alluvia.commit.event_window.id_runs import EVENT_ID
-from alluvia.commit.handle import TableHandle, expired_message, oldest_readable
+from alluvia.commit.handle import TableHandle
+from alluvia.commit.versions import expired_message, kept_versions, oldest_readable
 from alluvia.delta.arguments import moment_ago
 from alluvia.delta.deletion_vectors.descriptors import stored_vector
 from alluvia.delta.lineage import LINEAGE, UNDONE, undone_versions, with_gap, with_undone
@@ -118,7 +119,7 @@ def restore_to(handle: TableHandle, target: Snapshot) -> RestoreReport:
         check_not_rollup(snapshot, "restore")
         # Vacuum commits before it deletes, so no file goes between this look and our commit.
         oldest = oldest_readable(snapshot.state)
-        if target.version < oldest and target.version not in handle.kept_versions(oldest):
+        if target.version < oldest and target.version not in kept_versions(handle, oldest):
             raise VersionExpired(expired_message(handle.name, target.version, oldest))
         found = plan_restore(snapshot, target)
         done[:] = [found]

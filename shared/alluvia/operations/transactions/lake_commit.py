@@ -21,7 +21,7 @@ from alluvia.errors import (
 from alluvia.operations.catalog.transaction_order import carried_out
 from alluvia.operations.streams.streams import conflicts_named
 from alluvia.operations.tables.drop import put_hints
-from alluvia.operations.transactions.staging import StagedHandle
+from alluvia.operations.transactions.staging import StagedTable
 from alluvia.table_names import REJECTS
 
 SERIALIZABLE = "serializable"
@@ -33,7 +33,7 @@ SNAPSHOT = "snapshot"
 ISOLATION = (SERIALIZABLE, WRITE_SERIALIZABLE, SNAPSHOT)
 
 
-def commit_all(tables: Sequence[StagedHandle], clock: Clock, started_ms: int, isolation: str) -> dict[str, int]:
+def commit_all(tables: Sequence[StagedTable], clock: Clock, started_ms: int, isolation: str) -> dict[str, int]:
     """Commit what was staged in all tables, or nothing; `isolation` says which of what was read must still be so.
 
     Returns the versions that this made of the tables that were changed, as far as this process knows.
@@ -58,7 +58,7 @@ def commit_all(tables: Sequence[StagedHandle], clock: Clock, started_ms: int, is
     return _commit_parts(parts, clock, started_ms)
 
 
-def _commit_parts(parts: Sequence[tuple[StagedHandle, Changes]], clock: Clock, started_ms: int) -> dict[str, int]:
+def _commit_parts(parts: Sequence[tuple[StagedTable, Changes]], clock: Clock, started_ms: int) -> dict[str, int]:
     transaction_id = clock.new_id()
     names = [table.name for table, _ in parts]
     first = parts[0][0]
@@ -102,7 +102,7 @@ def check_age(clock: Clock, started_ms: int) -> None:
         )
 
 
-def _carried_out_in(table: StagedHandle, claimed: int, transaction_id: str) -> int:
+def _carried_out_in(table: StagedTable, claimed: int, transaction_id: str) -> int:
     """Return the version in which a transaction was carried out, 0 if this process does not know it."""
     with table.inner.lock:
         done = carried_out(table.inner.log.since(claimed) or ()).get(transaction_id)
@@ -110,7 +110,7 @@ def _carried_out_in(table: StagedHandle, claimed: int, transaction_id: str) -> i
 
 
 @contextmanager
-def _creating(table: StagedHandle) -> Iterator[None]:
+def _creating(table: StagedTable) -> Iterator[None]:
     """Have a conflict about a table that the transaction creates say so."""
     try:
         yield
@@ -122,7 +122,7 @@ def _creating(table: StagedHandle) -> Iterator[None]:
         ) from error
 
 
-def _put_hints(tables: Sequence[StagedHandle]) -> None:
+def _put_hints(tables: Sequence[StagedTable]) -> None:
     """Say of tables that they may be dropped: those that will be, and those that are not there yet."""
     for table in tables:
         put_hints(table, marked=REJECTS not in table.name.split("/"))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from alluvia.commit.changes import Changes
-from alluvia.commit.handle import milliseconds, oldest_readable, other_table_message
+from alluvia.commit.versions import milliseconds, oldest_readable, other_table_message
 from alluvia.delta.arguments import moment_ago
 from alluvia.delta.lineage import DroppedTable, dropped_tables, in_gap, is_dropped, version_gaps
 from alluvia.delta.log.actions import DomainMetadata

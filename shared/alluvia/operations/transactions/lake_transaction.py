@@ -24,7 +24,7 @@ from alluvia.operations.tables.drop import drop_rejects_left, find_log
 from alluvia.operations.tables.drop_plan import never_created, plan_drop, plan_recreate, plan_replace, plan_undrop
 from alluvia.operations.transactions.lake_commit import SERIALIZABLE, check_age, commit_all
 from alluvia.operations.transactions.past_snapshots import LateTable
-from alluvia.operations.transactions.staging import StagedHandle
+from alluvia.operations.transactions.staging import StagedTable
 from alluvia.table_names import REJECTS, STREAMS
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class StagedTables:
 
     def __init__(self, catalog: WritableCatalog, tables: Iterable[str] = (), *, whole_lake: bool = False) -> None:
         self._catalog = catalog
-        self._staged: dict[str, StagedHandle] = {}
+        self._staged: dict[str, StagedTable] = {}
         self._batches: dict[str, tuple[StreamBatch, tuple[int | None, int | None]]] = {}
         self.wrote = False
         """Whether something was written, so that streams that were read move, also where that changed no table."""
@@ -52,7 +52,7 @@ class StagedTables:
         self._started_ms = catalog.clock.now_ms()
         self.use(tables)
 
-    def handle(self, name: str) -> StagedHandle:
+    def handle(self, name: str) -> StagedTable:
         """Return a table as the transaction sees it. Raises `TableNotFound`."""
         self.use([name])
         return self._staged[name]
@@ -78,7 +78,7 @@ class StagedTables:
         dropped = {name for name, staged in self._staged.items() if staged.drops}
         return sorted({*names, *created} - dropped)
 
-    def create(self, name: str, metadata: Metadata, *, exist_ok: bool, replace: bool = False) -> StagedHandle:
+    def create(self, name: str, metadata: Metadata, *, exist_ok: bool, replace: bool = False) -> StagedTable:
         """Create a table in the transaction. One LIST. Raises `TableExists` unless `exist_ok` or `replace`.
 
         One that the transaction has dropped is replaced.
@@ -100,13 +100,13 @@ class StagedTables:
         staged.replaces = not staged.creates
         return staged
 
-    def undrop(self, name: str, base: State, table: DroppedTable) -> StagedHandle:
+    def undrop(self, name: str, base: State, table: DroppedTable) -> StagedTable:
         """Bring back a table that was dropped, as its version `base`. Raises `TableExists` where there is one."""
         handle = self._catalog.handle(name)
         newest = handle.newest(dropped=True)
         if table not in dropped_tables(newest.properties) or not is_dropped(newest.properties):
             raise TableExists(f"table {name!r} is there again: start the transaction again")
-        staged = self._staged[name] = StagedHandle(handle, newest, frozenset())
+        staged = self._staged[name] = StagedTable(handle, newest, frozenset())
         changes = plan_undrop(newest.state, base, table, self._catalog.clock.now_ms())
         source = Snapshot(base, handle.root, name, handle.store)
         staged.stage(replace(changes, adds=held(handle, source, changes.adds)))
@@ -169,7 +169,7 @@ class StagedTables:
         versions = commit_all(tables, self._catalog.clock, self._started_ms, isolation)
         return {name: version for name, version in versions.items() if not name.startswith(STREAMS)}
 
-    def _base_of(self, name: str, metadata: Metadata) -> StagedHandle:
+    def _base_of(self, name: str, metadata: Metadata) -> StagedTable:
         """Return a table that is not used yet: what is there, or what comes before a new log."""
         handle = self._catalog.log_handle(name)
         there, may_be_dropped = find_log(handle.store, handle.root)
@@ -177,11 +177,11 @@ class StagedTables:
             properties = read_properties(metadata.configuration)
             protocol = new_protocol(properties.writers, metadata.schema_string, metadata.configuration)
             before = never_created(metadata, protocol)
-            return StagedHandle(handle, Snapshot(before, handle.root, name, handle.store), frozenset())
+            return StagedTable(handle, Snapshot(before, handle.root, name, handle.store), frozenset())
         newest = handle.newest(dropped=True) if may_be_dropped else None
         if newest is not None and is_dropped(newest.properties):
             drop_rejects_left(newest.state, self._catalog.rejects_handle(name))
-            return StagedHandle(handle, newest, frozenset())
+            return StagedTable(handle, newest, frozenset())
         return self.handle(name)
 
     def _join(self, names: Sequence[str]) -> None:
@@ -205,11 +205,11 @@ class StagedTables:
             self._take(name, now.table(name))
         self._whole_lake, self._lake = False, None  # all are now read as they are at another moment
 
-    def _checked(self, staged: StagedHandle, now: TableAt) -> tuple[Snapshot, frozenset[str]]:
+    def _checked(self, staged: StagedTable, now: TableAt) -> tuple[Snapshot, frozenset[str]]:
         base = staged.inner.as_of(now.shown)
         return base, staged.check_move(base, now.claims)
 
-    def _take(self, name: str, at: TableAt) -> StagedHandle:
+    def _take(self, name: str, at: TableAt) -> StagedTable:
         handle = self._catalog.log_handle(name)
-        self._staged[name] = StagedHandle(handle, handle.as_of(at.shown), at.held)
+        self._staged[name] = StagedTable(handle, handle.as_of(at.shown), at.held)
         return self._staged[name]

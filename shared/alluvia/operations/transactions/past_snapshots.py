@@ -7,8 +7,9 @@ from contextlib import suppress
 from math import inf
 
 from alluvia.commit.commit_records import Decision, committed
-from alluvia.commit.handle import TableHandle, oldest_readable
+from alluvia.commit.handle import TableHandle
 from alluvia.commit.intents import CLAIM, Claim, TableAt, pending, placed_in
+from alluvia.commit.versions import oldest_readable
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.log.log import version_at
 from alluvia.delta.log.replay import State
@@ -26,7 +27,7 @@ from alluvia.operations.catalog.transaction_order import (
     settled,
 )
 from alluvia.operations.transactions.lake_commit import check_age
-from alluvia.operations.transactions.staging import StagedHandle
+from alluvia.operations.transactions.staging import StagedTable
 
 READ_AT_ONCE = 8
 CLOCKS_MS_MAX = 10 * 60 * 1000
@@ -37,7 +38,7 @@ COMMITS_AT_ONCE = 50
 class _Logs:
     """The logs of tables since a transaction has read those that it `used`; `now` is a later snapshot of them."""
 
-    def __init__(self, catalog: WritableCatalog, used: Mapping[str, StagedHandle], now: LakeSnapshot) -> None:
+    def __init__(self, catalog: WritableCatalog, used: Mapping[str, StagedTable], now: LakeSnapshot) -> None:
         self._catalog = catalog
         self._used = used
         self._now = now
@@ -81,7 +82,7 @@ class LateTable:
     """
 
     def __init__(
-        self, catalog: WritableCatalog, name: str, used: Mapping[str, StagedHandle], now: LakeSnapshot, began_ms: int
+        self, catalog: WritableCatalog, name: str, used: Mapping[str, StagedTable], now: LakeSnapshot, began_ms: int
     ) -> None:
         check_age(catalog.clock, began_ms)
         self._name = name

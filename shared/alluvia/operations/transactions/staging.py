@@ -8,25 +8,29 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from alluvia.commit.changes import RESTORE, Changes
+from alluvia.commit.commit_offers import Crowd
 from alluvia.commit.event_window.id_runs import CONTENT_BYTES, FINGERPRINT_BYTES
 from alluvia.commit.event_window.window import DedupWindow, event_ids_of, joined_event_ids, parts
-from alluvia.commit.handle import TableHandle
+from alluvia.commit.handle import TableHandle, TableTransaction
 from alluvia.commit.intents import Claim, TableAt, pending
-from alluvia.commit.transaction import Commit, OnLost, Transaction
+from alluvia.commit.transaction import TRANSACTION_AGE_MS_MAX, Commit, OnLost, Transaction
+from alluvia.commit.versions import Versions
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.lineage import is_dropped, undone_versions, with_marks_of
 from alluvia.delta.log.actions import AddFile, Metadata, RemoveFile
 from alluvia.delta.log.commit import CommitActions
-from alluvia.delta.log.replay import replay
+from alluvia.delta.log.replay import State, replay
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import ConcurrentAppend, Invalid, MetadataChanged
 from alluvia.operations.dedup import follow_window, held_events
+from alluvia.operations.reading.scan import predicate_of
 
 if TYPE_CHECKING:
+    from alluvia.delta.data_files.writer import FileWriter, RowCheck
     from alluvia.operations.transactions.inherited_event_ids import TakenOver
 
 
-class StagedHandle(TableHandle):
+class StagedTable:
     """A table as a transaction sees it: at the version of its cut, with the transaction's own changes on top.
 
     Operations on it write data files at once, and commit nothing. A table that is to be created has no version before:
@@ -35,12 +39,13 @@ class StagedHandle(TableHandle):
     """
 
     def __init__(self, inner: TableHandle, base: Snapshot, held: frozenset[str]) -> None:
-        super().__init__(inner.store, inner.root, inner.name, inner.clock)
+        self.store, self.root, self.name, self.clock = inner.store, inner.root, inner.name, inner.clock
         self.log, self.lock = inner.log, inner.lock
+        self.crowd = Crowd()
         self.inner = inner
         self.base = base
         self.held = held
-        self.started = inner.transaction(base, held=held)
+        self.started = self._start()
         self.staged: list[Changes] = []
         self.scans: list[Scan] = []
         self.checks: list[Callable[[], None]] = []
@@ -53,10 +58,11 @@ class StagedHandle(TableHandle):
         self._events: dict[bytes, set[bytes]] = {}
         self._moved: frozenset[str] = frozenset()
         self._now = base
+        self._versions = Versions(inner.store, inner.root, inner.name)
 
     @property
-    def takes_offers(self) -> bool:
-        return False
+    def is_staged(self) -> bool:
+        return True
 
     @property
     def at(self) -> TableAt:
@@ -87,6 +93,29 @@ class StagedHandle(TableHandle):
         if window is not None:
             self.inner.window = window
 
+    @property
+    def attached_place(self) -> str | None:
+        return self.inner.attached_place
+
+    @property
+    def is_read_only(self) -> bool:
+        return self.inner.is_read_only
+
+    def own(self) -> TableHandle:
+        return self.inner.own()
+
+    def check_own(self) -> None:
+        self.inner.check_own()
+
+    def known_state(self) -> State:
+        return self.inner.known_state()
+
+    def as_of(self, state: State) -> Snapshot:
+        return self._versions.as_of(state)
+
+    def writer(self, snapshot: Snapshot, check: RowCheck | None = None) -> FileWriter:
+        return self.inner.writer(snapshot, check)
+
     def waiting_events(self) -> Mapping[bytes, set[bytes]]:
         return self._events
 
@@ -102,9 +131,14 @@ class StagedHandle(TableHandle):
             return self.inner.snapshot(version, timestamp)
         return self.read(Scan(self.newest())).snapshot
 
-    def readable(self, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
-        """Return what `snapshot` returns."""
-        return self.snapshot(version, timestamp)
+    def readable(
+        self, version: int | None = None, timestamp: datetime | str | None = None, where: str | None = None
+    ) -> Snapshot:
+        """Return what `snapshot` returns, and note of the newest version only the rows that match a condition."""
+        if where is None or version is not None or timestamp is not None:
+            return self.snapshot(version, timestamp)
+        newest = self.newest()
+        return self.read(Scan(newest, predicate_of(newest, where))).snapshot
 
     def read(self, scan: Scan) -> Scan:
         """Note what is read of the table."""
@@ -118,11 +152,10 @@ class StagedHandle(TableHandle):
     def transaction(
         self,
         base: Snapshot,
-        age_ms_max: int = 0,  # noqa: ARG002
-        held: frozenset[str] = frozenset(),  # noqa: ARG002
+        age_ms_max: int = TRANSACTION_AGE_MS_MAX,  # noqa: ARG002
         *,
         upkeep: bool = False,  # noqa: ARG002
-    ) -> Transaction:
+    ) -> TableTransaction:
         """Return what stages changes instead of committing them."""
         if base.state is not self._now.state:
             raise Invalid(f"table {self.name} is changed by two calls at once in one transaction: make them one by one")
@@ -204,10 +237,15 @@ class StagedHandle(TableHandle):
         staged, self.staged = self.staged, []
         self.base = self._now = newer
         self.held = held
-        self.started = self.inner.transaction(newer, held=held)
+        self.started = self._start()
         self._events.clear()
         for each in staged:
             self.stage(each)
+
+    def _start(self) -> Transaction:
+        """Begin what commits on the base. Raises `ReadOnly`, and `Unsupported`."""
+        self.inner.check_own()
+        return Transaction(self.log, self.base.state, held=self.held)
 
     def changes(self, *, reads: bool) -> Changes:
         """Return all that was staged as one change of the base, with what was read if `reads`."""
@@ -246,16 +284,19 @@ class StagedHandle(TableHandle):
         return check
 
 
-class _Staging(Transaction):
+class _Staging:
     """A transaction on a staged table. Until it commits, which says what it has read, that may be all of the table."""
 
-    def __init__(self, handle: StagedHandle, read: Scan) -> None:
+    def __init__(self, handle: StagedTable, read: Scan) -> None:
         self._handle = handle
         self._read = read
 
     def commit(self, changes: Changes, on_lost: OnLost | None = None, *, in_turn: bool = True) -> Commit | None:  # noqa: ARG002
         self._handle.scans.remove(self._read)
         return self._handle.stage(self._handle.with_taken_over(changes))
+
+    def check(self, winners: Sequence[CommitActions], changes: Changes) -> frozenset[str]:
+        return self._handle.started.check(winners, changes)
 
 
 def _any_of(tests: Sequence[Callable[[AddFile], bool]]) -> Callable[[AddFile], bool]:

@@ -43,7 +43,7 @@ def send(
 ) -> Answer:
     found = split(body.encode(), content_type=None, content_encoding=None, limits=Limits())
     return ingest_batch(
-        lake, table, found.events, found.rejects, arrival_us=ARRIVAL_US, idempotency_key=key, create=create
+        lake.catalog, table, found.events, found.rejects, arrival_us=ARRIVAL_US, idempotency_key=key, create=create
     )
 
 
@@ -144,7 +144,7 @@ def test_nothing_at_all(lake: alluvia.Lake) -> None:
 def test_tables_are_created_up_to_a_limit(lake: alluvia.Lake) -> None:
     def post(table: str, tables_max: int) -> Answer:
         events = [RawEvent(0, {"event_id": "a"})]
-        return ingest_batch(lake, table, events, arrival_us=ARRIVAL_US, create=True, tables_max=tables_max)
+        return ingest_batch(lake.catalog, table, events, arrival_us=ARRIVAL_US, create=True, tables_max=tables_max)
 
     for name in ("one", "two"):
         assert post(name, 2).stored == 1
@@ -159,12 +159,12 @@ def test_requests_at_once_create_no_more_tables_than_the_limit(
     lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the first table is being created, others ask for tables: they wait, and then the lake has its one."""
-    create, others = lake.create, ThreadPoolExecutor(2)
+    create, others = lake.catalog.create, ThreadPoolExecutor(2)
     pending: list[Future[Answer]] = []
 
     def post(table: str) -> Answer:
         events = [RawEvent(0, {"event_id": table})]
-        return ingest_batch(lake, table, events, arrival_us=ARRIVAL_US, create=True, tables_max=1)
+        return ingest_batch(lake.catalog, table, events, arrival_us=ARRIVAL_US, create=True, tables_max=1)
 
     def create_slowly(name: str, *given: Any, **options: Any) -> Any:
         if not pending:
@@ -172,7 +172,7 @@ def test_requests_at_once_create_no_more_tables_than_the_limit(
             wait(pending, timeout=0.2)
         return create(name, *given, **options)
 
-    monkeypatch.setattr(lake, "create", create_slowly)
+    monkeypatch.setattr(lake.catalog, "create", create_slowly)
     one = post("first")
     with pytest.raises(TableNotFound, match="the lake has 1 tables or more"):
         pending[0].result()
@@ -276,7 +276,7 @@ def test_rejects_are_kept_once_each(lake: alluvia.Lake) -> None:
         Reject(3, "why", b"z", "own"),
     ]
     for key in (None, None, "k"):
-        keep_rejects(lake, "clicks", rejects, Origin(ARRIVAL_US, key))
+        keep_rejects(lake.catalog, "clicks", rejects, Origin(ARRIVAL_US, key))
     found = rows(lake, "clicks/_rejects")
     assert len(found) == 5
     assert [row["raw"] for row in found if row["event_id"] == "own"] == [b"y"]
@@ -324,7 +324,7 @@ def test_many_processes_and_the_same_events(lake: alluvia.Lake) -> None:
     processes: Sequence[alluvia.Lake] = [lake, *(another(lake) for _ in range(3))]
     for number in range(12):
         events = [RawEvent(at, {"event_id": f"e{number // 2 + at}"}) for at in range(3)]
-        ingest_batch(processes[number % 4], "clicks", events, arrival_us=ARRIVAL_US, create=True)
+        ingest_batch(processes[number % 4].catalog, "clicks", events, arrival_us=ARRIVAL_US, create=True)
     assert ids(lake) == [f"e{at}" for at in range(8)]
 
 

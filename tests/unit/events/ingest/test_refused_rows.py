@@ -29,7 +29,7 @@ def lake() -> alluvia.Lake:
 
 def send(lake: alluvia.Lake, *events: dict[str, object]) -> Answer:
     found = split(json.dumps(events).encode(), content_type=None, content_encoding=None, limits=Limits())
-    return ingest_batch(lake, "orders", found.events, found.rejects, arrival_us=ARRIVAL_US)
+    return ingest_batch(lake.catalog, "orders", found.events, found.rejects, arrival_us=ARRIVAL_US)
 
 
 def ids(table: Table) -> list[str]:

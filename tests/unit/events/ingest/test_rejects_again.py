@@ -42,7 +42,7 @@ def another(lake: Lake) -> Lake:
 
 def send(lake: Lake, body: str, *, key: str | None = None, limits: Limits | None = None) -> Answer:
     found = split(body.encode(), content_type=None, content_encoding=None, limits=limits or Limits())
-    return ingest_batch(lake, "c", found.events, found.rejects, arrival_us=ARRIVAL_US, idempotency_key=key)
+    return ingest_batch(lake.catalog, "c", found.events, found.rejects, arrival_us=ARRIVAL_US, idempotency_key=key)
 
 
 def counts(answer: Answer) -> tuple[int, int, int]:
@@ -199,13 +199,13 @@ def test_after_a_replay_that_broke_off_at_any_write_a_reject_is_one_row_or_one_r
         lake = Lake(store, clock)
         lake.create_events("c")
         given = [Reject(0, "broken", b'{"event_id":"a"}')]
-        keep_rejects(lake, "c", given, Origin(ARRIVAL_US))
+        keep_rejects(lake.catalog, "c", given, Origin(ARRIVAL_US))
         store.writes_left, store.lost = writes, lost
         with suppress(AlluviaError):
             lake["c"].replay_rejects()
         whole, store.writes_left = store.writes_left >= 0, None
         for _ in range(2):
-            left = keep_rejects(another(lake), "c", given, Origin(ARRIVAL_US))
+            left = keep_rejects(another(lake).catalog, "c", given, Origin(ARRIVAL_US))
             assert (len(rows(lake)), len(rejects(lake))) == (1 - len(left), len(left))
             found.add(len(left))
         if whole:
@@ -235,7 +235,7 @@ def test_a_text_of_a_format_is_no_event_however_it_reads(lake: Lake) -> None:
     text = Reject(0, "not what the header says", b'{"event_id":"a"}')
     assert send(lake, text.raw.decode()).stored == 1
     for _ in range(2):
-        assert keep_rejects(lake, "c", [text], Origin(ARRIVAL_US, reading=BodyReading("csv"))) == [text]
+        assert keep_rejects(lake.catalog, "c", [text], Origin(ARRIVAL_US, reading=BodyReading("csv"))) == [text]
         assert [row["raw"] for row in rejects(lake)] == [text.raw]
         lake.sql("DELETE FROM c._rejects")
 
@@ -243,12 +243,12 @@ def test_a_text_of_a_format_is_no_event_however_it_reads(lake: Lake) -> None:
 def test_rejects_that_are_kept_before_a_queue_come_again_too(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("alluvia.events.ingest.event_tables.IDS_NAMED_MAX", 1)
     given = [Reject(at, "broken", b'{"event_id":"%d"}' % at) for at in range(3)]
-    keep_rejects(lake, "c", given, Origin(ARRIVAL_US))
+    keep_rejects(lake.catalog, "c", given, Origin(ARRIVAL_US))
     lake.sql("DELETE FROM c._rejects WHERE position < 2")
-    assert keep_rejects(lake, "c", given, Origin(ARRIVAL_US)) == given
+    assert keep_rejects(lake.catalog, "c", given, Origin(ARRIVAL_US)) == given
     assert sorted(row["position"] for row in rejects(lake)) == [0, 1, 2]
     lake["c"].replay_rejects("position = 1")
-    assert keep_rejects(lake, "c", given, Origin(ARRIVAL_US)) == [given[0], given[2]]
+    assert keep_rejects(lake.catalog, "c", given, Origin(ARRIVAL_US)) == [given[0], given[2]]
     assert sorted(row["position"] for row in rejects(lake)) == [0, 2]
 
 

@@ -48,7 +48,7 @@ def in_a_transaction(lake: Lake) -> None:
 
 
 def as_an_earlier_release(lake: Lake) -> None:
-    evolve(lake.handle("t"), properties=WEEK)
+    evolve(lake.catalog.handle("t"), properties=WEEK)
 
 
 WAYS = (by_evolve, by_sql, in_a_transaction, as_an_earlier_release)

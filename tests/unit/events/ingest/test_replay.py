@@ -57,7 +57,7 @@ def clicks(lake: Lake) -> Lake:
 
 def send(lake: Lake, body: bytes, key: str | None = None) -> Answer:
     found = split(body, content_type=None, content_encoding=None, limits=Limits())
-    return ingest_batch(lake, "clicks", found.events, found.rejects, arrival_us=ARRIVAL_US, idempotency_key=key)
+    return ingest_batch(lake.catalog, "clicks", found.events, found.rejects, arrival_us=ARRIVAL_US, idempotency_key=key)
 
 
 def let_texts_in(lake: Lake) -> None:
@@ -112,14 +112,14 @@ def test_what_the_request_said_about_an_event_counts_again() -> None:
     lake = clicks(new_lake())
     said = Given("delivery-1", ARRIVAL_US - 5_000_000, "push", "github", ("hook",), text=True)
     event = RawEvent(0, {"status": "x", "hook": "1"}, given=said)
-    assert ingest_batch(lake, "clicks", [event], arrival_us=ARRIVAL_US).rejected == 1
+    assert ingest_batch(lake.catalog, "clicks", [event], arrival_us=ARRIVAL_US).rejected == 1
     let_texts_in(lake)
     assert lake["clicks"].replay_rejects().stored == 1
     [row] = lake["clicks"].to_arrow().to_pylist()
     assert (row["event_id"], row["event"], row["source"]) == ("delivery-1", "push", "github")
     assert int(row["ts"].timestamp() * 1_000_000) == ARRIVAL_US - 5_000_000
     again = event._replace(value={"status": "x", "hook": "2"})
-    assert ingest_batch(lake, "clicks", [again], arrival_us=ARRIVAL_US).duplicates == 1
+    assert ingest_batch(lake.catalog, "clicks", [again], arrival_us=ARRIVAL_US).duplicates == 1
 
 
 def test_rows_that_a_constraint_refuses_stay_until_it_goes() -> None:
@@ -138,7 +138,7 @@ def test_of_a_body_that_was_refused_the_events_that_still_do_not_fit_are_rejects
     body = b'[{"event_id":"a","status":1},{"event_id":"b","status":"x"},{"status":2}]'
     limits = Limits(events=2)
     found = split(body, content_type=None, content_encoding=None, limits=limits)
-    ingest_batch(lake, "clicks", found.events, found.rejects, arrival_us=ARRIVAL_US, idempotency_key="k")
+    ingest_batch(lake.catalog, "clicks", found.events, found.rejects, arrival_us=ARRIVAL_US, idempotency_key="k")
     [reject] = rejects(lake)
     assert lake["clicks"].replay_rejects() == Replayed(looked_at=1, settled=1, stored=2)
     assert set(properties(lake)) == {"a", f"{reject['event_id']}/2"}
@@ -169,7 +169,7 @@ def test_a_table_without_rejects_and_no_table() -> None:
     lake = clicks(new_lake())
     assert lake["clicks"].replay_rejects() == Replayed()
     with pytest.raises(TableNotFound):
-        replaying.replay(lake, "views", replaying.read_json)
+        replaying.replay(lake.catalog, "views", replaying.read_json)
 
 
 def test_rejects_kept_by_an_earlier_release() -> None:

@@ -32,7 +32,7 @@ def lake() -> Lake:
 
 def send(lake: Lake, *events: Mapping[str, object]) -> Answer:
     found = split(b"\n".join(map(orjson.dumps, events)), content_type=None, content_encoding=None, limits=Limits())
-    return ingest_batch(lake, "clicks", found.events, found.rejects, arrival_us=ARRIVAL_US)
+    return ingest_batch(lake.catalog, "clicks", found.events, found.rejects, arrival_us=ARRIVAL_US)
 
 
 def types(lake: Lake, sample: int = 10_000) -> dict[str, str | None]:
@@ -76,7 +76,7 @@ def test_numbers_that_a_double_would_round_are_no_double() -> None:
     lake = Lake(MemoryStore(f"suggest-{next(NUMBERS)}"), ManualClock(ARRIVAL_US, next(NUMBERS)))
     lake.create_events("clicks")
     found = split(b'{"n":0.12345678901234567891}', content_type=None, content_encoding=None, limits=Limits())
-    ingest_batch(lake, "clicks", found.events, arrival_us=ARRIVAL_US)
+    ingest_batch(lake.catalog, "clicks", found.events, arrival_us=ARRIVAL_US)
     assert types(lake) == {"n": None}
 
 
@@ -137,7 +137,7 @@ def test_a_sample_is_of_several_files_and_full(lake: Lake) -> None:
 def test_rejects_that_are_no_objects_do_not_count(lake: Lake) -> None:
     send(lake, *({"page": "/"} for _ in range(20)))
     found = split(b"garbage\n[1]\n" * 90, content_type=None, content_encoding=None, limits=Limits())
-    assert ingest_batch(lake, "clicks", found.events, found.rejects, arrival_us=ARRIVAL_US).rejected == 180
+    assert ingest_batch(lake.catalog, "clicks", found.events, found.rejects, arrival_us=ARRIVAL_US).rejected == 180
     assert [(each.field, each.coverage, each.events) for each in lake["clicks"].suggest()] == [("page", 1.0, 20)]
 
 
@@ -153,7 +153,7 @@ def test_whole_numbers_beyond_a_long_are_decimals_and_fit_them(lake: Lake) -> No
     event = {"hash": 2**64 - 1, "large": 10, "double": 1e19}
     send(lake, {**event, "hash": 2**63}, event)
     wide = split(b'{"large":123456789012345678901234567890}', content_type=None, content_encoding=None, limits=Limits())
-    ingest_batch(lake, "clicks", wide.events, arrival_us=ARRIVAL_US)
+    ingest_batch(lake.catalog, "clicks", wide.events, arrival_us=ARRIVAL_US)
     found = types(lake)
     assert found == {"hash": "decimal(20,0)", "large": "decimal(38,0)", "double": "double"}
     lake["clicks"].evolve({name: str(kind) for name, kind in found.items()})
@@ -197,7 +197,7 @@ def test_a_field_of_properties_that_its_column_cannot_hold_rejects_the_event_as_
 def test_a_table_without_properties_and_no_table(lake: Lake) -> None:
     lake.create_table("plain", {"event_id": "string"})
     found = split(b'{"event_id":"a","n":1}', content_type=None, content_encoding=None, limits=Limits())
-    assert ingest_batch(lake, "plain", found.events, arrival_us=ARRIVAL_US).rejected == 1
-    assert [(each.field, each.type, each.coverage) for each in suggest(lake, "plain")] == [("n", "long", 1.0)]
+    assert ingest_batch(lake.catalog, "plain", found.events, arrival_us=ARRIVAL_US).rejected == 1
+    assert [(each.field, each.type, each.coverage) for each in suggest(lake.catalog, "plain")] == [("n", "long", 1.0)]
     with pytest.raises(TableNotFound):
-        suggest(lake, "views")
+        suggest(lake.catalog, "views")

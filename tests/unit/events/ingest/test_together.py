@@ -67,7 +67,7 @@ class Place:
         found = split(body.encode(), content_type="application/x-ndjson", content_encoding=None, limits=Limits())
         arrival_us = self.lake.clock.now_us()
         return ingest_batch(
-            self.lake, "clicks", found.events, found.rejects, arrival_us=arrival_us, idempotency_key=key
+            self.lake.catalog, "clicks", found.events, found.rejects, arrival_us=arrival_us, idempotency_key=key
         )
 
     def together(self, bodies: Sequence[str]) -> list[Future[Answer]]:
@@ -80,7 +80,7 @@ class Place:
         found = []
         for number, body in enumerate(bodies):
             found.append(self.pool.submit(self.send, body, f"key{number}"))
-            self.wait(lambda: len(self.lake.ingestion._lines[line]) == len(found))
+            self.wait(lambda: len(self.lake.catalog.ingestion._lines[line]) == len(found))
         before = self.store.requests.copy()
         self.store.opened.set()
         assert first.result(30).stored == 1
@@ -149,7 +149,7 @@ def test_arrivals_are_those_of_each_request() -> None:
         clock.advance(1)
         found = split(b'{"n":1}\n{"broken', content_type="application/x-ndjson", content_encoding=None, limits=Limits())
         requests.append(Sent(found.events, found.rejects, Origin(clock.now_us(), key)))
-    ingest_together(place.lake, "clicks", requests, create=False, tables_max=None)
+    ingest_together(place.lake.catalog, "clicks", requests, create=False, tables_max=None)
     for table in ("clicks", "clicks/_rejects"):
         arrived = sorted(row["received_at"].timestamp() - ARRIVAL_US // 1_000_000 for row in place.rows(table))
         assert arrived == [1, 2, 3]
@@ -164,7 +164,7 @@ def test_blocks_of_several_requests_are_converted_as_blocks() -> None:
         found = split(lines, content_type="application/x-ndjson", content_encoding=None, limits=Limits())
         requests.append(Sent(found.events, [], Origin(ARRIVAL_US + number, "k")))
     with patch("alluvia.events.ingest.rows._Conversion.__init__", side_effect=AssertionError):
-        answers = ingest_together(place.lake, "clicks", requests, create=False, tables_max=None)
+        answers = ingest_together(place.lake.catalog, "clicks", requests, create=False, tables_max=None)
     assert [counts(each) for each in answers if isinstance(each, Answer)] == [(300, 0, 0, 0)] * 3
     arrived = {row["event_id"][:2]: row["received_at"] for row in place.rows() if row["event_id"] != "first"}
     assert [(arrived[f"{number}-"] - arrived["0-"]).microseconds for number in range(3)] == [0, 1, 2]
@@ -226,8 +226,8 @@ def test_a_group_whose_table_was_dropped_goes_to_the_next_one_of_its_name() -> N
     found = split(b'{"event_id":"z"}', content_type=None, content_encoding=None, limits=Limits())
     requests = [Sent(found.events, [], Origin(ARRIVAL_US))] * 2
     with pytest.raises(TableNotFound):
-        ingest_together(place.lake, "clicks", requests, create=False, tables_max=None)
-    made = ingest_together(place.lake, "clicks", requests, create=True, tables_max=None)
+        ingest_together(place.lake.catalog, "clicks", requests, create=False, tables_max=None)
+    made = ingest_together(place.lake.catalog, "clicks", requests, create=True, tables_max=None)
     assert [counts(each) for each in made if isinstance(each, Answer)] == [(1, 0, 0, 0), (0, 1, 0, 0)]
 
 
@@ -252,8 +252,8 @@ def test_a_group_is_answered_as_its_requests_one_after_another(
         with patch("alluvia.events.ingest.envelope.MANY", 1 if blocks else 256):
             found = split(lines, content_type="application/x-ndjson", content_encoding=None, limits=Limits())
         sent.append(Sent(found.events, found.rejects, Origin(ARRIVAL_US + number, f"k{number}" if keyed else None)))
-    together = ingest_together(one.lake, "clicks", sent, create=False, tables_max=None)
-    alone = [ingest_together(other.lake, "clicks", [each], create=False, tables_max=None)[0] for each in sent]
+    together = ingest_together(one.lake.catalog, "clicks", sent, create=False, tables_max=None)
+    alone = [ingest_together(other.lake.catalog, "clicks", [each], create=False, tables_max=None)[0] for each in sent]
     for mine, theirs in zip(together, alone, strict=True):
         assert isinstance(mine, Answer)
         assert isinstance(theirs, Answer)

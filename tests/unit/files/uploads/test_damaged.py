@@ -49,7 +49,7 @@ def test_a_damaged_file(file: tuple[str, bytes], damage: list[tuple[float, int, 
     clock = ManualClock()
     lake = Lake(MemoryStore("damaged", clock), clock)
     try:
-        done = store(lake, Upload("t", SentFile(data, kind, FileLimits(bytes_max=1 << 20))))
+        done = store(lake.catalog, Upload("t", SentFile(data, kind, FileLimits(bytes_max=1 << 20))))
     except Invalid:
         assert lake.tables() == []
     else:

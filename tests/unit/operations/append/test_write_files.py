@@ -24,7 +24,7 @@ def written(
     txn: tuple[str, int] | None = None,
 ) -> Callable[[], int | None]:
     """Write files, and return what commits them and gives the number of rows."""
-    handle = table.lake.handle(table.name)
+    handle = table.lake.catalog.handle(table.name)
     base = handle.newest()
     write: FileWrite = plan_write(handle, base, new, replaces, txn)
     rows = pa.table({"id": numbers, "name": ["new"] * len(numbers), "place": ["z"] * len(numbers)})
@@ -79,7 +79,7 @@ def test_columns_come_with_the_files_even_where_another_writer_adds_them_too(lak
 
 def written_mapped(table: Table, value: int) -> Callable[[], int | None]:
     """Write a file with a new column to a table that names its columns in files otherwise."""
-    handle = table.lake.handle(table.name)
+    handle = table.lake.catalog.handle(table.name)
     base = handle.newest()
     write = plan_write(handle, base, pa.schema([("more", pa.int64())]))
     schema = write.snapshot(base).schema

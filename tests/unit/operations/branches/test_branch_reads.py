@@ -130,7 +130,7 @@ def test_the_lake_records_nothing(lake: Lake, fix: Branch) -> None:
     lake["orders"].delete("id = 3")
     fix["orders"].delete("id = 1")
     fix.publish()
-    commits = lake.handle("orders").log.read_commits(range(lake["orders"].version + 1))
+    commits = lake.catalog.handle("orders").log.read_commits(range(lake["orders"].version + 1))
     assert all(READS_INFO not in commit.info for commit in commits)
 
 
@@ -209,7 +209,7 @@ def test_an_erasure_that_is_refused_takes_nothing_out(lake: Lake, fix: Branch) -
 
 
 def test_checkpoints_of_branches_do_not_say_what_claims_have_read(lake: Lake, fix: Branch) -> None:
-    handle = fix.handle("orders")
+    handle = fix.catalog.handle("orders")
     _both(fix)
     assert READS_INFO in str([each.info for each in handle.log.following(1)])
     state = handle.log.at(2)

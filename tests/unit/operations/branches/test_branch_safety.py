@@ -79,7 +79,7 @@ def test_what_a_branch_undrops_is_its_own(lake: Lake, clock: ManualClock) -> Non
     fix = lake.branch("fix")
     clock.advance(1)
     fix.undrop("orders")
-    assert len(vacuum(lake.handle("orders"), NOW).data_files) == 1
+    assert len(vacuum(lake.catalog.handle("orders"), NOW).data_files) == 1
     fix.publish()
     assert ids(lake) == ids(fix) == [1, 2]
 

@@ -12,12 +12,12 @@ def test_tables_in_use_stay_warm_and_the_others_are_let_go(lake: Lake, monkeypat
     monkeypatch.setattr(lake_catalog, "HANDLES_MAX", 10)
     for number in range(12):
         lake.create_table(f"t{number}", {"x": "long"}).append([{"x": number}])
-        first = lake.handle("t0")
+        first = lake.catalog.handle("t0")
         for absent in range(5):
             assert f"absent{absent}" not in lake
-            lake.handle(f"absent{absent}")
-    assert len(lake._handles) <= 10
-    assert lake.handle("t0") is first
+            lake.catalog.handle(f"absent{absent}")
+    assert len(lake.catalog._handles) <= 10
+    assert lake.catalog.handle("t0") is first
     assert first.log.state is not None
-    assert lake.handle("t1").log.state is None, "it was let go, and is opened again"
+    assert lake.catalog.handle("t1").log.state is None, "it was let go, and is opened again"
     assert lake.table("t1").count() == 1

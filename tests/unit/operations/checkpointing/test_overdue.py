@@ -11,7 +11,7 @@ import pytest
 
 from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
-from alluvia.commit.handle import OVERDUE
+from alluvia.commit.warm_table import OVERDUE
 from alluvia.errors import ObjectNotFound, Unavailable
 from alluvia.operations import checkpointing
 from alluvia.operations.checkpointing import checkpoint

@@ -139,7 +139,7 @@ def test_conditions_go_from_claims_in_commits_and_checkpoints(
     table = made(lake, **{"delta.checkpointPolicy": policy})
 
     def say(lake: Lake) -> None:
-        staged = StagedTables(lake, NAMES)
+        staged = StagedTables(lake.catalog, NAMES)
         for name in NAMES:
             staged.handle(name).stage(Changes("DELETE", {"predicate": f"({WHERE})", "version": "7"}))
         staged.commit()

@@ -26,13 +26,13 @@ WHERE = f"user_id = '{VICTIM}'"
 
 def post(lake: Lake, *events: dict[str, Any], table: str = "events") -> None:
     sent = [RawEvent(at, {"event": "view", **event}) for at, event in enumerate(events)]
-    ingest_batch(lake, table, sent, arrival_us=lake.clock.now_us(), create=True)
+    ingest_batch(lake.catalog, table, sent, arrival_us=lake.clock.now_us(), create=True)
 
 
 def post_broken(lake: Lake, *raws: bytes) -> None:
     rejects = [Reject(at + 1, "it is not a JSON object", raw) for at, raw in enumerate(raws)]
     sent = [RawEvent(0, {"event": "a", "event_id": "1", "user_id": "bob"})]
-    ingest_batch(lake, "events", sent, rejects, arrival_us=lake.clock.now_us(), create=True)
+    ingest_batch(lake.catalog, "events", sent, rejects, arrival_us=lake.clock.now_us(), create=True)
 
 
 def people(table: Table) -> list[str]:

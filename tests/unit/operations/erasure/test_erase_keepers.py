@@ -161,7 +161,7 @@ def test_what_is_tagged_while_it_runs_is_not_lost(lake: Lake, store: CountingSto
 def erase_with(table: Table, then: Callable[[], None]) -> None:
     from alluvia.events.ingest.erasing import erase_rows
 
-    erase_rows(table.lake, table._handle, WHERE, before_removal=then)
+    erase_rows(table.lake.catalog, table._handle, WHERE, before_removal=then)
 
 
 def test_the_command_names_the_tags_and_takes_them(tmp_path: Path) -> None:

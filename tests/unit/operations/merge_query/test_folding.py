@@ -286,7 +286,7 @@ def test_of_two_overlapping_merges_one_wins_and_the_other_plans_again(lake: Lake
 
 def test_without_a_way_to_run_it_rows_are_merged_as_they_are(lake: Lake) -> None:
     table = hits_of(lake)
-    optimize(lake.handle("t"))
+    optimize(lake.catalog.handle("t"))
     assert (len(table.files), table.count()) == (1, 4)
 
 

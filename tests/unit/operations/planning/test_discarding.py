@@ -61,7 +61,7 @@ def test_events_that_meet_a_new_column_leave_no_file_of_their_first_rows(lake: L
     table = race.table(lambda theirs: theirs.evolve({"u": "string"}))
     sent: list[dict[str, Any]] = [{"event_id": "a", "u": VICTIM, "n": 1}]
     events = [RawEvent(at, event) for at, event in enumerate(sent)]
-    assert ingest_batch(table.lake, "t", events, arrival_us=lake.clock.now_us()).stored == 1
+    assert ingest_batch(table.lake.catalog, "t", events, arrival_us=lake.clock.now_us()).stored == 1
     files = {f"t/{file.path}" for file in other.table("t").files}
     assert {info.key for info in lake.store.list("t/") if info.key.endswith(".parquet")} == files
     assert partly_erased(lake)

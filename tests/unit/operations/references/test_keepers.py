@@ -133,7 +133,7 @@ def test_a_keeper_of_the_lake_keeps_each_table_as_it_was(lake: Lake, clock: Manu
     for name in ("a", "b"):
         lake.create_table(name, SCHEMA, properties={"delta.checkpointInterval": "1"}).append([{"x": 1}])
     clock.advance(1)
-    keeper = keep_moment(lake, BRANCH, "fix")
+    keeper = keep_moment(lake.catalog, BRANCH, "fix")
     clock.advance(1)
     for name in ("a", "b"):
         lake.table(name).delete("true")
@@ -147,9 +147,9 @@ def test_a_keeper_of_the_lake_keeps_each_table_as_it_was(lake: Lake, clock: Manu
         assert found is not None
         assert kept(lake.table("a"), found) == [1]
         assert kept(lake.table("b"), found) == [1]
-        assert kept_snapshot(lake.handle("a"), keeper).version == 1
+        assert kept_snapshot(lake.catalog.handle("a"), keeper).version == 1
     with pytest.raises(TableNotFound, match="there was no table 'later' yet at the moment of branch fix"):
-        kept_snapshot(lake.handle("later"), keeper)
+        kept_snapshot(lake.catalog.handle("later"), keeper)
     release(lake.store, keeper)
     lake.table("a").append([{"x": 8}])
     lake.table("a").delete("x = 8")
@@ -159,7 +159,7 @@ def test_a_keeper_of_the_lake_keeps_each_table_as_it_was(lake: Lake, clock: Manu
 
 def test_a_moment_of_now_costs_one_request(table: Table, store: CountingStore) -> None:
     store.reset()
-    keep_moment(table.lake, BRANCH, "fix")
+    keep_moment(table.lake.catalog, BRANCH, "fix")
     assert dict(store.requests) == {"put": 1}
 
 
@@ -182,11 +182,11 @@ def test_a_moment_of_which_a_table_has_expired_is_not_kept(table: Table, clock: 
     clock.advance(1)
     table.delete("true")
     table.lake.create_table("other", SCHEMA).append([{"x": 1}])
-    keep_moment(table.lake, TAG, "early", moment)
+    keep_moment(table.lake.catalog, TAG, "early", moment)
     release(table.lake.store, Keeper(TAG, "early"))
     table.vacuum(NONE)
     with pytest.raises(VersionExpired, match="of t has expired"):
-        keep_moment(table.lake, TAG, "late", moment)
+        keep_moment(table.lake.catalog, TAG, "late", moment)
     assert not list_keepers(table.lake.store, None, TAG)
 
 
@@ -205,7 +205,7 @@ def test_a_moment_after_which_the_log_has_a_gap_means_no_older_version(table: Ta
     assert 5 not in stored, "which is what the moment means"
     for lake in (table.lake, cold(table).lake):
         with pytest.raises(VersionExpired, match="its version at the moment of tag late has expired"):
-            keep_moment(lake, TAG, "late", moment)
+            keep_moment(lake.catalog, TAG, "late", moment)
     assert [each.name for each in list_keepers(table.lake.store, None, TAG)] == []
 
 
@@ -335,7 +335,7 @@ def test_a_vacuum_that_comes_before_the_keeper_is_there_is_seen(
 def test_a_moment_ends_with_the_second_of_a_store_that_tells_seconds(lake: Lake, clock: ManualClock) -> None:
     lake.store.parallel = True
     began_ms = clock.now_ms()
-    keep_moment(lake, TAG, "x")
+    keep_moment(lake.catalog, TAG, "x")
     assert clock.now_ms() - began_ms >= 1000
 
 
@@ -345,7 +345,7 @@ def test_what_is_decided_after_a_moment_is_not_in(lake: Lake, store: CountingSto
     for name in ("a", "b"):
         racing.create_table(name, SCHEMA).append([{"x": 1}])
     between.when = lambda kind, key: kind == "put_if_absent" and "/transactions/" in key
-    between.then = lambda: keep_moment(lake, TAG, "undecided")
+    between.then = lambda: keep_moment(lake.catalog, TAG, "undecided")
     with racing.transaction() as tx:
         for name in ("a", "b"):
             tx.table(name).append([{"x": 2}])
@@ -386,7 +386,7 @@ def test_a_restore_of_what_is_released_meanwhile_is_refused_or_whole(
 def test_a_dropped_table_keeps_what_keepers_need(table: Table, clock: ManualClock) -> None:
     keeper = keep(table, 2)
     clock.advance(1)
-    moment = keep_moment(table.lake, BRANCH, "fix")
+    moment = keep_moment(table.lake.catalog, BRANCH, "fix")
     clock.advance(1)
     table.lake.drop_table("t")
     clock.advance(60 * DAY)
@@ -425,8 +425,8 @@ def test_a_moment_holds_all_of_a_transaction_or_nothing(lake: Lake, clock: Manua
     with pytest.raises(Dead):
         tx.commit()
     clock.advance(1)
-    moment = keep_moment(lake, TAG, "both")
-    before = keep_moment(lake, TAG, "none", clock.now_ms() - 1500)
+    moment = keep_moment(lake.catalog, TAG, "both")
+    before = keep_moment(lake.catalog, TAG, "none", clock.now_ms() - 1500)
     clock.advance(5 * DAY)
     for name in ("b", "a"):
         lake.table(name).append([{"x": 3}])
@@ -462,7 +462,7 @@ def test_a_process_reads_a_keeper_once_for_all_tables(lake: Lake, clock: ManualC
     for name in ("a", "b"):
         lake.create_table(name, SCHEMA).append([{"x": 1}])
     clock.advance(1)
-    keep_moment(lake, TAG, "x")
+    keep_moment(lake.catalog, TAG, "x")
     clock.advance(1)
     for name in ("a", "b"):
         lake.table(name).delete("true")
@@ -470,5 +470,5 @@ def test_a_process_reads_a_keeper_once_for_all_tables(lake: Lake, clock: ManualC
     for name in ("a", "b"):
         lake.table(name).vacuum(NONE)
     assert store.keys.count(("get", keeper_key(None, TAG, "x"))) == 1
-    keep_moment(lake, TAG, "x", replaces=True)
+    keep_moment(lake.catalog, TAG, "x", replaces=True)
     assert [each.name for each in list_keepers(store, None, TAG)] == ["x"]

@@ -145,7 +145,7 @@ def test_what_is_missing_is_named(lake: Lake, table: Table) -> None:
     with pytest.raises(Invalid, match="version, timestamp, tag: give one of them"):
         table.scan(version=1, tag="release-1")
     with pytest.raises(Invalid, match="tag cannot be part of a transaction"), lake.transaction() as tx:
-        tx.table("t").tag("x")
+        tx.table("t").tag("x")  # type: ignore[attr-defined]
 
 
 def test_tags_show_a_caller_no_more_than_the_table_does(lake: Lake) -> None:

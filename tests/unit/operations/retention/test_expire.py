@@ -97,7 +97,7 @@ def test_what_nothing_bounds_is_kept(lake: Lake) -> None:
     """Neither statistics nor a tag, a bound that is not a time, or a null among the times: such files stay."""
     table = make(lake)
     table.append(rows(at(days=9)))
-    handle = lake.handle("t")
+    handle = lake.catalog.handle("t")
     snapshot = handle.newest()
     [old] = snapshot.files
     stats = {"numRecords": 2, "minValues": {"ts": "2026-03-01T12:00:00Z"}, "maxValues": {"ts": "2026-03-01T12:00:00Z"}}
@@ -129,7 +129,7 @@ def test_a_tag_of_several_transforms_proves_only_what_it_bounds(lake: Lake) -> N
     given = {**TTL, "delta.dataSkippingNumIndexedCols": "0"}
     table = lake.create_table("t", SCHEMA, partition_by=fields, properties=given)
     table.append(rows(at(days=9)))
-    handle = lake.handle("t")
+    handle = lake.catalog.handle("t")
     [old] = handle.newest().files
     texts = {
         "days": {"bucket(4, id)": 1, "day(ts)": ["2026-01-01", "2026-01-02"]},
@@ -280,7 +280,7 @@ def test_it_rebases_over_appends_and_plans_again_over_changes(lake: Lake) -> Non
 def test_rejects_expire_with_their_table_by_when_they_came(lake: Lake, clock: ManualClock) -> None:
     events = lake.create_events("events")
     sent = [RawEvent(0, {"event_id": "bad", "event": 5})]
-    assert ingest_batch(lake, "events", sent, arrival_us=clock.now_us()).rejected == 1
+    assert ingest_batch(lake.catalog, "events", sent, arrival_us=clock.now_us()).rejected == 1
     clock.advance(3 * DAY_MS / 1000)
     rejects = lake["events/_rejects"]
     assert rejects.expire().files == ()

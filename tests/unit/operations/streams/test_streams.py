@@ -243,7 +243,7 @@ def test_initial_rows_are_without_what_comes_again_later(lake: Lake) -> None:
         tx.commit()
     fresh = Lake(lake.store, lake.clock)
     with pytest.MonkeyPatch.context() as patched:  # which keeps the transaction's rows out of the log
-        patched.setattr("alluvia.commit.handle.TableHandle.carry_out", lambda *_: False)
+        patched.setattr("alluvia.commit.warm_table.WarmTable.carry_out", lambda *_: False)
         seen = fresh.stream("whole").to_arrow()["id"].to_pylist()
         assert seen == [1]
         consume(fresh, "whole")
@@ -409,7 +409,7 @@ def test_statements(lake: Lake) -> None:
     with pytest.raises(Invalid, match="expected APPEND_ONLY = TRUE or SHOW_INITIAL_ROWS = TRUE, got x"):
         lake.sql("CREATE STREAM s ON TABLE orders x")
     with pytest.raises(Invalid, match="a dry run reads no rows, so it cannot read stream new_orders"):
-        run(lake, "FROM new_orders", dry_run=True)
+        run(lake.catalog, "FROM new_orders", dry_run=True)
 
 
 def rights(*grants: tuple[str, str], where: str | None = None) -> Rights:

@@ -163,11 +163,11 @@ def test_answers_of_one_copy_are_none_of_another(two: Two) -> None:
     copy = alluvia.connect(two.folder / "other")["copy"]
     two.orders.append([{"id": 3, "name": "here"}])
     copy.append([{"id": 4, "name": "there"}])
-    before = identify(two.lake, "FROM orders")
+    before = identify(two.lake.catalog, "FROM orders")
     two.lake.detach("orders")
     two.lake.attach("orders", two.folder / "other" / "copy")
     assert sorted(two.lake["orders"].to_arrow()["id"].to_pylist()) == [0, 1, 2, 4]
-    assert None is not before != identify(two.lake, "FROM orders")
+    assert None is not before != identify(two.lake.catalog, "FROM orders")
 
 
 def test_what_cannot_be_attached_or_detached_is_refused(two: Two) -> None:

@@ -434,12 +434,12 @@ def test_a_tag_of_the_lake_from_before_a_clone_keeps_nothing_for_it(
     lake.tag("later")
     lake.drop_table("dev")
     clock.advance(8 * DAY)
-    vacuum(lake.handle("dev"), NONE)
+    vacuum(lake.catalog.handle("dev"), NONE)
     clock.advance(DAY)
     wipe(source, clock)
     assert kept(lake) == 1  # by the later tag, whose version of the clone needs it
     lake.untag("later")
-    vacuum(lake.handle("dev"), NONE)
+    vacuum(lake.catalog.handle("dev"), NONE)
     source.append([{"id": 50, "day": "d 0", "name": "a"}])
     wipe(source, clock)
     assert kept(lake) == 0
