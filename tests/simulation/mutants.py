@@ -289,9 +289,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "vacuum what is live, once it is old",
         "operations/retention/vacuum_plan.py",
-        "    objects = found.chosen(pc.invert(live))",
-        '    old = pc.less(_column(found.columns, "modified_ms"), whole(cutoffs.orphans))\n'
-        "    objects = found.chosen(pc.invert(pc.and_not(live, old)))",
+        "    objects = listing.chosen(pc.invert(live))",
+        '    old = pc.less(_column(listing.columns, "modified_ms"), whole(cutoffs.orphans))\n'
+        "    objects = listing.chosen(pc.invert(pc.and_not(live, old)))",
         ("tests/unit/operations/retention/test_vacuum.py",),
     ),
     Mutant(
@@ -515,7 +515,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "erase, and forget what commits show",
         "operations/erasure/erase.py",
-        "sum(_redact(handle, found, infos) for infos in _chunks(found.commits))",
+        "sum(_redact(handle, shown, infos) for infos in _chunks(shown.commits))",
         "0",
         seed=27,
     ),
@@ -675,7 +675,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "let several clauses apply to a pair, of which the last counts",
         "operations/rows/keyed_merge.py",
-        "            here = pc.and_(paired, pc.is_null(found))\n",
+        "            here = pc.and_(paired, pc.is_null(clauses))\n",
         "            here = paired\n",
         ("tests/unit/sql/test_merge.py",),
     ),
@@ -1301,8 +1301,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "vacuum without a look for what keeps versions",
         "operations/retention/vacuum.py",
-        "        found = self._kept.look(oldest, known)\n",
-        "        found = False\n",
+        "        added = self._kept.look(oldest, known)\n",
+        "        added = False\n",
     ),
     Mutant(
         "look for what keeps versions only before the record",

@@ -89,7 +89,7 @@ def _from_commits(log: Log, version: int, after_ms: int, rules: WindowRules) -> 
     Where clean-up has taken a commit, an index stands for it and those before it: that of a checkpoint which is not the
     newest any more, or which was written before another table had the name.
     """
-    found: list[CommitActions] = []
+    newest_first: list[CommitActions] = []
     window, whole = DedupWindow(rules), True
     at = below_gap(rules.gaps, version)
     while at >= 0:
@@ -99,9 +99,9 @@ def _from_commits(log: Log, version: int, after_ms: int, rules: WindowRules) -> 
             break
         if commit.timestamp_ms < after_ms:
             break
-        found.append(commit)
+        newest_first.append(commit)
         at = below_gap(rules.gaps, at - 1)
-    window.follow(reversed(found))
+    window.follow(reversed(newest_first))
     return window, whole
 
 

@@ -232,13 +232,13 @@ def _fields(rows: Any) -> Sequence[pa.Field]:
     """Return the columns of a caller's rows, with types that those of dicts seem to have."""
     if isinstance(rows, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
         return [field.with_nullable(True) for field in rows.schema]
-    found = []
+    fields = []
     for name in dict.fromkeys(name for row in rows for name in row):
         try:
-            found.append(pa.field(name, pa.array([row.get(name) for row in rows]).type))
+            fields.append(pa.field(name, pa.array([row.get(name) for row in rows]).type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise Invalid(f"column {name}: its values do not have one type: {error}") from error
-    return found
+    return fields
 
 
 def fits(written: Metadata, planned: Metadata) -> bool:

@@ -129,12 +129,12 @@ class BranchedTable:
                 return every
             if not commit.data_change or commit.info.get("isBlindAppend", False):
                 continue
-            found = decode_reads(commit.info)
-            if found is None:
+            recorded = decode_reads(commit.info)
+            if recorded is None:
                 return every
             snapshot = Snapshot(replace(self.base, metadata=metadata), f"{self.name}/", self.name)
-            scans += [Scan(snapshot, predicate) for predicate in found.predicates]
-            files |= found.files
+            scans += [Scan(snapshot, predicate) for predicate in recorded.predicates]
+            files |= recorded.files
         known = frozenset(key for key in files if self.base.files.get(key) is not None)
         return (lambda file: any(scan.can_match(file) for scan in scans)) if scans else None, known
 
@@ -193,7 +193,7 @@ def branched_tables(branch: WritableCatalog, store: BranchStore) -> list[Branche
     """
     handles = [branch.handle(name) for name in store.written()]
     now = LakeSnapshot.of_tables(branch.store, handles)
-    found = []
+    tables = []
     for handle in handles:
         version, base, held = store.base(handle.name), None, frozenset[str]()
         if version != NOT_THERE:
@@ -204,5 +204,5 @@ def branched_tables(branch: WritableCatalog, store: BranchStore) -> list[Branche
             base = None if is_dropped(state.metadata.configuration) else begin.shown
         tip = now.table(handle.name)
         own = handle.log.read_commits(range(version + 1, tip.version + 1))
-        found.append(BranchedTable(handle.name, base, tip.shown, held, [*own, *tip.ahead]))
-    return found
+        tables.append(BranchedTable(handle.name, base, tip.shown, held, [*own, *tip.ahead]))
+    return tables

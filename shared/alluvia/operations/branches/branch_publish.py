@@ -119,10 +119,10 @@ def publish_branch(
     copied_ms: int | None = None
     for tries in range(1, TRIES_MAX + 1):
         parts = [_Part(main, store, each, app_id, keeper.name, reads=reads) for each in changed]
-        found = tuple(each.verdict() for each in parts)
+        verdicts = tuple(each.verdict() for each in parts)
         if dry_run:
-            return PublishReport(found, rollups, dry_run=True)
-        for each in found:
+            return PublishReport(verdicts, rollups, dry_run=True)
+        for each in verdicts:
             if each.conflict is not None:
                 raise each.conflict
         if copied_ms is None or main.clock.now_ms() - copied_ms > FILE_AGE_MS_MAX:  # vacuum may have deleted the copies
@@ -145,7 +145,7 @@ def publish_branch(
         else:
             break
     _put_record(store, tips)
-    return PublishReport(tuple(replace(each, version=versions.get(each.name)) for each in found), rollups)
+    return PublishReport(tuple(replace(each, version=versions.get(each.name)) for each in verdicts), rollups)
 
 
 class _Part:
@@ -198,10 +198,10 @@ class _Part:
         handle = self.staged.inner
 
         def plan(snapshot: Snapshot) -> Changes | None:
-            found = self._plan_undo(
+            undo = self._plan_undo(
                 snapshot, [each for each in _winners(self.staged) if each.version <= snapshot.version]
             )
-            return None if found is None else found.changes(handle.clock.now_ms())
+            return None if undo is None else undo.changes(handle.clock.now_ms())
 
         commit_planned(handle, plan)
 
@@ -300,8 +300,8 @@ def _own_files(store: BranchStore, tables: Iterable[BranchedTable]) -> Iterator[
 
 def _published(main: WritableCatalog, tables: Iterable[BranchedTable], app_id: str) -> dict[str, int] | None:
     """Return the versions of a branch's tables that were published, by what the lake's tables record; None for none."""
-    found = {table.name: _recorded(main, table.name, app_id) for table in tables}
-    return found if any(version != NOT_THERE for version in found.values()) else None
+    versions = {table.name: _recorded(main, table.name, app_id) for table in tables}
+    return versions if any(version != NOT_THERE for version in versions.values()) else None
 
 
 def _recorded(main: WritableCatalog, name: str, app_id: str) -> int:

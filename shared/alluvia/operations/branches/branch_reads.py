@@ -41,10 +41,10 @@ class Elsewhere:
 
     def readable(self, tables: Iterable[str]) -> dict[str, Snapshot]:
         """Return the tables of some names at one moment. Missing ones are left out."""
-        found = self._catalog.readable(tables)
+        snapshots = self._catalog.readable(tables)
         return {
             f"{self._branch}:{name}": snapshot.renamed(f"{self._branch}:{name}", self._origin, self._place)
-            for name, snapshot in found.items()
+            for name, snapshot in snapshots.items()
         }
 
 

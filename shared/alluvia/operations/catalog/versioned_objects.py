@@ -47,7 +47,7 @@ def write_numbered(store: Store, clock: Clock, folder: str, number: int, body: M
         except ObjectNotFound:
             return None
 
-    taken = put_once(store, clock, key, data, what=f"the {what}", read=read, is_ours=lambda found: found == data)
+    taken = put_once(store, clock, key, data, what=f"the {what}", read=read, is_ours=lambda stored: stored == data)
     if taken is not None:
         raise Conflict(f"{what} was changed by another writer meanwhile: look at it, and try again")
     store.check_lasts()

@@ -35,14 +35,14 @@ def may_be_view(name: str) -> bool:
 
 def find_view(store: Store, name: str) -> View | None:
     """Return a view; None if there is none of that name. One LIST, and one GET where there is or was one."""
-    found = _newest(store, name) if may_be_view(name) else None
-    return found if found is not None and found.query else None
+    view = _newest(store, name) if may_be_view(name) else None
+    return view if view is not None and view.query else None
 
 
 def list_views(store: Store) -> list[View]:
     """Return all views, in the order of their names. One LIST, and one LIST and one GET for each."""
-    found = [find_view(store, name) for name in store.list_folders(VIEWS)]
-    return [view for view in found if view is not None]
+    views = [find_view(store, name) for name in store.list_folders(VIEWS)]
+    return [view for view in views if view is not None]
 
 
 def write_view(store: Store, clock: Clock, name: str, query: str, *, known: View | None) -> View:
@@ -64,10 +64,10 @@ def write_view(store: Store, clock: Clock, name: str, query: str, *, known: View
 
 
 def _newest(store: Store, name: str) -> View | None:
-    found = newest_numbered(store, f"{VIEWS}{name}/")
-    if found is None:
+    stored = newest_numbered(store, f"{VIEWS}{name}/")
+    if stored is None:
         return None
     try:
-        return View(name, found.number, str(found.body["query"]), int(found.body["createdMs"]))
+        return View(name, stored.number, str(stored.body["query"]), int(stored.body["createdMs"]))
     except (ValueError, KeyError, TypeError) as error:
-        raise Corrupt(f"{found.key} is not a view of this library") from error
+        raise Corrupt(f"{stored.key} is not a view of this library") from error

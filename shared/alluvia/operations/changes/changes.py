@@ -240,23 +240,23 @@ class _Feed:
             return CommitReading(commit, [Piece(after, _as_add(file), commit.version) for file in commit.cdc])
         if is_expiry(commit) and not self._expired:
             return CommitReading(commit)
-        found: dict[Values, tuple[list[Piece], list[Piece]]] = {}
+        pieces: dict[Values, tuple[list[Piece], list[Piece]]] = {}
         gone, come = self._gone_and_come(commit)
         for version, remove in gone:
             _, add = come.pop(remove.path, (version, None))
             if add is None:
                 old = self._added(version, remove)
-                found.setdefault(_values(old), ([], []))[0].append(Piece(before, old, version))
+                pieces.setdefault(_values(old), ([], []))[0].append(Piece(before, old, version))
                 continue
             if add.deletion_vector == remove.deletion_vector:
                 continue
             for at, positions in enumerate(self._revision(commit, before, remove, add)):
                 if len(positions):
-                    found.setdefault(_values(add), ([], []))[at].append(Piece(before, add, version, positions))
+                    pieces.setdefault(_values(add), ([], []))[at].append(Piece(before, add, version, positions))
         for version, add in come.values():
-            found.setdefault(_values(add), ([], []))[1].append(Piece(after, add, version))
-        compared = [both for both in found.values() if both[0] and both[1]]
-        rest = [both for both in found.values() if not (both[0] and both[1])]
+            pieces.setdefault(_values(add), ([], []))[1].append(Piece(after, add, version))
+        compared = [both for both in pieces.values() if both[0] and both[1]]
+        rest = [both for both in pieces.values() if not (both[0] and both[1])]
         deleted, inserted = ([piece for both in rest for piece in both[at]] for at in (0, 1))
         return CommitReading(commit, [], compared, deleted, inserted)
 
@@ -292,10 +292,10 @@ class _Feed:
     def _added(self, version: int, file: RemoveFile) -> AddFile:
         """Return the add of a file that a version removed; where the tombstone says too little, from the log."""
         if file.partition_values is None and self._last.partition_columns:
-            found = self._handle.log.at(version - 1).files.get(file.key)
-            if found is None:
+            file_before = self._handle.log.at(version - 1).files.get(file.key)
+            if file_before is None:
                 raise Corrupt(f"version {version} removes {file.path}, which is not in the version before")
-            return found
+            return file_before
         values = file.partition_values or {}
         return AddFile(file.path, values, file.size or 0, 0, data_change=True, deletion_vector=file.deletion_vector)
 

@@ -99,14 +99,14 @@ class RowDifference:
     def counts(self) -> tuple[int, int, int]:
         """Return how many rows only the second collection has, how many only the first, and how many keys changed."""
         others = self._where(changed=False)
-        found = self._connection.execute(
+        numbers = self._connection.execute(
             "SELECT coalesce(sum(times) FILTER (times > 0), 0), coalesce(-sum(times) FILTER (times < 0), 0) "  # noqa: S608
             f"FROM difference WHERE {others}"
         ).fetchone()
         changed = self._connection.execute("SELECT count(*) FROM changed").fetchone() if self._key else (0,)
-        assert found is not None  # noqa: S101 - an aggregate has a row
+        assert numbers is not None  # noqa: S101 - an aggregate has a row
         assert changed is not None  # noqa: S101
-        return int(found[0]), int(found[1]), int(changed[0])
+        return int(numbers[0]), int(numbers[1]), int(changed[0])
 
     def _where(self, *, changed: bool | None) -> str:
         if changed is None:

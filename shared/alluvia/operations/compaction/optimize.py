@@ -155,7 +155,7 @@ class _Run:
             self.report.refused = snapshot.not_readable
             return []
         options, target = self._options, self._target(snapshot)
-        found = candidates(
+        chosen = candidates(
             snapshot.files,
             snapshot.partition_spec,
             int(target * FULL_SHARE),
@@ -165,11 +165,11 @@ class _Run:
             clustered={name: snapshot.physical_field(name) for name in snapshot.settings.cluster_by},
         )
         if self._known is not None:
-            found = [each for each in found if each.file.key in self._known]
-        self._known = {each.file.key for each in found}
-        planned = plan_optimize(found, target, full=options.full)
+            chosen = [each for each in chosen if each.file.key in self._known]
+        self._known = {each.file.key for each in chosen}
+        planned = plan_optimize(chosen, target, full=options.full)
         if not planned and not self._expires(snapshot):
-            planned = plan_joins(found, target, files_like(snapshot.files, snapshot.partition_spec), full=options.full)
+            planned = plan_joins(chosen, target, files_like(snapshot.files, snapshot.partition_spec), full=options.full)
         groups = ordered(planned, options.order)
         files = None if options.max_files is None else options.max_files - self.report.files_removed
         size = None if options.max_bytes is None else options.max_bytes - self.report.bytes_read

@@ -87,14 +87,14 @@ def candidates(
         big = [wanted.mask(section, pc.invert(mask)) for section, mask in zip(sections, masks, strict=True)]
         crowded = _crowded(sections, big, spec, names, least=2 if full else CLUSTER_FILES_MIN)
         kept = [pc.or_(mask, more) for mask, more in zip(kept, crowded, strict=True)]
-    found = []
+    chosen = []
     for section, mask in zip(sections, kept, strict=True):
         for file in files.pick(section, mask):
             span = span_of(file, spec) or _anywhere(spec)
             if wanted.has(span):
                 thinned, cell, bounds = is_thinned(file, full=full), cell_of(file, names), _bounds(file, bounded)
-                found.append(Candidate(file, span, weight(file, row_bytes), thinned, cell, bounds))
-    return found
+                chosen.append(Candidate(file, span, weight(file, row_bytes), thinned, cell, bounds))
+    return chosen
 
 
 def _bounds(file: AddFile, columns: pa.Schema) -> tuple[tuple[Any, Any] | None, ...]:
@@ -198,8 +198,8 @@ def _crowded(
         for section, mask in zip(sections, masks, strict=True)
     ]
     often = _frequent(columns, least)
-    found = [pc.is_in(column, value_set=often, skip_nulls=True) for column in columns]
-    return [mask_of(positions_of(mask).filter(crowded), len(mask)) for mask, crowded in zip(masks, found, strict=True)]
+    crowds = [pc.is_in(column, value_set=often, skip_nulls=True) for column in columns]
+    return [mask_of(positions_of(mask).filter(crowded), len(mask)) for mask, crowded in zip(masks, crowds, strict=True)]
 
 
 def _cells(section: LogRows[AddFile], mask: pa.BooleanArray, names: list[str]) -> pa.Array:
@@ -258,12 +258,12 @@ def files_like(files: ActionSet[AddFile], spec: PartitionSpec) -> Callable[[AddF
 
     @cache
     def counts() -> Counter[str]:
-        found: Counter[str] = Counter()
+        total: Counter[str] = Counter()
         for section in files.sections:
             every = pa.repeat(pa.scalar(value=True), len(section))
             number = pc.value_counts(_stored_values(section, every, spec))
-            found.update(dict(zip(number.field("values").to_pylist(), number.field("counts").to_pylist(), strict=True)))
-        return found
+            total.update(dict(zip(number.field("values").to_pylist(), number.field("counts").to_pylist(), strict=True)))
+        return total
 
     def like(file: AddFile) -> int:
         values = [file.partition_values.get(name) for name in spec.stored_columns]

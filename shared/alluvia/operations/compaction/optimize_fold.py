@@ -98,5 +98,5 @@ def _check_partition(connection: DuckDBPyConnection, snapshot: Snapshot, stored:
 
 
 def _count(connection: DuckDBPyConnection, view: str) -> int:
-    [(found,)] = connection.execute(f"SELECT count(*) FROM {view}").fetchall()  # noqa: S608
-    return int(found)
+    [(rows,)] = connection.execute(f"SELECT count(*) FROM {view}").fetchall()  # noqa: S608
+    return int(rows)

@@ -289,7 +289,7 @@ def _read_before(files: Sequence[Candidate], keys: Sequence[Key]) -> tuple[list[
 
 def limited(groups: Sequence[FileGroup], max_files: int | None, max_bytes: int | None) -> list[FileGroup]:
     """Return the first groups within a number of files and of bytes, the last of them with fewer files if need be."""
-    found: list[FileGroup] = []
+    kept: list[FileGroup] = []
     files, size = max_files, max_bytes
     for group in groups:
         taken: list[Candidate] = []
@@ -302,11 +302,11 @@ def limited(groups: Sequence[FileGroup], max_files: int | None, max_bytes: int |
         if len(taken) < len(group.files):
             if group.cut or group.joined or group.divided:  # a part of it might not be worth it
                 continue
-            return [*found, FileGroup(tuple(taken))] if len(taken) > 1 else found
-        found.append(group)
+            return [*kept, FileGroup(tuple(taken))] if len(taken) > 1 else kept
+        kept.append(group)
         files = None if files is None else files - len(taken)
         size = None if size is None else size - group.size
-    return found
+    return kept
 
 
 ORDERS = ("smallest", "oldest", "newest")
@@ -316,5 +316,5 @@ def ordered(groups: Sequence[FileGroup], order: str) -> list[FileGroup]:
     """Return groups in an order: `smallest`, `oldest` or `newest` first, by when their first file was written."""
     if order == "smallest":
         return list(groups)
-    found = sorted(groups, key=lambda group: min(each.file.modification_time for each in group.files))
-    return found if order == "oldest" else found[::-1]
+    oldest_first = sorted(groups, key=lambda group: min(each.file.modification_time for each in group.files))
+    return oldest_first if order == "oldest" else oldest_first[::-1]

@@ -106,17 +106,17 @@ def rewrite(
                 connection, snapshot, by_value=by_value, row_bytes=row_bytes, bytes_max=bytes_max, aside=aside
             ) as rows:
                 written = Outputs(snapshot, rows, folder, target, row_bytes).write(ranges)
-                found = sum(output.rows for output in written) + rows.rest()
-        found, changed = (found, False) if folded is None else (folded.rows, folded.changed)
+                number = sum(output.rows for output in written) + rows.rest()
+        number, changed = (number, False) if folded is None else (folded.rows, folded.changed)
         live = _live_rows(files)
-        if live is not None and found != live:
-            raise _miscounted(files, urls, found)
+        if live is not None and number != live:
+            raise _miscounted(files, urls, number)
         cells = ["" if by_value else group.cell(at, len(written)) for at in range(len(written))]
         put = [
             _put(handle, snapshot, files[0], output, cell, data_change=changed)
             for output, cell in zip(written, cells, strict=True)
         ]
-        return NewFiles(put, found, changed)
+        return NewFiles(put, number, changed)
 
 
 @contextmanager
@@ -131,8 +131,8 @@ def _closed_aside(connection: DuckDBPyConnection, held: ExitStack) -> Iterator[D
 
 def _live_rows(files: Sequence[AddFile]) -> int | None:
     """Return how many rows files have by their statistics; None where they do not say."""
-    found = [file.live_records for file in files]
-    return None if None in found else sum(number or 0 for number in found)
+    numbers = [file.live_records for file in files]
+    return None if None in numbers else sum(number or 0 for number in numbers)
 
 
 def _put(
@@ -167,10 +167,10 @@ def _counted(connection: DuckDBPyConnection, snapshot: Snapshot) -> list[KeyedRo
     names = list(keys)
     with _keyed(connection, [field.column for field in fields], keys):
         grouped = f"SELECT {', '.join(names)}, count(*) FROM {_KEYED} GROUP BY ALL ORDER BY {_ascending(names)}"
-        found = connection.execute(grouped).to_arrow_table()
-    counts = found.column(len(names)).to_pylist()
+        groups = connection.execute(grouped).to_arrow_table()
+    counts = groups.column(len(names)).to_pylist()
     columns = [
-        [part(each) for each in plain(found[name].combine_chunks(), field)]
+        [part(each) for each in plain(groups[name].combine_chunks(), field)]
         for name, field in zip(names, fields, strict=True)
     ]
     return [KeyedRows(key, rows) for key, rows in zip(zip(*columns, strict=True), counts, strict=True)]

@@ -103,8 +103,8 @@ def prove(handle: TableHandle, find: Find, *, skips_rejects: bool = False, dropp
     spared = KeptFiles(handle)
     spared.look(snapshot.version, oldest_readable(snapshot.state))
     survey = Survey(handle, skips_rejects=skips_rejects)
-    found = survey.look(find(snapshot), live=True, kept=spared, checkpoints=spared.checkpoints())
-    proof = Proof(snapshot.version, found.totals(), found.traces)
+    traces = survey.look(find(snapshot), live=True, kept=spared, checkpoints=spared.checkpoints())
+    proof = Proof(snapshot.version, traces.totals(), traces.traces)
     try:
         kept = tuple(handle.store.old_versions(handle.root))
     except (Invalid, Unavailable) as error:
@@ -131,11 +131,11 @@ class EraseEdit(Edit):
         """Return files that can match; bounds say nothing of the rows that a deletion vector deletes."""
         if self._matching.hides:
             return [file for file in snapshot.files if file.deletion_vector or self._matching.can_match_now(file)]
-        found = Scan(snapshot, self.predicate).files
+        files = Scan(snapshot, self.predicate).files
         if not snapshot.protocol.reader_features:
-            return found
-        known = {file.key for file in found}
-        return [*found, *(file for file in snapshot.files if file.deletion_vector and file.key not in known)]
+            return files
+        known = {file.key for file in files}
+        return [*files, *(file for file in snapshot.files if file.deletion_vector and file.key not in known)]
 
     def goes_whole(self, file: AddFile) -> bool:
         return file.deletion_vector is None and not self._staying.can_match(file)
@@ -185,8 +185,8 @@ class _Erasure:
         self._count(done, snapshot)
         checkpoints = kept.checkpoints()
         if not done.files_removed:
-            found = self._survey.look(self._find(snapshot), kept=kept, checkpoints=checkpoints)
-            if not found.removable:
+            traces = self._survey.look(self._find(snapshot), kept=kept, checkpoints=checkpoints)
+            if not traces.removable:
                 return False
         self._before_removal()
         snapshot = _checkpointed(handle)
@@ -251,15 +251,15 @@ class _Erasure:
             rounds=before.rounds + 1,
         )
 
-    def _remove(self, found: Traces, oldest: Snapshot) -> None:
+    def _remove(self, shown: Traces, oldest: Snapshot) -> None:
         """Remove traces. Data files go last: while one is left, the next run knows that there is something to do."""
-        handle, traces = self._handle, found.removable
+        handle, traces = self._handle, shown.removable
         sidecars = [trace for trace in traces if trace.kind == SIDECAR]
         checkpoints = [trace for trace in traces if trace.kind == CHECKPOINT]
         others = [trace for trace in traces if trace.kind not in (SIDECAR, CHECKPOINT, COMMIT)]
         failed = self._delete(checkpoints, [*_naming(handle, sidecars, oldest.version)])
         failed += self._delete(sidecars)
-        redacted = sum(_redact(handle, found, infos) for infos in _chunks(found.commits))
+        redacted = sum(_redact(handle, shown, infos) for infos in _chunks(shown.commits))
         failed += self._delete(others)
         self.report = replace(
             self.report,
@@ -295,9 +295,9 @@ def _checkpointed(handle: TableHandle) -> Snapshot:
 def _naming(handle: TableHandle, sidecars: Sequence[Trace], below: int) -> list[Trace]:
     """Return the checkpoints of versions below one that name one of some sidecars."""
     gone = {trace.key[len(handle.root) :] for trace in sidecars}
-    found: list[Trace] = []
+    checkpoints: list[Trace] = []
     if not gone:
-        return found
+        return checkpoints
     for info in handle.store.list(handle.root + LOG_FOLDER):
         name = info.key[len(handle.root) :]
         file = parse_name(name.removeprefix(LOG_FOLDER))
@@ -305,15 +305,15 @@ def _naming(handle: TableHandle, sidecars: Sequence[Trace], below: int) -> list[
             data = read_if_there(handle.store, info.key)
             named = () if data is None else Checkpoint(file.version, [(name, data)]).sidecars
             if not gone.isdisjoint(each.name for each in named):
-                found.append(Trace(CHECKPOINT, info.key, "it names a sidecar that goes"))
-    return found
+                checkpoints.append(Trace(CHECKPOINT, info.key, "it names a sidecar that goes"))
+    return checkpoints
 
 
-def _redact(handle: TableHandle, found: Traces, infos: Sequence[ObjectInfo]) -> int:
+def _redact(handle: TableHandle, traces: Traces, infos: Sequence[ObjectInfo]) -> int:
     """Take out of commits what they show of files that no readable version needs. Returns how many changed."""
     there = read_present(handle.store, infos)
-    showing = [info for info, data in there if found.logs.redacted(data) != data]
-    return sum(rewrite(handle.store, info.key, found.logs.redacted) for info in showing)
+    showing = [info for info, data in there if traces.logs.redacted(data) != data]
+    return sum(rewrite(handle.store, info.key, traces.logs.redacted) for info in showing)
 
 
 def _chunks(infos: Sequence[ObjectInfo]) -> list[Sequence[ObjectInfo]]:

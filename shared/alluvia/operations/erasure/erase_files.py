@@ -112,11 +112,11 @@ def judged_batches(
 
 
 def _with(batch: pa.RecordBatch, constants: Mapping[str, str]) -> pa.RecordBatch:
-    found = batch
+    widened = batch
     for name, value in constants.items():
         if name not in batch.schema.names:
-            found = found.append_column(name, pa.repeat(pa.scalar(value, pa.string()), len(batch)))
-    return found
+            widened = widened.append_column(name, pa.repeat(pa.scalar(value, pa.string()), len(batch)))
+    return widened
 
 
 def mentions(data: bytes, words: re.Pattern[str], *, ours: bool = True, layers: int = 0) -> bool | None:

@@ -79,11 +79,11 @@ class Judge:
         of a column if it is to be `strict`.
         """
         base, unclear = self._of_columns(rows, strict=strict)
-        found = self._elsewhere(rows, texts)
-        if not found:
+        elsewhere = self._elsewhere(rows, texts)
+        if not elsewhere:
             return Judged(base, unclear | self._without_field(rows, ()))
-        numbers = sorted(found)
-        held, deeper = self._hold(rows, numbers, found)
+        numbers = sorted(elsewhere)
+        held, deeper = self._hold(rows, numbers, elsewhere)
         mask = base.to_pylist()
         for at, holds in zip(numbers, held, strict=True):
             mask[at] = holds
@@ -133,7 +133,7 @@ class Judge:
 
     def _elsewhere(self, rows: pa.RecordBatch, texts: Sequence[pa.Array]) -> dict[int, FieldValues]:
         """Return what rows have of the fields outside of the table's columns, by their numbers."""
-        found: dict[int, list[FieldValues]] = {}
+        by_row: dict[int, list[FieldValues]] = {}
         fields = self.places.in_text if not texts else self.places.fields
         jsons = list(texts)
         if self.places.properties and PROPERTIES in rows.schema.names:
@@ -146,7 +146,7 @@ class Judge:
                 continue
             for at, value in enumerate(rows[name].to_pylist()):
                 if value is not None:
-                    found.setdefault(at, []).append(FieldValues({field.name: [value]}, {}))
+                    by_row.setdefault(at, []).append(FieldValues({field.name: [value]}, {}))
         for text in jsons:
             if not (pa.types.is_string(text.type) or pa.types.is_large_string(text.type) or text.type == pa.binary()):
                 continue
@@ -155,11 +155,13 @@ class Judge:
             for at in chosen:
                 held = sources_of(text[at].as_py(), fields)
                 if held is not None:
-                    found.setdefault(at, []).append(held)
-        self.seen.update(name for parts in found.values() for part in parts for name in (*part.values, *part.deeper))
-        return {at: _together(parts) for at, parts in found.items()} | self._asked_by_key(rows, found)
+                    by_row.setdefault(at, []).append(held)
+        self.seen.update(name for parts in by_row.values() for part in parts for name in (*part.values, *part.deeper))
+        return {at: _together(parts) for at, parts in by_row.items()} | self._asked_by_key(rows, by_row)
 
-    def _asked_by_key(self, rows: pa.RecordBatch, found: Mapping[int, Sequence[FieldValues]]) -> dict[int, FieldValues]:
+    def _asked_by_key(
+        self, rows: pa.RecordBatch, others: Mapping[int, Sequence[FieldValues]]
+    ) -> dict[int, FieldValues]:
         """Return, for a condition on keys of `properties`, that text with the values that columns have of them."""
         held: dict[int, FieldValues] = {}
         columns = {key: rows[column] for key, column in self.places.keys.items() if column in rows.schema.names}
@@ -171,7 +173,7 @@ class Judge:
             for key, array in columns.items():
                 if array[at].is_valid and key not in body:
                     body[key] = array[at].as_py()
-            parts = [*found.get(at, ()), FieldValues({PROPERTIES: [as_text(body)]}, {})]
+            parts = [*others.get(at, ()), FieldValues({PROPERTIES: [as_text(body)]}, {})]
             held[at] = _together(parts)
         return held
 
@@ -181,7 +183,7 @@ class Judge:
         )
 
     def _hold(
-        self, rows: pa.RecordBatch, numbers: Sequence[int], found: Mapping[int, FieldValues]
+        self, rows: pa.RecordBatch, numbers: Sequence[int], elsewhere: Mapping[int, FieldValues]
     ) -> tuple[list[bool], set[str]]:
         """Return of some rows which match, and the paths of fields deeper in texts with which others would."""
         picked = rows.take(pa.array(numbers, pa.int64()))
@@ -198,10 +200,10 @@ class Judge:
                 else []
                 for field in self.places.fields
             }
-            options = {name: [*values, *found[number].values.get(name, ())] for name, values in own.items()}
+            options = {name: [*values, *elsewhere[number].values.get(name, ())] for name, values in own.items()}
             if not self.places.absent or any(options[field.name] for field in self.places.absent):
                 asked += [(at, "", choice) for choice in _choices(options)]
-            for name, inside in found[number].deeper.items():
+            for name, inside in elsewhere[number].deeper.items():
                 for path, value in inside:
                     asked += [(at, path, choice) for choice in _choices({**options, name: [value]})]
         held = [False] * len(numbers)
@@ -328,8 +330,8 @@ def _deeper_clause(path: str) -> str:
 
 
 def _numbers(mask: pa.BooleanArray) -> list[int]:
-    found: list[int] = pc.indices_nonzero(mask).to_pylist()
-    return found
+    numbers: list[int] = pc.indices_nonzero(mask).to_pylist()
+    return numbers
 
 
 def _any(masks: Iterator[pa.BooleanArray]) -> pa.BooleanArray:
@@ -338,7 +340,7 @@ def _any(masks: Iterator[pa.BooleanArray]) -> pa.BooleanArray:
 
 def _object(text: object) -> dict[str, Any]:
     try:
-        found = orjson.loads(text) if isinstance(text, (str, bytes)) else None
+        value = orjson.loads(text) if isinstance(text, (str, bytes)) else None
     except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {}
+        value = None
+    return value if isinstance(value, dict) else {}

@@ -97,13 +97,13 @@ def _claimed(snapshot: Snapshot) -> list[AddFile]:
 
 def _holding(handle: TableHandle, matching: Matching, kept: KeptFiles, facts: KeptFacts) -> tuple[list[Keeper], bool]:
     """Return the keepers of versions that hold a matching row, and whether clones have released such versions."""
-    found: dict[str, Keeper] = {}
+    holders: dict[str, Keeper] = {}
     narrowed = False
     for version, keepers in kept.versions.items():
         if not facts.holding[version]:
             continue
         clones = [keeper for keeper in keepers if keeper.kind == CLONE and not keeper.pending]
-        found.update((keeper.key, keeper) for keeper in keepers if keeper not in clones)
+        holders.update((keeper.key, keeper) for keeper in keepers if keeper not in clones)
         if not clones:
             continue
         with handle.lock:
@@ -112,10 +112,10 @@ def _holding(handle: TableHandle, matching: Matching, kept: KeptFiles, facts: Ke
         for keeper in clones:
             used = still_used(handle, keeper, snapshot, [*state.files, *_claimed(snapshot)])
             if any(_holds(handle, matching, used, facts.files)):
-                found[keeper.key] = keeper
+                holders[keeper.key] = keeper
             else:
                 narrowed = keep_only(handle, keeper, snapshot, used) or narrowed
-    return list(found.values()), narrowed
+    return list(holders.values()), narrowed
 
 
 def _branches(handle: TableHandle) -> Iterator[tuple[Keeper, TableHandle, list[CommitActions]]]:

@@ -53,7 +53,7 @@ def search_lake(store: Store, table: str, words: Collection[str], name_words: Co
     """
     pattern, texts = word_pattern(words), word_pattern([word for word in words if not word.isdecimal()])
     totals: dict[str, list[int]] = {}
-    found = []
+    traces = []
     names = word_pattern(name_words)
     named: dict[str, str] = {}
     for kind, info in _objects(store, table):
@@ -66,9 +66,9 @@ def search_lake(store: Store, table: str, words: Collection[str], name_words: Co
         plain = kind == TEXTS or (kind == BRANCH_FILES and LOG_FOLDER in info.key)
         why = _found(store, info, kind, texts if plain else pattern)
         if why:
-            found.append(Trace(kind, info.key, why, removable=kind in (RESULT_FILES, JOB_FILES, UPLOAD_FILES)))
-    found += [Trace(kind, place, _NAMED, removable=False) for place, kind in named.items()]
-    return LakeTraces([Searched(kind, objects, size) for kind, (objects, size) in totals.items()], found)
+            traces.append(Trace(kind, info.key, why, removable=kind in (RESULT_FILES, JOB_FILES, UPLOAD_FILES)))
+    traces += [Trace(kind, place, _NAMED, removable=False) for place, kind in named.items()]
+    return LakeTraces([Searched(kind, objects, size) for kind, (objects, size) in totals.items()], traces)
 
 
 def _named(key: str, words: re.Pattern[str] | None) -> str | None:

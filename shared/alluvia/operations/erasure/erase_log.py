@@ -83,18 +83,18 @@ class LogView:
     def shown(self, files: Sequence[FileEntry]) -> list[str | None]:
         """Return for each file its parts that show a value: its bounds, its path, or nothing."""
         gone = [at for at, file in enumerate(files) if not self._keeps(file.path)]
-        found: list[str | None] = [None] * len(files)
+        places: list[str | None] = [None] * len(files)
         for at, shown in zip(gone, self._values_shown([files[at] for at in gone]), strict=True):
-            found[at] = PATH if shown else None
+            places[at] = PATH if shown else None
         for at, shown in zip(gone, self._bounds_shown([files[at].stats for at in gone]), strict=True):
-            found[at] = BOUNDS if shown else found[at]
+            places[at] = BOUNDS if shown else places[at]
         if self._elsewhere is not None:
             for at in gone:
                 if self._elsewhere.in_bounds(files[at].stats):
-                    found[at] = BOUNDS
-                elif found[at] is None and self._elsewhere.in_values(values_of(files[at])):
-                    found[at] = PATH
-        return found
+                    places[at] = BOUNDS
+                elif places[at] is None and self._elsewhere.in_values(values_of(files[at])):
+                    places[at] = PATH
+        return places
 
     def may_show(self, files: Iterable[FileEntry]) -> bool:
         """Whether there are bounds of a file that is not kept and can have matched, whatever they show."""
@@ -189,14 +189,14 @@ class LogView:
     def _bounds_shown(self, stats: Sequence[str | None]) -> list[bool]:
         if not self._bounded or not any(text and _BOUNDS[0] in text for text in stats):
             return [False] * len(stats)
-        found = parse_texts(pa.array(stats, pa.string()), self._bounded).columns
+        bounds = parse_texts(pa.array(stats, pa.string()), self._bounded).columns
         names = list(self._bounded)
         every = product(("low", "high"), repeat=len(names)) if len(names) <= _COMBINED_MAX else (
             (end,) * len(names) for end in ("low", "high")
         )  # fmt: skip
         shown = [False] * len(stats)
         for ends in every:
-            arrays = {name: getattr(found[name], end) for name, end in zip(names, ends, strict=True)}
+            arrays = {name: getattr(bounds[name], end) for name, end in zip(names, ends, strict=True)}
             whole = {name: _uncut(arrays[(stored,)]) for name, stored in self._stored.items() if (stored,) in arrays}
             present = [
                 any(values) for values in zip(*(pc.is_valid(a).to_pylist() for a in arrays.values()), strict=True)
@@ -216,8 +216,8 @@ class LogView:
         arrays = [known.get(field.name, pa.nulls(rows, field.type)) for field in self._schema]
         nullable = pa.schema([field.with_nullable(True) for field in self._schema])
         held = self._matching.bounded(pa.RecordBatch.from_arrays(arrays, schema=nullable))
-        found: list[bool | None] = held.to_pylist()
-        return found
+        flags: list[bool | None] = held.to_pylist()
+        return flags
 
 
 def commit_files(data: bytes) -> Iterator[FileEntry]:
@@ -234,8 +234,8 @@ def commit_infos(data: bytes) -> Iterator[Mapping[str, Any]]:
 
 def checkpoint_domains(name: str, data: bytes) -> bytes:
     """Return the metadata domains of a checkpoint as lines of a commit."""
-    found = bodies(ActionFile(name, data).few()["domainMetadata"])
-    return b"".join(orjson.dumps({"domainMetadata": body}) + b"\n" for body in found)
+    domains = bodies(ActionFile(name, data).few()["domainMetadata"])
+    return b"".join(orjson.dumps({"domainMetadata": body}) + b"\n" for body in domains)
 
 
 def checkpoint_files(name: str, data: bytes) -> Iterator[FileEntry]:
@@ -275,10 +275,10 @@ def _bodies(data: bytes, tags: Collection[str]) -> Iterator[dict[str, Any]]:
 
 def _parsed(stats: object) -> dict[str, Any]:
     try:
-        found = orjson.loads(stats) if isinstance(stats, str) else {}
+        value = orjson.loads(stats) if isinstance(stats, str) else {}
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _uncut(bounds: pa.Array) -> pa.Array:

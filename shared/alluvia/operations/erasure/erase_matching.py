@@ -103,7 +103,7 @@ def _in_json(text: str) -> Iterator[str]:
 
 def _any_case(form: str) -> str:
     """Return the expression for a form, which finds codes of characters with small and with capital letters."""
-    return _CODE.sub(lambda found: f"(?i:{found[0]})", re.escape(form))
+    return _CODE.sub(lambda code: f"(?i:{code[0]})", re.escape(form))
 
 
 def names_with(table: str, snapshot: Snapshot, words: Collection[str]) -> Iterator[str]:
@@ -219,10 +219,10 @@ def matching_rows(where: str, *, anywhere: bool = False) -> Find:
     return find
 
 
-def _check_known(where: str, snapshot: Snapshot, found: FieldPlaces) -> None:
+def _check_known(where: str, snapshot: Snapshot, sought: FieldPlaces) -> None:
     """Raise `Invalid` for a condition that cannot be one on the table's rows, as it is for any condition on them."""
-    lost = {name for names in found.lost.values() for name in names}
-    if not found.properties and any(field.name not in lost for field in found.absent):
+    lost = {name for names in sought.lost.values() for name in names}
+    if not sought.properties and any(field.name not in lost for field in sought.absent):
         condition(where, snapshot.schema)
 
 

@@ -84,17 +84,17 @@ class FieldPlaces:
 
     def looked_for(self, names: Collection[str]) -> dict[str, ErasedField | None]:
         """Return which columns of a file, by its own names for them, are fields; None for one like `properties`."""
-        found: dict[str, ErasedField | None] = {}
+        fields: dict[str, ErasedField | None] = {}
         for name in names:
             if name in self.stored:
                 continue
             known = {fold(name), *self.lost.get(name, ())}
             for field in self.fields:
                 if not known.isdisjoint(field.names):
-                    found[name] = field
-            if PROPERTIES in known and name not in found:
-                found[name] = None
-        return found
+                    fields[name] = field
+            if PROPERTIES in known and name not in fields:
+                fields[name] = None
+        return fields
 
 
 def places(where: str, snapshot: Snapshot) -> FieldPlaces:
@@ -102,13 +102,13 @@ def places(where: str, snapshot: Snapshot) -> FieldPlaces:
     expression = expression_of(where)
     record = _record(snapshot)
     columns = {name: _names(snapshot, name, record) for name in snapshot.schema.names}
-    found: dict[str, set[Path]] = {}
+    paths_by_name: dict[str, set[Path]] = {}
     for name, path in _references(expression):
-        found.setdefault(fold(name), set()).add(path)
-    meant = {name: _column(name, columns) for name in found}
+        paths_by_name.setdefault(fold(name), set()).add(path)
+    meant = {name: _column(name, columns) for name in paths_by_name}
     fields = tuple(
         ErasedField(name, meant[name], frozenset({name, *columns.get(meant[name] or "", ())}), frozenset(paths))
-        for name, paths in found.items()
+        for name, paths in paths_by_name.items()
     )
     stored = frozenset(map(snapshot.physical_name, snapshot.schema.names))
     lost = {name: frozenset(map(fold, (name, *names))) for name, names in record.items() if name not in stored}
@@ -158,13 +158,13 @@ def _keys(expression: Node, columns: Mapping[str, frozenset[str]]) -> dict[str, 
     if all(fold(name) != PROPERTIES for name, _ in _references(expression)):
         return {}
     texts = filter(None, map(text_literal, (node for node in walk(expression) if node.get("class") == "CONSTANT")))
-    found: dict[str, str] = {}
+    columns_by_key: dict[str, str] = {}
     for text in texts:
         key = _first_step(text)
         column = _column(key, columns) if key else None
         if column is not None and column not in _OWN_FIELDS and column != PROPERTIES:
-            found[key] = column
-    return found
+            columns_by_key[key] = column
+    return columns_by_key
 
 
 def _first_step(path: str) -> str:
@@ -189,8 +189,8 @@ class FieldValues:
 def candidates(text: pa.Array, fields: Sequence[ErasedField]) -> pa.BooleanArray:
     """Return which JSON texts can name one of some fields."""
     names = "|".join(sorted(re.escape(name) for field in fields for name in field.names))
-    found = pc.match_substring_regex(text, rf"(?i)(?:{names}|\\u)")
-    return pc.fill_null(found, pa.scalar(False, pa.bool_()))
+    named = pc.match_substring_regex(text, rf"(?i)(?:{names}|\\u)")
+    return pc.fill_null(named, pa.scalar(False, pa.bool_()))
 
 
 def sources_of(text: str | bytes | None, fields: Sequence[ErasedField]) -> FieldValues | None:
@@ -198,30 +198,30 @@ def sources_of(text: str | bytes | None, fields: Sequence[ErasedField]) -> Field
     if not text:
         return None
     try:
-        found = orjson.loads(text)
+        document = orjson.loads(text)
     except ValueError:
         return None
     values: dict[str, list[object]] = {}
     deeper: dict[str, list[tuple[str, object]]] = {}
     for field in fields:
-        if isinstance(found, dict):
+        if isinstance(document, dict):
             tops = [
-                found,
-                *(value for key, value in found.items() if _CLASH.fullmatch(key) and isinstance(value, dict)),
+                document,
+                *(value for key, value in document.items() if _CLASH.fullmatch(key) and isinstance(value, dict)),
             ]
             here = [value for top in tops for key, value in top.items() if fold(key) in field.names]
             here = [value for value in here if value is not None]
             if here:
                 values[field.name] = here
-        inside = list(_deeper(found, field, tops if isinstance(found, dict) else []))
+        inside = list(_deeper(document, field, tops if isinstance(document, dict) else []))
         if inside:
             deeper[field.name] = inside
     return FieldValues(values, deeper) if values or deeper else None
 
 
-def _deeper(found: object, field: ErasedField, tops: Sequence[object]) -> Iterator[tuple[str, object]]:
+def _deeper(document: object, field: ErasedField, tops: Sequence[object]) -> Iterator[tuple[str, object]]:
     """Yield fields of the name that stand deeper in a value, with their paths."""
-    pending: list[tuple[str, object, int]] = [("", found, 0)]
+    pending: list[tuple[str, object, int]] = [("", document, 0)]
     while pending:
         path, value, depth = pending.pop()
         if isinstance(value, str) and depth and value.lstrip()[:1] in ("{", "["):  # JSON in a text
@@ -255,12 +255,12 @@ def as_struct(value: Any, paths: Collection[Path]) -> dict[str, Any] | None:
     """Return what a JSON value has at some paths, in objects with text at their ends; None if it is no object."""
     if not isinstance(value, dict):
         return None
-    found: dict[str, Any] = {}
+    struct: dict[str, Any] = {}
     for name in {path[0] for path in paths}:
         inner = next((each for key, each in value.items() if fold(key) == fold(name)), None)
         below = {path[1:] for path in paths if path[0] == name} - {()}
-        found[name] = as_struct(inner, below) if below else as_text(inner)
-    return found
+        struct[name] = as_struct(inner, below) if below else as_text(inner)
+    return struct
 
 
 def text_type(paths: Collection[Path], kind: pa.DataType = pa.string()) -> pa.DataType:  # noqa: B008 - it is a value

@@ -184,14 +184,14 @@ class _Search:
         words = word_pattern([word for word in self._matching.words if not word.isdecimal()])
         if words is None:
             return
-        found = [
+        repeating = [
             f"the table's property {name}"
             for name, text in self._snapshot.properties.items()
             if _is_free_text(name) and words.search(f"{name} {text}")
         ]
         if any(map(words.search, self._snapshot.state.txns)):
-            found.append("an application id (txn)")
-        whys = [f"{where} contains a value of the condition" for where in found]
+            repeating.append("an application id (txn)")
+        whys = [f"{where} contains a value of the condition" for where in repeating]
         for why in [*whys, *names_with(self._handle.name, self._snapshot, self._matching.name_words)]:
             self.found.traces.append(Trace(OTHER, self._handle.root + LOG_FOLDER, why, removable=False))
 
@@ -216,10 +216,10 @@ class _Search:
         for info in infos:
             self.found.count(COMMIT, info.size)
         unknown = [info for info in infos if info not in self._known.clean]
-        found = read_present(self._handle.store, unknown)
-        entries = [list(commit_files(data)) for _, data in found]
+        present = read_present(self._handle.store, unknown)
+        entries = [list(commit_files(data)) for _, data in present]
         shown = iter(self._logs.shown(list(chain.from_iterable(entries))))
-        for (info, data), files in zip(found, entries, strict=True):
+        for (info, data), files in zip(present, entries, strict=True):
             reasons = {next(shown) for _ in files} - {None}
             if any(map(self._logs.shows_condition, commit_infos(data))):
                 reasons.add(CONDITION)
@@ -284,11 +284,11 @@ class _Search:
         data = read_if_there(self._handle.store, info.key)
         if data is None:
             return
-        found = mentions(data, self._word or _NOTHING)
-        if found and self._word is not None:
+        mentioned = mentions(data, self._word or _NOTHING)
+        if mentioned and self._word is not None:
             self.found.traces.append(Trace(kind, info.key, "it contains a value of the condition", removable=older))
-        elif found is None or self._word is None:
-            why = "it could not be judged: it is not a file of a table" if found is None else NO_WORDS
+        elif mentioned is None or self._word is None:
+            why = "it could not be judged: it is not a file of a table" if mentioned is None else NO_WORDS
             self.found.traces.append(Trace(kind, info.key, why, removable=False))
 
     def _offer(self, info: ObjectInfo) -> None:

@@ -41,8 +41,8 @@ class Samples:
         self._keys = keys
         self._own = schema.empty_table() if own is None else own
         literals = [node["value"] for node in walk(root) if is_constant(node) and not node["value"]["is_null"]]
-        found = [value["value"] for value in literals][:LITERALS_MAX]
-        self._pools = [_pool(field.type, found) for field in schema]
+        values = [value["value"] for value in literals][:LITERALS_MAX]
+        self._pools = [_pool(field.type, values) for field in schema]
 
     def rows(self, count: int, constant: Sequence[str] = ()) -> pa.Table:
         """Return some random rows that share the values of some columns."""

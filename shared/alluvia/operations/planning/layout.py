@@ -103,10 +103,10 @@ def time_column(settings: Properties, schema: pa.Schema, partition_columns: tupl
         if not _is_time(kind):
             raise Invalid(f"property {TTL_COLUMN}: {settings.ttl_column} is {type_name(kind)}, not a timestamp or date")
         return settings.ttl_column
-    found = _times(settings, schema, partition_columns)
-    if not found:
+    columns = _times(settings, schema, partition_columns)
+    if not columns:
         raise Invalid(f"property {TTL}: the table is not partitioned by a time, such as day(ts)")
-    return found[0]
+    return columns[0]
 
 
 def _times(settings: Properties, schema: pa.Schema, partition_columns: tuple[str, ...]) -> list[str]:

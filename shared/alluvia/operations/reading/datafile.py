@@ -192,10 +192,10 @@ class Background:
         """Return encodings for a file that begins with some rows: another's in its folder, if that had enough."""
         if folder in self._encodings:
             return self._encodings[folder]
-        found = encodings_of(rows)
+        encodings = encodings_of(rows)
         if len(rows) >= SAMPLE_ROWS:
-            self._encodings[folder] = found
-        return found
+            self._encodings[folder] = encodings
+        return encodings
 
 
 class FileSink:

@@ -34,12 +34,12 @@ def newest_versions(catalog: Catalog, name: str) -> list[Snapshot]:
 
     The lake may have dropped it: what was on record then still counts.
     """
-    found = [catalog.handle(name).newest()]
+    snapshots = [catalog.handle(name).newest()]
     branch, table = split_branch(name)
     if (branch or catalog.origin) not in ("", MAIN):
         with suppress(TableNotFound):  # the branch has created it
-            found.append(catalog.handle(f"{MAIN}:{table}").newest(dropped=True))
-    return found
+            snapshots.append(catalog.handle(f"{MAIN}:{table}").newest(dropped=True))
+    return snapshots
 
 
 def names_known(versions: Sequence[Snapshot]) -> Names:

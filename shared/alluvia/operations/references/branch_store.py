@@ -156,9 +156,9 @@ class BranchStore(Wrapper):
         """Return the first version of a table that was committed on the branch; None for none. One LIST."""
         start = f"{self.folder}{table}/"
         for info in self.inner.list(start + LOG_FOLDER):
-            found = _log_file(info.key[len(start) :])
-            if isinstance(found, CommitFile):
-                return found.version
+            file = _log_file(info.key[len(start) :])
+            if isinstance(file, CommitFile):
+                return file.version
         return None
 
     def written(self) -> list[str]:
@@ -166,9 +166,9 @@ class BranchStore(Wrapper):
         names = [name for name in self.inner.list_folders(self.folder) if TABLE_OR_REJECTS.fullmatch(name)]
         each = [(name, *(f"{name}/{each}" for each in self.inner.list_folders(f"{self.folder}{name}/")))
                 for name in names]  # fmt: skip
-        found = [name for group in each for name in group if TABLE_OR_REJECTS.fullmatch(name)]
-        forked = self.map(self.first_own, found)
-        return [name for name, first in zip(found, forked, strict=True) if first is not None]
+        tables = [name for group in each for name in group if TABLE_OR_REJECTS.fullmatch(name)]
+        forked = self.map(self.first_own, tables)
+        return [name for name, first in zip(tables, forked, strict=True) if first is not None]
 
     def place(self, key: str) -> str:
         """Return the key in the lake's store of an object that the branch shows."""
@@ -311,8 +311,8 @@ class BranchStore(Wrapper):
         if is_absolute(prefix) or prefix.startswith(_SHARED):  # a table is attached from there, or all share it
             return self.inner.list(prefix, start_after)
         own = {info.key: info for info in self._list_own(prefix, start_after)}
-        found = {info.key: info for info in self._list_theirs(prefix, start_after)} | own
-        return iter([found[key] for key in sorted(found, key=str.encode)])
+        objects = {info.key: info for info in self._list_theirs(prefix, start_after)} | own
+        return iter([objects[key] for key in sorted(objects, key=str.encode)])
 
     def _list_own(self, prefix: str, start_after: str | None) -> Iterator[ObjectInfo]:
         after = None if start_after is None else self.folder + start_after
@@ -364,8 +364,8 @@ def _falls_through(prefix: str) -> bool:
 
 def _version(rest: str) -> int | None:
     """Return the version that an object belongs to, by its path below the table's root; None for another object."""
-    found = _log_file(rest)
-    return index_version(rest) if found is None else found.version
+    file = _log_file(rest)
+    return index_version(rest) if file is None else file.version
 
 
 def _log_file(rest: str) -> CommitFile | CheckpointFile | None:

@@ -150,12 +150,12 @@ def still_used(handle: TableHandle, keeper: Keeper, kept: Snapshot, files: Seque
 
 def keep_only(handle: TableHandle, keeper: Keeper, kept: Snapshot, files: Sequence[AddFile]) -> bool:
     """Have a clone's keeper keep only some files of its version. False if it has been released or changed meanwhile."""
-    found = find_tagged(handle.store, keeper.table, CLONE, keeper.name)
-    if found is None or found[0] != replace(keeper, stored_ms=found[0].stored_ms):
+    tagged = find_tagged(handle.store, keeper.table, CLONE, keeper.name)
+    if tagged is None or tagged[0] != replace(keeper, stored_ms=tagged[0].stored_ms):
         return False
     keys = sorted({key for file in files for key in _keys(kept, file) if key.startswith(handle.root)})
     text = orjson.dumps([key[len(handle.root) :] for key in keys]).decode()
-    return put_over(handle.store, replace(keeper, details={**keeper.details, FILES: text}), found[1])
+    return put_over(handle.store, replace(keeper, details={**keeper.details, FILES: text}), tagged[1])
 
 
 def _oldest(handle: TableHandle, keeper: Keeper) -> Snapshot | None:

@@ -212,10 +212,10 @@ def _put(store: Store, clock: Clock, keeper: Keeper, *, replaces: bool) -> None:
     for _ in range(_TRIES_MAX):
         if put_keeper(store, clock, keeper):
             return
-        found = find_tagged(store, keeper.table, keeper.kind, keeper.name)
-        if found is None:  # released just now
+        tagged = find_tagged(store, keeper.table, keeper.kind, keeper.name)
+        if tagged is None:  # released just now
             continue
-        known, tag = found
+        known, tag = tagged
         if known.id == keeper.id:
             return
         if not replaces and known.is_live(clock.now_ms()):

@@ -66,10 +66,10 @@ def tag_lake(
     at_ms = None if timestamp is None else milliseconds(timestamp)
     until_ms = _expiry(expires, now_ms)
     keep_moment(catalog, TAG, name, at_ms, expires_ms=until_ms, by=by, replaces=replace)
-    found = find_keeper(catalog.store, None, TAG, name)
-    if found is None:
+    keeper = find_keeper(catalog.store, None, TAG, name)
+    if keeper is None:
         raise Conflict(f"tag {name} was deleted by another caller meanwhile")
-    return _tag(found, now_ms)
+    return _tag(keeper, now_ms)
 
 
 def untag(store: Store, table: str | None, name: str) -> None:
@@ -88,9 +88,9 @@ def table_tags(handle: ReadableTable) -> list[Tag]:
 
 def lake_tags(catalog: Catalog, *, tables: bool = False) -> list[Tag]:
     """Return the tags of the lake; with `tables`, also those of all its tables. One LIST, and a GET for each."""
-    found = all_keepers(catalog.store, TAG) if tables else list_keepers(catalog.store, None, TAG)
+    keepers = all_keepers(catalog.store, TAG) if tables else list_keepers(catalog.store, None, TAG)
     now_ms = catalog.clock.now_ms()
-    return [_tag(keeper, now_ms) for keeper in sorted(found, key=lambda each: (each.table or "", each.name))]
+    return [_tag(keeper, now_ms) for keeper in sorted(keepers, key=lambda each: (each.table or "", each.name))]
 
 
 def tagged(handle: ReadableTable, name: str) -> Snapshot:
@@ -108,10 +108,10 @@ def tagged(handle: ReadableTable, name: str) -> Snapshot:
     if keeper.expires_ms is not None and not keeper.is_live(handle.clock.now_ms()):
         raise VersionExpired(f"{keeper} expired at {_moment(keeper.expires_ms):%Y-%m-%d %H:%M:%S} UTC")
     gaps = version_gaps(handle.newest().properties)
-    found = kept_snapshot(handle, keeper)
-    if in_gap(gaps, found.version):
-        raise VersionNotFound(f"{keeper}: {other_table_message(handle.name, found.version)}")
-    return found
+    snapshot = kept_snapshot(handle, keeper)
+    if in_gap(gaps, snapshot.version):
+        raise VersionNotFound(f"{keeper}: {other_table_message(handle.name, snapshot.version)}")
+    return snapshot
 
 
 def _no_tag(store: Store, table: str | None, name: str) -> VersionNotFound:

@@ -72,8 +72,8 @@ def ask_job(store: Store, clock: Clock, asked: Json, key: str | None = None) -> 
     job_id = clock.new_id()
     if key is not None:
         job_id = _once(store, _KEYS + key, {"id": job_id})["id"]
-    found = _once(store, f"{JOBS}{job_id}/asked.json", {**asked, "asked_ms": clock.now_ms()})
-    return QueryJob(job_id, found)
+    request = _once(store, f"{JOBS}{job_id}/asked.json", {**asked, "asked_ms": clock.now_ms()})
+    return QueryJob(job_id, request)
 
 
 def ask_again(store: Store, clock: Clock, failed: QueryJob, asked: Json, key: str) -> QueryJob:
@@ -163,9 +163,9 @@ def _once(store: Store, key: str, value: Json) -> Json:
         with suppress(AnswerLost):  # reading it tells
             if store.put_if_absent(key, data) is PutResult.CREATED:
                 return value
-        found = _read(store, key)
-        if found is not None:
-            return found
+        stored = _read(store, key)
+        if stored is not None:
+            return stored
     raise Unavailable(f"{key} could not be written")
 
 
@@ -174,8 +174,8 @@ def _read(store: Store, key: str) -> Json | None:
         data = store.get(key)
     except ObjectNotFound:
         return None
-    found: Json = orjson.loads(data)
-    return found or None
+    value: Json = orjson.loads(data)
+    return value or None
 
 
 PLACES = f"{JOBS}places/"
@@ -198,12 +198,12 @@ def take_place(store: Store, clock: Clock, job_id: str, places: int, caller: str
     """
     folder = f"{PLACES}{sha256(caller.encode()).hexdigest()}/" if caller else PLACES
     paths = [f"{folder}{number}.json" for number in range(places)]
-    found = store.map(lambda path: _held(store, path), paths)
-    if any(held is not None and held.job_id == job_id for held in found):
+    places_held = store.map(lambda path: _held(store, path), paths)
+    if any(held is not None and held.job_id == job_id for held in places_held):
         return True
     return any(
         _take(store, path, held, job_id)
-        for path, held in zip(paths, found, strict=True)
+        for path, held in zip(paths, places_held, strict=True)
         if held is None or not _is_busy(store, clock, held.job_id)
     )
 

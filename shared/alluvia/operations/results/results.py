@@ -76,14 +76,14 @@ def find_result(store: Store, key: str) -> KeptResult | None:
         data = store.get(RESULTS + key)
     except ObjectNotFound:
         return None
-    found = _decoded(data)
-    return None if found is None or found[0] != key else found[1]
+    kept = _decoded(data)
+    return None if kept is None or kept[0] != key else kept[1]
 
 
 def read_result(data: bytes) -> KeptResult | None:
     """Return the result in an object; None if the object is damaged or not a result."""
-    found = _decoded(data)
-    return None if found is None else found[1]
+    kept = _decoded(data)
+    return None if kept is None else kept[1]
 
 
 def keep_result(store: Store, key: str, result: KeptResult) -> None:
@@ -111,17 +111,17 @@ def clean_results(store: Store, clock: Clock, limits: ResultLimits, *, dry_run: 
     to those that are older than an hour. A dry run only counts.
     """
     now_ms = clock.now_ms()
-    found = list(store.list(RESULTS))
-    large = [info for info in found if info.key.startswith(LARGE)]
-    others = [info for info in found if not info.key.startswith(LARGE)]
+    objects = list(store.list(RESULTS))
+    large = [info for info in objects if info.key.startswith(LARGE)]
+    others = [info for info in objects if not info.key.startswith(LARGE)]
     old_ms, linked_ms = now_ms - limits.age_ms_max, now_ms - LINK_SECONDS * 1000
     gone = _beyond(others, old_ms, limits.bytes_max)
     gone += _beyond(large, old_ms - LINK_SECONDS * 1000, limits.large_bytes_max, linked_ms)
     if gone and not dry_run:
         store.delete([info.key for info in gone])
     gone_bytes = sum(info.size for info in gone)
-    kept_bytes = sum(info.size for info in found) - gone_bytes
-    return CleanedResults(len(gone), gone_bytes, len(found) - len(gone), kept_bytes)
+    kept_bytes = sum(info.size for info in objects) - gone_bytes
+    return CleanedResults(len(gone), gone_bytes, len(objects) - len(gone), kept_bytes)
 
 
 def _beyond(infos: Iterable[ObjectInfo], old_ms: int, bytes_max: int, young_ms: int | None = None) -> list[ObjectInfo]:
@@ -186,8 +186,8 @@ def _folder(caller: str) -> str:
 
 def is_there(store: Store, clock: Clock, key: str, age_ms_max: int) -> bool:
     """Whether a result is still there, was not taken back, and is young enough for another link. One HEAD."""
-    found = store.head(key)
-    return found is not None and found.size > 0 and found.modified_ms >= clock.now_ms() - age_ms_max
+    info = store.head(key)
+    return info is not None and info.size > 0 and info.modified_ms >= clock.now_ms() - age_ms_max
 
 
 def take_back(store: Store, key: str) -> None:

@@ -103,18 +103,18 @@ def expire(handle: TableHandle, *, ttl_of: TableHandle | None = None, dry_run: b
     done: list[ExpiryPlan] = []
 
     def plan(snapshot: Snapshot) -> Changes | None:
-        found = _planned(handle, snapshot, ttl_of)
-        done[:] = [] if found is None else [found]
-        if found is None or not found.files or dry_run:
+        expiry = _planned(handle, snapshot, ttl_of)
+        done[:] = [] if expiry is None else [expiry]
+        if expiry is None or not expiry.files or dry_run:
             return None
         check_not_append_only(snapshot, "expire")
         now_ms = handle.clock.now_ms()
         return Changes(
             EXPIRE,
-            {"column": found.column, "before": found.before.isoformat()},
-            removes=[file.removed(now_ms, data_change=True) for file in found.files],
+            {"column": expiry.column, "before": expiry.before.isoformat()},
+            removes=[file.removed(now_ms, data_change=True) for file in expiry.files],
             txns=[Txn(EXPIRED, snapshot.version, now_ms)],
-            metrics={"numDeletedRows": _rows(found) or 0, "numRemovedBytes": sum(file.size for file in found.files)},
+            metrics={"numDeletedRows": _rows(expiry) or 0, "numRemovedBytes": sum(file.size for file in expiry.files)},
         )
 
     newest = handle.newest(dropped=True)
@@ -124,9 +124,9 @@ def expire(handle: TableHandle, *, ttl_of: TableHandle | None = None, dry_run: b
     version = snapshot.version if commit is None else commit.version
     if not done:
         return ExpireReport(dry_run, version)
-    [found] = done
-    paths, size = tuple(file.path for file in found.files), sum(file.size for file in found.files)
-    return ExpireReport(dry_run, version, paths, _rows(found), size, found.column, found.before)
+    [expiry] = done
+    paths, size = tuple(file.path for file in expiry.files), sum(file.size for file in expiry.files)
+    return ExpireReport(dry_run, version, paths, _rows(expiry), size, expiry.column, expiry.before)
 
 
 def has_expired(snapshot: Snapshot) -> bool:

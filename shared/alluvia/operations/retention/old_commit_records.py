@@ -75,9 +75,9 @@ def _asked_for(
             version = None if keeper.pending else meant(keeper, kept.pins, stored_ms, oldest)
             if version is not None and version not in standing:
                 standing[version] = _standing(table, version)
-            found = None if version is None else standing[version]
+            listed = None if version is None else standing[version]
             asked.update(
-                key for key, ms in about.items() if ms <= keeper.moment and (found is None or ids[key] in found)
+                key for key, ms in about.items() if ms <= keeper.moment and (listed is None or ids[key] in listed)
             )
     return asked
 

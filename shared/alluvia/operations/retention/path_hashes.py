@@ -37,12 +37,12 @@ def key_hash(key: str) -> int:
     """Return the hash that `hashed` gives a key."""
     data = key.encode()
     words = array("Q", data.ljust(_words(len(data)) * _WORD_BYTES, b"\0"))
-    found = 0
+    total = 0
     for word, first, second in zip(words, *_factors_of(len(words)), strict=True):
         product = word * first & _MASK
         product = (product ^ product >> 32) * second & _MASK
-        found += product ^ product >> 32
-    return found & _MASK
+        total += product ^ product >> 32
+    return total & _MASK
 
 
 _MASK = (1 << 64) - 1

@@ -72,14 +72,14 @@ class KeptFiles:
             left = keeper.pending and (version is None or version < oldest or self._is_left(keeper))
             if version is not None and version < below and not left:
                 wanted.append((keeper, version))
-        found = self._take({version for _, version in wanted} - self.versions.keys())
+        added = self._take({version for _, version in wanted} - self.versions.keys())
         for keeper, version in wanted:
             if version not in self.versions:
                 continue
             for keepers in self.versions.values():
                 keepers[:] = [each for each in keepers if each.id != keeper.id]
             self.versions[version].append(keeper)
-        return found
+        return added
 
     def pin(self, below: int, oldest: int) -> None:
         """Put on record what the keepers of the lake mean, for versions `below` one: the log may forget it.
@@ -106,12 +106,12 @@ class KeptFiles:
     def log_files(self, listed: Iterable[ObjectInfo]) -> frozenset[str]:
         """Return the files of the log, by their keys below the table's root, that the versions are made of."""
         listing = read_listing(info.key.removeprefix(LOG_FOLDER) for info in listed)
-        found: set[str] = set()
+        names: set[str] = set()
         for version in self.versions:
             segment = find_segment(listing, version)
-            found |= {LOG_FOLDER + part.name for part in segment.checkpoint}
-            found |= {commit_name(each) for each in (*segment.commits, segment.witness) if each is not None}
-        return frozenset(found)
+            names |= {LOG_FOLDER + part.name for part in segment.checkpoint}
+            names |= {commit_name(each) for each in (*segment.commits, segment.witness) if each is not None}
+        return frozenset(names)
 
     def write_checkpoints(self) -> frozenset[str]:
         """Give each version a checkpoint of its own, without what was removed before: it needs no earlier file then.
@@ -130,8 +130,8 @@ class KeptFiles:
 
     def checkpoints(self) -> frozenset[str]:
         """Return the versions' own checkpoints, by their keys below the table's root; one LIST if there are any."""
-        found = self._handle.log.listing().checkpoints if self.versions else {}
-        return frozenset(LOG_FOLDER + part.name for each in self.versions for part in found.get(each, ()))
+        parts = self._handle.log.listing().checkpoints if self.versions else {}
+        return frozenset(LOG_FOLDER + part.name for each in self.versions for part in parts.get(each, ()))
 
     def clean_up(self) -> None:
         """Delete keepers that nothing needs, those that were never finished, and pins of keepers that are gone."""

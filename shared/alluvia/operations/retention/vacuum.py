@@ -217,8 +217,8 @@ class _Run:
         self, plan: VacuumPlan, log_plan: LogPlan, live: Needed, oldest: int, known: int
     ) -> tuple[VacuumPlan, LogPlan]:
         """Look for keepers of versions below `oldest`, and return the plans without what they need."""
-        found = self._kept.look(oldest, known)
-        if log_plan.objects and found:
+        added = self._kept.look(oldest, known)
+        if log_plan.objects and added:
             log_plan = self._planned_log()
         return plan.spared(self._kept.live, live) if len(self._kept.live) else plan, log_plan
 

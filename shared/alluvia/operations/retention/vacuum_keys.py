@@ -108,14 +108,14 @@ def needed(snapshot: Snapshot, forgotten: Iterable[RemoveFile] = ()) -> Needed:
 
 def _claimed(snapshot: Snapshot) -> list[str]:
     """Return the keys of what claims will add: files, their deletion vectors, and files of changes."""
-    found: list[str] = []
+    keys: list[str] = []
     for claim in pending(snapshot.state.domains):
         intended = claim.intended(snapshot.version + 1)
         vectors = [stored_vector(add.deletion_vector) for add in intended.adds if add.deletion_vector is not None]
         paths = [*(add.path for add in intended.adds), *(file.path for file in intended.cdc)]
         paths += [vector.path for vector in vectors if vector is not None]
-        found += map(snapshot.locate, paths)
-    return found
+        keys += map(snapshot.locate, paths)
+    return keys
 
 
 def _runs(keys: pa.Array) -> Iterator[Run]:
@@ -157,8 +157,8 @@ def _keys(snapshot: Snapshot, batch: pa.StructArray, *, strict: bool) -> tuple[p
         stored = stored_vector(descriptor)
         if stored is not None:
             named.append((row, stored.path))
-    found = [(row, key) for row, path in named if (key := _key(snapshot, path, strict=strict)) is not None]
-    return pa.array([key for _, key in found], pa.string()), pa.array([row for row, _ in found], pa.int64())
+    keyed = [(row, key) for row, path in named if (key := _key(snapshot, path, strict=strict)) is not None]
+    return pa.array([key for _, key in keyed], pa.string()), pa.array([row for row, _ in keyed], pa.int64())
 
 
 def _key(snapshot: Snapshot, path: str, *, strict: bool) -> str | None:

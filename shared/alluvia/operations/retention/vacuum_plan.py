@@ -144,16 +144,16 @@ def listed(pages: Iterable[ListedPage], root: str) -> Listed:
     return Listed(root, keys, pa.table([sizes, modified_ms, hashed(keys)], ["size", "modified_ms", "hash"]))
 
 
-def plan_vacuum(needed: Needed, found: Listed, cutoffs: Cutoffs) -> VacuumPlan:
+def plan_vacuum(needed: Needed, listing: Listed, cutoffs: Cutoffs) -> VacuumPlan:
     """Choose what to delete of objects below a table's root; the log is not looked at.
 
     A data file is deleted if it was removed before its cut-off, an orphan if it was last written before its own. Files
     of changes have the retention of removed files, but are deleted no sooner than orphans. Other folders whose name
     starts with `_` or `.` hold no data files.
     """
-    live = found.live(needed)
-    claimed = pc.is_in(_column(found.columns, "hash"), value_set=needed.claimed)
-    objects = found.chosen(pc.invert(live))
+    live = listing.live(needed)
+    claimed = pc.is_in(_column(listing.columns, "hash"), value_set=needed.claimed)
+    objects = listing.chosen(pc.invert(live))
     keys, hashes, modified_ms = (_column(objects, name) for name in ("key", "hash", "modified_ms"))
     change = pc.starts_with(keys, CHANGE_FOLDER)
     tables = pc.or_(pc.starts_with(keys, LOG_FOLDER), change)
@@ -171,8 +171,8 @@ def plan_vacuum(needed: Needed, found: Listed, cutoffs: Cutoffs) -> VacuumPlan:
     change_cutoff = min(cutoffs.removed, cutoffs.orphans)
     change_gone = pc.and_(change, pc.less(modified_ms, whole(change_cutoff)))
     kept = [
-        _kept(LIVE, found.columns, pc.and_not(live, claimed)),
-        _kept(CLAIMED, found.columns, claimed),
+        _kept(LIVE, listing.columns, pc.and_not(live, claimed)),
+        _kept(CLAIMED, listing.columns, claimed),
         _kept(REMOVED, objects, pc.and_not(dead, expired), dead_ms, cutoffs.now - cutoffs.removed),
         _kept(YOUNG, objects, pc.and_not(unnamed, old), modified_ms, cutoffs.now - cutoffs.orphans),
         _kept(CHANGES, objects, pc.and_not(change, change_gone), modified_ms, cutoffs.now - change_cutoff),

@@ -54,9 +54,9 @@ def merge(handle: TableHandle, source: pa.Table, rules: MergeRules) -> RowChange
 
     def edit(snapshot: Snapshot) -> KeyedMerge:
         check_edit(snapshot, "MERGE", None)
-        found = keys_of(rules, snapshot.schema, source.schema)
-        keys = _source_keys(source, found.columns, snapshot.schema)
-        on = None if found.alone else rules.on
+        keyed = keys_of(rules, snapshot.schema, source.schema)
+        keys = _source_keys(source, keyed.columns, snapshot.schema)
+        on = None if keyed.alone else rules.on
         with evaluating(current_evaluator()):  # so that all expressions see one time
             return KeyedMerge(snapshot, source, keys, rules, {"on": masked(rules.on)}, on=on)
 
@@ -106,15 +106,15 @@ class KeyedMerge(MergeEdit):
         return self.predicate if self._whole else self._keys.reads
 
     def pairs(self, data: DataFile) -> FilePairs:
-        found: list[FilePairs] = []
+        parts: list[FilePairs] = []
         start = 0
         for batch in data.batches(self._columns, rows=ROWS_AT_ONCE):
-            found.append(self._paired(pa.Table.from_batches([batch]), data.live.slice(start, len(batch))))
+            parts.append(self._paired(pa.Table.from_batches([batch]), data.live.slice(start, len(batch))))
             start += len(batch)
         return FilePairs(
-            pa.concat_arrays([pa.array([], pa.bool_()), *(each.mask for each in found)]),
-            pa.concat_arrays([pa.array([], CLAUSE), *(each.clauses for each in found)]),
-            pa.concat_arrays([pa.array([], pa.int64()), *(each.sources for each in found)]),
+            pa.concat_arrays([pa.array([], pa.bool_()), *(each.mask for each in parts)]),
+            pa.concat_arrays([pa.array([], CLAUSE), *(each.clauses for each in parts)]),
+            pa.concat_arrays([pa.array([], pa.int64()), *(each.sources for each in parts)]),
         )
 
     def _paired(self, rows: pa.Table, live: pa.BooleanArray) -> FilePairs:
@@ -133,19 +133,19 @@ class KeyedMerge(MergeEdit):
 
     def _deciding(self, rows: pa.Table, sources: pa.Int64Array) -> pa.Array:
         """Return for each row the number of the first clause that applies; null where none does."""
-        found = pa.nulls(len(rows), CLAUSE)
+        clauses = pa.nulls(len(rows), CLAUSE)
         for number, clause in enumerate(self._read):
             if clause.when == UNMATCHED:
                 continue
             paired = pc.is_valid(sources) if clause.when == MATCHED else pc.is_null(sources)
-            here = pc.and_(paired, pc.is_null(found))
+            here = pc.and_(paired, pc.is_null(clauses))
             if clause.test is not None:
                 at = positions_of(here)
                 if len(at):
                     at = at.filter(self._holds(clause.test, rows.take(at), sources.take(at)))
                 here = mask_of(at, len(rows))
-            found = pc.if_else(here, pa.scalar(number, CLAUSE), found)
-        return found
+            clauses = pc.if_else(here, pa.scalar(number, CLAUSE), clauses)
+        return clauses
 
     def _holds(self, test: PairTest, rows: pa.Table, sources: pa.Int64Array) -> pa.BooleanArray:
         return test.mask(self._sides(test, rows, sources), len(sources))

@@ -108,13 +108,13 @@ def kept(scans: Sequence[Scan], schema: pa.Schema, batches: Iterable[pa.RecordBa
 class LocatedMerge(MergeEdit):
     """Rows that were found are updated, deleted and inserted."""
 
-    def __init__(self, snapshot: Snapshot, found: LocatedRows, rules: LocatedRules) -> None:
-        if snapshot.state is not found.scan.snapshot.state:
+    def __init__(self, snapshot: Snapshot, located: LocatedRows, rules: LocatedRules) -> None:
+        if snapshot.state is not located.scan.snapshot.state:
             raise Conflict(f"table {snapshot.name} changed while its rows were looked for: try again")
         super().__init__(snapshot, rules.clauses)
         self.operation, self.parameters = rules.operation, rules.parameters
-        self.predicate = found.scan.predicate
-        self._found = found
+        self.predicate = located.scan.predicate
+        self._found = located
         self._rules = rules
 
     def candidates(self, snapshot: Snapshot) -> Sequence[AddFile]:  # noqa: ARG002
@@ -136,8 +136,8 @@ class LocatedMerge(MergeEdit):
 
     def values(self, clause: int, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:  # noqa: ARG002
         first = sources[0].as_py()
-        found = self._found.rows.slice(first, sources[-1].as_py() - first + 1).combine_chunks()
-        return self._values(self._rules.clauses[clause], found.take(pc.subtract(sources, first)))
+        near = self._found.rows.slice(first, sources[-1].as_py() - first + 1).combine_chunks()
+        return self._values(self._rules.clauses[clause], near.take(pc.subtract(sources, first)))
 
     def inserts(self, matched: pa.Int64Array) -> Inserts:  # noqa: ARG002
         new = self._found.new

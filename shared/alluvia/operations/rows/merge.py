@@ -117,12 +117,12 @@ def read_clauses(rules: MergeRules, schema: pa.Schema, source: pa.Schema) -> lis
 def _of_source(schema: pa.Schema, source: Side) -> dict[str, str]:
     """Return what `*` means: each column of the source for that of its name."""
     known = {fold(name): name for name in schema.names}
-    found = {}
+    columns = {}
     for name in source.schema.names:
         if fold(name) not in known:
             raise Invalid(f"column {name} of the source is not in the table: name the columns, or add it to the table")
-        found[known[fold(name)]] = f"{quote_name(source.alias)}.{quote_name(name)}"
-    return found
+        columns[known[fold(name)]] = f"{quote_name(source.alias)}.{quote_name(name)}"
+    return columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +136,9 @@ class MergeKeys:
 def keys_of(rules: MergeRules, schema: pa.Schema, source: pa.Schema) -> MergeKeys:
     """Return the keys of a merge, none if ON equates no columns. Raises `Invalid` for columns that cannot be equal."""
     table, given = rules.sides(schema, source)
-    found = _equated(rules.on, Pairs([table, given]), table, given)
-    key_rows(source.empty_table(), found.columns, schema)
-    return found
+    keys = _equated(rules.on, Pairs([table, given]), table, given)
+    key_rows(source.empty_table(), keys.columns, schema)
+    return keys
 
 
 def key_rows(source: pa.Table, keys: Mapping[str, str], schema: pa.Schema) -> pa.Table:
@@ -156,17 +156,17 @@ def _equated(text: str, pairs: Pairs, table: Side, source: Side) -> MergeKeys:
     except Invalid as error:
         raise Invalid(f"ON: {error}") from error
     parts: list[Node] = expression["children"] if expression["type"] == "CONJUNCTION_AND" else [expression]
-    found: dict[str, str] = {}
+    source_columns: dict[str, str] = {}
     others = 0
     for part in parts:
         sides = [part[side] for side in ("left", "right")] if part["type"] == "COMPARE_EQUAL" else []
         names = [pairs.resolve(side["column_names"]) for side in sides if side["class"] == "COLUMN_REF"]
         columns = {name[0].alias: name[1] for name in names if name is not None}
-        if len(columns) < 2 or columns[table.alias] in found:
+        if len(columns) < 2 or columns[table.alias] in source_columns:
             others += 1
             continue
-        found[columns[table.alias]] = columns[source.alias]
-    return MergeKeys(found, alone=not others)
+        source_columns[columns[table.alias]] = columns[source.alias]
+    return MergeKeys(source_columns, alone=not others)
 
 
 class Clause(Protocol):
@@ -215,10 +215,10 @@ class MergeEdit(Edit):
         """Return the new values of a clause's columns, for rows of a file and the source's rows that they pair with."""
 
     def find(self, data: DataFile) -> Hits | None:
-        found = self.pairs(data)
-        if not len(found.clauses):
+        pairs = self.pairs(data)
+        if not len(pairs.clauses):
             return None
-        return Hits(found.mask, self._updated.take(found.clauses), found.sources, found.clauses)
+        return Hits(pairs.mask, self._updated.take(pairs.clauses), pairs.sources, pairs.clauses)
 
     def renew(self, rows: pa.Table, hits: Hits) -> pa.Table:
         assert hits.clauses is not None  # noqa: S101 - `find` has given them

@@ -153,7 +153,7 @@ class Rewriter:
         return [outcome for part in (*self.parts, self._open) for outcome in part.outcomes.values()]
 
     def _read(self, files: Sequence[AddFile]) -> None:
-        known = {path: found.rows for path, found in self._found.items()}
+        known = {path: remembered.rows for path, remembered in self._found.items()}
         for number, data in enumerate(opened(self._handle, self._snapshot, files, known)):
             report(f"changing {self._handle.name}", number, len(files), "files")
             with data:
@@ -208,12 +208,12 @@ class Rewriter:
         self._read([each.file for part in silent for each in part.outcomes.values()])
 
     def _process(self, data: DataFile) -> Outcome:
-        found = self._find(data)
-        if found is None:
+        matched = self._find(data)
+        if matched is None:
             return Outcome(data.file, changed=False)
-        hits = found.changing()
+        hits = matched.changing()
         if not hits.changed and not self.edit.erases:
-            return Outcome(data.file, changed=False, sources=found.sources)
+            return Outcome(data.file, changed=False, sources=matched.sources)
         live = count(data.live)
         outcome = Outcome(
             data.file,
@@ -221,7 +221,7 @@ class Rewriter:
             rows=data.rows,
             deleted=hits.changed - hits.rows_updated,
             updated=hits.rows_updated,
-            sources=found.sources,
+            sources=matched.sources,
         )
         if hits.changed == live and not (hits.rows_updated and self.edit.in_place and not self._vectors):
             self._take(data, hits)
@@ -239,10 +239,10 @@ class Rewriter:
         if known is not None and pc.all(pc.is_in(known.deleted, value_set=data.deleted), min_count=0).as_py():
             return None if known.hits is None else known.hits.among(data.live)
         hits = self.edit.find(data)
-        found = _FoundRows(data.rows, data.deleted, hits)
-        if self._vectors and self._found_bytes + found.nbytes <= REMEMBERED_BYTES:
-            self._found[data.file.path] = found
-            self._found_bytes += found.nbytes
+        remembered = _FoundRows(data.rows, data.deleted, hits)
+        if self._vectors and self._found_bytes + remembered.nbytes <= REMEMBERED_BYTES:
+            self._found[data.file.path] = remembered
+            self._found_bytes += remembered.nbytes
         return hits
 
     def _rewrite(self, data: DataFile, hits: Hits, outcome: Outcome) -> None:
@@ -331,8 +331,8 @@ class Rewriter:
         self._write(part)
         vectors = [outcome for outcome in part.outcomes.values() if outcome.vector is not None]
         positions = [outcome.vector for outcome in vectors if outcome.vector is not None]
-        found = write_deletions(self._handle.store, self._snapshot.root, self._handle.clock, positions)
-        for outcome, vector in zip(vectors, found, strict=True):
+        descriptors = write_deletions(self._handle.store, self._snapshot.root, self._handle.clock, positions)
+        for outcome, vector in zip(vectors, descriptors, strict=True):
             stats = loose_statistics(outcome.file.stats, outcome.rows)
             outcome.vector = None
             outcome.add = replace(outcome.file, deletion_vector=vector, stats=stats, data_change=True)

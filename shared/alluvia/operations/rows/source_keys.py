@@ -75,9 +75,9 @@ class SourceKeys:
             keys = self._rows[self.on[0]]
             if pc.count_distinct(keys).as_py() == len(keys) - keys.null_count:
                 return
-        found = self._connection.execute(_REPEATED.format(names=", ".join(self._keys))).to_arrow_table()
-        if len(found):  # fetched as rows, times would need the package pytz
-            raise repeated_key(self.on, [column[0].as_py() for column in found.columns])
+        repeated = self._connection.execute(_REPEATED.format(names=", ".join(self._keys))).to_arrow_table()
+        if len(repeated):  # fetched as rows, times would need the package pytz
+            raise repeated_key(self.on, [column[0].as_py() for column in repeated.columns])
 
     def pairs(self, keys: pa.Table) -> tuple[pa.Int64Array, pa.Int64Array]:
         """Return the positions, ascending, of those rows of `keys` that the source has, and its rows' numbers."""
@@ -88,16 +88,16 @@ class SourceKeys:
         self._connection.register("file", numbered.to_reader())
         on = " AND ".join(f"f.{key} = s.{key}" for key in self._keys)
         try:
-            found = self._connection.execute(_PAIRS.format(on=on)).to_arrow_table()
+            pairs = self._connection.execute(_PAIRS.format(on=on)).to_arrow_table()
         finally:
             self._connection.unregister("file")
-        positions, sources = found["position"].combine_chunks(), found["number"].combine_chunks()
+        positions, sources = pairs["position"].combine_chunks(), pairs["number"].combine_chunks()
         return positions.cast(pa.int64()), sources.cast(pa.int64())
 
     @cached_property
     def _sorted(self) -> Mapping[str, _Values]:
         """Return the values of each key column that has an order in statistics."""
-        found = {}
+        sorted_values = {}
         for name in self.on:
             kind = self._rows.schema.field(name).type
             if pa.types.is_floating(kind):
@@ -108,10 +108,10 @@ class SourceKeys:
             if len(values) > KEYS_SORTED_MAX:
                 values = values.take(pa.array([0, len(values) - 1]))
             try:
-                found[name] = _Values(values.to_pylist(), every)
+                sorted_values[name] = _Values(values.to_pylist(), every)
             except (ValueError, OverflowError):  # a time that Python cannot represent
                 continue
-        return found
+        return sorted_values
 
     @cached_property
     def _whole_keys(self) -> pa.Table:
@@ -179,10 +179,10 @@ class _Values:
             return True
 
 
-def repeated_key(on: Sequence[str], found: Sequence[Any]) -> RepeatedKey:
+def repeated_key(on: Sequence[str], example: Sequence[Any]) -> RepeatedKey:
     """Return the error for a key that several rows have: its values, and how many they are."""
-    key = ", ".join(f"{name}={value!r}" for name, value in zip(on, found, strict=False))
-    return RepeatedKey(f"rows: the key {key} occurs in {found[-1]} rows; each key must be unique")
+    key = ", ".join(f"{name}={value!r}" for name, value in zip(on, example, strict=False))
+    return RepeatedKey(f"rows: the key {key} occurs in {example[-1]} rows; each key must be unique")
 
 
 def _is_plain(kind: pa.DataType) -> bool:

@@ -54,15 +54,15 @@ class Rules:
 
     def clauses(self, given: Sequence[str], columns_set: Sequence[str]) -> list[MergeClause]:
         """Return the clauses of the merge that it is, of rows with the `given` columns of the table."""
-        found = []
+        clauses = []
         if self.delete_when is not None:
-            found.append(MergeClause(MATCHED, "delete", self.delete_when))
+            clauses.append(MergeClause(MATCHED, "delete", self.delete_when))
         if self.matched != "ignore":
             action = "nothing" if self.matched == "update" and not columns_set else self.matched
-            found.append(MergeClause(MATCHED, action, self.when, copied=columns_set))
+            clauses.append(MergeClause(MATCHED, action, self.when, copied=columns_set))
         if self.inserts:
-            found.append(MergeClause(UNMATCHED, "insert", self.insert_when, copied=given))
-        return found
+            clauses.append(MergeClause(UNMATCHED, "insert", self.insert_when, copied=given))
+        return clauses
 
 
 def check_rules(rules: Rules) -> None:
@@ -119,9 +119,9 @@ def upsert_edit(
         msg = f"the table has a column {NEW!r}, so a condition cannot refer to the new row's columns: leave it out"
         raise Invalid(msg)
     _check_extra(given, schema, conditions)
-    found = MergeRules("", NEW, "", rules.clauses(known, _columns_to_set(rules, on, known, schema)))
+    merge_rules = MergeRules("", NEW, "", rules.clauses(known, _columns_to_set(rules, on, known, schema)))
     keys = keys or SourceKeys(given.select(on))
-    return KeyedMerge(snapshot, given, keys, found, _parameters(rules, on), source_rows=source_rows)
+    return KeyedMerge(snapshot, given, keys, merge_rules, _parameters(rules, on), source_rows=source_rows)
 
 
 def _check_extra(given: pa.Table, schema: pa.Schema, conditions: Sequence[str]) -> None:
@@ -149,13 +149,13 @@ def _columns_to_set(rules: Rules, on: Sequence[str], known: Sequence[str], schem
 
 
 def _parameters(rules: Rules, on: Sequence[str]) -> Mapping[str, str]:
-    found = {
+    parameters = {
         "on": ", ".join(on),
         "matched": rules.matched,
         "unmatched": "insert" if rules.inserts else "ignore",
     }
     conditions = {"when": rules.when, "deleteWhen": rules.delete_when, "insertWhen": rules.insert_when}
-    return found | {name: masked(text) for name, text in conditions.items() if text is not None}
+    return parameters | {name: masked(text) for name, text in conditions.items() if text is not None}
 
 
 def read_rows(rows: Any, schema: pa.Schema, on: Sequence[str], extra: Callable[[str], bool]) -> pa.Table:
@@ -183,8 +183,8 @@ def read_rows(rows: Any, schema: pa.Schema, on: Sequence[str], extra: Callable[[
         whole = conform(table.drop_columns(others), known)
         return _append(whole, {name: table[name] for name in others})
     plain = [{name: row[name] for name in row if name not in others} for row in rows] if others else rows
-    found = list(conformed(plain, known, _CHUNK_BYTES)) or [known.empty_table()]
-    return _append(pa.concat_tables(found), {name: pa.array([row.get(name) for row in rows]) for name in others})
+    parts = list(conformed(plain, known, _CHUNK_BYTES)) or [known.empty_table()]
+    return _append(pa.concat_tables(parts), {name: pa.array([row.get(name) for row in rows]) for name in others})
 
 
 def _append(rows: pa.Table, columns: Mapping[str, Any]) -> pa.Table:

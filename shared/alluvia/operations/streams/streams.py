@@ -118,16 +118,16 @@ def find_stream(catalog: WritableCatalog, name: str) -> StreamState | None:
 
 def the_stream(catalog: WritableCatalog, name: str) -> StreamState:
     """Return a stream as it is now. Raises `TableNotFound`."""
-    found = find_stream(catalog, name)
-    if found is None:
+    state = find_stream(catalog, name)
+    if state is None:
         raise TableNotFound(f"the lake has no stream {name!r:.100}")
-    return found
+    return state
 
 
 def list_streams(catalog: WritableCatalog) -> list[StreamState]:
     """Return all streams, in the order of their names. One LIST, and what opening each costs."""
     names = [name for name in catalog.store.list_folders(STREAMS) if TABLE_NAME.fullmatch(name)]
-    return [found for found in catalog.store.map(partial(find_stream, catalog), names) if found is not None]
+    return [state for state in catalog.store.map(partial(find_stream, catalog), names) if state is not None]
 
 
 def drop_stream(catalog: WritableCatalog, name: str) -> Commit:

@@ -87,15 +87,15 @@ def find_files(store: Store, place: ExternalPlace) -> list[ObjectInfo]:
     Raises `Invalid` where there is none, or more than `FILES_MAX`.
     """
     reach(store, place)
-    found: dict[str, ObjectInfo] = {}
+    objects: dict[str, ObjectInfo] = {}
     for location in place.locations:
         infos = _matching(store, location) if _WILD.search(location) else _exact(store, location)
         if not infos:
             raise Invalid(f"location: there is no file {location}")
-        found |= {info.key: info for info in infos}
-        if len(found) > FILES_MAX:
+        objects |= {info.key: info for info in infos}
+        if len(objects) > FILES_MAX:
             raise Invalid(f"location: more than {FILES_MAX} files: make a table of them with lake.convert")
-    return [found[key] for key in sorted(found)]
+    return [objects[key] for key in sorted(objects)]
 
 
 def _exact(store: Store, location: str) -> list[ObjectInfo]:

@@ -67,18 +67,18 @@ def convert(
         raise Invalid(f"property {CONSTRAINT}…: a conversion does not read rows, so it cannot check the constraint")
     files = list(_files(handle))
     folders = {name for file in files for name in partition_texts(file.key)}
-    found = _read(handle.store, handle.root, files, folders, read_properties(given).indexed_columns)
+    stored = _read(handle.store, handle.root, files, folders, read_properties(given).indexed_columns)
     columns = _partition_columns(files, handle.name)
-    kinds = {name: _kind(name, [texts[name] for _, texts in found.adds], partition_types or {}) for name in columns}
+    kinds = {name: _kind(name, [texts[name] for _, texts in stored.adds], partition_types or {}) for name in columns}
     unknown = sorted(set(partition_types or {}) - set(columns))
     if unknown:
         raise Invalid(
             f"partition_types: {unknown[0]!r} is not a partition column; "
             f"the folders name {', '.join(columns) or 'none'}"
         )
-    new = NewTable(_whole_schema(found.unified.schema, kinds), columns, sort_by, given, cluster_by)
+    new = NewTable(_whole_schema(stored.unified.schema, kinds), columns, sort_by, given, cluster_by)
     metadata = plan_create(new, handle.clock.new_id(), handle.clock.now_ms())
-    adds = [_with_values(add, texts, kinds) for add, texts in found.adds]
+    adds = [_with_values(add, texts, kinds) for add, texts in stored.adds]
     create(handle, metadata, exist_ok=False, first=FirstVersion("CONVERT", adds=adds, new_log=True))
 
 
@@ -88,10 +88,10 @@ def read_files(store: Store, files: Sequence[ObjectInfo]) -> tuple[pa.Schema, li
     One or two GETs a file. Raises `Invalid`, naming the file and the column, for what cannot be a table.
     """
     folders = {name for file in files for name in partition_texts(file.key)}
-    found = _read(store, "", files, folders, read_properties({}).indexed_columns)
+    stored = _read(store, "", files, folders, read_properties({}).indexed_columns)
     columns = _partition_columns(files, "the table")
-    kinds = {name: _kind(name, [texts[name] for _, texts in found.adds], {}) for name in columns}
-    return _whole_schema(found.unified.schema, kinds), [_with_values(add, texts, kinds) for add, texts in found.adds]
+    kinds = {name: _kind(name, [texts[name] for _, texts in stored.adds], {}) for name in columns}
+    return _whole_schema(stored.unified.schema, kinds), [_with_values(add, texts, kinds) for add, texts in stored.adds]
 
 
 def check_place(store: Store, path: str, handle: TableHandle) -> None:
@@ -154,18 +154,18 @@ def _read(
     store: Store, root: str, files: Sequence[ObjectInfo], partitions: Collection[str], indexed: int
 ) -> _ReadFiles:
     """Read all footers, some at a time, keeping only what the log will hold."""
-    found = _ReadFiles()
+    stored = _ReadFiles()
     waiting = iter(files)
     while batch := list(islice(waiting, BATCH_FILES)):
         footers = list(store.map(lambda info: _footer(store, root, info), batch))
         for info, metadata in zip(batch, vetted_footers(footers), strict=True):
             if isinstance(metadata, Invalid):
                 raise _refusal(info, metadata)
-            columns = _columns(found, info.key, metadata, partitions)
+            columns = _columns(stored, info.key, metadata, partitions)
             stats = footer_statistics(metadata, columns, indexed, partitions)
             add = AddFile(info.key, {}, info.size, info.modified_ms, True, stats)
-            found.adds.append((add, partition_texts(info.key)))
-    return found
+            stored.adds.append((add, partition_texts(info.key)))
+    return stored
 
 
 def _footer(store: Store, root: str, info: ObjectInfo) -> bytes:
@@ -185,9 +185,9 @@ def _refusal(info: ObjectInfo, why: Invalid) -> Invalid:
     )
 
 
-def _columns(found: _ReadFiles, file: str, metadata: pq.FileMetaData, partitions: Collection[str]) -> StoredColumns:
+def _columns(so_far: _ReadFiles, file: str, metadata: pq.FileMetaData, partitions: Collection[str]) -> StoredColumns:
     """Return a file's columns, and add their types to the unified schema; files with the same schema cost that once."""
-    for like, columns in found.known:
+    for like, columns in so_far.known:
         if like.schema.equals(metadata.schema) and _arrow_schema(like) == _arrow_schema(metadata):
             return columns
     try:
@@ -197,8 +197,8 @@ def _columns(found: _ReadFiles, file: str, metadata: pq.FileMetaData, partitions
     stored = [each for each in columns.schema if each.name not in partitions]
     if not stored:
         raise Invalid(f"{file}: all its columns are partition columns, so none is left for the data files")
-    found.unified.add(file, pa.schema(stored))
-    found.known.append((metadata, columns))
+    so_far.unified.add(file, pa.schema(stored))
+    so_far.known.append((metadata, columns))
     return columns
 
 

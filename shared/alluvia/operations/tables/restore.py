@@ -121,15 +121,15 @@ def restore_to(handle: TableHandle, target: Snapshot) -> RestoreReport:
         oldest = oldest_readable(snapshot.state)
         if target.version < oldest and target.version not in kept_versions(handle, oldest):
             raise VersionExpired(expired_message(handle.name, target.version, oldest))
-        found = plan_restore(snapshot, target)
-        done[:] = [found]
-        if found.empty:
+        restoring = plan_restore(snapshot, target)
+        done[:] = [restoring]
+        if restoring.empty:
             return None
-        if found.removes:
+        if restoring.removes:
             check_not_append_only(snapshot, "restore")
-        check_present(handle, target, found.adds)
-        found = replace(found, adds=tuple(_held(handle, target, found.adds)))
-        return _changes(handle, snapshot, target, found)
+        check_present(handle, target, restoring.adds)
+        restoring = replace(restoring, adds=tuple(_held(handle, target, restoring.adds)))
+        return _changes(handle, snapshot, target, restoring)
 
     commit, snapshot, _ = commit_planned(handle, plan)
     if commit is None:
@@ -191,11 +191,11 @@ def check_present(handle: TableHandle, target: Snapshot, files: Iterable[AddFile
     """Raise `VersionExpired` unless all restored files and their deletion vectors are in the store."""
     keys = _keys(target, files)
     if len(keys) <= HEADS_MAX:
-        found = dict(zip(keys, handle.store.map(handle.store.head, keys), strict=True))
+        infos = dict(zip(keys, handle.store.map(handle.store.head, keys), strict=True))
     else:
         listed = {info.key: info for info in handle.store.list(handle.root)}
-        found = {key: listed.get(key) or handle.store.head(key) for key in keys}
-    for key, info in found.items():
+        infos = {key: listed.get(key) or handle.store.head(key) for key in keys}
+    for key, info in infos.items():
         if info is None:
             msg = f"version {target.version} of {handle.name} cannot be restored: its data file {keys[key]} is gone"
             raise VersionExpired(msg)
@@ -203,10 +203,10 @@ def check_present(handle: TableHandle, target: Snapshot, files: Iterable[AddFile
 
 def _keys(target: Snapshot, files: Iterable[AddFile]) -> Mapping[str, str]:
     """Return the keys of the objects that files need, with the data file that each is for."""
-    found: dict[str, str] = {}
+    path_by_key: dict[str, str] = {}
     for file in files:
-        found[target.key(file)] = file.path
+        path_by_key[target.key(file)] = file.path
         stored = None if file.deletion_vector is None else stored_vector(file.deletion_vector)
         if stored is not None:
-            found[target.locate(stored.path)] = file.path
-    return found
+            path_by_key[target.locate(stored.path)] = file.path
+    return path_by_key

@@ -85,10 +85,10 @@ class TakenOver:
         if not self._identity or not identity or not (len(self._prints) or self._files):
             return {}
         rows = self._rows(now, adds, identity)
-        found = pa.concat_tables(self._found(rows)).group_by([_PRINT, _CONTENT]).aggregate([])
+        ids = pa.concat_tables(self._found(rows)).group_by([_PRINT, _CONTENT]).aggregate([])
         if known:
-            found = found.filter(pc.invert(pc.is_in(found[_PRINT], value_set=prints_of(b"".join(known)))))
-        return self._put(found) if len(found) > IDS_IN_COMMIT_MAX else _carried(found)
+            ids = ids.filter(pc.invert(pc.is_in(ids[_PRINT], value_set=prints_of(b"".join(known)))))
+        return self._put(ids) if len(ids) > IDS_IN_COMMIT_MAX else _carried(ids)
 
     def _rows(self, now: Snapshot, adds: Iterable[AddFile], identity: Sequence[str]) -> _Rows:
         if SOURCE in identity or SOURCE not in self._identity:
@@ -132,10 +132,10 @@ class TakenOver:
                     some = _Rows(rows.before.filter(inside), rows.now.filter(inside))
                     yield _joined(some, range_prints(commit.files, data), range_contents(commit.files, data))
 
-    def _put(self, found: pa.Table) -> dict[str, Any]:
+    def _put(self, event_ids: pa.Table) -> dict[str, Any]:
         """Put ids that are too many for a commit into objects, and return what names these."""
-        layout = plan_files(f"{ID_FOLDER}{self._handle.clock.new_id()}/", len(found))
-        ids = sorted_columns(*(column.combine_chunks() for column in found.columns))
+        layout = plan_files(f"{ID_FOLDER}{self._handle.clock.new_id()}/", len(event_ids))
+        ids = sorted_columns(*(column.combine_chunks() for column in event_ids.columns))
         numbers = parts_of(ids["head"], layout.ranges)
         for number in range(layout.ranges):
             part = ids.filter(pc.equal(numbers, pa.scalar(number, pa.uint64())))
@@ -150,7 +150,7 @@ def _joined(rows: _Rows, prints: pa.Array, contents: pa.Array) -> pa.Table:
     return taken.select([_PRINT, _CONTENT])
 
 
-def _carried(found: pa.Table) -> dict[str, Any]:
-    if not len(found):
+def _carried(ids: pa.Table) -> dict[str, Any]:
+    if not len(ids):
         return {}
-    return encode_event_ids(found[_PRINT].to_pylist(), found[_CONTENT].to_pylist())
+    return encode_event_ids(ids[_PRINT].to_pylist(), ids[_CONTENT].to_pylist())

@@ -84,8 +84,8 @@ def restore_lake(
         raise Invalid(f"timestamp: {moment.isoformat()} is in the future")
     for tries in range(1, TRIES_MAX + 1):
         names = log_names(catalog)
-        found = lake_at(catalog, names, at_ms) if then_of is None else then_of(names)
-        planned = _with_whole_tables([each for name in names if (each := _planned(name, found[name])) is not None])
+        then = lake_at(catalog, names, at_ms) if then_of is None else then_of(names)
+        planned = _with_whole_tables([each for name in names if (each := _planned(name, then[name])) is not None])
         for each in planned:
             check(each.step.name)
         steps = tuple(each.step for each in planned)
@@ -163,12 +163,12 @@ def _dropped_since(name: str, then: Then) -> DroppedTable:
     """Return the record of the drop of the table that was there then. Raises `VersionExpired`."""
     assert then.state is not None  # noqa: S101 - the caller has looked
     known = dropped_tables(then.now.metadata.configuration)
-    found = next((each for each in known if each.version > then.state.version), None)
-    if found is None or found.table_id != then.state.metadata.id or found.version <= oldest_readable(then.now):
+    drop = next((each for each in known if each.version > then.state.version), None)
+    if drop is None or drop.table_id != then.state.metadata.id or drop.version <= oldest_readable(then.now):
         raise VersionExpired(
             f"the lake cannot be restored: vacuum has deleted files of table {name}, which was dropped"
         )
-    return found
+    return drop
 
 
 def _stream_moved(name: str, then: Then) -> _Planned | None:
