@@ -181,18 +181,18 @@ def _arguments(settings: BackfillSettings, job: JobRequest) -> list[str]:
 
 def _reading(event: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the job's arguments for the fields of an event that say how files are read."""
-    found: list[str] = []
+    arguments: list[str] = []
     for name in _READING:
         value, option = event.get(name), f"--{name.replace('_', '-')}"
         if name in _CHOICES:
             if value is not None and value not in _CHOICES[name]:
                 raise Invalid(f"{name} must be one of {', '.join(_CHOICES[name])}, not {value!r}")
-            found += [] if value is None else [option, value]
+            arguments += [] if value is None else [option, value]
         elif value is not None and not isinstance(value, bool):
             raise Invalid(f"{name} must be true or false, not {value!r}")
         else:
-            found += [option] if value else []
-    return tuple(found)
+            arguments += [option] if value else []
+    return tuple(arguments)
 
 
 def _spark(event: Mapping[str, Any]) -> Mapping[str, str]:

@@ -66,14 +66,14 @@ def take_body(
 ) -> Response:
     """Take the events of a body in the format of that name, and answer what became of them."""
     form = by_name(name)
-    sent, found = read_body(request, form, settings, lake.clock.now_us(), options)
-    origin = Origin(sent.arrival_us, key_of(request, form, sent, found), reading_of(name, sent, found))
-    return answered(form, sent, settle_body(table, sent, found, origin, form, settings, lake))
+    sent, split = read_body(request, form, settings, lake.clock.now_us(), options)
+    origin = Origin(sent.arrival_us, key_of(request, form, sent, split), reading_of(name, sent, split))
+    return answered(form, sent, settle_body(table, sent, split, origin, form, settings, lake))
 
 
-def key_of(request: Request, form: BodyFormat, sent: SentBody, found: Split) -> str | None:
+def key_of(request: Request, form: BodyFormat, sent: SentBody, split: Split) -> str | None:
     """Return the Idempotency-Key of a request, or what its format has in place of one."""
-    return request.headers.get("idempotency-key") or form.key(sent, found)
+    return request.headers.get("idempotency-key") or form.key(sent, split)
 
 
 def read_body(
@@ -111,34 +111,34 @@ def refused(error: AlluviaError) -> Response:
 
 
 def settle_body(
-    table: str, sent: SentBody, found: Split, origin: Origin, form: BodyFormat, settings: IngestSettings, lake: Lake
+    table: str, sent: SentBody, split: Split, origin: Origin, form: BodyFormat, settings: IngestSettings, lake: Lake
 ) -> Response:
     """Commit or queue the events of a body, and answer what became of them, errors included."""
     try:
         if origin.idempotency_key is not None and len(origin.idempotency_key) > KEY_LIMIT_CHARS:
             raise Invalid(f"Idempotency-Key: longer than {KEY_LIMIT_CHARS} characters")
-        if not form.takes_empty and not found.events and not found.rejects and not sent.body.removeprefix(BOM).strip():
+        if not form.takes_empty and not split.events and not split.rejects and not sent.body.removeprefix(BOM).strip():
             raise Invalid("the body is empty: send a JSON object, an array of them, or one per line")
-        return settle(table, found, origin, settings, lake)
+        return settle(table, split, origin, settings, lake)
     except REFUSED as error:
         return refused(error)
 
 
-def settle(table: str, found: Split, origin: Origin, settings: IngestSettings, lake: Lake) -> Response:
+def settle(table: str, split: Split, origin: Origin, settings: IngestSettings, lake: Lake) -> Response:
     """Commit or queue the events of a request, and answer what became of them. Raises `Forbidden`."""
     if settings.rights is not None:
         settings.rights.check(APPEND, table)
     way = commit if settings.queue_url is None else enqueue
-    return way(table, found, origin, settings, lake)
+    return way(table, split, origin, settings, lake)
 
 
-def commit(table: str, found: Split, origin: Origin, settings: IngestSettings, lake: Lake) -> Response:
+def commit(table: str, split: Split, origin: Origin, settings: IngestSettings, lake: Lake) -> Response:
     """Direct mode: commit, then answer."""
     done = ingest_batch(
         lake.catalog,
         table,
-        found.events,
-        found.rejects,
+        split.events,
+        split.rejects,
         arrival_us=origin.arrival_us,
         idempotency_key=origin.idempotency_key,
         create=settings.create_tables,
@@ -147,20 +147,20 @@ def commit(table: str, found: Split, origin: Origin, settings: IngestSettings, l
     )
     counts = done.counts()
     logger.info("committed", extra={"table": table, **counts})
-    status = status_of(found, done.accepted, done.rejected, 200)
+    status = status_of(split, done.accepted, done.rejected, 200)
     body = counts | errors_of(done.rejects, done.rejected) | (not_kept(table) if not done.kept else {})
     return answer(status, body, **told_of(table, counts))
 
 
-def enqueue(table: str, found: Split, origin: Origin, settings: IngestSettings, lake: Lake) -> Response:
+def enqueue(table: str, split: Split, origin: Origin, settings: IngestSettings, lake: Lake) -> Response:
     """Queued mode: reject what is malformed, put the rest into the queue, then answer."""
-    packed = pack(table, found.events, origin, lake.clock.new_id)
+    packed = pack(table, split.events, origin, lake.clock.new_id)
     large = {reject.position for reject in packed.rejects}
-    events = [event for event in found.events if event.position not in large]
+    events = [event for event in split.events if event.position not in large]
     there, misfits = table_for(
         lake.catalog, table, events, origin, create=settings.create_tables, tables_max=settings.tables_max
     )
-    rejects = sorted([*found.rejects, *packed.rejects, *misfits], key=lambda reject: reject.position)
+    rejects = sorted([*split.rejects, *packed.rejects, *misfits], key=lambda reject: reject.position)
     kept = there is not None or not rejects
     accepted = 0
     if there is not None:
@@ -169,7 +169,7 @@ def enqueue(table: str, found: Split, origin: Origin, settings: IngestSettings, 
         accepted, rejects = len(events) + len(rejects) - len(left), left
     counts = {"accepted": accepted, "rejected": len(rejects)}
     logger.info("queued", extra={"table": table, "messages": len(packed.messages), **counts})
-    status = status_of(found, accepted, len(rejects), 202)
+    status = status_of(split, accepted, len(rejects), 202)
     body = counts | errors_of(rejects, len(rejects)) | ({} if kept else not_kept(table))
     return answer(status, body, **told_of(table, counts))
 
@@ -185,11 +185,11 @@ def not_kept(table: str) -> dict[str, str]:
     return {"error": f"nothing was kept: there is no table {table!r}, and events that are all rejected create none"}
 
 
-def status_of(found: Split, accepted: int, rejected: int, good: int) -> int:
+def status_of(split: Split, accepted: int, rejected: int, good: int) -> int:
     """Return the status: good if anything was accepted or nothing was wrong."""
     if accepted or not rejected:
         return good
-    return 413 if found.too_large else 415 if found.unsupported else 400
+    return 413 if split.too_large else 415 if split.unsupported else 400
 
 
 def errors_of(rejects: list[Reject], count: int) -> dict[str, Any]:

@@ -53,12 +53,12 @@ def read_form(body: bytes, content_type: str) -> SentForm:
 
 
 def _segments(body: bytes, boundary: str) -> list[tuple[MultipartSegment, bytes]]:
-    found: list[tuple[MultipartSegment, bytes]] = []
+    segments: list[tuple[MultipartSegment, bytes]] = []
     with PushMultipartParser(boundary, max_segment_count=FIELDS_MAX, strict=True) as parser:
         for event in parser.parse(body):
             if isinstance(event, MultipartSegment):
-                found.append((event, b""))
+                segments.append((event, b""))
             elif event is not None:
-                segment, content = found[-1]
-                found[-1] = (segment, content + event)
-    return found
+                segment, content = segments[-1]
+                segments[-1] = (segment, content + event)
+    return segments

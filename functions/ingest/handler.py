@@ -55,10 +55,10 @@ def handler(event: dict[str, Any], context: object) -> dict[str, Any]:  # noqa: 
 
 def respond(request: Request, settings: IngestSettings, lake: Lake) -> Response:
     """Route one HTTP request, and turn errors into statuses."""
-    found = routed(INGEST_ROUTES, request, "send events to POST /v1/events/{table}")
-    if isinstance(found, dict):
-        return found
-    route, names = found
+    target = routed(INGEST_ROUTES, request, "send events to POST /v1/events/{table}")
+    if isinstance(target, dict):
+        return target
+    route, names = target
     try:
         rights = None if route.public else settings.authorization.rights(request, lake)
         route.right.check(rights, names)

@@ -93,13 +93,13 @@ def _begun(
 
 
 def _check_room(caller: str, share: parts.UploadAllowance, more: parts.UploadAllowance, lake: Lake) -> None:
-    found = parts.lacking(lake.store, lake.clock, caller, share, more)
-    if found is not None:
+    held = parts.lacking(lake.store, lake.clock, caller, share, more)
+    if held is not None:
         raise TooManyRequests(
-            f"you have {found.uploads} unfinished uploads of up to {found.bytes} bytes together. One caller may have "
+            f"you have {held.uploads} unfinished uploads of up to {held.bytes} bytes together. One caller may have "
             f"{share.uploads} ({CALLER_UPLOADS}) of {share.bytes} bytes ({CALLER_UPLOAD_BYTES}): complete one. The "
-            f"first of them expires in {found.seconds} seconds",
-            found.seconds,
+            f"first of them expires in {held.seconds} seconds",
+            held.seconds,
         )
 
 
@@ -186,12 +186,12 @@ def _stored(
 
 def _found(table: str, upload_id: str, settings: IngestSettings, lake: Lake) -> parts.PartedUpload:
     check_takes_files(settings)
-    found = parts.find(lake.store, lake.clock, table, upload_id)
-    if found.origin != lake.catalog.origin:
+    upload = parts.find(lake.store, lake.clock, table, upload_id)
+    if upload.origin != lake.catalog.origin:
         raise parts.NoUpload(
             f"this upload was begun elsewhere: complete it with the {BRANCH_HEADER} that it was begun with"
         )
-    return found
+    return upload
 
 
 def _told(request: Request) -> Mapping[str, Any]:
@@ -200,16 +200,16 @@ def _told(request: Request) -> Mapping[str, Any]:
     if not body.strip():
         return {}
     try:
-        found = orjson.loads(body)
+        fields = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise Invalid(f"the body is not valid JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         raise Invalid('the body must be a JSON object, such as {"sha256": "…"}')
     known = {field.name: field for field in CHECKED_FIELDS}
-    for name, value in found.items():
+    for name, value in fields.items():
         if name not in known or not known[name].fits(value):
             raise Invalid(f"{name!r:.100}: the fields are sha256, in hex, and bytes, a number")
-    return found
+    return fields
 
 
 def _shown(upload: parts.PartedUpload, lake: Lake) -> dict[str, Any]:

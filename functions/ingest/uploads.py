@@ -95,14 +95,14 @@ def upload_of(
 
 def asked_of(request: Request) -> dict[str, str]:
     """Return a request's parameters. Raises `Invalid` for one that there is not, or that comes twice."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for name, value in parse_qsl(request.query_string, keep_blank_values=True):
         if name not in PARAMETERS:
             raise Invalid(f"{name!r:.100} is not a parameter of uploads: use {', '.join(PARAMETERS)}")
-        if name in found:
+        if name in values:
             raise Invalid(f"{name} is given twice")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def stored_answer(table: str, done: Stored | StoredEvents) -> Response:

@@ -98,8 +98,8 @@ def take_calls(request: Request, settings: IngestSettings, lake: Lake) -> Respon
 def allow_calls(request: Request, settings: IngestSettings, lake: Lake) -> Response:  # noqa: ARG001
     """Answer a preflight request, which has no write key, if a source of that kind takes calls from that site."""
     site = request.headers.get("origin", "")
-    found = [each for each in _segments(_sources(lake, LOOK_MS)) if site and each.allows(site)]
-    return _answered(_SEGMENT, lambda: _allowed(request, found[0].name if found else "", lake))
+    allowing = [each for each in _segments(_sources(lake, LOOK_MS)) if site and each.allows(site)]
+    return _answered(_SEGMENT, lambda: _allowed(request, allowing[0].name if allowing else "", lake))
 
 
 def shake_hands(request: Request, settings: IngestSettings, lake: Lake, name: str) -> Response:  # noqa: ARG001
@@ -200,13 +200,15 @@ def _refusal(source: Source, delivery: Delivery, lake: Lake, secret_ms: int) -> 
     reason, fault = "", None
     for reference in source.secrets(now_us):
         try:
-            found = kind.refusal(source, delivery, _known_of(lake).secrets.get(reference, age_ms_max=secret_ms), now_us)
+            refusal = kind.refusal(
+                source, delivery, _known_of(lake).secrets.get(reference, age_ms_max=secret_ms), now_us
+            )
         except (Invalid, Unavailable) as error:  # the other secret may do
             fault = error
             continue
-        if found is None:
+        if refusal is None:
             return None
-        reason = found
+        reason = refusal
     if isinstance(fault, Unavailable):
         raise fault
     if fault is not None:
@@ -218,16 +220,16 @@ def _taken(request: Request, source: Source, body: bytes, settings: IngestSettin
     name = format_of(source, request.headers, body)
     request = replace(request, headers=heard(source, request.headers, name, body))
     form = by_name(name)
-    sent, found = read_body(request, form, settings, lake.clock.now_us(), options_of(source))
-    challenge = challenge_of(source, found)
+    sent, split = read_body(request, form, settings, lake.clock.now_us(), options_of(source))
+    challenge = challenge_of(source, split)
     if challenge is not None:
         return answer(200, {"challenge": challenge})
     delivery = _delivery(request, source, body)
-    reading = reading_of_source(source, delivery, reading_of(name, sent, found))
-    key = key_of_signed(source, delivery) or key_of(request, form, sent, found)
+    reading = reading_of_source(source, delivery, reading_of(name, sent, split))
+    key = key_of_signed(source, delivery) or key_of(request, form, sent, split)
     origin = Origin(sent.arrival_us, key, reading)
-    found = events_of(source, delivery, found, origin)
-    done = settle_body(source.table, sent, found, origin, form, settings, lake)
+    split = events_of(source, delivery, split, origin)
+    done = settle_body(source.table, sent, split, origin, form, settings, lake)
     return _thanked(source, answered(form, sent, done) if form.reply is not None else _kept(done))
 
 
@@ -322,7 +324,7 @@ def _sources(lake: Lake, age_ms_max: int) -> LakeSources:
 
 
 def _known_of(lake: Lake) -> Known:
-    found = _known.get(lake)
-    if found is None:
-        found = _known[lake] = Known(SourceCache(lake.store, lake.clock), Secrets(lake.clock))
-    return found
+    known = _known.get(lake)
+    if known is None:
+        known = _known[lake] = Known(SourceCache(lake.store, lake.clock), Secrets(lake.clock))
+    return known

@@ -48,29 +48,29 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
         """
         names = [table.name] if table.is_rollup else []
         names += table.lake.rollups(table.name, nested=True) if names or not swept else []
-        found: dict[str, Any] = {}
+        reports: dict[str, Any] = {}
         failed: list[str] = []
         for name in names:
             if not time_left():
                 break
             try:
                 with turn:
-                    found[name] = asdict(table.lake.table(name).refresh(memory_mb=memory_mb))
+                    reports[name] = asdict(table.lake.table(name).refresh(memory_mb=memory_mb))
             except Exception as error:
                 logger.exception("a rollup failed", extra={"table": table.name, "rollup": name})
                 failed.append(f"{name}: {error}")
         if failed:
             raise AlluviaError(f"rollups failed: {'; '.join(failed)}")
-        left = {"left": 1} if len(found) < len(names) else {}
-        return {"refreshed": found, **left} if names else {}
+        left = {"left": 1} if len(reports) < len(names) else {}
+        return {"refreshed": reports, **left} if names else {}
 
     def work(table: Table, swept: bool) -> dict[str, Any]:
         report = table.optimize(**options, memory_mb=memory_mb, go_on=time_left, turn=turn)
         checkpoint_version = table.lake.catalog.handle(table.name).log.checkpoint_version
         since = report.version - (-1 if checkpoint_version is None else checkpoint_version)
         # A checkpoint may be of a later version than the merge saw.
-        found = {**asdict(report), "commits_since_checkpoint": max(0, since)}
-        return found if report.left or options.get("dry_run") else {**found, **refreshed(table, swept=swept)}
+        outcome = {**asdict(report), "commits_since_checkpoint": max(0, since)}
+        return outcome if report.left or options.get("dry_run") else {**outcome, **refreshed(table, swept=swept)}
 
     if isinstance(event, dict) and "Records" in event:
         return consume(lake, messages_of(event), context, work, logger, queue_url)

@@ -130,9 +130,9 @@ def answer(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> Response:
         field = "dry_run" if asked.dry_run else "max_bytes"
         raise Invalid(f"{field}: send one SELECT, and not several statements or one that writes")
     if not statements:
-        found, large = run_query(asked, wish, caller)
-        body, told = found.body, told_of(found, caller.rights)
-        notes: dict[str, Any] = {"tables": [_numbers(table) for table in found.tables]}
+        rendered, large = run_query(asked, wish, caller)
+        body, told = rendered.body, told_of(rendered, caller.rights)
+        notes: dict[str, Any] = {"tables": [_numbers(table) for table in rendered.tables]}
         if large is not None and large.key is not None:
             logger.info("answered with a link", extra={"bytes": large.result_bytes, **notes})
             told |= {RESULT_BYTES: str(large.result_bytes), ELAPSED: elapsed(caller, began_ms), "Vary": VARY}
@@ -176,18 +176,18 @@ def run_query(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> tuple[Re
     inline, most = result_limit(asked, caller), linked_limit(asked, caller)
     if most is None:
         try:
-            found = run_rendered(
+            rendered = run_rendered(
                 catalog, asked.text, wish.form, inline, limits, asked.parameters, dry_run=asked.dry_run
             )
         except ResultTooLarge as error:
             raise too_large(error, asked, caller) from None
-        return found, None
+        return rendered, None
     large = large_result(caller, wish.form, stored_coding(wish))
-    found = run_rendered(
+    rendered = run_rendered(
         catalog, asked.text, wish.form, most, limits, asked.parameters, LargeResults(inline, large.keep)
     )
-    large.check(found)
-    return found, large
+    large.check(rendered)
+    return rendered, large
 
 
 def large_result(caller: Caller, form: Format, coding: str | None) -> LargeResult:
@@ -213,10 +213,10 @@ def too_large(error: ResultTooLarge, asked: QueryRequest, caller: Caller) -> Res
     return ResultTooLarge(f"{error}{hint}")
 
 
-def told_of(found: Rendered, rights: Rights | None) -> dict[str, str]:
+def told_of(rendered: Rendered, rights: Rights | None) -> dict[str, str]:
     """Return what the headers tell of a result: not how much was read, where the caller may not see all of it."""
-    tables = found.tables
-    told = {ROWS: str(found.rows)}
+    tables = rendered.tables
+    told = {ROWS: str(rendered.rows)}
     if tables:
         named = dict.fromkeys(f"{fold(table.table)}={table.version}" for table in tables)
         versions = ", ".join(named)

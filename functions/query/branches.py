@@ -84,9 +84,9 @@ def _differences(
     with reporting_to(_checking(limits)):
         for each in seen:
             limits.check()
-            found = diff_table(each, branch.store, key) if each in whole else None
-            if found is not None:
-                yield diff_row(found)
+            difference = diff_table(each, branch.store, key) if each in whole else None
+            if difference is not None:
+                yield diff_row(difference)
             else:
                 known = {
                     "table": each.name,
@@ -107,10 +107,10 @@ def _opened(caller: Caller, name: str) -> Branch:
 
 
 def _found(caller: Caller, name: str) -> Keeper:
-    found = find_keeper(caller.lake.store, None, BRANCH, name)
-    if found is None:
+    keeper = find_keeper(caller.lake.store, None, BRANCH, name)
+    if keeper is None:
         raise BranchNotFound(f"there is no branch {cut(name, 100)!r}")
-    return found
+    return keeper
 
 
 def _facts(keeper: Keeper, now_ms: int) -> dict[str, Any]:

@@ -65,9 +65,9 @@ def choose_coding(accept_encoding: str | None) -> str | None:
     if not accept_encoding:
         return None
     qualities = accepted(accept_encoding)
-    found = {name: qualities.get(name, qualities.get("*", 0.0)) for name in CODINGS}
-    best = max(found, key=lambda name: found[name])
-    return best if found[best] > 0 and found[best] >= qualities.get("identity", 0.0) else None
+    weights = {name: qualities.get(name, qualities.get("*", 0.0)) for name in CODINGS}
+    best = max(weights, key=lambda name: weights[name])
+    return best if weights[best] > 0 and weights[best] >= qualities.get("identity", 0.0) else None
 
 
 def encoded_parts(parts: Iterable[bytes], coding: str | None) -> Iterator[bytes]:

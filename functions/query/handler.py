@@ -71,10 +71,10 @@ def handler(event: dict[str, Any], context: object) -> Response:  # noqa: ARG001
     if isinstance(event, dict) and "requestContext" not in event:
         return _with_statuses(lambda: with_costs(lambda: _invoked(event, Caller(settings, lake))))
     request = Request.read(event, '{"query": "SELECT …"}')
-    found = routed(QUERY_ROUTES, request, "send queries to POST /q")
-    if isinstance(found, dict):
-        return found
-    return _with_statuses(lambda: with_costs(lambda: _taken(*found, request, settings, lake)))
+    target = routed(QUERY_ROUTES, request, "send queries to POST /q")
+    if isinstance(target, dict):
+        return target
+    return _with_statuses(lambda: with_costs(lambda: _taken(*target, request, settings, lake)))
 
 
 def _invoked(event: dict[str, Any], caller: Caller) -> tuple[Response, Caller]:

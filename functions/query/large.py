@@ -96,9 +96,9 @@ class LargeResult:
             self.result_bytes += len(part)
             yield part
 
-    def check(self, found: Rendered) -> None:
+    def check(self, rendered: Rendered) -> None:
         """Take the result back, and raise `Unavailable`, where rows that it may have were erased meanwhile."""
-        if self.key is not None and erased_since(self.lake.catalog, found.read):
+        if self.key is not None and erased_since(self.lake.catalog, rendered.read):
             take_back(self.lake.store, self.key)
             raise Unavailable("rows of a table were erased while the query ran")
 

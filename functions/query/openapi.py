@@ -54,14 +54,14 @@ def tell_openapi(caller: Caller) -> Response:
         if error.given:
             raise
         published = []
-    found = document(
+    description = document(
         (*INGEST_ROUTES, *QUERY_ROUTES, *map(_route, published)),
         version=__version__,
         description="A lakehouse for event data: events come in, SQL answers. Some routes may be off here.",
         scheme=None if authorization.mode == OPEN else authorization.mode,
         all_ask=in_lambda and authorization.mode in (IAM, "jwt"),
     )
-    return facts(found, Vary="Authorization")
+    return facts(description, Vary="Authorization")
 
 
 def _route(query: PublishedQuery) -> Route:
@@ -83,7 +83,7 @@ def _runnable(caller: Caller) -> Iterator[PublishedQuery]:
     after: str | None = ""
     while after is not None:
         page, after = list_published(caller.lake.store, after, LIMIT.schema["default"])
-        yield from (found for each in page if (found := runnable(caller, each)) is not None)
+        yield from (query for each in page if (query := runnable(caller, each)) is not None)
 
 
 def _field(parameter: Declared) -> RequestField:

@@ -123,16 +123,16 @@ def see(caller: Caller, name: str, version: int | None = None) -> Seen:
     granted = set() if rights is None else rights.versions(name)
     if version is None and granted and None not in granted:
         version = max(each for each in granted if each is not None)
-    found = find_published(caller.lake.store, name, version)
-    if found is None:
+    published = find_published(caller.lake.store, name, version)
+    if published is None:
         if rights is None or rights.may_publish(name) or granted & {None, version}:
             which = "" if version is None else f"version {version} of "
             raise QueryNotFound(f"there is no {which}published query {cut(name, 100)!r}: GET {QUERIES_PATH} lists them")
         raise lacks_query(name)
-    limits = () if rights is None else tuple(rights.limits(name, found.version, current=found.current))
-    if not limits and not may_read_all(caller, found):
+    limits = () if rights is None else tuple(rights.limits(name, published.version, current=published.current))
+    if not limits and not may_read_all(caller, published):
         raise lacks_query(name)
-    return Seen(found, limits)
+    return Seen(published, limits)
 
 
 def runnable(caller: Caller, query: PublishedQuery) -> PublishedQuery | None:

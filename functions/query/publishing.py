@@ -44,8 +44,8 @@ def withdraw(caller: Caller, name: str) -> Response:
 
 def describe_query(caller: Caller, name: str) -> Response:
     """Describe a published query."""
-    found = _described(caller, name, read_fields(caller.request, (VERSION,), HINT)[VERSION.name])
-    return _told(_facts(found, caller), 200, found)
+    query = _described(caller, name, read_fields(caller.request, (VERSION,), HINT)[VERSION.name])
+    return _told(_facts(query, caller), 200, query)
 
 
 def list_published(caller: Caller, *, after: str, limit: int) -> Response:
@@ -62,8 +62,8 @@ def _page(caller: Caller, after: str, limit: int) -> tuple[list[PublishedQuery],
     shown: list[PublishedQuery] = []
     following: str | None = after
     while following is not None and len(shown) <= limit:
-        found, following = published.list_published(caller.lake.store, following, limit)
-        shown += [known for each in found if (known := _as_known(caller, each)) is not None]
+        queries, following = published.list_published(caller.lake.store, following, limit)
+        shown += [known for each in queries if (known := _as_known(caller, each)) is not None]
     return shown[:limit], shown[limit - 1].name if len(shown) > limit else None
 
 
@@ -71,9 +71,9 @@ def _described(caller: Caller, name: str, version: int | None) -> PublishedQuery
     """Return a query that the caller may run or publish. Raises `QueryNotFound`, `Forbidden`."""
     rights = caller.rights
     if rights is not None and rights.may_publish(name):
-        found = find_published(caller.lake.store, name, version)
-        if found is not None:
-            return found
+        query = find_published(caller.lake.store, name, version)
+        if query is not None:
+            return query
     return see(caller, name, version).query
 
 
@@ -83,16 +83,16 @@ def _as_known(caller: Caller, query: PublishedQuery) -> PublishedQuery | None:
     return query if rights is not None and rights.may_publish(query.name) else runnable(caller, query)
 
 
-def _facts(found: PublishedQuery, caller: Caller) -> dict[str, Any]:
+def _facts(query: PublishedQuery, caller: Caller) -> dict[str, Any]:
     """Return what the caller may know of a query: its text only if it may read all columns of all that it names."""
     told: dict[str, Any] = {
-        "name": found.name,
-        "version": found.version,
-        "parameters": {each.name: _declared(each) for each in found.parameters},
-        "published": datetime.fromtimestamp(found.published_ms / 1000, UTC).isoformat(),
+        "name": query.name,
+        "version": query.version,
+        "parameters": {each.name: _declared(each) for each in query.parameters},
+        "published": datetime.fromtimestamp(query.published_ms / 1000, UTC).isoformat(),
     }
-    if may_read_all(caller, found) and not hides_columns(caller, found):
-        told |= {"query": found.query, "publisher": found.publisher}
+    if may_read_all(caller, query) and not hides_columns(caller, query):
+        told |= {"query": query.query, "publisher": query.publisher}
     return told
 
 

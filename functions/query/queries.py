@@ -125,10 +125,10 @@ def _read(asked: QueryRequest, wish: AnswerForm, caller: Caller, tags: str = "")
         told = cached | {"ETag": f'"{tag}"', ELAPSED: elapsed(caller, began_ms)}
         return {"statusCode": 304, "headers": told, "body": "", "isBase64Encoded": False}
     kept = find_result(caller.lake.store, key) if caller.settings.keeps_results else None
-    found = None if kept is None else _hit(kept, asked, wish, caller, cached)
-    if found is not None:
-        found["headers"][ELAPSED] = elapsed(caller, began_ms)
-        return found
+    response = None if kept is None else _hit(kept, asked, wish, caller, cached)
+    if response is not None:
+        response["headers"][ELAPSED] = elapsed(caller, began_ms)
+        return response
     known = (key, {} if kept is None else kept.links)
     return _run(asked, wish, caller, cached, known, began_ms)
 
@@ -163,20 +163,20 @@ def _run(
 
     The run may have read newer versions than the key stands for: then they lead to another result than its own.
     """
-    found, large = run_query(asked, wish, caller)
-    made_of, (key, links) = _key_of(found, asked, wish), known
-    told, coding = told_of(found, caller.rights), stored_coding(wish)
-    result = KeptResult(found.body, told)
+    rendered, large = run_query(asked, wish, caller)
+    made_of, (key, links) = _key_of(rendered, asked, wish), known
+    told, coding = told_of(rendered, caller.rights), stored_coding(wish)
+    result = KeptResult(rendered.body, told)
     if large is not None and large.key is not None:
         told[RESULT_BYTES] = str(large.result_bytes)
         result = KeptResult(b"", told, {**(links if made_of == key else {}), coding or "": large.key})
     state = _kept(made_of, result, asked, wish, caller)
-    logger.info("answered", extra={"bytes": int(told.get(RESULT_BYTES, len(found.body))), "cache": state})
+    logger.info("answered", extra={"bytes": int(told.get(RESULT_BYTES, len(rendered.body))), "cache": state})
     cached = cached | {"ETag": f'"{made_of}"'} if made_of else {"Cache-Control": NO_STORE}
     told = told | cached | {CACHE: state, ELAPSED: elapsed(caller, began_ms)}
     if large is not None and large.key is not None:
         return linked(caller.lake, large.key, {"Vary": VARY, **tagged(told, coding)})
-    return success(found.body, wish, told)
+    return success(rendered.body, wish, told)
 
 
 def _key(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> str | None:
@@ -186,9 +186,9 @@ def _key(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> str | None:
     return None if identity is None else identity.key(asked.text, asked.parameters, wish.form.name)
 
 
-def _key_of(found: Rendered, asked: QueryRequest, wish: AnswerForm) -> str | None:
+def _key_of(rendered: Rendered, asked: QueryRequest, wish: AnswerForm) -> str | None:
     """Return what stands for an answer, by what the run has read: tables may have changed since it was looked for."""
-    identity = found.identity()
+    identity = rendered.identity()
     return None if identity is None else identity.key(asked.text, asked.parameters, wish.form.name)
 
 

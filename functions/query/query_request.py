@@ -114,14 +114,14 @@ def _formatted(asked: QueryRequest, request: Request) -> QueryRequest:
 
 def format_of(name: str) -> str:
     """Return our name of a format of ClickHouse's. Raises `Invalid` for one that answers do not have."""
-    found = next((ours for theirs, ours in CLICKHOUSE_FORMATS.items() if theirs.lower() == name.lower()), None)
-    if found is None:
+    ours_for_it = next((ours for theirs, ours in CLICKHOUSE_FORMATS.items() if theirs.lower() == name.lower()), None)
+    if ours_for_it is None:
         offered = ", ".join(CLICKHOUSE_FORMATS)
         raise Invalid(
             f"FORMAT {cut(name, 50)}: of ClickHouse's formats, answers come in {offered}. For others, leave it out and "
             "send format=json (an array), csv or tsv (with a header row)"
         )
-    return found
+    return ours_for_it
 
 
 def without_clause(text: str) -> tuple[str, str | None]:
@@ -161,17 +161,17 @@ def named(fields: object) -> dict[str, Any]:
     """Return fields by their own names. Raises `Invalid`, naming it, for one that requests do not have."""
     if not isinstance(fields, dict):
         raise Invalid('query: send a JSON object, {"query": "SELECT …"}')
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in fields.items():
         known = OTHER_NAMES.get(name, name)
         if name == DEFAULT_FORMAT and isinstance(value, str):
             known, value = FORMAT.name, format_of(value)  # noqa: PLW2901
         if known not in NAMES:
             raise Invalid(_unknown(name))
-        if known in found:
+        if known in values:
             raise Invalid(f"{name}: send it once, as {known}")
-        found[known] = value
-    return found
+        values[known] = value
+    return values
 
 
 def _unknown(name: str) -> str:
@@ -231,8 +231,8 @@ def _text_fields(text: str) -> dict[str, Any]:
 def _together(first: Any, second: Any) -> dict[str, Any]:
     """Return the field of parameters that come from two places. Raises `Invalid`, naming one that comes twice."""
     if first is None or second is None:
-        found = second if first is None else first
-        return {} if found is None else {PARAMETERS.name: found}
+        value = second if first is None else first
+        return {} if value is None else {PARAMETERS.name: value}
     if not isinstance(first, dict) or not isinstance(second, dict):
         raise Invalid("parameters: send them in one place, or by name")
     twice = next((name for name in second if name in first), None)
@@ -293,25 +293,25 @@ def read_object(request: Request, body: JsonBody) -> dict[str, Any]:
     if len(data) > body.bytes_max:
         raise Invalid(f"the body has more than {body.bytes_max} bytes: send a shorter one, such as {body.example}")
     try:
-        found = from_json(data)
+        fields = from_json(data)
     except ValueError as error:
         raise Invalid(f"the body is not JSON ({error}): send {body.example}") from None
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         raise Invalid(f"the body must be a JSON object: send {body.example}")
     known = [field.name for field in body.fields]
-    unknown = next((name for name in found if name not in known), None)
+    unknown = next((name for name in fields if name not in known), None)
     if unknown is not None:
         raise Invalid(f"{cut(unknown, 100)} is not a field of {body.what}: send {body.example}")
-    return {field.name: field.read(found.get(field.name), as_json=True) for field in body.fields}
+    return {field.name: field.read(fields.get(field.name), as_json=True) for field in body.fields}
 
 
 def given_by_name(request: Request, route: Route) -> dict[str, Any]:
     """Return the fields that the taker of a route gets by their names. Raises `Invalid`, `UnsupportedMediaType`."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if route.only is not None:
-        found |= read_fields(request, [field for field in route.fields if field.place == IN_QUERY], route.only)
+        values |= read_fields(request, [field for field in route.fields if field.place == IN_QUERY], route.only)
     if route.json_body:
         from alluvia.serverless.routes.bodies import JSON_BODIES  # which few requests need
 
-        found |= read_object(request, JSON_BODIES[route.json_body])
-    return found
+        values |= read_object(request, JSON_BODIES[route.json_body])
+    return values

@@ -59,14 +59,14 @@ def _run(job: QueryJob, caller: Caller) -> dict[str, Any]:
 
     def respond() -> tuple[Response, Caller]:
         nonlocal key
-        found, large = run_query(asked, wish, caller)
-        size = len(found.body) if large is None or large.key is None else large.result_bytes
-        if found.body:
+        rendered, large = run_query(asked, wish, caller)
+        size = len(rendered.body) if large is None or large.key is None else large.result_bytes
+        if rendered.body:
             large = large_result(caller, wish.form, wish.coding)
-            large.keep(iter([found.body]))
-            large.check(found)
+            large.keep(iter([rendered.body]))
+            large.check(rendered)
         key = None if large is None else large.key
-        told = told_of(found, caller.rights) | {RESULT_BYTES: str(size), ELAPSED: elapsed(caller, began_ms)}
+        told = told_of(rendered, caller.rights) | {RESULT_BYTES: str(size), ELAPSED: elapsed(caller, began_ms)}
         return {"headers": told}, caller
 
     told = with_costs(respond)["headers"]

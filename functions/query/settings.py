@@ -88,7 +88,7 @@ class QuerySettings:
 
 
 def _cache_control(environment: Mapping[str, str]) -> str:
-    found = environment.get("ALLUVIA_CACHE_CONTROL") or CACHE_CONTROL
-    if not re.fullmatch(r"[\w=,\" -]+", found, re.ASCII):
-        raise Invalid(f"ALLUVIA_CACHE_CONTROL is {found!r:.200}: use directives, such as {CACHE_CONTROL}")
-    return found
+    directives = environment.get("ALLUVIA_CACHE_CONTROL") or CACHE_CONTROL
+    if not re.fullmatch(r"[\w=,\" -]+", directives, re.ASCII):
+        raise Invalid(f"ALLUVIA_CACHE_CONTROL is {directives!r:.200}: use directives, such as {CACHE_CONTROL}")
+    return directives

@@ -73,11 +73,11 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
 
 def cleaned(lake: Lake, limits: ResultLimits, *, dry_run: bool = False) -> dict[str, Any]:
     """Delete results and jobs of queries, and parts of uploads, that are old, and return how many."""
-    found = clean_results(lake.store, lake.clock, limits, dry_run=dry_run)
+    results = clean_results(lake.store, lake.clock, limits, dry_run=dry_run)
     clean_jobs(lake.store, lake.clock, limits.age_ms_max, dry_run=dry_run)
     parts = clean_uploads(lake.store, lake.clock, dry_run=dry_run)
     return {
-        "results": {"deleted": found.deleted, "bytes_freed": found.deleted_bytes, "kept": found.kept},
+        "results": {"deleted": results.deleted, "bytes_freed": results.deleted_bytes, "kept": results.kept},
         "uploads": {"deleted": parts.deleted, "bytes_freed": parts.deleted_bytes, "kept": parts.kept},
     }
 

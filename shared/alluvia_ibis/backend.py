@@ -103,8 +103,8 @@ class Backend(SQLBackend, NoExampleLoader):  # type: ignore[misc]  # ibis has no
 
     def list_tables(self, *, like: str | None = None, database: Any = None) -> list[str]:
         self._no_database(database)
-        found: list[str] = self._filter_with_like([*self.con.tables(), *self.con.views()], like)
-        return found
+        names: list[str] = self._filter_with_like([*self.con.tables(), *self.con.views()], like)
+        return names
 
     def get_schema(self, name: str, *, catalog: str | None = None, database: str | None = None) -> Any:
         return sch.Schema.from_pyarrow(self._columns_of(name, catalog, database))

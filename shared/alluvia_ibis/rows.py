@@ -46,8 +46,8 @@ class AlluviaCompiler(DuckDBCompiler):  # type: ignore[misc]  # ibis has no type
             ),
         )
         typed = [self.cast(sg.column(each, quoted=True), kind).as_(each, quoted=True) for each, kind in schema.items()]
-        found = sg.select(*typed).from_(source)
-        return found if values else found.where(sge.false())
+        selection = sg.select(*typed).from_(source)
+        return selection if values else selection.where(sge.false())
 
     def visit_NonNullLiteral(self, op: Any, *, value: Any, dtype: Any) -> Any:  # noqa: N802
         if dtype.is_timestamp() or dtype.is_date() or dtype.is_time():

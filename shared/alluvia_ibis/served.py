@@ -78,12 +78,12 @@ class ServedLake(LakeAccess):
 
     @property
     def version(self) -> str:
-        found = self._server.json("GET", "/openapi.json", retries=READ_AGAIN)
-        return str(found["info"]["version"])
+        document = self._server.json("GET", "/openapi.json", retries=READ_AGAIN)
+        return str(document["info"]["version"])
 
     def tables(self) -> Sequence[str]:
-        found = self._server.json("GET", TABLES, retries=READ_AGAIN)
-        return [str(each["name"]) for each in found["tables"]]
+        listing = self._server.json("GET", TABLES, retries=READ_AGAIN)
+        return [str(each["name"]) for each in listing["tables"]]
 
     def schema_of(self, table: NamedTable) -> pa.Schema:
         name = quote_name(table.name) + (f".{quote_name(REJECTS)}" if table.rejects else "")

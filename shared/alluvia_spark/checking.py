@@ -167,10 +167,10 @@ class _Search:
         if not count:
             return {}
         ranges = plan_files("", count).ranges
-        found = to_tasks(identities(self.job, ids, self.held[table], ranges), ranges)
+        identified = to_tasks(identities(self.job, ids, self.held[table], ranges), ranges)
         until = self.held[ROWS].version
         known = partial(known_contents, self.job, until=until) if look == AS_ROWS else nothing_known
-        lost = to_tasks(mapped(found, partial(_find, known), _LOST), self.splits)
+        lost = to_tasks(mapped(identified, partial(_find, known), _LOST), self.splits)
         counted = mapped(lost, partial(_keep, self.job, look), _COUNTS).collect()
         return {row.task: row.rows for row in counted}
 
@@ -201,10 +201,10 @@ def _find(known: Contents, rows: Iterator[Row]) -> Iterator[Row]:
 
 
 def _keep(job: Job, look: str, rows: Iterator[Row]) -> Iterator[Row]:
-    found: dict[int, list[int]] = {}
+    rows_by_task: dict[int, list[int]] = {}
     for _, task, payload in rows:
-        found.setdefault(task, []).extend(decode(payload)[ROW].to_pylist())
-    for task, places in found.items():
+        rows_by_task.setdefault(task, []).extend(decode(payload)[ROW].to_pylist())
+    for task, places in rows_by_task.items():
         scratch.put(job, _name(look, task), encode(pa.table({ROW: pa.array(sorted(places), pa.int32())})))
         yield task, len(places)
 

@@ -64,8 +64,8 @@ class Chunk(NamedTuple):
     def from_row(cls, row: Sequence[Any]) -> Chunk:
         """Return what `to_row` made a row of."""
         table, task, part, groups, size, packed, ids, payload = row
-        found = (PartitionRows(tuple(values), read_key(key), rows) for values, key, rows in orjson.loads(groups))
-        return cls(table, task, part, tuple(found), size, packed, ids, payload)
+        partitions = (PartitionRows(tuple(values), read_key(key), rows) for values, key, rows in orjson.loads(groups))
+        return cls(table, task, part, tuple(partitions), size, packed, ids, payload)
 
 
 CHUNK = {
@@ -100,14 +100,14 @@ def by_partition(rows: pa.Table, spec: PartitionSpec) -> tuple[tuple[PartitionRo
 
 def _few(groups: Sequence[PartitionRows]) -> tuple[PartitionRows, ...]:
     """Return groups of which neighbours are put together, under the lowest key, where they are very many."""
-    found = []
+    merged = []
     for _, members in groupby(groups, lambda group: group.values):
         same = list(members)
         least = sum(group.rows for group in groups) // GROUPS_MAX if len(groups) > GROUPS_MAX else 0
         for positions in cut([group.rows for group in same], least):
             together = same[positions.start : positions.stop]
-            found.append(replace(together[0], rows=sum(group.rows for group in together)))
-    return tuple(found)
+            merged.append(replace(together[0], rows=sum(group.rows for group in together)))
+    return tuple(merged)
 
 
 def with_prints(rows: pa.Table) -> pa.Table:

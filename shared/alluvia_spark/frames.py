@@ -212,18 +212,18 @@ def task_key(task: int) -> int:
 
     The hash is Murmur3 (x86, 32 bits) of four bytes with seed 42, each step of which can be turned around.
     """
-    found = task ^ task >> 16
-    found = found * pow(0xC2B2AE35, -1, 1 << 32) & _BITS
-    found ^= found >> 13 ^ found >> 26
-    found = found * pow(0x85EBCA6B, -1, 1 << 32) & _BITS
-    found ^= found >> 16
-    found ^= 4
-    found = (found - 0xE6546B64) * pow(5, -1, 1 << 32) & _BITS
-    found = _rotated(found, 32 - 13) ^ _SEED
-    found = found * pow(0x1B873593, -1, 1 << 32) & _BITS
-    found = _rotated(found, 32 - 15)
-    found = found * pow(0xCC9E2D51, -1, 1 << 32) & _BITS
-    return found - (1 << 32) if found >> 31 else found
+    key = task ^ task >> 16
+    key = key * pow(0xC2B2AE35, -1, 1 << 32) & _BITS
+    key ^= key >> 13 ^ key >> 26
+    key = key * pow(0x85EBCA6B, -1, 1 << 32) & _BITS
+    key ^= key >> 16
+    key ^= 4
+    key = (key - 0xE6546B64) * pow(5, -1, 1 << 32) & _BITS
+    key = _rotated(key, 32 - 13) ^ _SEED
+    key = key * pow(0x1B873593, -1, 1 << 32) & _BITS
+    key = _rotated(key, 32 - 15)
+    key = key * pow(0xCC9E2D51, -1, 1 << 32) & _BITS
+    return key - (1 << 32) if key >> 31 else key
 
 
 def _rotated(number: int, bits: int) -> int:

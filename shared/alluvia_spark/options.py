@@ -99,19 +99,19 @@ class AlluviaOptions:
     def choice(self, name: str, choices: Sequence[str]) -> str | None:
         """Return an option that is one of some words, in any case; None without it. Raises `Invalid`."""
         text = self.given.get(name)
-        found = None if text is None else text.strip().lower()
-        if found is not None and found not in choices:
+        chosen = None if text is None else text.strip().lower()
+        if chosen is not None and chosen not in choices:
             raise Invalid(f"option {name}: {text!r} is not valid; use {' or '.join(map(repr, choices))}")
-        return found
+        return chosen
 
     def names(self, name: str) -> list[str]:
         """Return an option's list: of JSON, or with commas between."""
         text = self.given.get(name, "").strip()
         try:
-            found = json.loads(text) if text.startswith("[") else [part.strip() for part in _COMMA.split(text)]
+            parts = json.loads(text) if text.startswith("[") else [part.strip() for part in _COMMA.split(text)]
         except ValueError as error:
             raise Invalid(f"option {name}: {text!r} is not a list of names") from error
-        return [str(each) for each in found if each != ""]
+        return [str(each) for each in parts if each != ""]
 
     def txn(self) -> tuple[str, int] | None:
         """Return the transaction that makes a write happen once. Raises `Invalid` for half of one."""

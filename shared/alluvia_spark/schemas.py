@@ -43,12 +43,12 @@ def _read(snapshot: Snapshot, identify: Any) -> StructType:
 
 
 def _fields(fields: list[Json], identify: Any) -> list[Json]:
-    found = []
+    renamed = []
     for field in fields:
         if field["type"] not in _VOID:
             name, metadata = identify(field)
-            found.append({**field, "name": name, "type": _kind(field["type"], identify), "metadata": metadata})
-    return found
+            renamed.append({**field, "name": name, "type": _kind(field["type"], identify), "metadata": metadata})
+    return renamed
 
 
 def _kind(kind: str | Json, identify: Any) -> str | Json:
@@ -112,14 +112,14 @@ def fitted(rows: pa.Schema, schema: pa.Schema) -> pa.Schema:
 
 def unknown_fields(rows: pa.Schema, schema: pa.Schema) -> list[tuple[str, pa.Field]]:
     """Return the columns of rows that a table does not have, or structs of which have more fields, with what is new."""
-    found = []
+    unknown = []
     for field in rows:
         path = field.name if field.name not in schema.names else None
         if path is None and (more := _unknown(field.type, schema.field(field.name).type)) is not None:
             path = f"{field.name}{more}"
         if path is not None:
-            found.append((path, field))
-    return found
+            unknown.append((path, field))
+    return unknown
 
 
 def _unknown(given: pa.DataType, wanted: pa.DataType) -> str | None:
@@ -154,8 +154,8 @@ def _zoneless(given: pa.DataType, wanted: pa.DataType) -> str | None:
         parts = [("element", given.value_type, wanted.value_type)]
     elif types.is_map(given) and types.is_map(wanted):
         parts = [("key", given.key_type, wanted.key_type), ("value", given.item_type, wanted.item_type)]
-    found = ((name, _zoneless(one, other)) for name, one, other in parts)
-    return next((f".{name}{path}" for name, path in found if path is not None), None)
+    paths = ((name, _zoneless(one, other)) for name, one, other in parts)
+    return next((f".{name}{path}" for name, path in paths if path is not None), None)
 
 
 def _check_written(kind: DataType, path: str) -> None:

@@ -37,12 +37,12 @@ _CALLS = {
 
 def advice(message: str) -> str | None:
     """Return what to call instead of a statement that Spark has refused for a table of ours; None for other errors."""
-    found = _REFUSAL.search(message)
-    if found is None:
+    refusal = _REFUSAL.search(message)
+    if refusal is None:
         return None
     return (
-        f"[UNSUPPORTED_FEATURE.TABLE_OPERATION] Spark's SQL has no {found[1] or 'DELETE'} for tables of "
-        f"format alluvia: call {_CALLS[found[1]]}, which commits with this library's rules"
+        f"[UNSUPPORTED_FEATURE.TABLE_OPERATION] Spark's SQL has no {refusal[1] or 'DELETE'} for tables of "
+        f"format alluvia: call {_CALLS[refusal[1]]}, which commits with this library's rules"
     )
 
 

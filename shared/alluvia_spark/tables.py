@@ -132,10 +132,10 @@ def uris_of(spark: SparkSession, place: str | Lake, handle: TableHandle) -> Call
     scheme = given[0].lower() if given is not None else "s3://"
 
     def uri(key: str) -> str:
-        found = handle.store.url(key)
-        if found is None:
+        url = handle.store.url(key)
+        if url is None:
             raise Unsupported(f"Spark cannot read {key} of the table {handle.name} in {handle.store.uri}")
-        return _S3.sub(in_session, found) if "://" in found else f"file:{Path(found).absolute()}"
+        return _S3.sub(in_session, url) if "://" in url else f"file:{Path(url).absolute()}"
 
     in_session = "s3a://" if scheme == "s3://" and not _has_s3(spark) else scheme
     return uri

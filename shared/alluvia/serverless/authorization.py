@@ -167,8 +167,8 @@ def _check_signed(request: Request) -> None:
     API Gateway and function URLs whose authorization is IAM say so (`requestContext.authorizer.iam`); an API without
     an authorizer, and a function URL whose authorization is NONE, do not.
     """
-    found = _in_context(request, "authorizer", "iam")
-    if not isinstance(found, Mapping) or not any(_is_text(found.get(name)) for name in ("userArn", "accessKey")):
+    identity = _in_context(request, "authorizer", "iam")
+    if not isinstance(identity, Mapping) or not any(_is_text(identity.get(name)) for name in ("userArn", "accessKey")):
         reason = (
             f"{AUTH} is {IAM}, but no authorizer has verified this request: sign it with AWS credentials and send it "
             f"to a route or function URL with IAM authorization, or set {AUTH} to tokens or jwt"
@@ -182,12 +182,12 @@ def _is_text(value: object) -> bool:
 
 def _verified_claims(request: Request) -> Mapping[str, Any] | None:
     """Return the claims that API Gateway's JWT authorizer has verified; a caller cannot write them there."""
-    found = _in_context(request, "authorizer", "jwt", "claims")
-    return found if isinstance(found, Mapping) else None
+    claims = _in_context(request, "authorizer", "jwt", "claims")
+    return claims if isinstance(claims, Mapping) else None
 
 
 def _in_context(request: Request, *names: str) -> object:
-    found: Any = request.event["requestContext"]
+    value: Any = request.event["requestContext"]
     for name in names:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value

@@ -28,11 +28,11 @@ Answer = TypeVar("Answer")
 @cache
 def allowed_origins(text: str) -> frozenset[str]:
     """Return the sites of a setting. Raises `Invalid`, naming it, for a text that is not an origin."""
-    found = frozenset(text.split())
-    for each in found:
+    origins = frozenset(text.split())
+    for each in origins:
         if each != "*" and _ORIGIN.fullmatch(each) is None:
             raise Invalid(f"{ORIGINS}: {each!r:.100} is not an origin: write it as https://example.com, or * for all")
-    return found
+    return origins
 
 
 def is_allowed(origin: str, environment: Mapping[str, str]) -> bool:
@@ -55,10 +55,10 @@ def with_cors(
             if not isinstance(event, dict) or sources(str(event.get("rawPath", ""))):
                 return handler(event, context)
             preflight = preflight_answer(event, environment)
-            found: Any = handler(event, context) if preflight is None else preflight
-            if isinstance(found, dict) and "statusCode" in found:
-                found["headers"] = told_to_pages(event, environment, found.get("headers") or {})
-            answer: Answer = found
+            response: Any = handler(event, context) if preflight is None else preflight
+            if isinstance(response, dict) and "statusCode" in response:
+                response["headers"] = told_to_pages(event, environment, response.get("headers") or {})
+            answer: Answer = response
             return answer
 
         return call

@@ -143,10 +143,10 @@ def safe(handler: Callable[[Event, Any], Answer]) -> Callable[[Event, Any], Answ
 
     @wraps(handler)
     def call(event: Event, context: Any) -> Answer:
-        found = handler(event, context)
-        if isinstance(found, dict) and "statusCode" in found:
-            found["headers"] = dict([*(found.get("headers") or {}).items(), NOSNIFF])
-        return found
+        reply = handler(event, context)
+        if isinstance(reply, dict) and "statusCode" in reply:
+            reply["headers"] = dict([*(reply.get("headers") or {}).items(), NOSNIFF])
+        return reply
 
     return call
 

@@ -55,7 +55,7 @@ class Issuer:
             key = self._key(jwt.get_unverified_header(token).get("kid"))
             if key is None:
                 raise Unauthenticated("the token is signed with a key that its issuer does not publish", given=True)
-            found: dict[str, Any] = jwt.decode(
+            claims: dict[str, Any] = jwt.decode(
                 token,
                 key.key,
                 algorithms=[key.algorithm_name],
@@ -68,15 +68,15 @@ class Issuer:
             raise Unauthenticated("the token has expired", given=True) from None
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
             raise Unauthenticated("the token is not valid", given=True) from None
-        return found
+        return claims
 
     def _key(self, identity: str | None) -> Any:
         """Return the key of an id; None if it does not exist, or if the token has no id."""
         if not identity:
             return None
-        found = self._find(identity, refresh=False)
-        if found is not None:
-            return found
+        key = self._find(identity, refresh=False)
+        if key is not None:
+            return key
         with self._lock:
             now = time.monotonic()
             if now - self._refreshed < AGAIN_SECONDS:
@@ -133,13 +133,13 @@ def _read_keys(body: bytes) -> list[Any]:
     import jwt
 
     published = json.loads(body)
-    found = []
+    keys = []
     for each in published.get("keys", ()) if isinstance(published, dict) else ():
         with suppress(jwt.PyJWTError, ValueError, TypeError, AttributeError, OverflowError):
-            found.append(jwt.PyJWK(each))
-    if not found:
+            keys.append(jwt.PyJWK(each))
+    if not keys:
         raise ValueError("the issuer publishes no key that can be used")
-    return found
+    return keys
 
 
 def _verifies(key: Any) -> bool:

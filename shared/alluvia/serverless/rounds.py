@@ -23,10 +23,10 @@ MARGIN_MS = 60_000
 def checked(event: object, *fields: str) -> dict[str, Any]:
     """Return an event that may hold these fields, and what a schedule sends. Raises `Invalid` for others."""
     schedule = SCHEDULE_FIELDS if isinstance(event, dict) and "detail-type" in event else ()
-    found = fields_of(event, '{"tables": ["clicks"]}, or {} for all tables', fields, schedule)
-    if found.get("detail"):
+    fields_given = fields_of(event, '{"tables": ["clicks"]}, or {} for all tables', fields, schedule)
+    if fields_given.get("detail"):
         raise Invalid(f"detail is not supported: have the rule send {', '.join(fields)} as its input")
-    return found
+    return fields_given
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,9 @@ def work_on(
     own = [copy_context() for _ in names]  # so that log lines keep the ids of their request
     with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
         done = pool.map(lambda context, *task: context.run(one, *task), own, range(len(names)), names)
-        found = list(zip(names, done, strict=True))
-    left = [name for name, report in found if report is None or report.get("left")]
-    return RoundOutcome([report for _, report in found if report], failed, left, absent)
+        reports = list(zip(names, done, strict=True))
+    left = [name for name, report in reports if report is None or report.get("left")]
+    return RoundOutcome([report for _, report in reports if report], failed, left, absent)
 
 
 def wanted_tables(lake: Lake, event: Mapping[str, Any], *, dropped: bool = False) -> list[str]:

@@ -68,10 +68,10 @@ class Secrets:
                     known.found, known.read_ms = read_secret(reference), began_ms
                 except (Invalid, Unavailable) as error:
                     known.found, known.read_ms = error, self._clock.now_ms()  # a service may be long in not answering
-            found = known.found
-        if isinstance(found, str):
-            return found
-        raise type(found)(str(found))
+            secret = known.found
+        if isinstance(secret, str):
+            return secret
+        raise type(secret)(str(secret))
 
 
 def read_secret(reference: str) -> str:
@@ -110,12 +110,12 @@ def _of_secrets_manager(name: str) -> str:
 def _under(key: str, text: str, reference: str) -> str:
     """Return what a secret of several pairs has under a key, as the console of AWS makes them."""
     try:
-        found = orjson.loads(text)[key]
+        value = orjson.loads(text)[key]
     except (orjson.JSONDecodeError, LookupError, TypeError):
-        found = None
-    if not isinstance(found, str):
+        value = None
+    if not isinstance(value, str):
         raise Invalid(f"the secret {reference} cannot be read: it must be a JSON object with a text under {key!r}")
-    return found
+    return value
 
 
 def _of_ssm(name: str) -> str:

@@ -37,15 +37,15 @@ def bound(sql: Sql, values: Values) -> Values | None:
     """Return the values that a SELECT of the text binds, by the names that they have in it alone."""
     if not values:
         return None
-    found = {}
+    used = {}
     number = 0
     for start, _, name in parameters(sql, tokens_of(sql.text)):
         if sql.text[start] == "?":
             number += 1
-            found[str(number)] = _value(name, values)
+            used[str(number)] = _value(name, values)
         else:
-            found[name] = _value(name, values)
-    return found
+            used[name] = _value(name, values)
+    return used
 
 
 def expression(sql: Sql, values: Values, alias: str = "", columns: Sequence[str] = ()) -> str:
@@ -129,7 +129,7 @@ def column_of(name: str, names: Sequence[str], table: str) -> str:
     """Return the column that a name means, in whatever case. Raises `Invalid`."""
     if name in names:
         return name
-    found = next((each for each in names if fold(each) == fold(name)), None)
-    if found is None:
+    column = next((each for each in names if fold(each) == fold(name)), None)
+    if column is None:
         raise Invalid(f"table {table} has no column {name}: it has {', '.join(names)}")
-    return found
+    return column

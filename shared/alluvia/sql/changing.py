@@ -54,10 +54,10 @@ def _delete_located(scope: SqlScope, node: Delete) -> Done:
     snapshot = handle.newest()
     check_edit(snapshot, "delete", _columns(expression, node.alias, snapshot))
     rules = LocatedRules("DELETE", [LocatedClause("delete")], {"predicate": masked(condition)}, delete_metrics)
-    with _located(scope, node, [], condition) as found:
-        if found.reads_itself:  # a subquery may count rows that are to be merged
+    with _located(scope, node, [], condition) as rows:
+        if rows.reads_itself:  # a subquery may count rows that are to be merged
             check_edit(snapshot, "delete", None)
-        done = change_rows(handle, "delete", lambda now: LocatedMerge(now, found, rules))
+        done = change_rows(handle, "delete", lambda now: LocatedMerge(now, rows, rules))
     return {"rows_deleted": done.rows_deleted, "version": done.version}
 
 
@@ -79,8 +79,8 @@ def _update_located(scope: SqlScope, node: Update) -> Done:
         names.append(name)
         texts.append(f"(\n{text}\n)")
     rules = LocatedRules("UPDATE", [LocatedClause("update", names)], {"predicate": masked(condition)}, update_metrics)
-    with _located(scope, node, texts, condition) as found:
-        done = change_rows(handle, "update", lambda now: LocatedMerge(now, found, rules))
+    with _located(scope, node, texts, condition) as rows:
+        done = change_rows(handle, "update", lambda now: LocatedMerge(now, rows, rules))
     return {"rows_updated": done.rows_updated, "version": done.version}
 
 
@@ -109,8 +109,8 @@ def _located(
 @contextmanager
 def located(scope: SqlScope, text: str, places: RowPlaces) -> Iterator[LocatedRows]:
     """Keep what a query finds: for each row the place that it has in the table named first, its clause, and values."""
-    with scope.located(text, places) as result, kept(result.scans, result.schema, result) as found:
-        yield found
+    with scope.located(text, places) as result, kept(result.scans, result.schema, result) as rows:
+        yield rows
 
 
 def places_in(snapshot: Snapshot) -> RowPlaces:

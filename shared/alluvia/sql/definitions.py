@@ -173,5 +173,5 @@ def _time(ms: int) -> datetime:
 
 
 def _is_there(lake: Lake, name: str) -> bool:
-    found = find_keeper(lake.store, None, BRANCH, name)
-    return found is not None and found.is_live(lake.clock.now_ms())
+    keeper = find_keeper(lake.store, None, BRANCH, name)
+    return keeper is not None and keeper.is_live(lake.clock.now_ms())

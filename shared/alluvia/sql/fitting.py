@@ -55,16 +55,16 @@ def with_texts(rows: pa.Table, schema: pa.Schema, texts: Texts) -> pa.Table:
     Raises `Invalid`, naming the column, for a text that its type could only hold rounded or cut, or not at all.
     """
     nullable = pa.schema([field.with_nullable(True) for field in schema])
-    found = _fitted(rows, nullable, literals=True)
+    completed = _fitted(rows, nullable, literals=True)
     for column, by_row in texts.items():
         field = nullable.field(column)
         given = text_values(pa.array(by_row.values(), pa.string()), field)
         places = list(range(len(rows)))
         for at, row in enumerate(by_row):
             places[row] = len(rows) + at
-        values = pa.concat_arrays([found.column(column).combine_chunks(), given.cast(field.type)])
-        found = found.set_column(column, field, values.take(pa.array(places, pa.int64())))
-    return found
+        values = pa.concat_arrays([completed.column(column).combine_chunks(), given.cast(field.type)])
+        completed = completed.set_column(column, field, values.take(pa.array(places, pa.int64())))
+    return completed
 
 
 def table_schema(schema: pa.Schema) -> pa.Schema:
@@ -102,13 +102,13 @@ def without_texts(source: Sql, values: Values) -> tuple[Sql, Texts]:
     """
     tokens = tokens_of(source.text)
     named = {start: name for start, _, name in parameters(source, tokens)}
-    found: dict[int, dict[int, str]] = {}
+    texts: dict[int, dict[int, str]] = {}
     edits = []
     for row, column, token in _alone(tokens):
         shown = source.text[token.start : token.end]
         text = values.get(named[token.start]) if token.start in named else _content(shown)
         if isinstance(text, str):
-            found.setdefault(column, {})[row] = text
+            texts.setdefault(column, {})[row] = text
             # A parameter stays where it is, since others are counted after it.
             edits.append((token, f"CASE WHEN {shown} IS NULL THEN NULL END" if token.start in named else "NULL"))
     edits += [(token, f"{source.text[token.start : token.end]}::VARCHAR") for token in _within(tokens)]
@@ -116,13 +116,13 @@ def without_texts(source: Sql, values: Values) -> tuple[Sql, Texts]:
     text = source.text
     for token, new in reversed(edits):
         text = f"{text[: token.start]}{new}{text[token.end :]}"
-    return source._replace(text=text), found
+    return source._replace(text=text), texts
 
 
 def _alone(tokens: Sequence[Token]) -> Iterator[tuple[int, int, Token]]:
     """Yield the texts and parameters that are all of a value, with row and column; none if more than rows follows."""
     row, column, depth = -1, 0, 0
-    found = []
+    placed = []
     for at, token in enumerate(tokens[1:], 1):
         if token.word in _OPENING:
             depth += 1
@@ -135,8 +135,8 @@ def _alone(tokens: Sequence[Token]) -> Iterator[tuple[int, int, Token]]:
         elif depth == 0 and token.word != ",":
             return
         elif depth == 1 and token.kind in ("text", "parameter") and _is_alone(tokens, at):
-            found.append((row, column, token))
-    yield from found
+            placed.append((row, column, token))
+    yield from placed
 
 
 def _within(tokens: Sequence[Token]) -> Iterator[Token]:

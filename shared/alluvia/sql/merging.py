@@ -230,8 +230,8 @@ def _pair(clauses: Sequence[MergeClause], values: Sequence[Sequence[str]], mine:
             if clause.when == when:
                 fields = [f"'{_NUMBER}': {number}::INTEGER"]
                 fields += [f"'{name}': (\n{shown[name]}\n)" if name in shown else f"'{name}': NULL" for name in names]
-                found = "NULL" if clause.action == "nothing" else f"{{{', '.join(fields)}}}"
-                chosen.append(f"WHEN (\n{clause.condition or 'true'}\n) THEN {found}")
+                outcome = "NULL" if clause.action == "nothing" else f"{{{', '.join(fields)}}}"
+                chosen.append(f"WHEN (\n{clause.condition or 'true'}\n) THEN {outcome}")
         applying = f"CASE {' '.join(chosen)} END" if chosen else "NULL"
         cases.append(f"WHEN {pairs} THEN {applying}")
     return f"CASE {' '.join(cases)} END"
@@ -260,15 +260,15 @@ def _key_conditions(scope: SqlScope, node: Merge, keys: Mapping[str, str], targe
         values = dict(zip(few, _row(scope, node, [f"list(DISTINCT {names[mine]})" for mine in few]), strict=True))
     except (ValueError, OverflowError):  # a time that Python cannot represent
         return ""
-    found = []
+    conditions = []
     for at, mine in enumerate(names):
         column, (least, greatest) = f"{quote_name(node.alias)}.{quote_name(mine)}", bounds[3 * at : 3 * at + 2]
         if least is None:
             return " AND false"
         if mine in values:
-            found.append(f"{column} IN ({', '.join(literal(each) for each in values[mine] if each is not None)})")
-        found.append(f"{column} BETWEEN {literal(least)} AND {literal(greatest)}")
-    return "".join(f" AND {each}" for each in found)
+            conditions.append(f"{column} IN ({', '.join(literal(each) for each in values[mine] if each is not None)})")
+        conditions.append(f"{column} BETWEEN {literal(least)} AND {literal(greatest)}")
+    return "".join(f" AND {each}" for each in conditions)
 
 
 def _row(scope: SqlScope, node: Merge, shown: list[str]) -> list[Any]:

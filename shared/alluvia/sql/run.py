@@ -109,11 +109,11 @@ class SqlSession:
 
         values = named_values(parameters)
         check_parameters(text, values)
-        found = pa.table({})
+        answered = pa.table({})
         for controls, group in groupby(statements, lambda each: each.controls):
             for part in [[each] for each in group] if controls else [list(group)]:
-                found = self._control(part[0]) if controls else self._part(part, values)
-        return found
+                answered = self._control(part[0]) if controls else self._part(part, values)
+        return answered
 
     def close(self) -> None:
         """Roll back what is open."""
@@ -219,8 +219,8 @@ def _committed(
     for tries in range(1, TRIES_MAX + 1):
         transaction = lake.transaction_as_used(isolation)
         try:
-            found = answer(lake, transaction, statements, values, limits, rights)
-            said = _said("rolled back") if discard and found.rows is None else found.shown()
+            outcome = answer(lake, transaction, statements, values, limits, rights)
+            said = _said("rolled back") if discard and outcome.rows is None else outcome.shown()
             if ready is not None:
                 ready(said)
             if not discard:
@@ -231,7 +231,7 @@ def _committed(
             if tries == TRIES_MAX:
                 raise
         else:
-            return said if discard else found.shown(transaction.versions)
+            return said if discard else outcome.shown(transaction.versions)
     raise AssertionError("unreachable: the last try returns or raises")
 
 

@@ -105,8 +105,8 @@ def attach(scope: SqlScope, node: Attach) -> Done:
 def external(scope: SqlScope, node: External) -> Done:
     """Declare an external table, or refresh one."""
     if node.location is None:
-        found = scope.lake.refresh_external(node.table)
-        return {"table": node.table, "version": found.version, "files": found.files, "bytes": found.bytes}
+        refreshed = scope.lake.refresh_external(node.table)
+        return {"table": node.table, "version": refreshed.version, "files": refreshed.files, "bytes": refreshed.bytes}
     check_no_view(scope, node.table)
     try:
         scope.lake.create_external(node.table, node.location, node.kind, node.columns)

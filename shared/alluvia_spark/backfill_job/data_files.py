@@ -49,8 +49,8 @@ class Rows(NamedTuple):
     @classmethod
     def from_row(cls, task: int, part: int, groups: bytes, payload: bytes) -> Rows:
         """Return what `to_row` made columns of."""
-        found = ((Group(table, folder), count) for table, folder, count in orjson.loads(groups))
-        return cls(task, part, tuple(found), payload)
+        counts = ((Group(table, folder), count) for table, folder, count in orjson.loads(groups))
+        return cls(task, part, tuple(counts), payload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,10 @@ class Routes:
 
 def bitmap(numbers: Iterable[int], count: int) -> bytes:
     """Return a bit for each of `count` numbers, set for some."""
-    found = bytearray(-(-count // 8))
+    bits = bytearray(-(-count // 8))
     for number in numbers:
-        found[number // 8] |= 1 << number % 8
-    return bytes(found)
+        bits[number // 8] |= 1 << number % 8
+    return bytes(bits)
 
 
 def route(chunk: Chunk, routes: Routes, dropped: pa.Array | None) -> Iterator[tuple[int, Rows]]:
@@ -141,7 +141,7 @@ def write_rows(job: Job, given: Iterable[Rows]) -> list[Written]:
         mark,
         what=f"the mark {key}",
         read=lambda: scratch.find(job, key),
-        is_ours=lambda found: found == mark,
+        is_ours=lambda stored: stored == mark,
     )
     return written if theirs is None else _read(theirs)
 
@@ -163,13 +163,13 @@ def _written(job: Job, ours: list[Rows]) -> Iterator[Written]:
 
 
 def _digest(rows: Sequence[Rows]) -> str:
-    found = blake2b(digest_size=20)
+    digest = blake2b(digest_size=20)
     for each in rows:
         task, part, groups, payload = each.to_row()
-        found.update(orjson.dumps([task, part, len(groups), len(payload)]))
-        found.update(groups)
-        found.update(payload)
-    return found.hexdigest()
+        digest.update(orjson.dumps([task, part, len(groups), len(payload)]))
+        digest.update(groups)
+        digest.update(payload)
+    return digest.hexdigest()
 
 
 def _read(mark: bytes) -> list[Written]:

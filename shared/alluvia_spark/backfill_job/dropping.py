@@ -162,11 +162,11 @@ def by_task(lost: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 
 def _put_drops(job: Job, table: int, rows: Iterator[Row]) -> Iterator[Row]:
-    found: dict[int, list[pa.Table]] = {}
+    parts: dict[int, list[pa.Table]] = {}
     for _, task, payload in rows:
-        found.setdefault(task, []).append(decode(payload))
-    for task in sorted(found):
-        drops = pa.concat_tables(found.pop(task))
+        parts.setdefault(task, []).append(decode(payload))
+    for task in sorted(parts):
+        drops = pa.concat_tables(parts.pop(task))
         scratch.put(job, _drops_name(table, task), encode(drops))
         kinds = drops[KIND].to_pylist()
         yield task, kinds.count(DUPLICATE), kinds.count(CLASH)

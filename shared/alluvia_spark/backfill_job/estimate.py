@@ -134,10 +134,10 @@ def _sample(store: Store, file: SourceFile, reading: SourceOptions, snapshot: Sn
         for block in read_blocks(
             store, FileSplit(part, 0, part.size), line_limit_bytes=SAMPLE_BYTES, kind=reading.format
         ):
-            found = convert(block)
+            converted = convert(block)
             blocks.append(block)
-            tables.append(found.rows)
-            rejects += len(found.rejects)
+            tables.append(converted.rows)
+            rejects += len(converted.rejects)
             if known is not None and sum(len(each.data) for each in blocks) >= SAMPLE_BYTES:
                 read = file.size * sum(each.events for each in blocks) / known
                 break

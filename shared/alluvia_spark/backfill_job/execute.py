@@ -110,9 +110,9 @@ class _Run:
             if clashes := dropped[ROWS].clashes if ROWS in dropped else {}:
                 read = partial(_read_clashes, self.job, self.splits)
                 again = self._kept(mapped(numbered_tasks(self.spark, sorted(clashes)), read, _READ), stack)
-                found = _weights(again)
-                counts = replace(counts, conflicting=sum(clashes.values()), clashes=_rows_of(found, REJECTS))
-                weights, chunks = _together(weights, found), chunks.union(again)
+                more_weights = _weights(again)
+                counts = replace(counts, conflicting=sum(clashes.values()), clashes=_rows_of(more_weights, REJECTS))
+                weights, chunks = _together(weights, more_weights), chunks.union(again)
             if _rows_of(weights, REJECTS):
                 dropped[REJECTS] = self._drops(REJECTS, chunks, weights)
                 counts = replace(counts, repeated=dropped[REJECTS].duplicates)
@@ -183,11 +183,11 @@ def _rows(chunk: Chunk) -> Iterator[Row]:
 
 def _weights(chunks: DataFrame) -> dict[Place, Weight]:
     summed = chunks.where(col("place").isNotNull()).groupBy("table", "place").sum("rows", "size", "packed").collect()
-    found = {}
+    weights = {}
     for table, place, *weight in summed:
         values, key = orjson.loads(place)
-        found[table, tuple(values), read_key(key)] = Weight(*weight)
-    return found
+        weights[table, tuple(values), read_key(key)] = Weight(*weight)
+    return weights
 
 
 def _rows_of(weights: Mapping[Place, Weight], table: int) -> int:
@@ -214,10 +214,10 @@ def _layouts(job: Job, weights: dict[Place, Weight]) -> tuple[dict[int, Layout],
 
 def check_read(problems: Iterable[str]) -> None:
     """Raise `Invalid` for files that tasks could not read."""
-    found = sorted(problems)
-    if found:
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise Invalid(found[0] + more)
+    sorted_problems = sorted(problems)
+    if sorted_problems:
+        more = f" (and {len(sorted_problems) - 1} more)" if len(sorted_problems) > 1 else ""
+        raise Invalid(sorted_problems[0] + more)
 
 
 def _route(job: Job, rows: Iterator[Row]) -> Iterator[Row]:

@@ -60,8 +60,8 @@ def commit_info(job: Job, table: int, outcome: JobOutcome) -> dict[str, Any]:
         return {}
     if count > IDS_IN_COMMIT_MAX:
         return files_info([replace(layout, ids=count)])
-    found = [range_pairs(layout, _read(job, table, layout, number)) for number in range(layout.ranges)]
-    prints, contents = ([each for pairs in found for each in pairs[at]] for at in (0, 1))
+    pairs_by_range = [range_pairs(layout, _read(job, table, layout, number)) for number in range(layout.ranges)]
+    prints, contents = ([each for pairs in pairs_by_range for each in pairs[at]] for at in (0, 1))
     return encode_event_ids(prints, contents)
 
 

@@ -43,7 +43,7 @@ def files_touched(snapshot: Snapshot, places: Iterable[tuple[Values, Key]]) -> l
     keys: dict[Values, list[Key]] = {}
     for values, key in places:
         keys.setdefault(values, []).append(key)
-    ordered = {values: sorted(found) for values, found in keys.items()}
+    ordered = {values: sorted(wanted) for values, wanted in keys.items()}
     columns = [snapshot.physical_name(name) for name in spec.identity_columns]
 
     def touched(file: AddFile) -> bool:
@@ -65,15 +65,15 @@ def recent_rejects(snapshot: Snapshot, since_ms: int) -> list[AddFile]:
 
 def plan_tasks(files: Sequence[AddFile]) -> list[list[AddFile]]:
     """Divide files among tasks by their size."""
-    found: list[list[AddFile]] = []
+    tasks: list[list[AddFile]] = []
     size = TASK_BYTES
     for file in files:
         if size >= TASK_BYTES:
-            found.append([])
+            tasks.append([])
             size = 0
-        found[-1].append(file)
+        tasks[-1].append(file)
         size += file.size
-    return found
+    return tasks
 
 
 def encode_files(files: Iterable[AddFile]) -> bytes:

@@ -113,25 +113,25 @@ def read_events(
     text = text.rstrip(_SPACE)
     starts = _LineStarts(text, start)
     if not folders and _are_many(text):
-        found = split_text(_Places(starts, range(len(text))), text, limits)
+        split = split_text(_Places(starts, range(len(text))), text, limits)
     else:
         lines = [line for line in map(_stripped, text.split(b"\n")) if line]
         places = _Places(starts, range(len(lines)))
-        found = split_lines(places, added_to_lines(lines, folders) if folders else lines, limits)
-    return found.events, found.rejects
+        split = split_lines(places, added_to_lines(lines, folders) if folders else lines, limits)
+    return split.events, split.rejects
 
 
 def _numbered(block: Block, limits: Limits) -> tuple[Sequence[RawEvent], list[Reject]]:
     """Parse a block whose events are known by their numbers, as bulk ingestion does."""
     limits = replace(limits, body_bytes=sys.maxsize, inflated_bytes=sys.maxsize)
     if block.media_type == NDJSON and block.offset:
-        found = split_ndjson(block.data, limits)
+        split = split_ndjson(block.data, limits)
     elif block.media_type == NDJSON:
-        found = split_json(block.data, block.media_type, limits)
+        split = split_json(block.data, block.media_type, limits)
     else:
-        found = by_name("csv").read(SentBody({"content-type": block.media_type}, block.data, 0), limits)
-    rejects = [replace(reject, position=reject.position + block.offset) for reject in found.rejects]
-    return moved(found.events, block.offset), rejects
+        split = by_name("csv").read(SentBody({"content-type": block.media_type}, block.data, 0), limits)
+    rejects = [replace(reject, position=reject.position + block.offset) for reject in split.rejects]
+    return moved(split.events, block.offset), rejects
 
 
 def _count_lines(block: Block) -> int:
@@ -139,7 +139,7 @@ def _count_lines(block: Block) -> int:
     if block.cut_bytes:
         return 1
     text = _text_of(block).strip(_SPACE)
-    blank = sum(found.group().count(b"\n") - 1 for found in _BLANK_AFTER.finditer(text))
+    blank = sum(match.group().count(b"\n") - 1 for match in _BLANK_AFTER.finditer(text))
     return text.count(b"\n") + 1 - blank if text else 0
 
 
@@ -191,8 +191,8 @@ class _Places(Sequence[int]):
         return len(self._which)
 
     def __getitem__(self, at: Any) -> Any:
-        found = self._which[at]
-        return _Places(self._starts, found) if isinstance(found, range) else self._starts[found]
+        places = self._which[at]
+        return _Places(self._starts, places) if isinstance(places, range) else self._starts[places]
 
 
 def _stripped(line: bytes) -> bytes:

@@ -92,7 +92,7 @@ def obtain(
             ours.to_json(),
             what=f"the record of job {job_id}",
             read=lambda: _read(store, key),
-            is_ours=lambda found: found == ours,
+            is_ours=lambda stored: stored == ours,
         )
         record = theirs or ours
     _check_same(record, job_id, source, reading, table_id)
@@ -111,7 +111,7 @@ def take_over(store: Store, clock: Clock, root: str, job_id: str, earlier: Recor
         earlier.to_json(),
         what=f"the record of job {job_id}",
         read=lambda: _read(store, key),
-        is_ours=lambda found: found == earlier,
+        is_ours=lambda stored: stored == earlier,
     )
     if theirs is not None and theirs != earlier:
         raise Invalid(f"job_id {job_id!r} belongs to another job: choose a different job id for the repair")

@@ -76,14 +76,14 @@ def find_repeats(ids: pa.Table, known: Contents = nothing_known) -> tuple[pa.Tab
     no = pa.chunked_array([pa.array([False])])
     several = pc.or_(_joined(no, same), _joined(same, no))
     keys = [HEAD, TAIL, TASK, ROW]
-    found = ids.filter(several).sort_by([(name, "ascending") for name in keys]).combine_chunks()
-    begins = _begins(found, [HEAD, TAIL])
-    number = _numbers(found)
-    firsts = found.filter(begins)
+    ordered = ids.filter(several).sort_by([(name, "ascending") for name in keys]).combine_chunks()
+    begins = _begins(ordered, [HEAD, TAIL])
+    number = _numbers(ordered)
+    firsts = ordered.filter(begins)
     live = pc.equal(firsts[TASK], LIVE).take(number)
-    lost = pc.and_not(pc.invert(begins), pc.equal(found[TASK], LIVE))
-    differs = pc.and_not(pc.not_equal(found[CONTENT], firsts[CONTENT].take(number)), live).filter(lost)
-    rows, of_live = found.filter(lost), live.filter(lost)
+    lost = pc.and_not(pc.invert(begins), pc.equal(ordered[TASK], LIVE))
+    differs = pc.and_not(pc.not_equal(ordered[CONTENT], firsts[CONTENT].take(number)), live).filter(lost)
+    rows, of_live = ordered.filter(lost), live.filter(lost)
     if pc.any(of_live).as_py():
         clashes = _clashes(rows.filter(of_live), known)
         differs = pa.chunked_array([pc.replace_with_mask(_array(differs), _array(of_live), clashes)])
@@ -99,12 +99,12 @@ def find_absent(ids: pa.Table, known: Contents = nothing_known) -> pa.Table:
     The latter are `CLASH`, the former `DUPLICATE`, as all that come again of an event that is not live. `known` is
     asked for the contents of live events; without an answer for each of the rows, the first event is taken for one.
     """
-    found = ids.sort_by([(name, "ascending") for name in (HEAD, TAIL, TASK, ROW)]).combine_chunks()
-    if not len(found):
+    ordered = ids.sort_by([(name, "ascending") for name in (HEAD, TAIL, TASK, ROW)]).combine_chunks()
+    if not len(ordered):
         return DROPS.empty_table()
-    number, stored = _numbers(found), pc.equal(found[TASK], LIVE)
+    number, stored = _numbers(ordered), pc.equal(ordered[TASK], LIVE)
     lives = Counter(number.filter(stored).to_pylist())
-    number, rows = number.filter(pc.invert(stored)), found.filter(pc.invert(stored))
+    number, rows = number.filter(pc.invert(stored)), ordered.filter(pc.invert(stored))
     if not len(rows):
         return DROPS.empty_table()
     live = pc.is_in(number, pa.array(lives, number.type))
@@ -128,7 +128,7 @@ def _clashes(
     """
     prints = [FINGERPRINT.pack(*each) for each in zip(rows[HEAD].to_pylist(), rows[TAIL].to_pylist(), strict=True)]
     held = known(prints)
-    found = []
+    clashing = []
     for each, content, live, otherwise in zip(
         prints,
         rows[CONTENT].to_pylist(),
@@ -139,8 +139,8 @@ def _clashes(
         contents = held.get(each, ())
         same = content.to_bytes(CONTENT_BYTES, "little") in contents
         complete = len(contents) >= live and UNKNOWN not in contents
-        found.append(not same and (complete or otherwise))
-    return pa.array(found, pa.bool_())
+        clashing.append(not same and (complete or otherwise))
+    return pa.array(clashing, pa.bool_())
 
 
 def _numbers(rows: pa.Table) -> pa.ChunkedArray:

@@ -92,13 +92,13 @@ def read_task(job: Job, task: int, portion: Portion) -> Iterator[Chunk]:
 def _read_portion(job: Job, task: int, portion: Portion) -> Iterator[Chunk]:
     buffers = [_Buffer(number, target, task) for number, target in enumerate(job.targets)]
     lines = 0
-    for _, found in _blocks(job, portion):
-        lines += found.lines
-        contents = b"".join(found.contents)
-        hashes = pa.Array.from_buffers(pa.uint32(), len(found.rows), [None, pa.py_buffer(contents)])
-        yield from buffers[ROWS].add(found.rows, {CONTENT: hashes})
-        if found.rejects:
-            yield from buffers[REJECTS].add(reject_rows(found.rejects, job.targets[REJECTS].schema, job.arrival_us))
+    for _, block in _blocks(job, portion):
+        lines += block.lines
+        contents = b"".join(block.contents)
+        hashes = pa.Array.from_buffers(pa.uint32(), len(block.rows), [None, pa.py_buffer(contents)])
+        yield from buffers[ROWS].add(block.rows, {CONTENT: hashes})
+        if block.rejects:
+            yield from buffers[REJECTS].add(reject_rows(block.rejects, job.targets[REJECTS].schema, job.arrival_us))
     for buffer in buffers:
         yield from buffer.flush()
     yield Chunk(LINES, task, 0, (PartitionRows((), (), lines),), 0, 0, b"", b"")
@@ -109,16 +109,16 @@ def read_clashes(job: Job, task: int, portion: Portion, wanted: Sequence[int]) -
     first = 0
     buffer, fields = _Buffer(REJECTS, job.targets[REJECTS], task), Fields.of(job.targets[ROWS].settings)
     with _no_garbage_collection():
-        for name, found in _blocks(job, portion):
-            end = first + len(found.rows)
+        for name, block in _blocks(job, portion):
+            end = first + len(block.rows)
             here = [place - first for place in wanted[bisect_left(wanted, first) : bisect_left(wanted, end)]]
             first = end
             if not here:
                 continue
-            names = [name for name in (EVENT_ID, SOURCE) if name in found.rows.column_names]
-            rows = found.rows.select(names).take(pa.array(here, pa.int64())).to_pylist()
+            names = [name for name in (EVENT_ID, SOURCE) if name in block.rows.column_names]
+            rows = block.rows.select(names).take(pa.array(here, pa.int64())).to_pylist()
             rejects = [
-                reject_of(found.event(at), clash_reason(row), Origin(job.arrival_us, file_id(name)), fields)
+                reject_of(block.event(at), clash_reason(row), Origin(job.arrival_us, file_id(name)), fields)
                 for at, row in zip(here, rows, strict=True)
             ]
             yield from buffer.add(reject_rows(rejects, job.targets[REJECTS].schema, job.arrival_us))
@@ -163,18 +163,18 @@ class Line(NamedTuple):
 def lines_at(job: Job, portion: Portion, rows: Collection[int], rejects: Collection[int]) -> Iterator[Line]:
     """Read a portion again, for the lines that are its rows and its rejects at some places, in the source's order."""
     row = reject = 0
-    for name, found in _blocks(job, portion):
+    for name, block in _blocks(job, portion):
         here = []
-        for at in range(row, row + len(found.rows)) if rows else ():
+        for at in range(row, row + len(block.rows)) if rows else ():
             if at in rows:
-                event = found.event(at - row)
+                event = block.event(at - row)
                 raw = encode_json(event.value) if event.raw is None else event.raw
-                here.append(Line(name, event.position, found.rows[EVENT_ID][at - row].as_py(), raw))
-        for at, each in enumerate(found.rejects, reject):
+                here.append(Line(name, event.position, block.rows[EVENT_ID][at - row].as_py(), raw))
+        for at, each in enumerate(block.rejects, reject):
             if at in rejects:
                 here.append(Line(name, each.position, each.event_id, each.raw))
         yield from sorted(here, key=lambda line: line.position)
-        row, reject = row + len(found.rows), reject + len(found.rejects)
+        row, reject = row + len(block.rows), reject + len(block.rejects)
 
 
 def reject_events(job: Job, task: int, portion: Portion, places: Collection[int]) -> Iterator[pa.Table]:
@@ -185,11 +185,11 @@ def reject_events(job: Job, task: int, portion: Portion, places: Collection[int]
     target, reject = job.targets[ROWS], 0
     names = [name for name in (EVENT_ID, SOURCE) if name in target.schema.names]
     schema = pa.schema([target.schema.field(name) for name in names])
-    for _, found in _blocks(job, portion):
-        wanted = {each.position: at for at, each in enumerate(found.rejects, reject) if at in places}
-        broken = [each.event_id for each in found.rejects]
-        reject, first = reject + len(found.rejects), reject
-        events = {event.position: event for event in found.read if event.position in wanted} if wanted else {}
+    for _, block in _blocks(job, portion):
+        wanted = {each.position: at for at, each in enumerate(block.rejects, reject) if at in places}
+        broken = [each.event_id for each in block.rejects]
+        reject, first = reject + len(block.rejects), reject
+        events = {event.position: event for event in block.read if event.position in wanted} if wanted else {}
         if events:
             rows = as_far_as_possible(list(events.values()), schema, Fields.of(target.settings))
             yield _identities(task, rows, [wanted[position] for position in events])

@@ -47,9 +47,9 @@ class DeletedRows:
         """
         if sum(map(len, self._numbers.values())) > NUMBERS_MAX:
             return None
-        numbers: dict[str, list[Any]] = {key: found.to_pylist() for key, found in self._numbers.items()}
-        highest: int = max(found[-1] for found in numbers.values())
-        every = {number for found in numbers.values() for number in found}
+        numbers: dict[str, list[Any]] = {key: each.to_pylist() for key, each in self._numbers.items()}
+        highest: int = max(each[-1] for each in numbers.values())
+        every = {number for each in numbers.values() for number in each}
         size = _bitmap_bits(len(every), len(numbers), highest)
         if highest >= ROWS_MAX or len(every) * len(numbers) > NAMES_COMPARED_MAX * size:
             return None
@@ -57,22 +57,22 @@ class DeletedRows:
         known = f"coalesce({number}, cast(raise_error('{_NO_NUMBER}') as bigint))"  # or deleted rows would come back
         modulo = number if size > highest else f"{number} & {size - 1}"
         word = f"coalesce(get({_words(every, size)}, cast(shiftright({modulo}, 6) as int)), 0)"  # 0 beyond its end
-        found = f"getbit({word}, cast({known} & {_WORD_BITS - 1} as int)) = 1"
+        in_bitmap = f"getbit({word}, cast({known} & {_WORD_BITS - 1} as int)) = 1"
         if self.alone and size > highest:
-            return F.expr(found)
+            return F.expr(in_bitmap)
         place = f"cast(shiftright({known}, {_PAGE_BITS}) as int)"
         if self.alone:
             [only] = numbers.values()
             page = f"get(from_json('{_json(_pages(only))}', '{_PAGES}'), {place})"
-            return F.expr(f"{found} and coalesce(array_contains({page}, {known}), false)")
+            return F.expr(f"{in_bitmap} and coalesce(array_contains({page}, {known}), false)")
         of_files = _json({key: _pages(each) for key, each in numbers.items()})
         pages = F.element_at(F.from_json(F.lit(of_files), f"map<string, {_PAGES}>"), F.col(FILE))
         listed = F.array_contains(F.get(pages, F.expr(place)), F.expr(known))
-        return F.expr(found) & F.coalesce(listed, F.lit(False))
+        return F.expr(in_bitmap) & F.coalesce(listed, F.lit(False))
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """Return the columns `FILE` and `ROW` of all deleted rows."""
-        keys = [pa.repeat(pa.scalar(key, pa.string()), len(found)) for key, found in self._numbers.items()]
+        keys = [pa.repeat(pa.scalar(key, pa.string()), len(rows)) for key, rows in self._numbers.items()]
         numbers = pa.chunked_array(list(self._numbers.values()), pa.int64())
         return spark.createDataFrame(pa.table({FILE: pa.chunked_array(keys, pa.string()), ROW: numbers}))
 
@@ -105,7 +105,7 @@ def _json(value: object) -> str:
 
 
 def _pages(numbers: Sequence[int]) -> list[list[int]]:
-    found: list[list[int]] = [[] for _ in range((numbers[-1] >> _PAGE_BITS) + 1)]
+    pages: list[list[int]] = [[] for _ in range((numbers[-1] >> _PAGE_BITS) + 1)]
     for number in numbers:
-        found[number >> _PAGE_BITS].append(number)
-    return found
+        pages[number >> _PAGE_BITS].append(number)
+    return pages

@@ -74,7 +74,7 @@ def folder_texts(
         return None
     if any(key.lower() in taken or _ESCAPE.search(key) for key in keys):
         return None
-    found: dict[str, dict[str | None, AddFile]] = {name: {} for name in names}
+    by_text: dict[str, dict[str | None, AddFile]] = {name: {} for name in names}
     for file in files:
         folders = _folders(file.path)
         if is_absolute(file.path) or [name for name, _ in folders] != keys:
@@ -83,10 +83,10 @@ def folder_texts(
             return None
         for name, text in folders:
             if name in names:
-                read = None if text == NULL_FOLDER else _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
-                if _value(found[name].setdefault(read, file), name) != _value(file, name):
+                read = None if text == NULL_FOLDER else _ESCAPE.sub(lambda code: chr(int(code[1], 16)), text)
+                if _value(by_text[name].setdefault(read, file), name) != _value(file, name):
                     return None
-    return {field.name: _texts(field, found[field.name]) for field in columns}
+    return {field.name: _texts(field, by_text[field.name]) for field in columns}
 
 
 def _value(file: AddFile, name: str) -> str | None:
@@ -264,10 +264,10 @@ class FileScan:
         if self._key == "file_name":
             return {uri.rpartition("/")[2]: file for uri, file in self._files.items()}
         known = {_plain(uri): file for uri, file in self._files.items()}
-        found = {_shown(path): known.pop(_plain(unquote(path)), None) for path in self._read.inputFiles()}
+        files = {_shown(path): known.pop(_plain(unquote(path)), None) for path in self._read.inputFiles()}
         if known:
             raise Unavailable(f"Spark does not list the data file {min(known)}: read the table again")
-        return {path: file for path, file in found.items() if file is not None}
+        return {path: file for path, file in files.items() if file is not None}
 
 
 def _key(given: str | int) -> str:
@@ -291,11 +291,11 @@ def _few(texts: Mapping[str, FolderTexts] | None) -> Mapping[str, FolderTexts]:
 
 def _sizes(files: Sequence[AddFile]) -> Mapping[int, AddFile]:
     """Return files by their sizes if these are few, and tell partitions apart; else none."""
-    found: dict[int, AddFile] = {}
+    by_size: dict[int, AddFile] = {}
     for file in files:
-        if found.setdefault(file.size, file).partition_values != file.partition_values:
+        if by_size.setdefault(file.size, file).partition_values != file.partition_values:
             return {}
-    return found if len(found) <= CASES_MAX else {}
+    return by_size if len(by_size) <= CASES_MAX else {}
 
 
 def _number_column(spark: SparkSession, taken: Mapping[str, object]) -> str | None:

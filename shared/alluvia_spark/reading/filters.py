@@ -74,8 +74,8 @@ class RowFilter:
             return _parsed(text, schema).mask(pa.RecordBatch.from_arrays(arrays, schema=shown))
 
         computed = F.arrow_udf(mask, "boolean")
-        found: Column = computed(*map(named, names))
-        return found
+        computed_mask: Column = computed(*map(named, names))
+        return computed_mask
 
     @property
     def _says_all(self) -> bool:

@@ -34,14 +34,15 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 def folder_fields(key: str, schema: pa.Schema) -> dict[str, object]:
     """Return the fields that a file's folders name: what the table's columns take for their texts, else texts."""
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for folder in key.split("/")[:-1]:
         name, equals, text = folder.partition("=")
         if equals and name and text != _NULL:
             kind = schema.field(name).type if name in schema.names else pa.string()
             given = unquote(text)
-            found[unquote(name)] = given if kind == TIMESTAMP else read_text(kind, given)  # an hour, such as 2026112013
-    return found
+            # a timestamp is an hour, such as 2026112013
+            values[unquote(name)] = given if kind == TIMESTAMP else read_text(kind, given)
+    return values
 
 
 def added_to_lines(lines: Sequence[bytes], fields: Mapping[str, object]) -> list[bytes]:
@@ -70,11 +71,11 @@ def added_to_events(events: Sequence[RawEvent], fields: Mapping[str, object]) ->
     """Return events with the fields that they do not have."""
     if not fields:
         return events
-    found = []
+    widened = []
     for event in events:
         value = {**event.value, **{name: each for name, each in fields.items() if name not in event.value}}
-        found.append(event._replace(value=value, raw=None if event.raw is None else encode(value)))
-    return found
+        widened.append(event._replace(value=value, raw=None if event.raw is None else encode(value)))
+    return widened
 
 
 def _members(fields: Mapping[str, object]) -> bytes:
@@ -142,9 +143,9 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        while (found := next(self._lines))[1].isspace():
+        while (numbered := next(self._lines))[1].isspace():
             pass
-        self.number, self.line = found
+        self.number, self.line = numbered
         return self.line
 
 
@@ -227,12 +228,12 @@ def _head(store: Store, key: str) -> ObjectInfo | None:
 
 def _sized(stores: Stores, page: list[Row]) -> list[Row]:
     """Return files with their sizes, of those that have none as the store says, with their etags."""
-    found = list(page)
+    sized = list(page)
     unknown = [at for at, row in enumerate(page) if row[2] == _UNKNOWN]
     for root in {page[at][0] for at in unknown}:
         ours = [at for at in unknown if page[at][0] == root]
         store = stores.open(root)
         for at, info in zip(ours, store.map(partial(_head, store), [page[at][1] for at in ours]), strict=True):
             size, etag = (_MISSING_SIZE, MISSING_ETAG) if info is None else (info.size, info.etag)
-            found[at] = (root, page[at][1], size, etag)
-    return found
+            sized[at] = (root, page[at][1], size, etag)
+    return sized

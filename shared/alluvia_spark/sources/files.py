@@ -119,24 +119,24 @@ def _read(store: Store, file: SourceFile, bounds: tuple[int, int]) -> bytes:
         odd = "has a key with an empty part, '.' or '..', which is not read"
         raise BadFile(file.name, "is a folder" if file.key.endswith("/") else odd)
     try:
-        found = store.get_same(file.key, file.etag, *bounds) if file.etag else store.get(file.key, *bounds)
+        data = store.get_same(file.key, file.etag, *bounds) if file.etag else store.get(file.key, *bounds)
     except ObjectNotFound as error:
         is_pattern = file.etag == MISSING_ETAG and fixed_part(file.key) != file.key
         why = "is missing (a list names files; it takes no patterns)" if is_pattern else "is missing"
         raise BadFile(file.name, why) from error
-    if found is None or len(found) != bounds[1] - bounds[0]:
+    if data is None or len(data) != bounds[1] - bounds[0]:
         raise _changed(file)
-    return found
+    return data
 
 
 def _tagged(store: Store, file: SourceFile) -> SourceFile:
     """Return a file of which no etag is known with that of now, so that its pieces are of one content."""
-    found = store.head(file.key)
-    if found is None:
+    info = store.head(file.key)
+    if info is None:
         raise BadFile(file.name, "is missing")
-    if found.size < file.size:
+    if info.size < file.size:
         raise _changed(file)
-    return SourceFile(file.root, file.key, file.size, found.etag)
+    return SourceFile(file.root, file.key, file.size, info.etag)
 
 
 def _changed(file: SourceFile) -> Invalid:

@@ -36,10 +36,10 @@ class RangedFile(io.RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:
         end = min(self._at + len(buffer), self._size)
-        found = self._fetch(self._at, end) if self._at < end else b""
-        buffer[: len(found)] = found
-        self._at += len(found)
-        return len(found)
+        data = self._fetch(self._at, end) if self._at < end else b""
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
 
 TAIL_BYTES = 64 << 10
@@ -76,10 +76,10 @@ def part_blocks(store: Store, split: FileSplit, line_limit_bytes: int) -> Iterat
     head = b""
     if split.start:
         for piece in pieces:
-            found = piece.find(b"\n") + 1
-            at += found or len(piece)
-            if found or at >= end:
-                head = piece[found:]
+            head_end = piece.find(b"\n") + 1
+            at += head_end or len(piece)
+            if head_end or at >= end:
+                head = piece[head_end:]
                 break
     if at < end:
         yield from whole_lines(at, _cut(_until(at, end, chain([head], pieces))), line_limit_bytes)

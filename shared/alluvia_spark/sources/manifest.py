@@ -106,9 +106,9 @@ def _portions(sizes: Sequence[int], cut: bytes, target_bytes: int) -> Iterator[P
         yield Portion(first, start, last, end)
 
 
-def file_page(found: Found, cut: Sequence[bool]) -> pa.RecordBatch:
+def file_page(files: Found, cut: Sequence[bool]) -> pa.RecordBatch:
     """Return some files as rows of a manifest, with whether each may be cut."""
-    columns: tuple[Sequence[object], ...] = (*found, cut)
+    columns: tuple[Sequence[object], ...] = (*files, cut)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
 
@@ -165,14 +165,14 @@ def _read(key: str, path: Path) -> Manifest:
 def read_splits(store: Store, key: str, portion: Portion) -> list[FileSplit]:
     """Return what a task reads, by its portion of the manifest `key`."""
     metadata = _footer(store, key)
-    found: list[FileSplit] = []
+    splits: list[FileSplit] = []
     row = 0
     for group in range(metadata.num_row_groups):
         count = metadata.row_group(group).num_rows
         low, high = max(portion.first, row), min(portion.last + 1, row + count)
         if low < high:
             rows = _row_group(store, key, metadata, group).slice(low - row, high - low).to_pylist()
-            found += [
+            splits += [
                 FileSplit(
                     SourceFile(each["root"], each["key"], each["size"], each["etag"]),
                     portion.start if at == portion.first else 0,
@@ -181,7 +181,7 @@ def read_splits(store: Store, key: str, portion: Portion) -> list[FileSplit]:
                 for at, each in enumerate(rows, low)
             ]
         row += count
-    return found
+    return splits
 
 
 @lru_cache(maxsize=4)

@@ -26,8 +26,8 @@ _IN_CLASS = str.maketrans({char: f"\\{char}" for char in "\\[&|~"})
 
 def fixed_part(pattern: str) -> str:
     """Return the part of a pattern before its first wildcard, cut after a slash: what a listing can start from."""
-    found = _WILD.search(pattern)
-    return pattern if found is None else pattern[: pattern.rfind("/", 0, found.start()) + 1]
+    wildcard = _WILD.search(pattern)
+    return pattern if wildcard is None else pattern[: pattern.rfind("/", 0, wildcard.start()) + 1]
 
 
 def compiled(pattern: str) -> re.Pattern[str]:

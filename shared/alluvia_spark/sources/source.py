@@ -38,8 +38,8 @@ def list_files(source: str, clock: Clock, reading: SourceOptions, **options: str
     """
     where, stores = parse(source), Stores(clock, options)
     number = 0
-    for found in listed_files(stores, where) if reading.is_list else _pages(stores.open(where.root), where):
-        files = [SourceFile(*each) for each in zip(*found, strict=True) if each[2]]
+    for page in listed_files(stores, where) if reading.is_list else _pages(stores.open(where.root), where):
+        files = [SourceFile(*each) for each in zip(*page, strict=True) if each[2]]
         number += len(files)
         yield file_page(*_checked(stores, files, reading.format))
     if not number:

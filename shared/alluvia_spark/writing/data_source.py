@@ -76,17 +76,17 @@ class AlluviaSource(DataSource):
         handle, version = self._given.handle(), self._given.number("version")
         given = self._given.given
         if (tag := given.get("tag")) is not None:
-            found = tagged(handle, tag, given.get("table"), version, given.get("timestamp"))
-            self._state = _bare(found.state)
-            return found
+            snapshot = tagged(handle, tag, given.get("table"), version, given.get("timestamp"))
+            self._state = _bare(snapshot.state)
+            return snapshot
         if self._state is not None:
             version = self._state.version
         timestamp = given.get("timestamp") if self._state is None else None
-        found = read_version(handle.snapshot, handle.name, version, timestamp)
-        if version is None and timestamp is None and handle.carry_out(found):
-            found = handle.newest()
-        self._state = _bare(found.state)
-        return found
+        snapshot = read_version(handle.snapshot, handle.name, version, timestamp)
+        if version is None and timestamp is None and handle.carry_out(snapshot):
+            snapshot = handle.newest()
+        self._state = _bare(snapshot.state)
+        return snapshot
 
 
 def source_at(here: str | None) -> type[AlluviaSource]:
@@ -101,13 +101,13 @@ def _bare(state: State) -> State:
 
 def _texts(schema: StructType) -> StructType:
     """Return columns with variants as JSON text, as this library reads them."""
-    found = []
+    fields = []
     for each in schema:
         kind = StringType() if isinstance(each.dataType, VariantType) else each.dataType
         if "variant" in kind.simpleString():
             raise Unsupported(f"column {each.name} holds variants inside, which Spark cannot be given by this source")
-        found.append(StructField(each.name, kind))
-    return StructType(found)
+        fields.append(StructField(each.name, kind))
+    return StructType(fields)
 
 
 class FilesOfTask(InputPartition):

@@ -102,8 +102,8 @@ class SourceRows:
     def _known(self) -> pa.Table:
         """Their number, and the least and the greatest value of each key column."""
         bounds = [side(name) for name in self.keys_of_rows for side in (F.min, F.max)]
-        found = self.rows.agg(F.count(F.lit(1)), *bounds).toArrow()
-        return plain_rows(found.rename_columns(list(map(str, range(found.num_columns)))))
+        totals = self.rows.agg(F.count(F.lit(1)), *bounds).toArrow()
+        return plain_rows(totals.rename_columns(list(map(str, range(totals.num_columns)))))
 
     @cached_property
     def count(self) -> int:
@@ -122,8 +122,8 @@ class SourceRows:
         """The least and the greatest value of each key column. Raises `RepeatedKey` for a key that two rows have."""
         keys = self.keys_of_rows
         each = self.rows.dropna(subset=keys).groupBy(keys).agg(F.count(F.lit(1)).alias(_GROUP))
-        for found in each.where(F.col(_GROUP) > 1).limit(1).collect():
-            raise repeated_key(self.on, list(found))
+        for repeated in each.where(F.col(_GROUP) > 1).limit(1).collect():
+            raise repeated_key(self.on, list(repeated))
         known = self._known
         columns = [
             pa.chunked_array([*known[1 + 2 * at].chunks, *known[2 + 2 * at].chunks]) for at in range(len(self.on))
@@ -209,11 +209,11 @@ class JoinRewriter(Rewriter):
         rows, spark = self._source.rows, self._source.rows.sparkSession
         shared = dumped((self._task, scanned, self._source.keys))
         schema = StructType([StructField(_GROUP, IntegerType()), *self._keys])
-        found = mapped_batches(tasks(spark, max(len(scanned), 1)), partial(_found, shared), schema).distinct()
+        stored = mapped_batches(tasks(spark, max(len(scanned), 1)), partial(_found, shared), schema).distinct()
         pairs = zip(self._source.keys_of_rows, self._keys, strict=True)
         keys = {each.name: F.col(name).cast(each.dataType) for name, each in pairs}
         given = rows.withColumns(keys)
-        joined = given.join(found, list(keys), "left" if self._rules.inserts else "inner")
+        joined = given.join(stored, list(keys), "left" if self._rules.inserts else "inner")
         if self._rules.inserts:
             inserter = F.pmod(F.hash(*keys), F.lit(self._inserters)) + len(scanned)
             joined = joined.withColumn(_GROUP, F.coalesce(F.col(_GROUP), inserter))

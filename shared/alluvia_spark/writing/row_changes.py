@@ -132,8 +132,8 @@ class SparkRewriter(Rewriter):
 @lru_cache(maxsize=1)
 def _loaded(shared: bytes) -> tuple[EditTask, Sequence[Sequence[AddFile]]]:
     spare_later_tasks()
-    found: tuple[EditTask, Sequence[Sequence[AddFile]]] = cloudpickle.loads(shared)
-    return found
+    loaded: tuple[EditTask, Sequence[Sequence[AddFile]]] = cloudpickle.loads(shared)
+    return loaded
 
 
 def without_files(snapshot: Snapshot) -> State:
@@ -150,10 +150,10 @@ def parts_of(answers: Iterable[Row]) -> list[Part]:
     """Return the parts that tasks have made. Raises the error of one that failed for good."""
     parts: list[Part] = []
     for answer in answers:
-        found: Any = cloudpickle.loads(bytes(answer[0]))
-        if isinstance(found, AlluviaError):
-            raise found
-        parts += found
+        answered: Any = cloudpickle.loads(bytes(answer[0]))
+        if isinstance(answered, AlluviaError):
+            raise answered
+        parts += answered
     return parts
 
 

@@ -43,10 +43,10 @@ def write(rows: DataFrame, place: TablePlace, mode: str, given: Mapping[str, str
     writer = TableWriter.planned(options, rows.schema, overwrite=overwrite)
     messages = []
     for answer in mapped_batches(rows, partial(_written, writer), "written binary").collect():
-        found: Any = cloudpickle.loads(bytes(answer[0]))
-        if isinstance(found, AlluviaError):
-            raise found
-        messages.append(found)
+        message: Any = cloudpickle.loads(bytes(answer[0]))
+        if isinstance(message, AlluviaError):
+            raise message
+        messages.append(message)
     try:
         return writer.committed(messages, alone=alone)
     except TableExists:
@@ -87,10 +87,10 @@ def _written(writer: TableWriter, batches: Iterator[pa.RecordBatch]) -> Iterator
     """Write the rows of a task, and yield the files, or what went wrong for good."""
     spare_later_tasks()
     try:
-        found: WrittenFiles | AlluviaError = writer.write_rows(map(_in_utc, batches))
+        outcome: WrittenFiles | AlluviaError = writer.write_rows(map(_in_utc, batches))
     except Invalid as error:
-        found = error
-    dumped = bytes(cloudpickle.dumps(found))  # type: ignore[no-untyped-call]
+        outcome = error
+    dumped = bytes(cloudpickle.dumps(outcome))  # type: ignore[no-untyped-call]
     yield pa.RecordBatch.from_arrays([pa.array([dumped], pa.binary())], ["written"])
 
 
@@ -126,14 +126,14 @@ def options_of(
 ) -> dict[str, str]:
     """Return arguments of Python as options of `format("alluvia")`."""
     lists = {"partitionBy": partition_by, "sortBy": sort_by, "clusterBy": cluster_by}
-    found = {name: orjson.dumps(list(names)).decode() for name, names in lists.items() if names}
+    options = {name: orjson.dumps(list(names)).decode() for name, names in lists.items() if names}
     if replace_where is not None:
-        found["replaceWhere"] = replace_where
+        options["replaceWhere"] = replace_where
     if partition_overwrite is not None:
-        found[PARTITIONS] = partition_overwrite
+        options[PARTITIONS] = partition_overwrite
     if merge_schema:
-        found["mergeSchema"] = "true"
+        options["mergeSchema"] = "true"
     if txn is not None:
         check_txn(txn)
-        found |= {"txnAppId": txn[0], "txnVersion": str(txn[1])}
-    return {**found, **(properties or {})}
+        options |= {"txnAppId": txn[0], "txnVersion": str(txn[1])}
+    return {**options, **(properties or {})}

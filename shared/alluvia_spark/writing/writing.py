@@ -219,12 +219,12 @@ def _partitions(snapshot: Snapshot) -> pa.Schema:
 
 def same_partitions(snapshot: Snapshot, columns: pa.Schema, adds: Sequence[AddFile]) -> str:
     """Return the condition for the rows of the partitions that some files are in, in this library's SQL."""
-    found: dict[str, None] = {}
+    conditions: dict[str, None] = {}
     for add in adds:
         values = [partition_value(add, snapshot.physical_name(field.name), field.type) for field in columns]
         terms = (_equals(field.name, value) for field, value in zip(columns, values, strict=True))
-        found[" AND ".join(terms)] = None
-    return " OR ".join(f"({each})" for each in found)
+        conditions[" AND ".join(terms)] = None
+    return " OR ".join(f"({each})" for each in conditions)
 
 
 def _equals(name: str, value: object) -> str:

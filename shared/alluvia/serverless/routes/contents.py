@@ -28,8 +28,8 @@ ANYTHING: Mapping[str, Json] = {"*/*": {}}
 
 def content(description: str, bodies: Mapping[str, Json], headers: Mapping[str, Json] | None = None) -> Json:
     """Return a body, of a request or an answer: its schema by media type."""
-    found: Json = {"description": description, "content": {kind: {"schema": each} for kind, each in bodies.items()}}
-    return found if headers is None else found | {"headers": {**headers}}
+    described: Json = {"description": description, "content": {kind: {"schema": each} for kind, each in bodies.items()}}
+    return described if headers is None else described | {"headers": {**headers}}
 
 
 def told(description: str, properties: Mapping[str, Json], required: Sequence[str] = ()) -> Json:

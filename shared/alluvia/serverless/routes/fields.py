@@ -48,10 +48,10 @@ class RequestField:
             if self.missing is not None:
                 raise Invalid(f"{self.name}: {self.missing}")
             return self.schema.get("default")
-        found = value if as_json or not isinstance(value, str) else self._from_text(value)
-        if not self.fits(found):
+        converted = value if as_json or not isinstance(value, str) else self._from_text(value)
+        if not self.fits(converted):
             raise self.refusal(value)
-        return found
+        return converted
 
     def fits(self, value: object) -> bool:
         """Whether a value is of the field's type and within its bounds."""

@@ -83,35 +83,35 @@ def document(routes: Iterable[Route], *, version: str, description: str, scheme:
         f"Error{status}": content(text, {JSON_TYPE: _ERROR}) for status, text in ERRORS.items() if str(status) in used
     }
     error = {"type": "object", "required": ["error"], "properties": {"error": TEXT}}
-    found: Json = {
+    contract: Json = {
         "openapi": VERSION,
         "info": {"title": "Alluvia", "version": version, "description": description},
         "paths": dict(sorted(paths.items())),
         "components": {"schemas": {"Error": error}, "responses": errors},
     }
     if scheme is not None:
-        found["components"]["securitySchemes"] = {scheme: _SCHEMES[scheme]}
-        found["security"] = [{scheme: []}]
-    return found
+        contract["components"]["securitySchemes"] = {scheme: _SCHEMES[scheme]}
+        contract["security"] = [{scheme: []}]
+    return contract
 
 
 def _operation(route: Route, method: str, *, all_ask: bool) -> Json:
     name = route.name if method != "HEAD" else f"head_{route.name}"
     tag = _TAGS.get(route.taker.partition(".")[0], "Service")
-    found: Json = {"operationId": name, "tags": [tag], "summary": route.summary}
+    operation: Json = {"operationId": name, "tags": [tag], "summary": route.summary}
     if route.right.scope:
-        found["description"] = f"Needs the scope {route.right.scope}."
+        operation["description"] = f"Needs the scope {route.right.scope}."
     described = {each.name for each in route.fields if each.place == IN_PATH}
     named = [PATH_FIELDS[name] for name in re.findall(r"{(\w+)}", route.path) if name not in described]
     fields = [*named, *route.fields, *([_ON_BRANCH] if route.on_branch else ())]
     if fields:
-        found["parameters"] = [parameter(each) for each in fields]
+        operation["parameters"] = [parameter(each) for each in fields]
     if route.body or route.json_body:
-        found["requestBody"] = BODIES[route.body or route.json_body]
-    found["responses"] = _responses(route, method)
+        operation["requestBody"] = BODIES[route.body or route.json_body]
+    operation["responses"] = _responses(route, method)
     if route.right is SENDER or (route.public and not all_ask):
-        found["security"] = []
-    return found | ({"x-sender-signs": True} if route.right is SENDER else {})
+        operation["security"] = []
+    return operation | ({"x-sender-signs": True} if route.right is SENDER else {})
 
 
 def _responses(route: Route, method: str) -> Json:
@@ -119,20 +119,25 @@ def _responses(route: Route, method: str) -> Json:
     statuses = {*route.errors}
     if not route.public:
         statuses.update(_OF_CALLERS, (404,) if "{" in route.path else ())
-    found: dict[int, Json] = {status: {"$ref": f"#/components/responses/Error{status}"} for status in statuses}
+    responses: dict[int, Json] = {status: {"$ref": f"#/components/responses/Error{status}"} for status in statuses}
     for status, name in route.answers.items():
         answer = ANSWERS[name]
-        found[status] = answer if method != "HEAD" else {key: answer[key] for key in answer if key != "content"}
-    return {str(status): each for status, each in sorted(found.items())}
+        responses[status] = answer if method != "HEAD" else {key: answer[key] for key in answer if key != "content"}
+    return {str(status): each for status, each in sorted(responses.items())}
 
 
 def parameter(field: RequestField) -> Json:
     """Return a field of a path, a query string or the headers."""
     schema: dict[str, Any] = schema_of(field)
     text = schema.pop("description")
-    found: Json = {"name": field.name, "in": field.place, "description": text, "required": field.missing is not None}
+    described: Json = {
+        "name": field.name,
+        "in": field.place,
+        "description": text,
+        "required": field.missing is not None,
+    }
     if field.place == IN_QUERY and schema["type"] == "object":
-        return found | {"style": "form", "explode": True, "schema": schema}
+        return described | {"style": "form", "explode": True, "schema": schema}
     if field.place == IN_QUERY and not isinstance(schema["type"], str):
-        return found | {"description": f"{text} As JSON.", "content": {JSON_TYPE: {"schema": schema}}}
-    return found | {"schema": schema}
+        return described | {"description": f"{text} As JSON.", "content": {JSON_TYPE: {"schema": schema}}}
+    return described | {"schema": schema}

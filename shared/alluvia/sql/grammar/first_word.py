@@ -10,8 +10,8 @@ _FIRST = re.compile(r"(?:[\s;]++|--[^\r\n]*+|/\*.*?\*/)*+(?P<word>\w++|\(|\Z|.)"
 
 def first_word(text: str) -> str:
     """Return the first word of a text in lower case, or its first sign; empty if it has none."""
-    found = _FIRST.match(text)
-    return found["word"].lower() if found else ""
+    match = _FIRST.match(text)
+    return match["word"].lower() if match else ""
 
 
 def is_query(text: str) -> bool:

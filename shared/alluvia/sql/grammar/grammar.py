@@ -175,15 +175,15 @@ def _restore(cursor: Cursor) -> tuple[str, nodes.Node]:
 def _restore_lake(cursor: Cursor) -> nodes.RestoreLake:
     cursor.expect("to")
     if cursor.accept("offset"):
-        found = nodes.RestoreLake(offset=cursor.string("how long ago"))
+        node = nodes.RestoreLake(offset=cursor.string("how long ago"))
     elif cursor.accept("tag"):
-        found = nodes.RestoreLake(tag=cursor.string("the name of a tag"))
+        node = nodes.RestoreLake(tag=cursor.string("the name of a tag"))
     else:
         if not cursor.accept("timestamp"):
             raise cursor.wrong("TIMESTAMP AS OF, OFFSET or TAG")
         cursor.accept("as", "of")
-        found = nodes.RestoreLake(timestamp=cursor.string("a timestamp"))
-    return replace(found, dry_run=True) if cursor.accept("dry", "run") else found
+        node = nodes.RestoreLake(timestamp=cursor.string("a timestamp"))
+    return replace(node, dry_run=True) if cursor.accept("dry", "run") else node
 
 
 def _begin(cursor: Cursor) -> tuple[str, nodes.Node]:

@@ -109,8 +109,8 @@ def _alias(cursor: Cursor, table: str, *following: str) -> str:
 
 
 def _assignments(cursor: Cursor, alias: str, *following: str) -> nodes.Assignments:
-    found: list[tuple[str, Sql]] = []
-    while not found or cursor.accept(","):
+    assignments: list[tuple[str, Sql]] = []
+    while not assignments or cursor.accept(","):
         if cursor.word() == "(":
             raise Invalid("SET (a, b) = (…) is not supported: write SET a = …, b = …")
         name = cursor.identifier("the name of a column")
@@ -126,8 +126,8 @@ def _assignments(cursor: Cursor, alias: str, *following: str) -> nodes.Assignmen
             )
         cursor.expect("=")
         value = cursor.until(",", *following, what="a value")
-        found.append((name, Sql("NULL", value.placeholders) if value.text.lower() == "default" else value))
-    return tuple(found)
+        assignments.append((name, Sql("NULL", value.placeholders) if value.text.lower() == "default" else value))
+    return tuple(assignments)
 
 
 def read_merge(cursor: Cursor) -> tuple[str, nodes.Node]:

@@ -257,14 +257,14 @@ def _option(cursor: Cursor, layout: dict[str, tuple[str, ...]], properties: dict
 def _fields(cursor: Cursor) -> tuple[str, ...]:
     """Read what PARTITION BY names: columns, and functions of columns, such as day(ts)."""
     cursor.expect("(")
-    found: list[str] = []
-    while not found or cursor.accept(","):
+    names: list[str] = []
+    while not names or cursor.accept(","):
         name = cursor.identifier("the name of a column")
         if cursor.word() == "(":
             name += f"({_without_quotes(cursor.brackets('a column').text)})"
-        found.append(name)
+        names.append(name)
     cursor.expect(")")
-    return tuple(found)
+    return tuple(names)
 
 
 def _without_quotes(text: str) -> str:
@@ -278,16 +278,16 @@ def _without_quotes(text: str) -> str:
 
 def read_properties(cursor: Cursor) -> dict[str, str]:
     """Read (name = value, …)."""
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     cursor.expect("(")
-    while not found or cursor.accept(","):
+    while not properties or cursor.accept(","):
         name = read_property(cursor)
         cursor.expect("=")
-        if name in found:
+        if name in properties:
             raise Invalid(f"property {name} occurs twice")
-        found[name] = _property_value(cursor)
+        properties[name] = _property_value(cursor)
     cursor.expect(")")
-    return found
+    return properties
 
 
 def read_property(cursor: Cursor) -> str:

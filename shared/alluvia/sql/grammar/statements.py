@@ -104,11 +104,11 @@ def parse(text: str) -> list[SqlStatement]:
             f"the text has {len(parts)} statements, more than the limit of {STATEMENTS_MAX}: send several texts"
         )
     _check_placeholders(text, tokens)
-    found, before = [], 0
+    statements, before = [], 0
     for part in parts:
-        found.append(_statement(text, part, before))
+        statements.append(_statement(text, part, before))
         before += count_placeholders(text, part)
-    return found
+    return statements
 
 
 def _query(word: str, text: str, placeholders: int = 0) -> SqlStatement:
@@ -163,24 +163,24 @@ def _statement(text: str, tokens: Sequence[Token], placeholders: int) -> SqlStat
 def _show(cursor: Cursor) -> Show | None:
     """Return what is shown of the lake itself; None for what DuckDB answers."""
     if cursor.accept("show", "views"):
-        found = Show("show views")
+        node = Show("show views")
     elif cursor.accept("show", "streams"):
-        found = Show("show streams")
+        node = Show("show streams")
     elif cursor.accept("show", "create"):
         if not cursor.accept("table"):
             cursor.expect("view")
-        found = Show("show create", cursor.table())
+        node = Show("show create", cursor.table())
     elif cursor.word() in ("describe", "desc") and cursor.word(1) in ("detail", "history") and _is_name(cursor, 2):
         what = cursor.word(1)
         cursor.at += 2
         cursor.accept("table")
         name = cursor.table()
         limit = cursor.number("LIMIT") if what == "history" and cursor.accept("limit") else None
-        found = Show(f"describe {what}", name, limit)
+        node = Show(f"describe {what}", name, limit)
     else:
         return None
     cursor.end()
-    return found
+    return node
 
 
 def _is_name(cursor: Cursor, ahead: int) -> bool:

@@ -167,11 +167,11 @@ class Cursor:
     def names(self, what: str) -> tuple[str, ...]:
         """Take names in parentheses, with commas between them."""
         self.expect("(")
-        found = [self.identifier(what)]
+        names = [self.identifier(what)]
         while self.accept(","):
-            found.append(self.identifier(what))
+            names.append(self.identifier(what))
         self.expect(")")
-        return tuple(found)
+        return tuple(names)
 
 
 def holds_query(sql: Sql) -> bool:
