@@ -21,13 +21,13 @@ else:
 
     class _Compute:
         def __getattr__(self, name):
-            found = _OWN.get(name) or _registered(name)
-            if found is None:
+            function = _OWN.get(name) or _registered(name)
+            if function is None:
                 import pyarrow.compute
 
-                found = getattr(pyarrow.compute, name)
-            setattr(self, name, found)
-            return found
+                function = getattr(pyarrow.compute, name)
+            setattr(self, name, function)
+            return function
 
     def _registered(name):
         """Return what calls a function of Arrow's registry, as pyarrow.compute has it; None for other names."""

@@ -65,7 +65,7 @@ else:
         """Return the fields by name, as the standard library describes them."""
         if any(hasattr(base, "__dataclass_fields__") for base in cls.__bases__):
             raise TypeError(f"{cls.__name__} inherits fields: use dataclasses.dataclass")
-        found = {}
+        fields = {}
         for name, kind in cls.__annotations__.items():
             label = str(kind).removeprefix("typing.").removeprefix("dataclasses.")
             if label.startswith("ClassVar"):
@@ -76,8 +76,8 @@ else:
                 raise TypeError(f"{cls.__name__}.{name}: use dataclasses.dataclass for fields of this kind")
             field.name, field.type, field.kw_only = name, kind, False
             field._field_type = dataclasses._FIELD  # noqa: SLF001
-            found[name] = field
-        return found
+            fields[name] = field
+        return fields
 
     def _first_init(cls, frozen):
         def init(self, *args, **kwargs):

@@ -171,13 +171,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "take one's own commit for another's after a lost answer",
         "delta/log/log.py",
-        'is_ours=lambda found: found.info.get("txnId") == txn_id',
+        'is_ours=lambda stored: stored.info.get("txnId") == txn_id',
         "is_ours=lambda _: False",
     ),
     Mutant(
         "take whatever is found for one's own commit",
         "delta/log/log.py",
-        'is_ours=lambda found: found.info.get("txnId") == txn_id',
+        'is_ours=lambda stored: stored.info.get("txnId") == txn_id',
         "is_ours=lambda _: True",
     ),
     Mutant(

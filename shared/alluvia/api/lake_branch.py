@@ -99,8 +99,8 @@ class Branch(Lake):
         Only files that the branch has added or removed are read, where the log does not say it. `key` has the columns
         by which a changed row is found again; by default those of an event's id, in tables of events.
         """
-        found = (diff_table(each, self.store, key) for each in self._written(table))
-        return [each for each in found if each is not None]
+        diffs = (diff_table(each, self.store, key) for each in self._written(table))
+        return [each for each in diffs if each is not None]
 
     def diff_rows(self, table: str, *, key: Sequence[str] | None = None) -> pa.RecordBatchReader:
         """Return the rows of a table that the branch has added and removed, with the column `_change_type`.
@@ -108,16 +108,16 @@ class Branch(Lake):
         That is `insert` or `delete`, and `update_preimage` or `update_postimage` of a row that is found again by `key`.
         Raises `Invalid` for a table that the branch has not changed.
         """
-        found = [each for each in self._written(table) if each.kind is not None]
-        if not found:
+        changed = [each for each in self._written(table) if each.kind is not None]
+        if not changed:
             raise Invalid(f"branch {self.name} has not changed table {table!r}: there are no rows to show")
-        return diff_rows(found[0], self.store, key)
+        return diff_rows(changed[0], self.store, key)
 
     def _written(self, table: str | None = None) -> list[BranchedTable]:
         self._check_there()
-        found = [each for each in branched_tables(self.catalog, self.branch_store) if table in (None, each.name)]
+        tables = [each for each in branched_tables(self.catalog, self.branch_store) if table in (None, each.name)]
         self._check_there()  # a discard says so before it deletes any of them
-        return found
+        return tables
 
     def publish(self, *, isolation: str = SERIALIZABLE, dry_run: bool = False) -> PublishReport:
         """Commit what was written on the branch to the lake, in one transaction: all of it, or nothing.
@@ -170,10 +170,10 @@ def elsewhere(lake: Lake, branch: str) -> Elsewhere:
     if branch == MAIN:
         return Elsewhere(main.catalog, MAIN, "", str)
     try:
-        found = main.on_branch(branch)
+        opened = main.on_branch(branch)
     except Invalid as error:
         raise TableNotFound(str(error)) from error
-    return Elsewhere(found.catalog, branch, found.keeper.id, found.branch_store.place)
+    return Elsewhere(opened.catalog, branch, opened.keeper.id, opened.branch_store.place)
 
 
 def create_branch(lake: Lake, name: str, at: datetime | str | None, expires: timedelta | None) -> Branch:
@@ -191,12 +191,12 @@ def open_branch(lake: Lake, name: str) -> Keeper:
 
 
 def _live(lake: Lake, name: str, branch_id: str | None = None) -> Keeper:
-    found = _found(lake, name, branch_id)
-    if DISCARDED in found.details:
+    keeper = _found(lake, name, branch_id)
+    if DISCARDED in keeper.details:
         raise Invalid(f"branch {name!r} is being discarded: call lake.discard_branch({name!r}) again to finish")
-    if not found.is_live(lake.clock.now_ms()):
+    if not keeper.is_live(lake.clock.now_ms()):
         raise Invalid(f"branch {name!r} has expired: discard it, and cut another with lake.branch({name!r})")
-    return found
+    return keeper
 
 
 def discard_branch(lake: Lake, name: str, branch_id: str | None = None) -> None:
@@ -238,10 +238,10 @@ def list_branches(lake: Lake) -> list[BranchInfo]:
 
 
 def _found(lake: Lake, name: str, branch_id: str | None = None) -> Keeper:
-    found = find_keeper(lake.store, None, BRANCH, name)
-    if found is None or branch_id not in (None, found.id):
+    keeper = find_keeper(lake.store, None, BRANCH, name)
+    if keeper is None or branch_id not in (None, keeper.id):
         raise Invalid(f"there is no branch {name!r}: lake.branch({name!r}) cuts it, lake.branches() lists the branches")
-    return found
+    return keeper
 
 
 def _moment_ms(lake: Lake, at: datetime | str) -> int:

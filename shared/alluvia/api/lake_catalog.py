@@ -83,14 +83,14 @@ class LakeCatalog:
 
     def _handle(self, name: str) -> TableHandle:
         with self._lock:
-            found = self._handles.pop(name, None)
-            if found is None:
+            handle = self._handles.pop(name, None)
+            if handle is None:
                 overdue = _stream_overdue if STREAM_LOG.fullmatch(name) else _checkpoint_overdue
-                found = WarmTable(self.store, f"{name}/", name, self.clock, overdue, origin=self.origin)
+                handle = WarmTable(self.store, f"{name}/", name, self.clock, overdue, origin=self.origin)
                 if len(self._handles) >= HANDLES_MAX:
                     del self._handles[next(iter(self._handles))]
-            self._handles[name] = found  # the last used comes last
-            return found
+            self._handles[name] = handle  # the last used comes last
+            return handle
 
     def rejects_handle(self, name: str) -> TableHandle | None:
         """Return the handle of a table's rejected events; None for a table of such, which has none."""
@@ -102,11 +102,11 @@ class LakeCatalog:
         for name in dict.fromkeys(names):
             branch, table = split_branch(name)
             asked.setdefault(branch, []).append(table)
-        found = self._own_readable(asked.pop("", ()))
+        snapshots = self._own_readable(asked.pop("", ()))
         for branch, tables in asked.items():
             with suppress(TableNotFound):
-                found |= self._branch_tables(branch).readable(tables)
-        return found
+                snapshots |= self._branch_tables(branch).readable(tables)
+        return snapshots
 
     def _own_readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
         asked = [self.handle(name) for name in names]
@@ -120,8 +120,8 @@ class LakeCatalog:
         # An attached table is of another lake, whose transactions are not this one's.
         own = [handle for handle in handles if handle.attached_place is None]
         now = LakeSnapshot.of_tables(self.store, own)
-        found = {handle.name: handle.as_of(now.table(handle.name).shown) for handle in own}
-        return found | {handle.name: handle.readable() for handle in handles if handle.attached_place is not None}
+        snapshots = {handle.name: handle.as_of(now.table(handle.name).shown) for handle in own}
+        return snapshots | {handle.name: handle.readable() for handle in handles if handle.attached_place is not None}
 
     def find_view(self, name: str) -> View | None:
         """Return a view; None if there is none of that name. One LIST, and one GET where there is or was one."""
@@ -164,13 +164,13 @@ class LakeCatalog:
             now_ms = self.clock.now_ms()
             if self.store.parallel and is_rejects and now_ms - self._absent.get(name, -ABSENT_MS_MAX) < ABSENT_MS_MAX:
                 return False
-            found = self._holds(name, dropped=dropped)
-            if not found:
+            present = self._holds(name, dropped=dropped)
+            if not present:
                 self._absent[name] = now_ms
-            return found
+            return present
 
         wanted = [each for name in names for each in ((name, f"{name}/{REJECTS}") if rejects else (name,))]
-        listed = [name for name, found in zip(wanted, self.store.map(there, wanted), strict=True) if found]
+        listed = [name for name, present in zip(wanted, self.store.map(there, wanted), strict=True) if present]
         return listed if self._shown is None else self._shown(listed)
 
     def create(self, name: str, new: NewTable, *, exist_ok: bool, replace: bool = False) -> TableHandle:

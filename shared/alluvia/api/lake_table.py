@@ -199,9 +199,9 @@ class Table(TableRows):
         from alluvia.operations.retention import expire as expiring
 
         check_whole_lake(self.lake.store, "expire")  # published, expired rows would count as deleted
-        parent, found, _ = self._handle.name.partition(f"/{REJECTS}")
+        parent, separator, _ = self._handle.name.partition(f"/{REJECTS}")
         return expiring.expire(
-            self._handle, ttl_of=self.lake.catalog.handle(parent) if found else None, dry_run=dry_run
+            self._handle, ttl_of=self.lake.catalog.handle(parent) if separator else None, dry_run=dry_run
         )
 
     def vacuum(

@@ -169,13 +169,13 @@ class _TransactionCatalog:
     def readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
         wanted = set(names)
         asked = {name for name in wanted if not split_branch(name)[0]}
-        found = self._catalog.readable(wanted - asked)
+        snapshots = self._catalog.readable(wanted - asked)
         with suppress(TableNotFound, ReadOnly):  # then one by one
             self._tables.use(asked)
         for name in asked:
             with suppress(TableNotFound):
-                found[name] = self.handle(name).newest()
-        return found
+                snapshots[name] = self.handle(name).newest()
+        return snapshots
 
     def find_view(self, name: str) -> View | None:
         return self._catalog.find_view(name)

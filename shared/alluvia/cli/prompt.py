@@ -147,10 +147,10 @@ class Names:
 
     def tables(self) -> list[str]:
         """Return the names of the tables."""
-        found = self._tables
-        if found is None:
-            found = self._tables = self._lake.tables()
-        return found
+        names = self._tables
+        if names is None:
+            names = self._tables = self._lake.tables()
+        return names
 
     def columns(self, table: str) -> list[str]:
         """Return the names of a table's columns."""
@@ -168,10 +168,10 @@ class SqlCompleter(Completer):
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002
         """Return what the word before the cursor may become; nothing where the lake does not say."""
         try:
-            word, found = completions(document.text_before_cursor, self._names.tables(), self._names.columns)
+            word, words = completions(document.text_before_cursor, self._names.tables(), self._names.columns)
         except AlluviaError:  # the statement itself will say what is wrong
             return []
-        return [Completion(each, start_position=-len(word)) for each in found]
+        return [Completion(each, start_position=-len(word)) for each in words]
 
 
 def history() -> History:

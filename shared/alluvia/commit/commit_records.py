@@ -104,7 +104,7 @@ class Decisions:
             orjson.dumps(body),
             what=f"the decision on transaction {transaction_id}",
             read=lambda: self._read(transaction_id),
-            is_ours=lambda found: found == wanted,
+            is_ours=lambda stored: stored == wanted,
         )
 
     def _read(self, transaction_id: str) -> Decision | None:

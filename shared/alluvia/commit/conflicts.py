@@ -203,4 +203,4 @@ CHECKS: tuple[Check, ...] = (
 
 def find_conflict(attempt: Attempt, winner: CommitActions) -> Conflict | None:
     """Return the first rule that a winning commit breaks for an attempt, or None."""
-    return next((found for check in CHECKS if (found := check(attempt, winner)) is not None), None)
+    return next((conflict for check in CHECKS if (conflict := check(attempt, winner)) is not None), None)

@@ -237,7 +237,7 @@ def put_keeper(store: Store, clock: Clock, keeper: Keeper) -> bool:
             return None
 
     what = str(keeper)
-    if put_once(store, clock, keeper.key, data, what=what, read=read, is_ours=lambda found: found == data) is not None:
+    if put_once(store, clock, keeper.key, data, what=what, read=read, is_ours=lambda it: it == data) is not None:
         return False
     store.check_lasts()
     return True

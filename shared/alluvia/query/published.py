@@ -69,8 +69,8 @@ def find_published(store: Store, name: str, version: int | None = None) -> Publi
         return None
     if version in (None, newest.number):
         return _published(name, newest)
-    found = find_numbered(store, folder, version or 0) if _first(newest) <= (version or 0) else None
-    return None if found is None else _published(name, found, current=False)
+    stored = find_numbered(store, folder, version or 0) if _first(newest) <= (version or 0) else None
+    return None if stored is None else _published(name, stored, current=False)
 
 
 def list_published(store: Store, after: str = "", limit: int | None = None) -> tuple[list[PublishedQuery], str | None]:

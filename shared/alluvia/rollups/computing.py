@@ -141,7 +141,9 @@ class Computing:
     def _made(self, groups: Groups) -> str:
         """Return SQL of the rows of groups as the source has them now."""
         quoted = {key: f"f.{quote_name(key)}" for key in self.definition.keys}
-        where = "".join(f" WHERE {' AND '.join(found)}" for found in [range_sql(groups.ranges, quoted)] if found)
+        where = "".join(
+            f" WHERE {' AND '.join(conditions)}" for conditions in [range_sql(groups.ranges, quoted)] if conditions
+        )
         fresh, again = self._named("fresh"), self._named("again")
         return f"SELECT f.* FROM {fresh} f SEMI JOIN {again} g ON {self._same('f', 'g')}{where}"  # noqa: S608
 

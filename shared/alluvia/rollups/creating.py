@@ -80,7 +80,7 @@ def rollups_of(catalog: WritableCatalog, source: str | None = None, *, nested: b
     """
     prefix = MARKS if source is None else _mark(source, "")
     names = sorted({one.key.rpartition("/")[2] for one in catalog.store.list(prefix)})
-    sources = {name: found for name in names if (found := _source_of(catalog, name)) and source in (None, found)}
+    sources = {name: each for name in names if (each := _source_of(catalog, name)) and source in (None, each)}
     ordered = [name for name in sources if sources[name] not in sources]
     for name in ordered:  # which grows meanwhile
         below = rollups_of(catalog, name) if nested else [each for each in sources if sources[each] == name]

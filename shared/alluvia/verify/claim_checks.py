@@ -44,9 +44,9 @@ def check_kept(handle: ReadableTable, objects: Objects, oldest: int, findings: F
             msg = f"version {version}, which a tag, a clone or a branch keeps, cannot be read: {error}"
             findings.add("kept-version-unreadable", msg, version=version)
             continue
-        found = Findings()
-        check_live_files(Place(handle.store, snapshot, objects, whole=True), needed, found)
-        for each in found.worst_first():
+        of_files = Findings()
+        check_live_files(Place(handle.store, snapshot, objects, whole=True), needed, of_files)
+        for each in of_files.worst_first():
             msg = f"version {version}, which a tag, a clone or a branch keeps: {each.message}"
             findings.add("kept-file-damaged", msg, version=version, file=each.file)
         files += needed

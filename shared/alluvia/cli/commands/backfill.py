@@ -95,16 +95,16 @@ def _verify_backfill(
 
     with common.progress(f"verifying {source}"):
         options = common.store_options
-        found = verify(common.uri, table, source, job_id, reading=reading, version=version, options=options)
-    lines = [{**line._asdict(), "raw": line.raw.decode(errors="replace")} for line in found.listed]
+        check = verify(common.uri, table, source, job_id, reading=reading, version=version, options=options)
+    lines = [{**line._asdict(), "raw": line.raw.decode(errors="replace")} for line in check.listed]
     common.show(lines)
     tell(
-        f"{found.missing} of {found.lines} lines of job {found.job_id} were stored neither as rows of {table}, "
-        f"version {found.version}, nor as rejects" + (f"; the first {len(lines)} are listed" if lines else "")
+        f"{check.missing} of {check.lines} lines of job {check.job_id} were stored neither as rows of {table}, "
+        f"version {check.version}, nor as rejects" + (f"; the first {len(lines)} are listed" if lines else "")
     )
-    if found.missing:
+    if check.missing:
         tell(
             "rows that were deleted since count as missing (--at-version looks in an earlier version); load the others "
-            f"with `alluvia backfill {table} {shlex.quote(source)} --repair-of {found.job_id}`"
+            f"with `alluvia backfill {table} {shlex.quote(source)} --repair-of {check.job_id}`"
         )
         sys.exit(1)

@@ -104,9 +104,9 @@ class _Run:
 
         if report.proof is None:
             return report
-        found = [each for each in report.proof.found if (each.key, each.why) not in self._found]
-        self._found.update((each.key, each.why) for each in found if each.kind in OF_LAKE)
-        return dataclasses.replace(report, proof=dataclasses.replace(report.proof, found=found))
+        new = [each for each in report.proof.found if (each.key, each.why) not in self._found]
+        self._found.update((each.key, each.why) for each in new if each.kind in OF_LAKE)
+        return dataclasses.replace(report, proof=dataclasses.replace(report.proof, found=new))
 
     def look_at_dropped(self) -> None:
         """Search tables that were dropped, whose files are there until vacuum deletes them."""
@@ -114,7 +114,7 @@ class _Run:
 
         for name in sorted(set(self._lake.tables(dropped=True)) - set(self._lake.tables())):
             try:
-                found = self._once(
+                report = self._once(
                     prove_erased(
                         self._lake.catalog, self._lake.catalog.handle(name), self._where, anywhere=True, dropped=True
                     )
@@ -123,8 +123,8 @@ class _Run:
                 self.failed[name] = str(error)
                 continue
             if self._dry_run:
-                self.reports.append((name, found))
-            elif not found.ok:
+                self.reports.append((name, report))
+            elif not report.ok:
                 self.failed[name] = (
                     "it was dropped, and its files still contain matching rows: undrop it and erase again, or run "
                     "vacuum to delete them"
@@ -287,6 +287,6 @@ def _print_verified(report: VerifyReport) -> None:
 def _summary(report: VerifyReport) -> str:
     from alluvia.verify.report import Severity
 
-    found = [(severity, report.count(severity)) for severity in Severity]
-    told = [f"{n:,} damage" if s is Severity.DAMAGE else _many(n, s.value) for s, n in found if n]
+    counts = [(severity, report.count(severity)) for severity in Severity]
+    told = [f"{n:,} damage" if s is Severity.DAMAGE else _many(n, s.value) for s, n in counts if n]
     return ", ".join(told) or "sound"

@@ -174,7 +174,7 @@ def _check(lake: Lake, tally: PostTally) -> None:
     rows = []
     for names, number in sent.items():
         scans = [lake.table(name).scan(columns=["event_id"]).read_all() for name in names.split(" and ")]
-        ids = [each for found in scans for each in found["event_id"].to_pylist()]
+        ids = [each for scan in scans for each in scan["event_id"].to_pylist()]
         rows.append([names, number, len(ids), len(set(ids))])
     show_table(["table", "sent", "there", "distinct"], rows)
     wrong = [row[0] for row in rows if not row[1] == row[2] == row[3]]

@@ -51,7 +51,7 @@ def found_files(names: Sequence[str], table: str) -> list[str]:
 
     Raises `Invalid` for a pattern without a file, for a folder, and for a URI, whose message says what loads it.
     """
-    found: list[str] = []
+    paths: list[str] = []
     for name in names:
         if (uri := _URI.match(name)) and not Path(name).exists():
             raise Invalid(f"{name}: {_instead(uri[1].lower(), name, table)}")
@@ -59,14 +59,14 @@ def found_files(names: Sequence[str], table: str) -> list[str]:
             pattern = Path(glob.escape(name)) / "**" / "*"
             raise Invalid(f'{name} is a folder: write a pattern for its files, such as "{pattern}"')
         if name == "-" or Path(name).exists() or not glob.has_magic(name):
-            found.append(name)
+            paths.append(name)
             continue
         every = glob.glob(name, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
         matching = sorted(each for each in every if Path(each).is_file())
         if not matching:
             raise Invalid(f"{name}: no file matches")
-        found += matching
-    return found
+        paths += matching
+    return paths
 
 
 def _instead(scheme: str, name: str, table: str) -> str:
@@ -169,11 +169,11 @@ class _File:
         report(f"ingesting {self.totals['file']}", done, self.size, unit)
 
 
-def _grouped(found: Iterable[tuple[_File, FilePart]]) -> Iterator[list[tuple[_File, FilePart]]]:
+def _grouped(files_and_parts: Iterable[tuple[_File, FilePart]]) -> Iterator[list[tuple[_File, FilePart]]]:
     """Yield parts that are committed together: together they are no larger than one part may be."""
     group: list[tuple[_File, FilePart]] = []
     size = 0
-    for file, part in found:
+    for file, part in files_and_parts:
         if group and size + len(part.data) > PART_BYTES:
             yield group
             group, size = [], 0

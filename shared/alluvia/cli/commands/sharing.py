@@ -231,8 +231,8 @@ def _tables_read(lake: Lake, grant: Grant) -> set[str]:
     from alluvia.query.published import find_published
 
     named = (pattern.partition("@") for pattern in grant.queries if "*" not in pattern)
-    found = (find_published(lake.store, name, int(number) if number else None) for name, _, number in named)
-    return {table for query in found if query is not None for table in query.tables}
+    queries = (find_published(lake.store, name, int(number) if number else None) for name, _, number in named)
+    return {table for query in queries if query is not None for table in query.tables}
 
 
 def _found(lake: Lake, token: str) -> tuple[TokenClaims, str]:
@@ -243,8 +243,8 @@ def _found(lake: Lake, token: str) -> tuple[TokenClaims, str]:
     from alluvia.access.signing import unverified_claims
 
     if "." not in token:
-        found = registry.find_issued(lake.store, lake.clock, token)
-        return found.claims, _state(found, lake.clock.now_ms() / 1000)
+        token_record = registry.find_issued(lake.store, lake.clock, token)
+        return token_record.claims, _state(token_record, lake.clock.now_ms() / 1000)
     claims = read_claims(unverified_claims(token))
     try:
         TokenVerifier(lake.store, lake.clock).verify(token)
@@ -253,8 +253,8 @@ def _found(lake: Lake, token: str) -> tuple[TokenClaims, str]:
     return claims, "valid"
 
 
-def _state(found: Issued, now_s: float) -> str:
-    return "revoked" if found.revoked else "expired" if now_s > found.claims.expires_s else "valid"
+def _state(token_record: Issued, now_s: float) -> str:
+    return "revoked" if token_record.revoked else "expired" if now_s > token_record.claims.expires_s else "valid"
 
 
 def _facts(claims: TokenClaims) -> dict[str, Any]:

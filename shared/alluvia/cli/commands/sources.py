@@ -117,10 +117,10 @@ def source_rotate(common: Common, name: str, secret: str, keep_hours: int) -> di
     after: list[Source] = []
 
     def change(sources: dict[str, Source]) -> None:
-        found = sources.get(name) or _missing(name)
-        if found.secret == secret:
+        source = sources.get(name) or _missing(name)
+        if source.secret == secret:
             raise Invalid("--secret: the source has its secret from there already")
-        rotated = replace(found, secret=secret, previous_secret=found.secret, previous_until=until)
+        rotated = replace(source, secret=secret, previous_secret=source.secret, previous_until=until)
         sources[name] = Source.read(name, rotated.settings())
         _check_secret(sources[name])
         after[:] = [sources[name]]
@@ -159,8 +159,8 @@ def source_test(common: Common, name: str, base: str | None, body: Any, content_
     from alluvia.events.sources.lake_sources import read_sources
 
     lake = common.lake()
-    found = read_sources(lake.store).find(name) or _missing(name)
-    done, fault = try_source(lake, found, base, None if body is None else body.read(), content_type)
+    source = read_sources(lake.store).find(name) or _missing(name)
+    done, fault = try_source(lake, source, base, None if body is None else body.read(), content_type)
     common.show(done)
     if fault:
         raise Invalid(fault)
@@ -202,17 +202,17 @@ def _create_table(lake: Lake, table: str) -> None:
     from alluvia.operations.planning.optimistic_retry import check_not_rollup
 
     try:
-        found = lake.table(table).snapshot()
+        snapshot = lake.table(table).snapshot()
     except TableNotFound:
         lake.create_events(table, exist_ok=True)
         return
-    check_not_rollup(found, "ingest")
-    if not identifies_events(found.schema):
+    check_not_rollup(snapshot, "ingest")
+    if not identifies_events(snapshot.schema):
         raise Invalid(
             f"table: {table} is not a table of events, because it has no column event_id of type string: "
             "name another, which is created if it does not exist"
         )
 
 
-def _facts(found: Source) -> dict[str, Any]:
-    return {"source": found.name, "path": f"/v1/webhooks/{found.name}", **found.settings()}
+def _facts(source: Source) -> dict[str, Any]:
+    return {"source": source.name, "path": f"/v1/webhooks/{source.name}", **source.settings()}

@@ -29,9 +29,9 @@ def show(answer: Any, *, as_json: bool, columns: Sequence[str] | None = None) ->
             say_json(_json(row) + b"\n")
     elif alone:
         _show_fields(*rows)
-    elif found := list(rows):
-        names = list(columns or dict.fromkeys(name for row in found for name in row))
-        show_table(names, [[row.get(name) for name in names] for row in found])
+    elif answers := list(rows):
+        names = list(columns or dict.fromkeys(name for row in answers for name in row))
+        show_table(names, [[row.get(name) for name in names] for row in answers])
 
 
 def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]], null: str = "") -> None:

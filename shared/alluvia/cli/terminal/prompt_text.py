@@ -56,8 +56,8 @@ def completions(text: str, tables: Sequence[str], columns: Callable[[str], Itera
     """
     if text.lstrip().startswith("."):
         return _dot_completions(text.lstrip(), tables)
-    found = _LAST.search(text)
-    table, word = (None, "") if found is None else (found["table"], found["word"] or "")
+    last = _LAST.search(text)
+    table, word = (None, "") if last is None else (last["table"], last["word"] or "")
     named = {_unquoted(name) for name in _NAME.findall(text)}
     if table is not None:
         of = _table_called(_unquoted(table), text, tables)
@@ -83,7 +83,7 @@ def _table_called(name: str, text: str, tables: Sequence[str]) -> str | None:
     if name in tables:
         return name
     pattern = re.compile(rf"""([^\W\d]\w*)\s+(?:as\s+)?"?{re.escape(name)}"?(?!\w)""", re.IGNORECASE)
-    return next((found[1] for found in pattern.finditer(text) if found[1] in tables), None)
+    return next((match[1] for match in pattern.finditer(text) if match[1] in tables), None)
 
 
 def _starting(word: str, names: Iterable[str]) -> list[str]:

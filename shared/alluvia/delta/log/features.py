@@ -38,4 +38,4 @@ def implied(writer_version: int) -> tuple[str, ...]:
     """Return the features that a writer version stands for; none for 7, which lists its own."""
     if writer_version > 6:
         return ()
-    return tuple(feature for version, found in OF_VERSIONS if version <= writer_version for feature in found)
+    return tuple(feature for version, of_version in OF_VERSIONS if version <= writer_version for feature in of_version)

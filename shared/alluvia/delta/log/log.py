@@ -215,7 +215,7 @@ class Log(LogReader):
             data,
             what=f"version {version}",
             read=lambda: self.read_commit(version),
-            is_ours=lambda found: found.info.get("txnId") == txn_id,
+            is_ours=lambda stored: stored.info.get("txnId") == txn_id,
         )
 
     def confirm(self, version: int, data: bytes) -> None:

@@ -52,9 +52,9 @@ def too_long(values: pa.Array | pa.ChunkedArray) -> Decimal | None:
     if not has_decimals(values.type):
         return None
     if isinstance(values, pa.ChunkedArray):
-        return next((found for chunk in values.chunks if (found := too_long(chunk)) is not None), None)
+        return next((number for chunk in values.chunks if (number := too_long(chunk)) is not None), None)
     if not pa.types.is_decimal(values.type):
-        return next((found for part in parts_of(values) if (found := too_long(part)) is not None), None)
+        return next((number for part in parts_of(values) if (number := too_long(part)) is not None), None)
     bounds = pc.min_max(values)
     ends = (bounds["min"].as_py(), bounds["max"].as_py())
     return next((each for each in ends if each is not None and not digits_fit(each, values.type)), None)

@@ -35,7 +35,7 @@ def masked(text: str) -> str:
 
     Where it cannot be told which part is a value, all of it is `?`.
     """
-    shown = _TOKEN.sub(lambda found: found["name"] or ("?" if found["value"] else " "), text)
+    shown = _TOKEN.sub(lambda token: token["name"] or ("?" if token["value"] else " "), text)
     return "?" if _UNCLEAR.search(_QUOTED_NAME.sub("", shown)) else " ".join(shown.split())
 
 

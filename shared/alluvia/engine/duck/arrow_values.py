@@ -204,4 +204,4 @@ def _beyond(values: Any, kind: Kind) -> str | None:
     if set(_ids(kind)).isdisjoint(_LEAST):
         return None
     pairs = zip(parts_of(values), _children(kind), strict=True)
-    return next((found for part, child in pairs if (found := _beyond(part, child)) is not None), None)
+    return next((value for part, child in pairs if (value := _beyond(part, child)) is not None), None)

@@ -64,7 +64,7 @@ def create_deleted(
         return deleted
 
     connection.execute(f"CREATE TABLE {name} (file UBIGINT, position BIGINT)")
-    arrays = (found for some in _held_at_once(having) for found in store.map(read, some))
+    arrays = (array for some in _held_at_once(having) for array in store.map(read, some))
     for number, positions in enumerate(arrays):
         same = pa.repeat(pa.scalar(number, pa.uint64()), len(positions))
         connection.register(_POSITIONS, pa.table({"file": same, "position": positions}))

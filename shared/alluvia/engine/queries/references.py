@@ -122,8 +122,8 @@ _Ctes = Mapping[str, Node]
 
 
 class _Visitor:
-    def __init__(self, found: References, *, parameters: bool) -> None:
-        self.found = found
+    def __init__(self, references: References, *, parameters: bool) -> None:
+        self.found = references
         self._parameters = parameters
 
     def query(self, node: Node, ctes: _Ctes) -> None:

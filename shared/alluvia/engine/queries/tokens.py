@@ -56,7 +56,7 @@ class Token(NamedTuple):
 def tokens_of(text: str) -> list[Token]:
     """Return a text's tokens. Raises `Invalid` for a text that is too long, nested too deeply, or broken off."""
     check_size(text)
-    found: list[Token] = []
+    tokens: list[Token] = []
     at, closing, operator_from = 0, [], 0
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -77,16 +77,16 @@ def tokens_of(text: str) -> list[Token]:
                     raise Invalid(f"{place_in(text, start)}: the SQL is nested more than {DEPTH_MAX} levels deep")
             elif shown in CLOSING and (not closing or closing.pop() != shown):
                 raise Invalid(f"{place_in(text, start)}: {shown!r} closes nothing that is open")
-            elif shown not in _OPERATORS or not found or found[-1].end < start or found[-1].word not in _OPERATORS:
+            elif shown not in _OPERATORS or not tokens or tokens[-1].end < start or tokens[-1].word not in _OPERATORS:
                 operator_from = start
             elif at - operator_from > OPERATOR_LENGTH_MAX:
                 raise Invalid(f"{place_in(text, operator_from)}: an operator has more than {OPERATOR_LENGTH_MAX} signs")
-            found.append(Token(kind, fold(shown) if kind == "word" else shown if kind == "sign" else "", start, at))
-            if len(found) > TOKENS_MAX:
+            tokens.append(Token(kind, fold(shown) if kind == "word" else shown if kind == "sign" else "", start, at))
+            if len(tokens) > TOKENS_MAX:
                 raise Invalid(f"the SQL has more than {TOKENS_MAX} words and signs: send the rows as a file instead")
     if closing:
         raise Invalid(f"{place_in(text, len(text))}: the SQL ends where {closing[-1]!r} is missing")
-    return found
+    return tokens
 
 
 def whole_tokens(text: str) -> list[Token]:
@@ -116,10 +116,10 @@ def _strange(mark: str) -> str:
 
 def _comment_end(text: str, start: int) -> int:
     depth = 0
-    for found in _COMMENT.finditer(text, start):
-        depth += 1 if found[0] == "/*" else -1
+    for mark in _COMMENT.finditer(text, start):
+        depth += 1 if mark[0] == "/*" else -1
         if depth == 0:
-            return found.end()
+            return mark.end()
         if depth > DEPTH_MAX:
             raise Invalid(f"{place_in(text, start)}: comments are nested more than {DEPTH_MAX} levels deep")
     raise Unfinished(f"{place_in(text, start)}: a comment that is opened here is never closed")

@@ -132,8 +132,8 @@ def by_name(name: str) -> BodyFormat:
     if name not in NAMES:
         raise Invalid(f"format {name!r:.100}: choose one of {', '.join(NAMES)}")
     module, constant = _WITH_OTHERS.get(name, (f"{name}_format", "FORMAT"))
-    found: BodyFormat = getattr(import_module(f"alluvia.events.formats.{module}"), constant)
-    return found
+    form: BodyFormat = getattr(import_module(f"alluvia.events.formats.{module}"), constant)
+    return form
 
 
 def declared(media_type: str, headers: Mapping[str, str]) -> str:
@@ -176,13 +176,13 @@ _PART_TYPES = {"cloudevents": "application/cloudevents+json", "otlp": "applicati
 NOTHING = Split([], [])
 
 
-def reading_of(name: str, sent: SentBody, found: Split) -> BodyReading:
+def reading_of(name: str, sent: SentBody, split: Split) -> BodyReading:
     """Return how a request was read by the format of that name, for the rejects that it may bring."""
-    rejects = found.rejects
-    whole = len(rejects) == 1 and not found.events and rejects[0].raw.strip() == sent.body.strip()
+    rejects = split.rejects
+    whole = len(rejects) == 1 and not split.events and rejects[0].raw.strip() == sent.body.strip()
     kept = (*_DECLARING, *_OF_EVENTS) if whole else _DECLARING
     headers = {each: _text(sent.headers[each]) for each in kept if each in sent.headers}
-    return BodyReading(name, several=len(found.events) + len(rejects) > 1, whole=whole, headers=headers)
+    return BodyReading(name, several=len(split.events) + len(rejects) > 1, whole=whole, headers=headers)
 
 
 def read_again(
@@ -204,8 +204,8 @@ def read_again(
         return NOTHING, None
     headers = {each: value for each, value in reading.headers.items() if value is not None}
     sent = SentBody(headers, text, arrival_us, options=options)
-    found = form.read(sent, limits)
-    return found, headers.get(_KEY) or form.key(sent, found)
+    split = form.read(sent, limits)
+    return split, headers.get(_KEY) or form.key(sent, split)
 
 
 def _text(header: str) -> str:

@@ -169,8 +169,8 @@ def _lines(text: str) -> Iterator[str]:
     ends = _ANY_END if ends_in_returns(text) else _LINE_FEED
     at = 0
     while at < len(text):
-        found = ends.search(text, at)
-        end = found.end() if found else len(text)
+        match = ends.search(text, at)
+        end = match.end() if match else len(text)
         yield text[at:end]
         at = end
 

@@ -90,12 +90,12 @@ class Events:
         self._left_bytes -= len(raw)
         self._rejects.append(Reject(len(self), reason, raw))
 
-    def extend(self, found: Split, added_bytes: int = 0) -> None:
+    def extend(self, split: Split, added_bytes: int = 0) -> None:
         """Take what a part of the body was found to hold. added_bytes: of what was added to its events."""
         at = len(self)
         self._left_bytes -= added_bytes
-        self._events += [event._replace(position=at + event.position) for event in found.events]
-        self._rejects += [replace(reject, position=at + reject.position) for reject in found.rejects]
+        self._events += [event._replace(position=at + event.position) for event in split.events]
+        self._rejects += [replace(reject, position=at + reject.position) for reject in split.rejects]
 
     def split(self) -> Split:
         """Return the events and the rejects; one reject for a body of too many."""
@@ -152,12 +152,12 @@ def _judged(raws: Sequence[bytes]) -> list[object]:
     return [Broken(str(value), raw) if isinstance(value, Invalid) else value for raw, value in values]
 
 
-def body_key(sent: SentBody, found: Split) -> str | None:
+def body_key(sent: SentBody, split: Split) -> str | None:
     """Return a key of the body's content, for clients that repeat a request byte for byte.
 
     None if an event has no time of its own, as an equal body may be one of other events then, and not a retry.
     """
-    if not sent.body or not _have_times(found.events):
+    if not sent.body or not _have_times(split.events):
         return None
     return f"body-{hashlib.sha256(sent.body).hexdigest()[:32]}"
 

@@ -51,10 +51,10 @@ def read(sent: SentBody, limits: Limits) -> Split:
             events.reject(str(error), encode(record))
             continue
         left_bytes -= len(text)
-        found = split_json(text, _LINES, limits)
+        split = split_json(text, _LINES, limits)
         if common:
-            found = replace(found, events=[_with(common, event) for event in found.events])
-        events.extend(found, len(encode(common)) * len(found.events) if common else 0)
+            split = replace(split, events=[_with(common, event) for event in split.events])
+        events.extend(split, len(encode(common)) * len(split.events) if common else 0)
     return events.split()
 
 
@@ -82,8 +82,8 @@ def _request_id(sent: SentBody) -> str:
 def _common(sent: SentBody) -> dict[str, object]:
     """Return the attributes that the delivery stream gives all its events, {} if there are none to be read."""
     value = parsed(sent.headers.get(_COMMON_HEADER, "").encode("utf-8", "replace"))
-    found = value.get(_COMMON) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
+    common = value.get(_COMMON) if isinstance(value, dict) else None
+    return common if isinstance(common, dict) else {}
 
 
 def _with(common: dict[str, object], event: RawEvent) -> RawEvent:

@@ -53,10 +53,10 @@ def read_records(sent: SentBody, limits: Limits) -> Split:
     if sent.media_type in MESSAGE_PACK:
         reason = "MessagePack is not supported: set `Format json_lines` in the output"
         return refused(sent.body, reason, unsupported=True)
-    found = read(sent, limits)
-    if not found.events and len(found.rejects) == 1 and sent.body.lstrip().startswith(b"{") and not found.too_large:
-        found = split_stream_json(sent.body, limits)
-    return replace(found, events=[_dated(event) for event in found.events])
+    split = read(sent, limits)
+    if not split.events and len(split.rejects) == 1 and sent.body.lstrip().startswith(b"{") and not split.too_large:
+        split = split_stream_json(sent.body, limits)
+    return replace(split, events=[_dated(event) for event in split.events])
 
 
 def _dated(event: RawEvent) -> RawEvent:

@@ -78,15 +78,15 @@ def _filled(value: dict[str, object]) -> dict[str, object]:
 
 
 def _object(pairs: Iterable[KeyValue]) -> dict[str, object]:
-    found: dict[str, object] = {}
+    fields: dict[str, object] = {}
     again: Counter[str] = Counter()
     for pair in pairs:
         name = pair.key
-        while name in found:
+        while name in fields:
             again[pair.key] += 1
             name = f"{pair.key}#{again[pair.key] + 1}"
-        found[name] = _value(pair.value)
-    return found
+        fields[name] = _value(pair.value)
+    return fields
 
 
 def _value(value: AnyValue) -> object:
@@ -190,8 +190,8 @@ def _requests(text: bytes, lists: Sequence[tuple[str, str]] = _LISTS) -> Iterato
     for key, raw in members:
         if key in lists[0]:
             items = split_array(raw)
-            found = (b"[%b]" % each for item in items or [] for each in _requests(item, lists[1:]))
-            for one in found if items is not None else [raw]:
+            inner = (b"[%b]" % each for item in items or [] for each in _requests(item, lists[1:]))
+            for one in inner if items is not None else [raw]:
                 yield b"{%b}" % b",".join([*others, _member(key, one)])
 
 
@@ -248,21 +248,21 @@ def _records(request: object, limits: Limits) -> list[dict[str, object]]:
     """
     if not isinstance(request, dict):
         raise Invalid("send a JSON object")
-    found: list[dict[str, object]] = [request]
+    records: list[dict[str, object]] = [request]
     missing = ""
     for spellings, others in zip(_LISTS, _OTHERS, strict=True):
-        for each in found:
+        for each in records:
             unknown = each.keys() - others
             if unknown and unknown.isdisjoint(spellings):
                 missing = missing or f"expected the field {spellings[0]}, got {min(unknown)!r:.100}"
                 if any(isinstance(item, dict) for other in unknown for item in _list(each[other])):
                     raise Invalid(missing)
-        items = [item for each in found for spelling in spellings for item in _list(each.get(spelling))]
+        items = [item for each in records for spelling in spellings for item in _list(each.get(spelling))]
         _check_count(len(items), limits)
-        found = [item for item in items if isinstance(item, dict)]
-    if missing and not found:
+        records = [item for item in items if isinstance(item, dict)]
+    if missing and not records:
         raise Invalid(missing)
-    return found
+    return records
 
 
 def _list(value: object) -> list[object]:

@@ -79,8 +79,8 @@ class ColumnarBatch(Sequence[RawEvent]):
     def odd_and(self, rows: Sequence[int]) -> Mapping[int, RawEvent]:
         """Return the odd events, and those of some rows of `columns`, by their places among all, in order."""
         numbers = {self._numbers[at]: at for at in (self.places[row] for row in rows)}
-        found = lines_at(numbers, self._text)
-        others = {at: self._event(at, found[number]) for number, at in numbers.items()}
+        lines = lines_at(numbers, self._text)
+        others = {at: self._event(at, lines[number]) for number, at in numbers.items()}
         return dict(sorted({**others, **self.odd}.items()))
 
     def _event(self, at: int, line: bytes) -> RawEvent:

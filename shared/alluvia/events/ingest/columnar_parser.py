@@ -79,9 +79,9 @@ def parse_columns(
     """
     if len(lines) < LINES_MIN:
         return None
-    found = None if known is None else _parsed(text, lines, longest, known)
-    if found is not None and len(found.odd) <= len(lines) * (1 - _USUAL_SHARE_MIN):
-        return found
+    parsed = None if known is None else _parsed(text, lines, longest, known)
+    if parsed is not None and len(parsed.odd) <= len(lines) * (1 - _USUAL_SHARE_MIN):
+        return parsed
     kinds = _kinds_of(lines)
     return None if kinds is None or len(lines) < len(kinds) else _parsed(text, lines, longest, kinds)
 
@@ -103,17 +103,17 @@ def _parsed(text: bytes, lines: Sequence[bytes], longest: int, kinds: Kinds) -> 
 
 def _decoded(lines: Sequence[bytes], decode: Callable[[bytes], object]) -> tuple[list[object], set[int]]:
     """Return what lines hold, and the places of those that cannot be read, where None stands for it."""
-    found: list[object] = []
+    values: list[object] = []
     failed: set[int] = set()
     rest = iter(lines)
     while True:
         try:
-            found.extend(map(decode, rest))
+            values.extend(map(decode, rest))
         except (ValueError, RecursionError):  # what came before it is there, and `rest` goes on after it
-            failed.add(len(found))
-            found.append(None)
+            failed.add(len(values))
+            values.append(None)
         else:
-            return found, failed
+            return values, failed
 
 
 def _changed(
@@ -153,14 +153,14 @@ def _kinds_of(lines: Sequence[bytes]) -> Kinds | None:
     if not 0 < len(paths) <= _KEYS_MAX or count < len(sampled) * _USUAL_SHARE_MIN:
         return None
     usual = [fields for fields in sampled if tuple(fields) == paths]
-    found: list[tuple[Path, pa.DataType]] = []
+    kinds: list[tuple[Path, pa.DataType]] = []
     for path, values in zip(paths, zip(*(fields.values() for fields in usual), strict=True), strict=True):
         types = Counter(type(value) for value in values if value is not None)
         kind = _usual(types) if types else pa.string()
         if kind is None or not all(orjson.dumps(name) == b'"%b"' % name.encode() for name in path):
             return None
-        found.append((path, kind))
-    return tuple(found)
+        kinds.append((path, kind))
+    return tuple(kinds)
 
 
 def _sampled(lines: Sequence[bytes]) -> Iterator[dict[Path, object]]:
@@ -173,13 +173,13 @@ def _sampled(lines: Sequence[bytes]) -> Iterator[dict[Path, object]]:
 
 def _fields(value: Mapping[str, object], parents: Path = ()) -> dict[Path, object]:
     """Return the values that are not objects, but for those without keys or too deep, by their paths."""
-    found: dict[Path, object] = {}
+    fields: dict[Path, object] = {}
     for name, each in value.items():
         if isinstance(each, dict) and each and len(parents) < _DEPTH_MAX:
-            found |= _fields(each, (*parents, name))
+            fields |= _fields(each, (*parents, name))
         else:
-            found[*parents, name] = each
-    return found
+            fields[*parents, name] = each
+    return fields
 
 
 def _usual(types: Counter[type]) -> pa.DataType | None:

@@ -46,10 +46,10 @@ class BlockRows(NamedTuple):
 
 def block_rows(events: ColumnarBatch, schema: pa.Schema, arrival_us: int) -> BlockRows | None:
     """Return what became of a block; None if too many of its events need a look."""
-    found = rows_of_columns(events.columns, schema, arrival_us)
-    if found is None or len(found[1]) > len(events) * _ODD_SHARE_MAX:
+    converted = rows_of_columns(events.columns, schema, arrival_us)
+    if converted is None or len(converted[1]) > len(events) * _ODD_SHARE_MAX:
         return None
-    table, looked_at = found
+    table, looked_at = converted
     return BlockRows(len(events), table, contents_of_columns(events.columns), events.places, events.odd_and(looked_at))
 
 
@@ -101,21 +101,21 @@ def rows_of_columns(objects: JsonColumns, schema: pa.Schema, arrival_us: int) ->
     moments = arrivals = pa.repeat(pa.scalar(arrival_us, pa.int64()), size).cast(TIMESTAMP)
     if place is not None:
         moments = column_moments(place, objects.columns[place,])
-    found = {"event_id": _plain_ids(objects.columns[held,]), "ts": moments, "received_at": arrivals}
+    arrays = {"event_id": _plain_ids(objects.columns[held,]), "ts": moments, "received_at": arrivals}
     sent = {name: objects.columns[path] for name, path in own.items()}
     for name in names:
         kind = schema.field(name).type
-        found[name] = _fitting(sent[name], kind) if name in sent else pa.nulls(size, kind)
+        arrays[name] = _fitting(sent[name], kind) if name in sent else pa.nulls(size, kind)
     empty = pa.repeat("{}", size) if _has_properties(objects) else pa.nulls(size, pa.string())
-    found["properties"] = objects.texts(left) if left else empty
-    if any(found[field.name].type != field.type for field in schema):
+    arrays["properties"] = objects.texts(left) if left else empty
+    if any(arrays[field.name].type != field.type for field in schema):
         return None
     required = {"event_id", "ts", *(field.name for field in schema if not field.nullable)}
-    odd = [pc.is_null(found[name]) for name in required if found[name].null_count]
-    lost = [name for name, column in sent.items() if found[name].null_count > column.null_count]
-    odd += [pc.and_not(pc.is_null(found[name]), pc.is_null(sent[name])) for name in lost]
+    odd = [pc.is_null(arrays[name]) for name in required if arrays[name].null_count]
+    lost = [name for name, column in sent.items() if arrays[name].null_count > column.null_count]
+    odd += [pc.and_not(pc.is_null(arrays[name]), pc.is_null(sent[name])) for name in lost]
     indexes = pc.indices_nonzero(reduce(pc.or_, odd)).to_pylist() if odd else []
-    return pa.Table.from_arrays([found[name] for name in schema.names], schema=schema), indexes
+    return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema), indexes
 
 
 def _has_properties(objects: JsonColumns) -> bool:
@@ -124,7 +124,7 @@ def _has_properties(objects: JsonColumns) -> bool:
 
 def _places(objects: JsonColumns, names: Sequence[str]) -> dict[str, Path] | None:
     """Return where the values of columns are, for those that have any; None if one is an object, or in either place."""
-    found: dict[str, Path] = {}
+    place_by_name: dict[str, Path] = {}
     inner = {path[:depth] for path in objects.columns for depth in range(1, len(path))}
     if not inner.isdisjoint((name,) for name in ID_FIELDS):
         return None
@@ -136,8 +136,8 @@ def _places(objects: JsonColumns, names: Sequence[str]) -> dict[str, Path] | Non
         if len(places) > 1 and objects.columns[places[0]].null_count:
             return None
         if places:
-            found[name] = places[0]
-    return found
+            place_by_name[name] = places[0]
+    return place_by_name
 
 
 def _left(objects: JsonColumns, taken: AbstractSet[tuple[str | None, ...]]) -> dict[Path, Path] | None:

@@ -100,12 +100,12 @@ def column(field: pa.Field, values: Sequence[object]) -> tuple[pa.Array, dict[in
     array, odd = _at_once(field.type, values)
     reasons: dict[int, str] = {}
     if odd:
-        found, reasons = _one_by_one(field, values, odd)
+        converted, reasons = _one_by_one(field, values, odd)
         if array is None:
-            array = pa.array([found.get(at) for at in range(len(values))], field.type)
+            array = pa.array([converted.get(at) for at in range(len(values))], field.type)
         else:
-            mask = pa.array([at in found for at in range(len(values))])
-            array = pc.replace_with_mask(array, mask, pa.array(found.values(), field.type))
+            mask = pa.array([at in converted for at in range(len(values))])
+            array = pc.replace_with_mask(array, mask, pa.array(converted.values(), field.type))
     elif array is None:
         array = pa.nulls(len(values), field.type)
     if not field.nullable and array.null_count:
@@ -149,15 +149,15 @@ def _one_by_one(
     field: pa.Field, values: Sequence[object], places: Sequence[int]
 ) -> tuple[dict[int, object], dict[int, str]]:
     convert = _converter(field.type, field.name)
-    found: dict[int, object] = {}
+    converted: dict[int, object] = {}
     reasons: dict[int, str] = {}
     for at in places:
         try:
-            found[at] = convert(values[at], field.name)
+            converted[at] = convert(values[at], field.name)
         except Invalid as error:
-            found[at] = None
+            converted[at] = None
             reasons[at] = str(error)
-    return found, reasons
+    return converted, reasons
 
 
 @lru_cache(maxsize=1024)  # requests come one after another for the same few tables
@@ -258,32 +258,32 @@ def _date(value: object, path: str) -> date:
     if not isinstance(value, str):
         raise _wrong(path, 'a date such as "2026-11-20"', value)
     try:
-        found = date.fromisoformat(value) if _DATE.fullmatch(value) else None
+        day = date.fromisoformat(value) if _DATE.fullmatch(value) else None
     except ValueError:  # such as February 30
-        found = None
-    if found is None:
+        day = None
+    if day is None:
         raise Invalid(f'{path}: expected a date such as "2026-11-20"')
-    return found
+    return day
 
 
 def _timestamp(value: object, path: str) -> int:
-    found = instant(value)
-    if found is None:
+    moment = instant(value)
+    if moment is None:
         text = 'ISO 8601 text such as "2026-11-20T10:00:00Z"'
         number = "a number of seconds, ms or µs since 1970"
         raise _wrong(path, f"a timestamp: {text}, or {number}", value)
-    if not found[1]:
+    if not moment[1]:
         raise Invalid(f"{path}: the time has more than microsecond precision")
-    return found[0]
+    return moment[0]
 
 
 def _timestamp_ntz(value: object, path: str) -> int:
-    found = naive_instant(value)
-    if found is None:
+    moment = naive_instant(value)
+    if moment is None:
         raise Invalid(f"{path}: expected a timestamp without an offset: ISO 8601 text")
-    if not found[1]:
+    if not moment[1]:
         raise Invalid(f"{path}: the time has more than microsecond precision")
-    return found[0]
+    return moment[0]
 
 
 def _binary(value: object, path: str) -> bytes:

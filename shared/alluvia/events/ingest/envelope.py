@@ -158,9 +158,9 @@ def split_text(positions: Sequence[int], text: bytes, limits: Limits) -> Split:
     start = 0
     for block in blocks_of(text, limits.event_bytes):
         at = positions[start : start + block.size]
-        found = _split_block(at, block, limits)
-        parts.append(found.events)
-        rejects += found.rejects
+        block_split = _split_block(at, block, limits)
+        parts.append(block_split.events)
+        rejects += block_split.rejects
         start += len(at)
     return Split(EventParts(parts), rejects)
 
@@ -198,10 +198,10 @@ def _split_elements(text: bytes, limits: Limits) -> Split | None:
             return None
         if not _are_objects(block.lines if isinstance(block.lines, list) else block.lines.odd.values()):
             return None
-        found = _split_block(at, block, limits)
-        if found.rejects:
+        block_split = _split_block(at, block, limits)
+        if block_split.rejects:
             return None
-        parts.append(found.events)
+        parts.append(block_split.events)
         start = at.stop
     return Split(EventParts(parts), [])
 

@@ -78,8 +78,8 @@ def erase_rows(
     done = replace(done, unknown=sorted(find(handle.newest()).unknown))
     if not proof:
         return done
-    found = prove_erased(catalog, handle, where, anywhere=anywhere)
-    return _with_proof(done, found)
+    proved = prove_erased(catalog, handle, where, anywhere=anywhere)
+    return _with_proof(done, proved)
 
 
 def prove_erased(
@@ -91,23 +91,23 @@ def prove_erased(
     """
     rejects = None if dropped else find_rejects(catalog, handle)
     find = matching_rows(where, anywhere=anywhere)
-    found = prove(handle, find, skips_rejects=rejects is not None, dropped=dropped)
+    proof = prove(handle, find, skips_rejects=rejects is not None, dropped=dropped)
     if handle.root == f"{handle.name}/":  # opened in its lake
         searched, traces = search_lake(handle.store, handle.name, words_of(where), name_words_of(where))
-        found = replace(found, searched=[*found.searched, *searched], found=[*found.found, *traces])
+        proof = replace(proof, searched=[*proof.searched, *searched], found=[*proof.found, *traces])
     unknown = sorted(find(handle.newest(dropped=dropped)).unknown)
-    report = EraseReport(found.version, proof=found, unknown=unknown)
+    report = EraseReport(proof.version, proof=proof, unknown=unknown)
     if rejects is None:
         return report
-    found = prove(rejects, _rejects_finder(handle, where))
-    return replace(report, rejects=EraseReport(found.version, proof=found))
+    proof = prove(rejects, _rejects_finder(handle, where))
+    return replace(report, rejects=EraseReport(proof.version, proof=proof))
 
 
-def _with_proof(done: EraseReport, found: EraseReport) -> EraseReport:
-    rejects = found.rejects
+def _with_proof(done: EraseReport, proved: EraseReport) -> EraseReport:
+    rejects = proved.rejects
     if done.rejects is not None and rejects is not None:
         rejects = replace(done.rejects, proof=rejects.proof)
-    return replace(done, proof=found.proof, rejects=rejects or done.rejects)
+    return replace(done, proof=proved.proof, rejects=rejects or done.rejects)
 
 
 def _delete_kept(handle: TableHandle) -> None:
@@ -155,14 +155,14 @@ class _Texts:
             held[at] = holds
         names = [name for name in rejects.schema.names if name != RAW]
         told = zip(*(rejects[name].to_pylist() for name in names), strict=True) if names else ((),) * len(raws)
-        found = [
+        matching = [
             self._contains(raw, *texts) if holds is None else holds
             for holds, raw, texts in zip(held, raws, told, strict=True)
         ]
         untold = not self._names_values and any(
-            not isinstance(value, dict) and not has for value, has in zip(values, found, strict=True)
+            not isinstance(value, dict) and not has for value, has in zip(values, matching, strict=True)
         )
-        return Judged(pa.array(found, pa.bool_()), frozenset({_UNTOLD} if untold else ()))
+        return Judged(pa.array(matching, pa.bool_()), frozenset({_UNTOLD} if untold else ()))
 
     def _hold(self, events: Sequence[RawEvent]) -> list[bool | None]:
         """Return of events whether they match, as rows or as they were sent; None for one that lacks a field."""
@@ -184,8 +184,8 @@ class _Texts:
         fields = self._judge.places.fields
         known = {field.name for field in fields if field.column is not None and rows[field.column][at].is_valid}
         for text in sent:
-            found = sources_of(text, fields)
-            known.update(() if found is None else found.values)
+            sources = sources_of(text, fields)
+            known.update(() if sources is None else sources.values)
         return known >= {field.name for field in fields}
 
     def _contains(self, raw: bytes, *texts: str | None) -> bool:

@@ -195,8 +195,8 @@ def missing(rejects: Snapshot, store: Store, rows: pa.Table, known: Sequence[int
     for file in sorted(scan.files, key=lambda file: file.modification_time, reverse=True):
         values = pa.array(wanted, pa.string())
         for batch in read_file(rejects, store, file, scan.schema):
-            found = batch[EVENT_ID]
-            wanted.difference_update(found.filter(pc.is_in(found, value_set=values)).to_pylist())
+            batch_ids = batch[EVENT_ID]
+            wanted.difference_update(batch_ids.filter(pc.is_in(batch_ids, value_set=values)).to_pylist())
         if not wanted:
             break
     return [at for at in known if ids[at] in wanted]
@@ -215,9 +215,9 @@ def _are_rows(table: TableHandle, rejects: pa.Table) -> set[int]:
     owners: list[int] = []
     at = rejects.schema.get_field_index("received_at")
     for number, row in enumerate(rejects.set_column(at, "received_at", rejects[at].cast(pa.int64())).to_pylist()):
-        found = _as_replayed(row)
-        events += found
-        owners += [number] * len(found)
+        replayed = _as_replayed(row)
+        events += replayed
+        owners += [number] * len(replayed)
     if not events or not identity_columns(snapshot.schema):
         return set()
     rows = as_far_as_possible(events, snapshot.schema, Fields.of(snapshot.settings))
@@ -232,5 +232,5 @@ def _as_replayed(row: Mapping[str, Any]) -> Sequence[RawEvent]:
     said = read_given(row["given"])
     if said.reading is not None and said.raw != JUDGED:
         return []
-    found = read_json(row)
-    return [] if found.rejects else found.events
+    split = read_json(row)
+    return [] if split.rejects else split.events

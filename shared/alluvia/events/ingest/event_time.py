@@ -51,11 +51,11 @@ def cast_texts(texts: pa.Array, kind: pa.DataType, fitting: str, other: str | No
 def replaced(texts: pa.Array, places: Sequence[int], other: str | None) -> pa.Array:
     """Return texts with another one at some places, in order. For few, this is several times as fast as `if_else`."""
     spare = pa.array([other], texts.type)
-    found, start = [], 0
+    pieces, start = [], 0
     for place in places:
-        found += [texts.slice(start, place - start), spare]
+        pieces += [texts.slice(start, place - start), spare]
         start = place + 1
-    return pa.concat_arrays([*found, texts.slice(start)])
+    return pa.concat_arrays([*pieces, texts.slice(start)])
 
 
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -83,12 +83,12 @@ def instant(value: object) -> tuple[int, bool] | None:
     1e11, milliseconds below 1e14, microseconds below 1e17. What is finer than a microsecond is cut off.
     """
     if isinstance(value, str):
-        found = _from_iso(value)
+        moment = _from_iso(value)
     elif isinstance(value, (int, float, ExactNumber)) and not isinstance(value, bool):
-        found = _from_epoch(value)
+        moment = _from_epoch(value)
     else:
         return None
-    return found if found is not None and MIN_US <= found[0] <= MAX_US else None
+    return moment if moment is not None and MIN_US <= moment[0] <= MAX_US else None
 
 
 def naive_instant(value: object) -> tuple[int, bool] | None:
@@ -115,21 +115,21 @@ def plain_moments(values: pa.Array) -> pa.Array:
         return plain_instants(values)
     if not pa.types.is_int64(values.type):
         return pa.nulls(len(values), TIMESTAMP)
-    found: pa.Array = pa.nulls(len(values), pa.int64())
+    moments_us: pa.Array = pa.nulls(len(values), pa.int64())
     for limit, scale_us in reversed(_SCALES_US):
         known = pc.and_(pc.greater(values, -limit), pc.less(values, limit))
-        found = pc.if_else(known, pc.multiply(values, scale_us), found)
-    return _within(found.cast(TIMESTAMP))
+        moments_us = pc.if_else(known, pc.multiply(values, scale_us), moments_us)
+    return _within(moments_us.cast(TIMESTAMP))
 
 
-def _within(found: pa.Array) -> pa.Array:
+def _within(timestamps: pa.Array) -> pa.Array:
     """Return timestamps with null for those before the year 1 and after 9999, and for some that need a look."""
-    moments_us = found.cast(pa.int64())
+    moments_us = timestamps.cast(pa.int64())
     bounds = pc.min_max(moments_us).as_py()
     if bounds["min"] is None or (bounds["min"] >= _SURE_MIN_US and bounds["max"] <= MAX_US):
-        return found
+        return timestamps
     known = pc.and_(pc.greater_equal(moments_us, _SURE_MIN_US), pc.less_equal(moments_us, MAX_US))
-    return pc.if_else(known, found, pa.scalar(None, TIMESTAMP))
+    return pc.if_else(known, timestamps, pa.scalar(None, TIMESTAMP))
 
 
 def moments_array(moments_us: Sequence[int]) -> pa.Array:
@@ -238,13 +238,13 @@ def _filled(
     held: defaultdict[str, list[int]] = defaultdict(list)
     if name is not None:
         held[name] += all_but(odd, len(events))
-    found = []
+    filled_us = []
     for index in odd:
         moment_us, holder = _moment(events[index], arrivals_us[index], time_path)
-        found.append(moment_us)
+        filled_us.append(moment_us)
         if holder is not None:
             held[holder].append(index)
-    return Moments(pc.replace_with_mask(plain, missing, pa.array(found, TIMESTAMP)), held)
+    return Moments(pc.replace_with_mask(plain, missing, pa.array(filled_us, TIMESTAMP)), held)
 
 
 def _some_given(
@@ -255,11 +255,11 @@ def _some_given(
 ) -> Moments:
     others = [index for index, moment_us in enumerate(given_us) if moment_us is None]
     own = moments([events[index] for index in others], [arrivals_us[index] for index in others], time_path)
-    found = list(given_us)
+    all_us = list(given_us)
     for index, moment_us in zip(others, own.array.cast(pa.int64()).to_pylist(), strict=True):
-        found[index] = moment_us
+        all_us[index] = moment_us
     return Moments(
-        pa.array(found, TIMESTAMP), {name: [others[at] for at in places] for name, places in own.held.items()}
+        pa.array(all_us, TIMESTAMP), {name: [others[at] for at in places] for name, places in own.held.items()}
     )
 
 
@@ -269,12 +269,12 @@ def _moment(event: Mapping[str, object], arrival_us: int, time_path: tuple[str, 
 
 def own_moment(event: Mapping[str, object], time_path: tuple[str, ...] = ()) -> tuple[int, str | None] | None:
     """Return the µs that an event's fields say, and the field that holds nothing but them; None if none says a time."""
-    if time_path and (found := instant(at_path(event, time_path))) is not None:
-        return found[0], None
+    if time_path and (moment := instant(at_path(event, time_path))) is not None:
+        return moment[0], None
     for name in TIME_FIELDS:
         sent = event.get(name)
         if sent is None or (name != "ts" and isinstance(sent, (int, float)) and abs(sent) < SECONDS_MIN):
             continue
-        if (found := instant(sent)) is not None:
-            return found[0], name if found[1] else None
+        if (moment := instant(sent)) is not None:
+            return moment[0], name if moment[1] else None
     return None

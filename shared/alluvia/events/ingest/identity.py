@@ -45,9 +45,9 @@ def given_id(given: Given | None) -> str | None:
     return None if given is None else _text(given.event_id, "event_id")
 
 
-def is_plain_id(found: object) -> bool:
+def is_plain_id(value: object) -> bool:
     """Whether what a field holds is an id as it stands."""
-    return isinstance(found, str) and 0 < len(found) <= ID_LIMIT_CHARS
+    return isinstance(value, str) and 0 < len(value) <= ID_LIMIT_CHARS
 
 
 def own_id_or_none(value: object, id_path: tuple[str, ...] = ()) -> str | None:
@@ -116,12 +116,12 @@ def _message(value: Mapping[str, object], given: Given | None) -> Mapping[str, o
     return {name: item for name, item in value.items() if name not in unstable} if unstable else value
 
 
-def _text(found: object, name: str) -> str | None:
-    if found is None or found == "":  # an empty id would make all such events one
+def _text(value: object, name: str) -> str | None:
+    if value is None or value == "":  # an empty id would make all such events one
         return None
-    if isinstance(found, bool) or not isinstance(found, (str, int, float, ExactNumber)):
+    if isinstance(value, bool) or not isinstance(value, (str, int, float, ExactNumber)):
         raise Invalid(f"{name}: expected a string or a number that identifies the event")
-    text = found if isinstance(found, str) else encode(found).decode()
+    text = value if isinstance(value, str) else encode(value).decode()
     if len(text) > ID_LIMIT_CHARS:
         raise Invalid(f"{name}: the id is longer than {ID_LIMIT_CHARS} characters")
     return text

@@ -32,12 +32,14 @@ class JsonColumns:
 
         paths: where the values of those are in these objects.
         """
-        found = {path: self.columns[place] for path, place in paths.items()}
-        null = frozenset(path for path, column in found.items() if column.null_count == len(column))
-        plain = frozenset(path for path, each in found.items() if each.type == pa.string() and not each.null_count)
+        by_path = {path: self.columns[place] for path, place in paths.items()}
+        null = frozenset(path for path, column in by_path.items() if column.null_count == len(column))
+        plain = frozenset(path for path, each in by_path.items() if each.type == pa.string() and not each.null_count)
         literals = _literals_of(tuple(paths), plain, null)
         columns = [
-            found[path] if path in plain else self._json_of(place) for path, place in paths.items() if path not in null
+            by_path[path] if path in plain else self._json_of(place)
+            for path, place in paths.items()
+            if path not in null
         ]
         if not columns:
             return pa.repeat(literals[0], len(self))
@@ -49,8 +51,8 @@ class JsonColumns:
         if path not in self._json:
             column = self.columns[path]
             is_text = pa.types.is_string(column.type)
-            found = pc.binary_join_element_wise('"', column, '"', "") if is_text else column.cast(pa.string())
-            self._json[path] = pc.fill_null(found, "null") if found.null_count else found
+            json = pc.binary_join_element_wise('"', column, '"', "") if is_text else column.cast(pa.string())
+            self._json[path] = pc.fill_null(json, "null") if json.null_count else json
         return self._json[path]
 
 
@@ -60,20 +62,20 @@ def _literals_of(paths: tuple[Path, ...], quoted: frozenset[Path], null: frozens
 
     A part of them are in quotes. Those that are null stand in what is returned.
     """
-    found = ["{"]
+    literals = ["{"]
     parents: Path = ()
     for number, path in enumerate(paths):
         pairs = enumerate(zip(parents, path, strict=False))
         shared = next((at for at, (one, other) in pairs if one != other), len(parents))
-        found[-1] += "}" * (len(parents) - shared) + ("," if number else "")
-        found[-1] += "".join(f'"{name}":{{' for name in path[shared:-1])
-        found[-1] += f'"{path[-1]}":'
+        literals[-1] += "}" * (len(parents) - shared) + ("," if number else "")
+        literals[-1] += "".join(f'"{name}":{{' for name in path[shared:-1])
+        literals[-1] += f'"{path[-1]}":'
         parents = path[:-1]
         if path in null:
-            found[-1] += "null"
+            literals[-1] += "null"
             continue
         quote = '"' if path in quoted else ""
-        found[-1] += quote
-        found.append(quote)
-    found[-1] += "}" * (len(parents) + 1)
-    return found
+        literals[-1] += quote
+        literals.append(quote)
+    literals[-1] += "}" * (len(parents) + 1)
+    return literals

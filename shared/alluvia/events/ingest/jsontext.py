@@ -87,10 +87,10 @@ def _each_text(text_of: Callable[[object], bytes], values: Sequence[object]) -> 
 
 def decode(raw: bytes) -> object:
     """Parse one JSON text. Invalid says what is wrong with it; equal keys in one object are wrong."""
-    found = decode_all([raw])[0]
-    if isinstance(found, Invalid):
-        raise found
-    return found
+    value = decode_all([raw])[0]
+    if isinstance(value, Invalid):
+        raise value
+    return value
 
 
 def decode_all(raws: Sequence[bytes]) -> list[object]:

@@ -325,8 +325,8 @@ class _Group:
 
     def _refuse(self, rows: EventRows) -> None:
         """Keep the rejects of the requests, and those of some rows; the owners are then those of the others."""
-        found = [*self._unkept, *self._owned(rows)]
-        self._settle(found, self._keep(found))
+        refused = [*self._unkept, *self._owned(rows)]
+        self._settle(refused, self._keep(refused))
         self._unkept = []
         if rows.refused:
             one = len(self._requests) == 1
@@ -348,10 +348,10 @@ class _Group:
             raise _RejectsFailed(frozenset(at for at, _ in rejects), error) from error
         return [each for number, each in enumerate(rejects) if number not in rows]
 
-    def _settle(self, found: Sequence[Owned], left: Sequence[Owned]) -> None:
+    def _settle(self, refused: Sequence[Owned], left: Sequence[Owned]) -> None:
         """Take note of rejects, those that are left among them, and count the others as rows that a replay has made."""
         self._note(left)
-        for sign, owned in ((1, found), (-1, left)):
+        for sign, owned in ((1, refused), (-1, left)):
             for at, _ in owned:
                 self._replayed[at] += sign
 
@@ -363,13 +363,13 @@ class _Group:
 
     def _clashes(self, committed: _Committed) -> list[Owned]:
         """Return the rejects of events whose id another event has, of the table's window or earlier in the group."""
-        found = []
+        clashes = []
         for at in committed.done.clashes:
             [row] = committed.rows.table.slice(at, 1).to_pylist()
             event, owner = committed.events[committed.rows.taken[at]], self._owners[at]
             origin = event.origin or self._requests[owner].origin
-            found.append((owner, reject_of(event, clash_reason(row), origin, committed.fields)))
-        return found
+            clashes.append((owner, reject_of(event, clash_reason(row), origin, committed.fields)))
+        return clashes
 
     def _answers(
         self, version: int | None, done: Ingested | None, clashes: Sequence[Owned], *, kept: bool = True
@@ -395,7 +395,7 @@ class _Group:
         """Return for each request how many of the rows at some places are its own."""
         if len(self._requests) == 1:
             return [len(places)]
-        found = [0] * len(self._requests)
+        counts = [0] * len(self._requests)
         for at in places:
-            found[self._owners[at]] += 1
-        return found
+            counts[self._owners[at]] += 1
+        return counts

@@ -78,36 +78,36 @@ def _fallback_id(origin: Origin, position: int) -> str | None:
     return fallback_id(origin.idempotency_key, position) if origin.idempotency_key else None
 
 
-def _text(found: dict[str, Any], fallback: str | None, origin: Origin, raw_is: str) -> str | None:
+def _text(said: dict[str, Any], fallback: str | None, origin: Origin, raw_is: str) -> str | None:
     if fallback:
-        found["fallback_id"] = fallback
+        said["fallback_id"] = fallback
     if sent := _sent(origin.reading, raw_is):
-        found["sent"] = sent
-    return orjson.dumps(found).decode() if found else None
+        said["sent"] = sent
+    return orjson.dumps(said).decode() if said else None
 
 
 def _said(given: Given | None) -> dict[str, Any]:
     """Return the fields that say something."""
     if given is None:
         return {}
-    found = {name: getattr(given, name) for name in _DEFAULTS if getattr(given, name) != _DEFAULTS[name]}
-    return found | ({"of_format": _said(given.of_format)} if given.of_format is not None else {})
+    said = {name: getattr(given, name) for name in _DEFAULTS if getattr(given, name) != _DEFAULTS[name]}
+    return said | ({"of_format": _said(given.of_format)} if given.of_format is not None else {})
 
 
 def _sent(reading: BodyReading | None, raw_is: str) -> dict[str, Any]:
     """Return how a request was read, as far as that matters for what `raw` is."""
     if reading is None or not (raw_is or reading.source):
         return {}
-    found: dict[str, Any] = {"raw": raw_is} if raw_is else {}
+    sent: dict[str, Any] = {"raw": raw_is} if raw_is else {}
     if raw_is in (BODY, PART) and reading.format != _JSON:
-        found["format"] = reading.format
+        sent["format"] = reading.format
     if reading.source:
-        found["source"] = reading.source
+        sent["source"] = reading.source
         if reading.several:
-            found["several"] = True
+            sent["several"] = True
     if reading.headers:
-        found["headers"] = dict(reading.headers)
-    return found if len(found) > 1 or raw_is in (JUDGED, EVENT) else {}
+        sent["headers"] = dict(reading.headers)
+    return sent if len(sent) > 1 or raw_is in (JUDGED, EVENT) else {}
 
 
 def read_given(text: str | None) -> Said:

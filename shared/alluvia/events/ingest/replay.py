@@ -137,11 +137,11 @@ class _Attempt:
             rejects.schema.get_field_index("received_at"), "received_at", rejects["received_at"].cast(pa.int64())
         )
         for number, row in enumerate(plain.to_pylist()):
-            found = reread(row)
-            self._events += found.events
-            self._owners += [number] * len(found.events)
-            origin = next((each.origin for each in found.events if each.origin), Origin(row["received_at"]))
-            self._unread += [(number, each, origin) for each in found.rejects]
+            reread_row = reread(row)
+            self._events += reread_row.events
+            self._owners += [number] * len(reread_row.events)
+            origin = next((each.origin for each in reread_row.events if each.origin), Origin(row["received_at"]))
+            self._unread += [(number, each, origin) for each in reread_row.rejects]
         self._stored = self._duplicates = 0
         self._settled: set[int] = set()
 
@@ -201,12 +201,12 @@ class _Attempt:
 
     def _keep(self, refused: Sequence[tuple[int, RawEvent, str]]) -> None:
         """Stage rejects of their own for what else was in a body of which events have become rows."""
-        found = [(reject, origin) for owner, reject, origin in self._unread if owner in self._settled]
+        kept = [(reject, origin) for owner, reject, origin in self._unread if owner in self._settled]
         for _, event, reason in refused:
             origin = event.origin or Origin(0)
-            found.append((reject_of(event, reason, origin, self._fields), origin))
-        if found:
-            rejects, origins = zip(*found, strict=True)
+            kept.append((reject_of(event, reason, origin, self._fields), origin))
+        if kept:
+            rejects, origins = zip(*kept, strict=True)
             rows = reject_rows(rejects, origins)
             known = all_but(ingest(self._place, rows).new, len(rows))
             there = self._place.newest()
@@ -217,9 +217,9 @@ class _Attempt:
 def read_json(row: Mapping[str, Any]) -> Split:
     """Return the events of a rejected event, or of a rejected body, of JSON that came from no source."""
     said = read_given(row.get("given"))
-    found = split(row["raw"] or b"", content_type=None, content_encoding=None, limits=Limits())
-    events = [event._replace(given=said.given) for event in found.events]
-    return replace(found, events=as_first_sent(row, events, Origin(row["received_at"]), said.fallback_id))
+    parsed = split(row["raw"] or b"", content_type=None, content_encoding=None, limits=Limits())
+    events = [event._replace(given=said.given) for event in parsed.events]
+    return replace(parsed, events=as_first_sent(row, events, Origin(row["received_at"]), said.fallback_id))
 
 
 def as_first_sent(

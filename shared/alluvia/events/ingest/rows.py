@@ -118,16 +118,16 @@ def to_rows(
             "the table has no column event_id of type string, which ingestion needs: create it as an event table"
         )
     request = Origin(arrival_us, idempotency_key, reading)
-    found: list[EventRows | BlockRows] = []
+    parts: list[EventRows | BlockRows] = []
     start = 0
     for part in _parts(events):
         reasons = {at - start: reason for at, reason in (refused or {}).items() if start <= at < start + len(part)}
         block = None
         if isinstance(part, ColumnarBatch) and not reasons and fields == NO_FIELDS:
             block = block_rows(part, schema, (part.origin or request).arrival_us)
-        found.append(block or _of_events(part, schema, request, new_id, fields, reasons))
+        parts.append(block or _of_events(part, schema, request, new_id, fields, reasons))
         start += len(part)
-    return _joined(_with_odd(found, lambda odd: _of_events(odd, schema, request, new_id, NO_FIELDS, {})))
+    return _joined(_with_odd(parts, lambda odd: _of_events(odd, schema, request, new_id, NO_FIELDS, {})))
 
 
 def _parts(events: Sequence[RawEvent]) -> Iterator[Sequence[RawEvent]]:
@@ -175,9 +175,9 @@ def _with_odd(
             start = end
 
 
-def _joined(found: Iterable[EventRows]) -> EventRows:
+def _joined(blocks: Iterable[EventRows]) -> EventRows:
     """Return the rows of consecutive events, each of which is either refused or taken."""
-    parts = list(found)
+    parts = list(blocks)
     if len(parts) == 1:
         return parts[0]
     rejects = [reject for part in parts for reject in part.rejects]
@@ -222,16 +222,16 @@ class _Conversion:
 
     def arrays(self, new_id: Callable[[], str]) -> dict[str, pa.Array]:
         """Return the columns by name."""
-        found = {"event_id": self.ids(new_id)}
+        arrays = {"event_id": self.ids(new_id)}
         if self.given:
             self.keep_names()
         for field in self.schema:
             if field.name not in ("event_id", "ts", "received_at", "properties"):
-                found[field.name] = self.declared(field)
+                arrays[field.name] = self.declared(field)
         for name, fill in (("ts", self.moments), ("received_at", self.arrivals), ("properties", self.properties)):
             if name in self.names:
-                found[name] = fill(self.schema.field(name))
-        return found
+                arrays[name] = fill(self.schema.field(name))
+        return arrays
 
     def ids(self, new_id: Callable[[], str]) -> pa.Array:
         place, ids, others = self._plain_ids()
@@ -247,19 +247,19 @@ class _Conversion:
         """
         path = self.fields.id_path
         for place in ((path,) if path else ()) + _ID_PLACES:
-            found = all_at_path(self.values, place)
-            kinds = set(map(type, found))
+            ids = all_at_path(self.values, place)
+            kinds = set(map(type, ids))
             if kinds == {type(None)}:
                 continue
             others: Sequence[int] = ()
-            if kinds != {str} or not all(found) or max(map(len, found)) > ID_LIMIT_CHARS:  # type: ignore[arg-type]
-                others = [at for at, text in enumerate(found) if not is_plain_id(text)]
+            if kinds != {str} or not all(ids) or max(map(len, ids)) > ID_LIMIT_CHARS:  # type: ignore[arg-type]
+                others = [at for at, text in enumerate(ids) if not is_plain_id(text)]
             if self.given:
                 others = sorted({*others, *(index for index, _ in self.given)})
             if place is path:
-                return None, found, others
-            self._take(place[0], all_but(others, len(found)))
-            return place[0], found, others
+                return None, ids, others
+            self._take(place[0], all_but(others, len(ids)))
+            return place[0], ids, others
         return None, [None] * len(self.values), range(len(self.values))
 
     def _id(self, index: int, new_id: Callable[[], str]) -> str | None:
@@ -306,12 +306,12 @@ class _Conversion:
 
     def _copied_objects(self) -> list[tuple[int, dict[str, object]]]:
         """Return the objects sent as `properties`, from which columns may take fields, and the places of the events."""
-        found = []
+        copies = []
         for index, fields in enumerate(self.rest):
             if type(sent := fields.get("properties")) is dict:
                 fields["properties"] = own = sent.copy()
-                found.append((index, own))
-        return found
+                copies.append((index, own))
+        return copies
 
     def declared(self, field: pa.Field) -> pa.Array:
         values = self._given_names(field.name) or [fields.pop(field.name, None) for fields in self.rest]
@@ -333,25 +333,25 @@ class _Conversion:
         Empty where the request says nothing about it.
         """
         given = {at: getattr(given, name) for at, given in self.given} if name in ("event", "source") else {}
-        found: list[object] = []
+        names: list[object] = []
         for at, fields in enumerate(self.rest if any(given.values()) else ()):
             said = given.get(at)
-            found.append(said or fields.get(name))
-            if fields.get(name) in (None, found[-1]):
+            names.append(said or fields.get(name))
+            if fields.get(name) in (None, names[-1]):
                 fields.pop(name, None)
-        return found
+        return names
 
     def moments(self, field: pa.Field) -> pa.Array:
         if not pa.types.is_timestamp(field.type):
             return self.declared(field)
         arrivals_us = [origin.arrival_us for origin in self.origins]
         given_us = [each.given.ts_us if each.given else None for each in self.events] if self.given else ()
-        found = moments(self.values, arrivals_us, self.fields.time_path, given_us)
-        for name, indexes in found.held.items():
+        own = moments(self.values, arrivals_us, self.fields.time_path, given_us)
+        for name, indexes in own.held.items():
             self._take(name, indexes)
-        if len(found.held.get("ts", ())) < len(self.events):
+        if len(own.held.get("ts", ())) < len(self.events):
             self._drop_null("ts", range(len(self.events)))
-        return _in_type(found.array, field.type)
+        return _in_type(own.array, field.type)
 
     def arrivals(self, field: pa.Field) -> pa.Array:
         if not pa.types.is_timestamp(field.type):

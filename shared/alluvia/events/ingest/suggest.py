@@ -84,12 +84,12 @@ def suggest(catalog: WritableCatalog, name: str, sample: int = SAMPLE) -> list[S
     place = catalog.handle(f"{name}/{REJECTS}")
     with suppress(TableNotFound):
         rejected = _newest(place, "raw", max(1, sample // 10))
-    events, found = 0, _Fields(columns, {SOURCE} if identity_columns(schema) == (EVENT_ID,) else set())
+    events, fields = 0, _Fields(columns, {SOURCE} if identity_columns(schema) == (EVENT_ID,) else set())
     for value in decode_all([*texts, *rejected]):
         if isinstance(value, dict):
             events += 1
-            found.add(value)
-    return found.suggestions(events)
+            fields.add(value)
+    return fields.suggestions(events)
 
 
 def _newest(table: TableHandle, name: str, rows: int) -> list[bytes]:
@@ -157,8 +157,8 @@ class _Fields:
 
     def suggestions(self, events: int) -> list[Suggestion]:
         spelled = Counter(map(fold, self._values))
-        found = [self._suggestion(name, values, events, spelled) for name, values in self._values.items()]
-        return sorted(found, key=lambda each: (-each.coverage, each.field))
+        suggestions = [self._suggestion(name, values, events, spelled) for name, values in self._values.items()]
+        return sorted(suggestions, key=lambda each: (-each.coverage, each.field))
 
     def _suggestion(self, name: str, values: list[object], events: int, spelled: Counter[str]) -> Suggestion:
         example = encode(values[0]).decode(errors="replace")

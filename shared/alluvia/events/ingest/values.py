@@ -204,10 +204,10 @@ def all_but(indexes: Collection[int], count: int) -> Sequence[int]:
     """Return the numbers below `count` that are not among `indexes`, in order."""
     if not indexes:
         return range(count)
-    found: list[int] = []
+    others: list[int] = []
     start = 0
     for index in sorted(indexes):
-        found += range(start, index)
+        others += range(start, index)
         start = index + 1
-    found += range(start, count)
-    return found
+    others += range(start, count)
+    return others

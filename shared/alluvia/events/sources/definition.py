@@ -43,10 +43,10 @@ def check_reference(setting: str, reference: str) -> None:
 
 def parse_reference(reference: str) -> SecretReference:
     """Return the parts of a reference that has been checked. Raises Invalid as `check_reference`."""
-    found = _match(reference)
-    if found is None:
+    parsed = _match(reference)
+    if parsed is None:
         raise Invalid(f"a reference to a secret must be {FORMS}")
-    return found
+    return parsed
 
 
 def _match(reference: str) -> SecretReference | None:

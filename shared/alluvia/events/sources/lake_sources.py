@@ -61,13 +61,13 @@ def change_sources(store: Store, edit: Callable[[dict[str, Source]], None], *, h
     others keep coming first.
     """
     for _ in range(_TRIES):
-        found = read_sources(store)
-        for name, fault in found.faults.items():
+        stored = read_sources(store)
+        for name, fault in stored.faults.items():
             if name != heals:
                 raise Invalid(f"{KEY} has a source that must be corrected or removed first: {fault}")
-        sources = dict(found.by_name)
+        sources = dict(stored.by_name)
         edit(sources)
-        if _written(store, render(sources), found.tag):
+        if _written(store, render(sources), stored.tag):
             return
     raise Conflict("the sources were changed by others meanwhile: try again")
 

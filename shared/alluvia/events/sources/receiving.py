@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 _CLOUD_EVENT = ("specversion", "id", "source")
 
 
-def challenge_of(source: Source, found: Split) -> str | None:
+def challenge_of(source: Source, split: Split) -> str | None:
     """Return what a request wants to hear back in place of being stored; None if it brings events."""
-    if len(found.events) != 1 or found.rejects:
+    if len(split.events) != 1 or split.rejects:
         return None
     kind = KINDS[source.kind]
-    return kind.challenge(kind.event(found.events[0].value))
+    return kind.challenge(kind.event(split.events[0].value))
 
 
 def format_of(source: Source, headers: Mapping[str, str], body: bytes) -> str:
@@ -99,7 +99,7 @@ def reading_of_source(source: Source, delivery: Delivery, reading: BodyReading) 
     return replace(reading, source=source.name, headers={**reading.headers, **said})
 
 
-def events_of(source: Source, delivery: Delivery, found: Split, origin: Origin) -> Split:
+def events_of(source: Source, delivery: Delivery, split: Split, origin: Origin) -> Split:
     """Return the events of a request with what it, and the source's definition, say about each.
 
     Where a request gives one identity to several events, the position of each follows it. An event without an identity
@@ -107,14 +107,14 @@ def events_of(source: Source, delivery: Delivery, found: Split, origin: Origin) 
     """
     several = origin.reading is not None and origin.reading.several
     events: list[RawEvent] = []
-    rejects = list(found.rejects)
-    for sent in found.events:
+    rejects = list(split.rejects)
+    for sent in split.events:
         event = _unwrapped(source, sent)
         try:
             events.append(event._replace(given=_given(source, delivery, event, several=several)))
         except Invalid as error:
             rejects.append(reject_of(event, str(error), origin, NO_FIELDS, EVENT))
-    return replace(found, events=events, rejects=sorted(rejects, key=lambda reject: reject.position))
+    return replace(split, events=events, rejects=sorted(rejects, key=lambda reject: reject.position))
 
 
 def _unwrapped(source: Source, event: RawEvent) -> RawEvent:
@@ -199,18 +199,18 @@ def _read(row: Mapping[str, Any], said: Said, reading: BodyReading, source: Sour
         reading = reading_of_source(source, Delivery(headers, raw), replace(reading, headers=headers))
     if said.raw in (BODY, PART):
         name = reading.format if source is None else name
-        found, key = read_again(reading, name, raw, arrival_us, {} if source is None else options_of(source))
+        split, key = read_again(reading, name, raw, arrival_us, {} if source is None else options_of(source))
         if key is None and said.fallback_id is not None and said.raw == BODY:
             key = said.fallback_id.rpartition("/")[0]  # which stood for the request
     else:
-        found = read_json(row)
+        split = read_json(row)
         given = said.given if said.raw != JUDGED or said.given is None else said.given.of_format
-        found = replace(found, events=[event._replace(given=given) for event in found.events])
+        split = replace(split, events=[event._replace(given=given) for event in split.events])
     if not reading.whole:
         at = row["position"] or 0
-        found = replace(found, events=[event._replace(position=at + event.position) for event in found.events])
-    several = len(found.events) + len(found.rejects) > 1 if reading.whole else reading.several
+        split = replace(split, events=[event._replace(position=at + event.position) for event in split.events])
+    several = len(split.events) + len(split.rejects) > 1 if reading.whole else reading.several
     origin = Origin(arrival_us, key, replace(reading, whole=False, several=several))
-    events = as_first_sent(row, found.events, origin, said.fallback_id)
-    found = replace(found, events=events)
-    return found if source is None else events_of(source, Delivery(headers, raw), found, origin)
+    events = as_first_sent(row, split.events, origin, said.fallback_id)
+    split = replace(split, events=events)
+    return split if source is None else events_of(source, Delivery(headers, raw), split, origin)

@@ -194,5 +194,5 @@ def moment_of(value: object) -> int | None:
     """Return the µs of a moment, as `instant` reads it, or of a text with a number of seconds; None if it is none."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 20:
         value = int(value)
-    found = instant(value)
-    return None if found is None else found[0]
+    moment = instant(value)
+    return None if moment is None else moment[0]

@@ -83,9 +83,9 @@ _BY_FIELDS = tuple((name, frozenset(fields.split())) for name, fields in _NAMES)
 
 def name_of(event: Mapping[str, object]) -> str | None:
     """Return what an event is called, as `X-GitHub-Event` has it; None for one that its fields do not tell."""
-    found = next((name for name, fields in _BY_FIELDS if fields <= event.keys()), None)
-    if found is not None or "repository" not in event or not event.keys() <= _OF_ALL:
-        return found
+    known_name = next((name for name, fields in _BY_FIELDS if fields <= event.keys()), None)
+    if known_name is not None or "repository" not in event or not event.keys() <= _OF_ALL:
+        return known_name
     if "action" not in event:
         return "public"
     return "watch" if event["action"] == "started" else "repository"
