@@ -5,8 +5,8 @@ external table's folders, which the log here declares, and the tables whose file
 keeper that `clone` has put there for it. The log of a table outside the lake claims nothing. A path is decoded once, as
 the log is read, and judged here; `store/uris.py` says where symbolic links may lead.
 
-The log at that name has one version, without files, whose metadata says where the table is. A reader feature keeps
-other Delta readers from taking it for an empty table.
+The log of an attached table has one version, without files, whose metadata says where the table is. A reader feature
+keeps other Delta readers from taking it for an empty table.
 """
 
 from __future__ import annotations

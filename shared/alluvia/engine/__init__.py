@@ -1,1 +1,1 @@
-"""alluvia.engine"""
+"""DuckDB: its one adapter, conditions on rows, and the text of queries."""

@@ -1,7 +1,7 @@
 """What every reader of files holds to: formats, limits, names of columns, and why rows are refused.
 
-The reader inflates whole pages, and reads whole rows: one row can hold a list that takes any amount of memory. A footer
-that lies is not found out here.
+Arrow's reader of Parquet inflates whole pages, and reads whole rows, of which one can hold a list of any size. So
+`check_sizes` sums the sizes in the footer before anything is read. It does not find out a footer that lies.
 """
 
 from __future__ import annotations

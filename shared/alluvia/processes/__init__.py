@@ -1,0 +1,1 @@
+"""Worker processes: started in advance, watched, and killed at a limit."""

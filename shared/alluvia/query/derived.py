@@ -1,11 +1,9 @@
 """Names in a query that stand for relations made of tables, such as `<rollup>_live`, and streams.
 
-streams.
-
 A table of such a name wins. The relation's SQL is made below this layer, and runs as confined as the
 query: its views are made after the database is shut.
 
-In a transaction, that the query was run moves the stream (`operations/transactions/lake_transaction.py`).
+A query of a stream in a transaction moves the stream (`operations/transactions/lake_transaction.py`).
 """
 
 from __future__ import annotations

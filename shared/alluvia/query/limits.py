@@ -1,6 +1,7 @@
-"""The limits of a query.
+"""The limits of a query, and an estimate of the cost of its reads.
 
-An estimate for a query that finds no copies of files. It leaves out the requests for the tables' logs, and the call.
+The estimate is that of a query that finds no copies of files in the cache. It leaves out the requests for the tables'
+logs, and the invocation of the function.
 """
 
 from __future__ import annotations

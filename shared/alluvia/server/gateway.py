@@ -1,6 +1,6 @@
 """HTTP in front of the handlers: a WSGI application that calls them as API Gateway's HTTP API (payload 2.0) would.
 
-A checkout has them at its top, an installed wheel inside the package (`pyproject.toml` maps them there).
+A checkout has the handlers at its top, an installed wheel inside the package (`pyproject.toml` maps them there).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `serve` does in place of notifications and schedules: merge tables that change, and sweep all at times."""
+"""What `serve` does in place of notifications and schedules: merge tables, refresh rollups, and sweep all tables."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""How many requests are under way at once: the one policy on threads for whatever asks a store for much.
+"""Requests to stores: how many run at once, how many there were, and how much time is left for them.
 
-Each attempt counts, also one that fails: S3 charges for most of them. Kinds are those of S3's prices: get, head, put,
-list and delete. Nothing is counted of stores on this machine.
+`each`, `one_ahead` and `fetched_ahead` are the one policy on threads for operations that need many objects.
 
-A function that runs at one invocation at a time sets it for its process, whose threads share it. Where none is set, as
-in a server, requests have the time that the client gives them.
+`Meter` counts each attempt, also one that fails: S3 charges for most of them. Kinds are those of S3's prices: get,
+head, put, list and delete. Requests to stores on this machine are not counted.
+
+A function that runs one invocation at a time sets the time that is left (`ending`) for its process, whose threads share
+it. Where it is not set, as in a server, requests have the time that the client gives them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Numbers of stores: what was read of one is not taken for an object of another, though it has the same name."""
+"""A number for each store of the process, so that caches keep objects of the same name in different stores apart."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ AS redirected, count(*) FILTER (status BETWEEN 400 AND 499) AS refused, count(*)
 FROM requests GROUP BY day ORDER BY day""",
     ),
     (
-        "Repositories that their webhooks tell most of, and when each was last pushed to",
+        "The repositories with the most webhooks, and when each was last pushed to",
         """SELECT properties->>'$.payload.repository.full_name' AS repository, count(*) AS webhooks,
 count(DISTINCT event) AS kinds, max(properties->>'$.payload.repository.pushed_at') AS last_push
 FROM webhooks GROUP BY repository HAVING repository IS NOT NULL ORDER BY webhooks DESC, repository LIMIT 5""",

@@ -1,7 +1,5 @@
 """Event ids of many commits as sorted columns: 20 bytes per id, and no Python object per id. Pure.
 
-Pure.
-
 A fingerprint's first 8 bytes are its head, a number to sort and search by; the last 4 are its tail.
 """
 

@@ -1,10 +1,11 @@
 """Deletion vectors: which rows of a data file are deleted, as descriptors, files and positions. Pure.
 
-The reference implementation pads bytes to a multiple of four with zeros. Others shorten the last word instead, as the
-Rust crate z85 does: each missing byte is a `#` in front of the digits of the rest, which no complete word starts with.
-
 Source: Delta protocol, "Deletion Vectors" and "Deletion Vector Format". A position is the number of a row in its data
 file, from 0. Positions are an Arrow int64 array, ascending.
+
+Descriptors contain bytes as Z85 text. The reference implementation pads the bytes to a multiple of four with zeros.
+Others shorten the last word instead, as the Rust crate z85 does: each missing byte is a `#` in front of the digits of
+the rest, which no complete word starts with.
 """
 
 from __future__ import annotations

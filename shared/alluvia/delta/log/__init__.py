@@ -1,0 +1,1 @@
+"""The Delta log: actions, commits, replay, and the objects that hold them."""

@@ -1,8 +1,6 @@
 """Which files of a log make a version, and the replay of them: from a state and later commits to the next state. Pure.
 
 Source: Delta protocol, "Action Reconciliation".
-
-Source: Delta protocol, "Action Reconciliation".
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Source: Delta protocol, "Column Mapping". A physical schema has the shape of the table's own, field by field, with
 physical names, and with each column's id as the metadata under which Arrow keeps Parquet's field ids.
-
-Source: Delta protocol, "Column Mapping". Each function takes a table's metadata and returns it changed.
+Functions that change columns take a table's metadata and return it changed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Convert Arrow values to the types of a table's columns, wherever rows come from, so that nothing is lost. Pure.
 
-No other reader takes such a value: Spark refuses the file, or shows null.
-
 | Column | takes |
 |---|---|
 | integer | integers, and decimals without a fraction in their type, such as a `sum`, in the column's range |
@@ -48,7 +46,10 @@ def parts_of(values: Any) -> list[Any]:
 
 
 def too_long(values: pa.Array | pa.ChunkedArray) -> Decimal | None:
-    """Return a decimal that has more digits than the type of its column, or of a part of it, allows; else None."""
+    """Return a decimal that has more digits than the type of its column, or of a part of it, allows; else None.
+
+    Arrow has room for 39 digits. No other reader takes such a value: Spark refuses the file, or shows null.
+    """
     if not has_decimals(values.type):
         return None
     if isinstance(values, pa.ChunkedArray):

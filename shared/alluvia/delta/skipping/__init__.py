@@ -1,0 +1,1 @@
+"""Data skipping: which files can contain rows that match a predicate."""

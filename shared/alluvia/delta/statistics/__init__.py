@@ -1,0 +1,1 @@
+"""Statistics of data files: computed, read from the log or from Parquet footers, and compared."""

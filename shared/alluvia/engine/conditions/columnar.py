@@ -1,4 +1,4 @@
-"""Compute the trees of `plain` with Arrow, where it gives what DuckDB gives. Pure.
+"""Compute the trees of `fast_parser` with Arrow, where it gives what DuckDB gives. Pure.
 
 What is left to DuckDB: types but integers, DOUBLE, VARCHAR and BOOLEAN, comparisons between types, and sums that can
 overflow in less than 64 bits.

@@ -1,10 +1,10 @@
 """Translate a query's conditions to predicates for pruning, for one table at a time.
 
-If no row of a file can match it, then every row of the file matches the condition, by partition values and statistics
-alone. Anything not understood is `Unknown`, which every file can match, so nothing is wrongly proven.
-
 The result is a necessary condition: it holds for every row for which the original holds. Anything not understood
 becomes `Unknown`. A NOT is pushed down to the comparisons, where it is exact, before anything is widened.
+
+The predicate of a `complement` holds for every row that the condition leaves out. If no row of a file can match it,
+every row of the file matches the condition, by partition values and statistics alone.
 """
 
 from __future__ import annotations

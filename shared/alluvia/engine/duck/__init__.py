@@ -1,0 +1,1 @@
+"""The adapter to DuckDB: databases, views over data files, values, and errors."""

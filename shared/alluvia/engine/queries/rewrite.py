@@ -1,11 +1,9 @@
 """The text that DuckDB runs: the user's query, with each table name replaced by a view.
 
-`references` decides what each name means, and `rewrite` replaces tables by views. This module trusts neither and checks
-the result: a name that DuckDB would look up elsewhere, for example as a file, is refused. Pure.
-
-The text is spliced, not generated from the tree, so that what runs is what the user wrote. Then it is parsed again: the
-tree must equal the checked one with the views in it, and name nothing else (`view_allowlist`). So a splicing error
-makes the query fail instead of running something else.
+Pure. The text is spliced, not generated from the tree, so that what runs is what the user wrote. Then it is parsed
+again: the tree must equal the checked one with the views in it, so a splicing error makes the query fail instead of
+running something else. `check_tables` relies neither on `references`, which decides what each name means, nor on
+`rewrite`: it refuses every name that DuckDB would look up elsewhere, for example as a file.
 """
 
 from __future__ import annotations

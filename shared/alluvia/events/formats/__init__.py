@@ -1,0 +1,1 @@
+"""Formats of request bodies that contain events."""

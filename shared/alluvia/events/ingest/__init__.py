@@ -1,0 +1,1 @@
+"""Ingestion: events become rows or rejects, and each is stored once."""

@@ -1,0 +1,1 @@
+"""Sources of webhooks: their definitions in a lake, and the meaning of their requests."""

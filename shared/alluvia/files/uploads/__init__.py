@@ -1,0 +1,1 @@
+"""Uploaded files, whole or in parts, and external tables."""

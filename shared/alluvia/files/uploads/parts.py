@@ -1,11 +1,11 @@
 """Uploads that come in parts: a file is cut anywhere, its parts are put into the lake, and become one file again.
 
-`_alluvia/uploads/_callers/<hash of a caller>/<table>/<id>/<bytes>` says that an upload is the caller's, and how many
-bytes it may get. No table has such a name. An empty object holds nothing any more. Uploads give no room
-back themselves: one that is done or gone is noticed when its room is needed, and one that has expired no longer counts.
-
 `_alluvia/uploads/<table>/<id>/` has `upload.json`, what was asked for; `part-00001` and so on; and `state.json`, which
 says who works on them until when, and the outcome. The table's log alone decides whether a file is stored.
+
+`_alluvia/uploads/_callers/<hash of a caller>/<table>/<id>/<bytes>` says that an upload is the caller's, and how many
+bytes it may get (no table can be named `_callers`). An empty object no longer reserves any. An upload that ends does
+not give its room back: the next upload that needs the room notices, and one that has expired no longer counts.
 """
 
 from __future__ import annotations

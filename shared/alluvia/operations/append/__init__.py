@@ -1,1 +1,1 @@
-"""alluvia.operations.append"""
+"""Append rows, events, and data files that other processes have written."""

@@ -1,1 +1,1 @@
-"""alluvia.operations.branches"""
+"""Branches: their changes, compared and published, and their tables in queries on the lake."""

@@ -1,1 +1,1 @@
-"""alluvia.operations.changes"""
+"""The change feed: which rows commits inserted and deleted."""

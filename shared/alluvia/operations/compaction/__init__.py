@@ -1,1 +1,1 @@
-"""alluvia.operations.compaction"""
+"""Optimize: small files become few sorted ones; and compactions undone."""

@@ -1,9 +1,9 @@
 """Where rows of several partition values are cut, so that files are near the target and queries read no more. Pure.
 
-Such files are each in the order of a curve of their own, and each may have rows of all values. Cut along one curve, a
-query for a value of one of d columns reads n ** (1 - 1 / d) of n files, about. The files of a cell are cut only once,
-since their parts are cells of their own: so rows are rewritten once more each time that a partition grows four- to
-eightfold.
+Files of a clustered table are each in the order of a curve of their own, and each may have rows of all values. After
+they are cut along one curve, a query for a value of one of d columns reads about n ** (1 - 1 / d) of n files. The files
+of a cell are cut only once, since their parts are cells of their own: so rows are rewritten once more each time that a
+partition grows four- to eightfold.
 """
 
 from __future__ import annotations

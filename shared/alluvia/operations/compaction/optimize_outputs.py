@@ -1,9 +1,10 @@
-"""Write a stream of sorted rows into Parquet files of about a size, row group by row group, with statistics.
+"""Join small files of different values, and write a stream of sorted rows into Parquet files of about a size.
 
-A query for one value then reads a file of about the target where it read a small one. So files are joined only where
-more than a quarter of those that could be are small, and nothing else is left to merge.
+After a join, a query for one value reads a file of about the target where it read a small one. So `plan_joins` joins
+files only if more than a quarter of those that could be joined are small, and nothing else is left to merge.
 
-Memory holds the row groups being encoded, their results, and the next one.
+Files are written row group by row group, with statistics. Memory holds the row groups being encoded, their results, and
+the next one.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Files of one partition value are packed, smallest first, into files of about the target. Files that hold several values
 are rewritten where they overlap, sorted by partition value and cut between values, so that no query for a value reads
-more than before; a value with enough rows gets files of its own. `optimize_joins` joins files of different values, once
-nothing is left to do here.
+more than before; a value with enough rows gets files of its own. `optimize_outputs` joins files of different values,
+once nothing is left to do here.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""alluvia.operations.erasure"""
+"""Erase rows from every version of a table, and search all of its objects for traces of them."""

@@ -1,1 +1,1 @@
-"""alluvia.operations.merge_query"""
+"""Merge queries: checked when they are declared, and run over rows."""

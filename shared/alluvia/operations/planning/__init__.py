@@ -1,1 +1,1 @@
-"""alluvia.operations.planning"""
+"""Shared parts of plans: rules of tables, retries after a lost race, and marks of applications."""

@@ -1,1 +1,1 @@
-"""alluvia.operations.references"""
+"""References that keep versions: tags, clones and branches."""

@@ -1,1 +1,1 @@
-"""alluvia.operations.results"""
+"""Results of queries, jobs, and parts of uploads, as objects of a lake."""

@@ -1,1 +1,1 @@
-"""alluvia.operations.retention"""
+"""Retention: rows that expire, files without references, and old parts of the log."""

@@ -1,1 +1,1 @@
-"""alluvia.operations.streams"""
+"""Streams: positions in the changes of tables."""

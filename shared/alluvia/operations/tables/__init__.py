@@ -1,1 +1,1 @@
-"""alluvia.operations.tables"""
+"""Create, drop, change, convert, attach, clone and restore tables."""

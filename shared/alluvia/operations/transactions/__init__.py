@@ -1,1 +1,1 @@
-"""alluvia.operations.transactions"""
+"""Transactions over several tables, and a lake as it was at a moment."""

@@ -1,0 +1,1 @@
+"""File actions of a table by the hundred thousand: as columns, from commits, checkpoints and sidecars."""

@@ -2,9 +2,9 @@
 
 A page of a few bytes can stand for a text of a megabyte in each of thousands of rows, because a dictionary holds it
 once. The footer does not show that, and its sizes may be false: only the pages are believed, as Arrow decodes them.
-Source: Parquet format, "File format", "Encodings" and parquet.thrift.
-
 Tables of others are read in the process that serves, and a checkpoint of 100 kB can stand for terabytes of text.
+
+Source: Parquet format, "File format", "Encodings" and parquet.thrift.
 """
 
 from __future__ import annotations
