@@ -23,7 +23,6 @@ from alluvia.delta.log.replay import State, replay
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import ConcurrentAppend, Invalid, MetadataChanged
 from alluvia.operations.dedup import follow_window, held_events
-from alluvia.operations.reading.scan import predicate_of
 
 if TYPE_CHECKING:
     from alluvia.delta.data_files.writer import FileWriter, RowCheck
@@ -137,6 +136,8 @@ class StagedTable:
         """Return what `snapshot` returns, and note of the newest version only the rows that match a condition."""
         if where is None or version is not None or timestamp is not None:
             return self.snapshot(version, timestamp)
+        from alluvia.operations.reading.scan import predicate_of  # most transactions read by SQL
+
         newest = self.newest()
         return self.read(Scan(newest, predicate_of(newest, where))).snapshot
 
