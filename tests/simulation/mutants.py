@@ -992,15 +992,22 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "take a cut of tables without a second look",
         "operations/catalog/lake_snapshot.py",
-        "        late = list(self._logs)\n        while late:",
-        "        late: list[str] = []\n        while late:",
+        "        late, known = list(self._logs), set[str]()\n",
+        "        late, known = [], set[str]()\n",
     ),
     Mutant(
         "leave tables of a cut behind a transaction that another has met",
         "operations/catalog/lake_snapshot.py",
-        "self._behind() if self._follow(late) else",
-        "[] if self._follow(late) else",
+        "if late := self._behind(met.values()):",
+        "if late := []:",
         ("tests/unit/operations/transactions/test_transactions.py",),
+    ),
+    Mutant(
+        "read a transaction without what it follows by way of a table that is not read",
+        "operations/catalog/lake_snapshot.py",
+        "        return list(self._logs) if beyond and len(self._logs) > 1 else []\n",
+        "        return []\n",
+        ("tests/unit/operations/catalog/test_lake_snapshot.py",),
     ),
     Mutant(
         "read a table without what has happened but is not in its log",

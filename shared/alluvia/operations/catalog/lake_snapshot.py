@@ -90,9 +90,9 @@ class LakeSnapshot:
         self._skips = skips
         self._logs = {log.handle.name: log for log in logs}
         self._decided: dict[str, Claims] = {}
-        late = list(self._logs)
+        late, known = list(self._logs), set[str]()
         while late:
-            late = self._behind() if self._follow(late) else list(self._logs)
+            late = self._late(known) if self._follow(late) else list(self._logs)
 
     @classmethod
     def of_tables(cls, store: Store, handles: Sequence[TableHandle]) -> LakeSnapshot:
@@ -147,10 +147,25 @@ class LakeSnapshot:
                 del self._logs[name]
         return False not in met
 
-    def _behind(self, transactions: Sequence[Claims] | None = None) -> list[str]:
-        """Return the tables that were not read up to the claims of some transactions, of those that logs have met."""
-        if transactions is None:
-            transactions = [each.claims for log in self._logs.values() for each in carried_out(log.commits).values()]
+    def _late(self, known: set[str]) -> list[str]:
+        """Return the tables to look at once more; `known` are the transactions that had happened by the last look.
+
+        These are the tables that were not read up to the claims of a transaction. If a new one has changed other
+        tables, too, it may follow, by way of these, a transaction that came to a table after the look at it: then all.
+        """
+        met = {one: each.claims for log in self._logs.values() for one, each in carried_out(log.commits).items()}
+        if late := self._behind(met.values()):
+            return late
+        self._decided = self.undone
+        if not self._skips:  # else claims are asked about when a table is used
+            for log in self._logs.values():
+                met |= {claim.transaction_id: self._claims(claim, log) for claim in pending(log.opened().domains)}
+        new = [one for one, claims in met.items() if claims and one not in known]
+        known.update(new)
+        beyond = any(met[one].keys() - self._logs.keys() for one in new)
+        return list(self._logs) if beyond and len(self._logs) > 1 else []
+
+    def _behind(self, transactions: Iterable[Claims]) -> list[str]:
         return behind({name: log.version for name, log in self._logs.items()}, transactions)
 
     def _claims(self, claim: Claim, log: _Log) -> Claims:
