@@ -114,14 +114,14 @@ def _formatted(asked: QueryRequest, request: Request) -> QueryRequest:
 
 def format_of(name: str) -> str:
     """Return our name of a format of ClickHouse's. Raises `Invalid` for one that answers do not have."""
-    ours_for_it = next((ours for theirs, ours in CLICKHOUSE_FORMATS.items() if theirs.lower() == name.lower()), None)
-    if ours_for_it is None:
+    our_name = next((ours for theirs, ours in CLICKHOUSE_FORMATS.items() if theirs.lower() == name.lower()), None)
+    if our_name is None:
         offered = ", ".join(CLICKHOUSE_FORMATS)
         raise Invalid(
             f"FORMAT {cut(name, 50)}: of ClickHouse's formats, answers come in {offered}. For others, leave it out and "
             "send format=json (an array), csv or tsv (with a header row)"
         )
-    return ours_for_it
+    return our_name
 
 
 def without_clause(text: str) -> tuple[str, str | None]:

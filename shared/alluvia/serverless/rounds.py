@@ -23,10 +23,10 @@ MARGIN_MS = 60_000
 def checked(event: object, *fields: str) -> dict[str, Any]:
     """Return an event that may hold these fields, and what a schedule sends. Raises `Invalid` for others."""
     schedule = SCHEDULE_FIELDS if isinstance(event, dict) and "detail-type" in event else ()
-    fields_given = fields_of(event, '{"tables": ["clicks"]}, or {} for all tables', fields, schedule)
-    if fields_given.get("detail"):
+    request = fields_of(event, '{"tables": ["clicks"]}, or {} for all tables', fields, schedule)
+    if request.get("detail"):
         raise Invalid(f"detail is not supported: have the rule send {', '.join(fields)} as its input")
-    return fields_given
+    return request
 
 
 @dataclass(frozen=True, slots=True)

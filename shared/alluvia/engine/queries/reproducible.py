@@ -82,7 +82,7 @@ def clauses(root: Node) -> Iterator[str]:
         (len(root["group_sets"]) > 1, "GROUPING SETS, ROLLUP and CUBE"),
         (root["aggregate_handling"] != "STANDARD_HANDLING", "GROUP BY ALL"),
     ]
-    yield from (what for present_here, what in present if present_here)
+    yield from (what for is_there, what in present if is_there)
 
 
 def expressions(root: Node) -> Iterator[tuple[str, str]]:

@@ -106,17 +106,17 @@ def rewrite(
                 connection, snapshot, by_value=by_value, row_bytes=row_bytes, bytes_max=bytes_max, aside=aside
             ) as rows:
                 written = Outputs(snapshot, rows, folder, target, row_bytes).write(ranges)
-                number = sum(output.rows for output in written) + rows.rest()
-        number, changed = (number, False) if folded is None else (folded.rows, folded.changed)
+                rows_written = sum(output.rows for output in written) + rows.rest()
+        rows_written, changed = (rows_written, False) if folded is None else (folded.rows, folded.changed)
         live = _live_rows(files)
-        if live is not None and number != live:
-            raise _miscounted(files, urls, number)
+        if live is not None and rows_written != live:
+            raise _miscounted(files, urls, rows_written)
         cells = ["" if by_value else group.cell(at, len(written)) for at in range(len(written))]
         put = [
             _put(handle, snapshot, files[0], output, cell, data_change=changed)
             for output, cell in zip(written, cells, strict=True)
         ]
-        return NewFiles(put, number, changed)
+        return NewFiles(put, rows_written, changed)
 
 
 @contextmanager

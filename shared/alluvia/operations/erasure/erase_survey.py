@@ -184,14 +184,14 @@ class _Search:
         words = word_pattern([word for word in self._matching.words if not word.isdecimal()])
         if words is None:
             return
-        repeating = [
+        places = [
             f"the table's property {name}"
             for name, text in self._snapshot.properties.items()
             if _is_free_text(name) and words.search(f"{name} {text}")
         ]
         if any(map(words.search, self._snapshot.state.txns)):
-            repeating.append("an application id (txn)")
-        whys = [f"{where} contains a value of the condition" for where in repeating]
+            places.append("an application id (txn)")
+        whys = [f"{where} contains a value of the condition" for where in places]
         for why in [*whys, *names_with(self._handle.name, self._snapshot, self._matching.name_words)]:
             self.found.traces.append(Trace(OTHER, self._handle.root + LOG_FOLDER, why, removable=False))
 
