@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from alluvia.api.lake import Lake, Table
+from alluvia.api.lake_catalog import LakeCatalog
 from alluvia.cli.command_line import cli
 from alluvia.cli.commands.verbs import VERBS
 from alluvia.cli.common import Common
@@ -50,10 +51,14 @@ class Called(Exception):
 
 
 class Recorder:
-    """Stands for a lake or a table: a call must fit the method that the real one has."""
+    """Stands for a lake, its catalog or a table: a call must fit the method that the real one has."""
 
     def __init__(self, kind: type) -> None:
         self._kind = kind
+
+    @property
+    def catalog(self) -> Recorder:
+        return Recorder(LakeCatalog)
 
     def table(self, name: str) -> Recorder:
         assert name == "word"
