@@ -25,7 +25,7 @@ from alluvia.delta.skipping.predicate import And, Comparison, In
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, MetadataChanged, TableDropped, TableNotFound
 from alluvia.events.ingest.identity import contents_of
-from alluvia.events.ingest.rejects import JUDGED, RAW, REJECTS_SCHEMA, read_given, reject_rows
+from alluvia.events.ingest.rejects import JUDGED, RAW, REJECTS_SCHEMA, read_given, read_json, reject_rows
 from alluvia.events.ingest.rows import as_far_as_possible
 from alluvia.events.ingest.values import (
     EVENTS_PARTITIONED,
@@ -227,8 +227,6 @@ def _are_rows(table: TableHandle, rejects: pa.Table) -> set[int]:
 
 def _as_replayed(row: Mapping[str, Any]) -> Sequence[RawEvent]:
     """Return the events that a replay makes of a reject; none of what takes a source's rules or a format to read."""
-    from alluvia.events.ingest.replay import read_json  # few rejects are sent again once they are gone
-
     said = read_given(row["given"])
     if said.reading is not None and said.raw != JUDGED:
         return []

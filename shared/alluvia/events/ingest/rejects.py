@@ -9,9 +9,10 @@ import orjson
 import pyarrow as pa
 
 from alluvia.errors import cut
+from alluvia.events.ingest.envelope import split
 from alluvia.events.ingest.identity import fallback_id, own_reject_id, reject_id
 from alluvia.events.ingest.jsontext import canonical, encode
-from alluvia.events.ingest.values import BodyReading, Fields, Given, Origin, RawEvent, Reject
+from alluvia.events.ingest.values import BodyReading, Fields, Given, Limits, Origin, RawEvent, Reject, Split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -157,3 +158,28 @@ def reject_rows(rejects: Sequence[Reject], origins: Sequence[Origin]) -> pa.Tabl
         pa.array(given, pa.string()),
     ]
     return pa.Table.from_arrays(arrays, schema=REJECTS_SCHEMA)
+
+
+def read_json(row: Mapping[str, Any]) -> Split:
+    """Return the events of a rejected event, or of a rejected body, of JSON that came from no source."""
+    said = read_given(row.get("given"))
+    parsed = split(row["raw"] or b"", content_type=None, content_encoding=None, limits=Limits())
+    events = [event._replace(given=said.given) for event in parsed.events]
+    return dataclasses.replace(parsed, events=as_first_sent(row, events, Origin(row["received_at"]), said.fallback_id))
+
+
+def as_first_sent(
+    row: Mapping[str, Any], events: Sequence[RawEvent], origin: Origin, fallback: str | None
+) -> list[RawEvent]:
+    """Return the events of a reject with the request that they came with, and ids for those without their own.
+
+    fallback: that of a single event. Without one, and without an Idempotency-Key, the reject's own id stands for it.
+    """
+    key, known = origin.idempotency_key, row["event_id"]
+    if key:
+        ids = [fallback_id(key, event.position) for event in events]
+    elif len(events) == 1:
+        ids = [fallback or known]
+    else:
+        ids = [f"{known}/{at}" for at in range(len(events))]
+    return [event._replace(origin=origin, fallback_id=fixed) for event, fixed in zip(events, ids, strict=True)]

@@ -7,7 +7,6 @@ time, neither lose nor double an event. Events keep the time of their arrival, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,12 +14,11 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Invalid, TableNotFound
-from alluvia.events.ingest.envelope import split
 from alluvia.events.ingest.event_tables import find_events, missing
-from alluvia.events.ingest.identity import contents_of, fallback_id
-from alluvia.events.ingest.rejects import read_given, reject_of, reject_rows
+from alluvia.events.ingest.identity import contents_of
+from alluvia.events.ingest.rejects import reject_of, reject_rows
 from alluvia.events.ingest.rows import to_rows
-from alluvia.events.ingest.values import EventRows, Fields, Limits, Origin, RawEvent, Reject, Split, all_but
+from alluvia.events.ingest.values import EventRows, Fields, Origin, RawEvent, Reject, Split, all_but
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.append.ingest import ingest, refusals
 from alluvia.operations.catalog.catalog import WritableCatalog
@@ -212,28 +210,3 @@ class _Attempt:
             there = self._place.newest()
             if gone := missing(there, self._place.store, rows, known):
                 ingest(self._place, rows.take(pa.array(gone, pa.int64())), gone_until=there.version)
-
-
-def read_json(row: Mapping[str, Any]) -> Split:
-    """Return the events of a rejected event, or of a rejected body, of JSON that came from no source."""
-    said = read_given(row.get("given"))
-    parsed = split(row["raw"] or b"", content_type=None, content_encoding=None, limits=Limits())
-    events = [event._replace(given=said.given) for event in parsed.events]
-    return replace(parsed, events=as_first_sent(row, events, Origin(row["received_at"]), said.fallback_id))
-
-
-def as_first_sent(
-    row: Mapping[str, Any], events: Sequence[RawEvent], origin: Origin, fallback: str | None
-) -> list[RawEvent]:
-    """Return the events of a reject with the request that they came with, and ids for those without their own.
-
-    fallback: that of a single event. Without one, and without an Idempotency-Key, the reject's own id stands for it.
-    """
-    key, known = origin.idempotency_key, row["event_id"]
-    if key:
-        ids = [fallback_id(key, event.position) for event in events]
-    elif len(events) == 1:
-        ids = [fallback or known]
-    else:
-        ids = [f"{known}/{at}" for at in range(len(events))]
-    return [event._replace(origin=origin, fallback_id=fixed) for event, fixed in zip(events, ids, strict=True)]

@@ -10,7 +10,17 @@ from alluvia.errors import Invalid
 from alluvia.events.formats.body_format import NOTHING, never_read, of_source, read_again, type_of
 from alluvia.events.ingest.envelope import media_type
 from alluvia.events.ingest.identity import at_path, own_id
-from alluvia.events.ingest.rejects import BODY, EVENT, JUDGED, PART, Said, read_given, reject_of
+from alluvia.events.ingest.rejects import (
+    BODY,
+    EVENT,
+    JUDGED,
+    PART,
+    Said,
+    as_first_sent,
+    read_given,
+    read_json,
+    reject_of,
+)
 from alluvia.events.ingest.values import NO_FIELDS, Given, Origin, RawEvent, Split
 from alluvia.events.sources.definition import HEADER
 from alluvia.events.sources.kinds.base import Delivery, moment_of, text_of
@@ -170,8 +180,6 @@ class Rereader:
         An event of a source that has been removed since stays what that source said, if it said all. Raises Invalid
         for a source that is defined wrongly, and Unsupported where a package of its format is missing.
         """
-        from alluvia.events.ingest.replay import read_json  # loads the merge, which ingestion does without
-
         said = read_given(row.get("given"))
         if said.reading is None:
             return read_json(row)
@@ -191,8 +199,6 @@ class Rereader:
 
 
 def _read(row: Mapping[str, Any], said: Said, reading: BodyReading, source: Source | None) -> Split:
-    from alluvia.events.ingest.replay import as_first_sent, read_json  # as above
-
     raw, arrival_us = row["raw"] or b"", row["received_at"]
     headers = {name: value for name, value in reading.headers.items() if value is not None}
     key = None

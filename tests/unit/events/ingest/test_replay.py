@@ -17,7 +17,7 @@ from alluvia.errors import AlluviaError, Invalid, TableNotFound, Unavailable
 from alluvia.events.ingest import replay as replaying
 from alluvia.events.ingest.envelope import split
 from alluvia.events.ingest.pipeline import Answer, ingest_batch
-from alluvia.events.ingest.rejects import REJECTS_SCHEMA
+from alluvia.events.ingest.rejects import REJECTS_SCHEMA, read_json
 from alluvia.events.ingest.replay import Replayed
 from alluvia.events.ingest.values import Given, Limits, RawEvent
 from alluvia.store import MemoryStore, Store, Wrapper
@@ -169,7 +169,7 @@ def test_a_table_without_rejects_and_no_table() -> None:
     lake = clicks(new_lake())
     assert lake["clicks"].replay_rejects() == Replayed()
     with pytest.raises(TableNotFound):
-        replaying.replay(lake.catalog, "views", replaying.read_json)
+        replaying.replay(lake.catalog, "views", read_json)
 
 
 def test_rejects_kept_by_an_earlier_release() -> None:
