@@ -70,6 +70,12 @@ class _Group(click.Group):
             raise click.UsageError("no command 'merge': use optimize to compact files, or upsert for SQL's MERGE INTO")
         return _command(name) if name in _MODULE_OF else None
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands, each with the whole first sentence of its help: click would cut it to a line."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(limit=sys.maxsize)) for name, each in commands if each])
+
 
 def _command(name: str) -> click.Command:
     module = import_module(f"alluvia.cli.commands.{_MODULE_OF[name]}")
@@ -107,5 +113,6 @@ class _CommandLine(_Group):
         sys.exit(code)
 
 
-cli = _CommandLine("alluvia", help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+cli = _CommandLine("alluvia", help=_HELP, context_settings=_SETTINGS)
 cli = click.version_option(__version__, message="%(prog)s %(version)s")(cli)
