@@ -221,18 +221,18 @@ def consume(
         messages[message.table].append(record["messageId"])
     for table, pending in events.items():
         try:
-            answer = ingest_batch(
+            outcome = ingest_batch(
                 lake.catalog, table, pending, arrival_us=lake.clock.now_us(), create=create, tables_max=tables_max
             )
         except Exception:
             logger.exception("a table's events failed", extra={"table": table, "messages": len(messages[table])})
             failed += messages[table]
             continue
-        if not answer.kept:  # these were accepted once, so they may not vanish
-            logger.error("no table can keep the rejects", extra={"table": table, "rejected": answer.rejected})
+        if not outcome.kept:  # these were accepted once, so they may not vanish
+            logger.error("no table can keep the rejects", extra={"table": table, "rejected": outcome.rejected})
             failed += messages[table]
             continue
-        logger.info("committed", extra={"table": table, "messages": len(messages[table]), **answer.counts()})
+        logger.info("committed", extra={"table": table, "messages": len(messages[table]), **outcome.counts()})
     if failed:
         logger.warning("messages will come again", extra={"failed_messages": len(failed), "messages": len(records)})
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from alluvia.events.formats.body_format import SentBody, by_name
-from alluvia.events.ingest.columnar_batch import MANY, moved
-from alluvia.events.ingest.envelope import split_json, split_lines, split_ndjson, split_text
+from alluvia.events.ingest.columnar_batch import moved
+from alluvia.events.ingest.envelope import has_many_lines, split_json, split_lines, split_ndjson, split_text
 from alluvia.events.ingest.identity import reject_id
 from alluvia.events.ingest.rows import to_rows
 from alluvia.events.ingest.values import NO_FIELDS, TOO_MANY_BYTES, Fields, Limits, RawEvent, Reject
@@ -32,7 +32,6 @@ from alluvia_spark.sources.lines import Block
 
 _BOM = b"\xef\xbb\xbf"
 _SPACE = b" \t\r\n"
-_HEAD_BYTES = 128 << 10
 _BLANK_LINES = re.compile(rb"(?:[ \t\r]*+\n)*+")
 _LINE_ENDS = re.compile(rb"\n(?:[ \t\r]*+\n)*+")
 """The ends of lines, each with the blank lines after it."""
@@ -112,7 +111,7 @@ def read_events(
     start = block.offset + len(block.data) - len(text)
     text = text.rstrip(_SPACE)
     starts = _LineStarts(text, start)
-    if not folders and _are_many(text):
+    if not folders and has_many_lines(text):
         split = split_text(_Places(starts, range(len(text))), text, limits)
     else:
         lines = [line for line in map(_stripped, text.split(b"\n")) if line]
@@ -146,11 +145,6 @@ def _count_lines(block: Block) -> int:
 def _text_of(block: Block) -> bytes:
     """Return a block's lines without the mark of their byte order."""
     return block.data.removeprefix(_BOM) if block.offset == 0 else block.data
-
-
-def _are_many(text: bytes) -> bool:
-    """Whether a text has many lines, by its beginning where that tells: to count them takes as long as to copy it."""
-    return text.count(b"\n", 0, _HEAD_BYTES) >= MANY or text.count(b"\n") >= MANY - 1
 
 
 class _LineStarts:

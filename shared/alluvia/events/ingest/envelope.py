@@ -78,7 +78,7 @@ def split_json(body: bytes, content_type: str | None, limits: Limits) -> Split:
 def split_ndjson(body: bytes, limits: Limits) -> Split:
     """Take lines apart, each of them an event, whatever they begin with: those of a file after its first part."""
     text = body.strip(SPACE)
-    if _are_many(text):
+    if has_many_lines(text):
         return split_text(range(len(text)), text, limits)
     raws = [line for line in (line.strip(SPACE) for line in text.split(b"\n")) if line]
     return split_lines(range(len(raws)), raws, limits)
@@ -106,7 +106,7 @@ def _interpret(text: bytes, ndjson: bool, limits: Limits) -> Split:
     more = end > 0 and _is_value(text[:end])  # a value on the first line: the others are not part of it
     if more and text.startswith(b"{"):
         few = len(text) <= limits.events or text.count(b"\n") < limits.events
-        if few and _are_many(text):
+        if few and has_many_lines(text):
             return split_text(range(len(text)), text, limits)
     elements = _split_elements(text, limits) if text.startswith(b"[") else None
     if elements is not None:
@@ -118,8 +118,11 @@ def _interpret(text: bytes, ndjson: bool, limits: Limits) -> Split:
     return _too_many(text, limits) if len(raws) > limits.events else split_lines(range(len(raws)), raws, limits)
 
 
-def _are_many(text: bytes) -> bool:
-    """Whether a text has many lines, by its beginning where that tells."""
+def has_many_lines(text: bytes) -> bool:
+    """Whether a text has so many lines that they are read as columns, by its beginning where that suffices.
+
+    To count all of them takes as long as to copy the text.
+    """
     return text.count(b"\n", 0, _HEAD_BYTES) >= MANY or text.count(b"\n") >= MANY - 1
 
 
