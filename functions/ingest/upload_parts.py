@@ -14,8 +14,8 @@ import orjson
 from alluvia import Lake
 from alluvia.errors import AlluviaError, Forbidden, Invalid, TableNotFound, Unavailable, Unsupported
 from alluvia.events.ingest.compression import TooLarge
+from alluvia.files.file_rows import format_of
 from alluvia.files.limits import FileLimits, Misfit
-from alluvia.files.rows import format_of
 from alluvia.files.sent import SentFile
 from alluvia.files.uploads import parts
 from alluvia.files.uploads.storing import store

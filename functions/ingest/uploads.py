@@ -12,12 +12,12 @@ from alluvia.access.rights import ADMIN, READ
 from alluvia.errors import AlluviaError, Invalid, Unsupported
 from alluvia.events.ingest.compression import TooLarge, UnknownEncoding, inflate, known_encoding
 from alluvia.events.ingest.envelope import media_type
+from alluvia.files.file_rows import format_of
 from alluvia.files.limits import FileLimits, Misfit
-from alluvia.files.rows import format_of
 from alluvia.files.sent import SentFile
-from alluvia.files.uploads.event_rows import StoredEvents
 from alluvia.files.uploads.schemas import declared_schema
 from alluvia.files.uploads.storing import Stored, Upload, store
+from alluvia.files.uploads.uploaded_events import StoredEvents
 from alluvia.serverless.http import TABLE_HEADER, Request, Response, answer, refusal
 from alluvia.serverless.log_lines import Logger
 from alluvia.serverless.routes.ingest_routes import BYTES, CREATE, EVOLVE, PARTS, UPLOAD_FIELDS

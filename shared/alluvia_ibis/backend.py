@@ -24,8 +24,8 @@ from alluvia.operations.merge_query.folding import FINAL
 from alluvia.rollups.asking import FRESHNESS, LIVE
 from alluvia.table_names import REJECTS
 from alluvia_ibis.access import LakeAccess, NamedTable
+from alluvia_ibis.ibis_rows import AlluviaCompiler, columns_for, fitted, for_columns, in_memory, is_in_memory
 from alluvia_ibis.opening import opened
-from alluvia_ibis.rows import AlluviaCompiler, columns_for, fitted, for_columns, in_memory, is_in_memory
 
 if TYPE_CHECKING:
     from alluvia.api.lake import Lake

@@ -10,8 +10,8 @@ from difflib import get_close_matches
 import pyarrow as pa
 
 from alluvia.commit.versions import milliseconds
+from alluvia.delta.schema.caller_rows import conform
 from alluvia.delta.schema.names import fold
-from alluvia.delta.schema.rows import conform
 from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.condition import expression_of

@@ -15,8 +15,8 @@ from alluvia.delta.log.actions import AddFile, Metadata, Protocol
 from alluvia.delta.log.checkpoints.reader import read_checkpoint
 from alluvia.delta.log.checkpoints.writer import Form, write_checkpoint
 from alluvia.delta.log.commit import CommitActions
+from alluvia.delta.log.files.action_rows import ActionRows, LogRows
 from alluvia.delta.log.files.file_set import ActionSet
-from alluvia.delta.log.files.rows import ActionRows, LogRows
 from alluvia.delta.log.replay import replay
 from alluvia.delta.skipping.column_verdicts import matching
 from alluvia.delta.skipping.predicate import Comparison, In, IsNotNull, IsNull, Operator, Predicate, Unknown

@@ -1200,7 +1200,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "take a group's blocks for those of its first request",
-        "events/ingest/rows.py",
+        "events/ingest/event_rows.py",
         "(part.origin or request).arrival_us",
         "arrival_us",
         ("tests/unit/events/ingest/test_together.py",),

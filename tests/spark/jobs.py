@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from alluvia.api.lake import Lake
 from alluvia.commit.event_window.id_files import ID_FOLDER, IdFiles
-from alluvia.delta.schema.rows import conform
+from alluvia.delta.schema.caller_rows import conform
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import ConcurrentAppend, TransactionExpired
 from alluvia.operations.reading.scan import scan

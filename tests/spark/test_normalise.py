@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alluvia.events.ingest.envelope import split
-from alluvia.events.ingest.rows import to_rows
+from alluvia.events.ingest.event_rows import to_rows
 from alluvia.events.ingest.values import NO_FIELDS, Fields, Limits, Reject
 from alluvia_spark.backfill_job.normalise import file_id, normalise, read_events
 from alluvia_spark.sources.lines import Block, whole_lines

@@ -19,7 +19,7 @@ from prompt_toolkit.shortcuts import CompleteStyle
 from alluvia.api.lake import Lake
 from alluvia.cli.common import Common
 from alluvia.cli.errors import message
-from alluvia.cli.rows import show_rows
+from alluvia.cli.shown_rows import show_rows
 from alluvia.cli.terminal.output import note, show
 from alluvia.cli.terminal.prompt_text import DOT_COMMANDS, completions, ends_prompt, is_complete
 from alluvia.cli.terminal.terminal import say, tell

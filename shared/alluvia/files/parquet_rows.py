@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
 from alluvia.delta.log.files.thrift import read_struct, written_struct
-from alluvia.delta.schema.rows import conform
+from alluvia.delta.schema.caller_rows import conform
 from alluvia.errors import Invalid
 from alluvia.events.ingest.compression import TooLarge
 from alluvia.files.limits import FileNames, Misfit, check_sizes, misfit

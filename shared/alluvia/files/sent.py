@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from alluvia.events.ingest.compression import TooLarge
 from alluvia.files.event_files import FilePart, parts
+from alluvia.files.file_rows import UploadedRows, content_digest, open_text, rows_of
 from alluvia.files.limits import FileLimits, Misfit
-from alluvia.files.rows import UploadedRows, content_digest, open_text, rows_of
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.processes.pool import Cancelled, OutOfMemory, OutOfTime
 from alluvia.processes.reading import Crashed, ReadingSession

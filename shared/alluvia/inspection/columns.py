@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.log.files.rows import ActionRows
+from alluvia.delta.log.files.action_rows import ActionRows
 from alluvia.delta.schema.column_mapping import physical_path
 from alluvia.delta.schema.names import ColumnPath, leaves
 from alluvia.delta.schema.serialization import schema_fields

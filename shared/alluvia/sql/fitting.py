@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from alluvia.delta.schema.rows import conform, conform_by_position
+from alluvia.delta.schema.caller_rows import conform, conform_by_position
 from alluvia.delta.schema.serialization import normal_schema
 from alluvia.delta.schema.types import type_name
 from alluvia.engine.duck.text_values import literal_values, text_values

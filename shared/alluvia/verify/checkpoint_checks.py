@@ -15,10 +15,10 @@ import orjson
 from alluvia.arrow_compute import pc
 from alluvia.delta.log.actions import AddFile, Metadata, Protocol, RemoveFile
 from alluvia.delta.log.checkpoints.writer import STRUCT
+from alluvia.delta.log.files.action_rows import FileRows
 from alluvia.delta.log.files.columns import statistics_texts
 from alluvia.delta.log.files.file_set import ActionSet
 from alluvia.delta.log.files.parquet import ActionFile
-from alluvia.delta.log.files.rows import FileRows
 from alluvia.delta.log.files.sidecars import Sidecar, SidecarFacts
 from alluvia.delta.log.replay import State
 from alluvia.delta.schema.names import find

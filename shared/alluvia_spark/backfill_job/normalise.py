@@ -22,8 +22,8 @@ import pyarrow as pa
 from alluvia.events.formats.body_format import SentBody, by_name
 from alluvia.events.ingest.columnar_batch import moved
 from alluvia.events.ingest.envelope import has_many_lines, split_json, split_lines, split_ndjson, split_text
+from alluvia.events.ingest.event_rows import to_rows
 from alluvia.events.ingest.identity import reject_id
-from alluvia.events.ingest.rows import to_rows
 from alluvia.events.ingest.values import NO_FIELDS, TOO_MANY_BYTES, Fields, Limits, RawEvent, Reject
 from alluvia.files.event_files import NDJSON
 from alluvia_spark.sources.file_lists import added_to_events, added_to_lines

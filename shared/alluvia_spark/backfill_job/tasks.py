@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from alluvia.delta.data_files.writer import sampled_share
 from alluvia.delta.partitioning.partition import PartitionRows
 from alluvia.errors import Corrupt, Invalid, ObjectNotFound, Unsupported
+from alluvia.events.ingest.event_rows import as_far_as_possible
 from alluvia.events.ingest.jsontext import encode as encode_json
 from alluvia.events.ingest.rejects import clash_reason, reject_of
-from alluvia.events.ingest.rows import as_far_as_possible
 from alluvia.events.ingest.values import Fields, Origin, Reject
 from alluvia.store import Store
 from alluvia_spark.backfill_job.job import REJECTS, ROWS, Job, Target

@@ -22,7 +22,7 @@ from alluvia.delta.log.replay import State
 from alluvia.delta.partitioning.values import partition_value
 from alluvia.delta.properties import WRITERS
 from alluvia.delta.protocols import new_protocol
-from alluvia.delta.schema.rows import conformed
+from alluvia.delta.schema.caller_rows import conformed
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.literals import literal, quote_name
 from alluvia.errors import Invalid, TableNotFound

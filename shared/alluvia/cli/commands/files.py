@@ -24,11 +24,11 @@ from alluvia.api.lake import Lake, Table, connect
 from alluvia.errors import Invalid
 from alluvia.events.ingest.event_tables import find_events
 from alluvia.files.event_files import PART_BYTES, FilePart, NoEvents, parts
+from alluvia.files.file_rows import format_of
 from alluvia.files.file_text import is_parquet
 from alluvia.files.limits import UNLIMITED, Misfit
-from alluvia.files.rows import format_of
 from alluvia.files.sent import SentFile
-from alluvia.files.uploads.event_rows import store_parts
+from alluvia.files.uploads.uploaded_events import store_parts
 from alluvia.progress import report
 
 COUNTS = ("accepted", "stored", "duplicates", "rejected", "conflicting")

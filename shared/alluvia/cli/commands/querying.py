@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @TIMEOUT
 def query(common: Common, sql: str, timeout: float | None) -> None:
     """Run one SELECT; "-" reads it from standard input."""
-    from alluvia.cli.rows import show_rows
+    from alluvia.cli.shown_rows import show_rows
     from alluvia.query.engine import run
     from alluvia.query.limits import QueryLimits
     from alluvia.sql.grammar.first_word import first_word
@@ -43,7 +43,7 @@ def query(common: Common, sql: str, timeout: float | None) -> None:
 @click.option("--expired", is_flag=True, help="Also the rows that expired by alluvia.ttl, as `expire`.")
 def changes(common: Common, table: str, first: int, last: int | None, *, expired: bool) -> None:
     """Show the rows that versions inserted and deleted, both ends included, with `_change_type`."""
-    from alluvia.cli.rows import show_rows
+    from alluvia.cli.shown_rows import show_rows
 
     feed = common.lake().table(table).changes(first, last, expired=expired)
     show_rows(common, feed.schema, feed)
@@ -92,7 +92,7 @@ def sql(
 
     limits = QueryLimits(timeout_seconds=timeout, asked_bytes=max_bytes)
     if dry_run:
-        from alluvia.cli.rows import show_rows
+        from alluvia.cli.shown_rows import show_rows
         from alluvia.query.engine import run
 
         plan = run(common.lake().catalog, text, limits, parameters, dry_run=True)
@@ -102,7 +102,7 @@ def sql(
 
 
 def _run(common: Common, text: str, parameters: dict[str, Any] | None, limits: QueryLimits) -> None:
-    from alluvia.cli.rows import show_rows
+    from alluvia.cli.shown_rows import show_rows
     from alluvia.sql.grammar.nodes import Query
     from alluvia.sql.grammar.statements import parse
     from alluvia.sql.run import execute

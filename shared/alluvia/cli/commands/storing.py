@@ -123,9 +123,9 @@ def upload(
     /v1/upload, without limits of size.
     """
     from alluvia.cli.commands.files import sent_file
-    from alluvia.files.uploads.event_rows import StoredEvents
     from alluvia.files.uploads.schemas import declared_schema
     from alluvia.files.uploads.storing import Upload, store
+    from alluvia.files.uploads.uploaded_events import StoredEvents
 
     if key is not None and len(files) > 1:
         raise click.UsageError("--key stands for one file: upload each with a key of its own")

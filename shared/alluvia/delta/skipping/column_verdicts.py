@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.log.files.rows import LogRows
+from alluvia.delta.log.files.action_rows import LogRows
 from alluvia.delta.schema.names import ColumnPath
 from alluvia.delta.schema.types import is_zoned
 from alluvia.delta.skipping.predicate import And, Comparison, In, IsNotNull, IsNull, Or, Predicate, columns_of

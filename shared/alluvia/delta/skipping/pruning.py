@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.files.action_rows import LogRows
 from alluvia.delta.log.files.file_set import ActionSet
-from alluvia.delta.log.files.rows import LogRows
 from alluvia.delta.log.files.sidecars import open_rows
 from alluvia.delta.partitioning.spec import BUCKET, PartitionField, PartitionSpec
 from alluvia.delta.partitioning.transforms import KeyPart, Span, key_part, part, tagged_span

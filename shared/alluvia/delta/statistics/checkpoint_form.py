@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.files.action_rows import LogRows, conformed, struct_of
 from alluvia.delta.log.files.columns import statistics_text
-from alluvia.delta.log.files.rows import LogRows, conformed, struct_of
 from alluvia.delta.partitioning.values import parse_partition_text
 from alluvia.delta.schema.names import ColumnPath, put
 from alluvia.delta.statistics.column_bounds import STRUCT, Bounds, bounds_of, partition_bounds

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.log.files.rows import LogRows
+from alluvia.delta.log.files.action_rows import LogRows
 from alluvia.delta.log.paths import is_own_name
 from alluvia.delta.partitioning.values import parse_partition_text, partition_value
 from alluvia.delta.schema.names import ColumnPath

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from alluvia.delta.schema.caller_rows import conform
 from alluvia.delta.schema.names import fold
-from alluvia.delta.schema.rows import conform
 from alluvia.engine.conditions.columnar import Compute, computed_value
 from alluvia.engine.conditions.condition import columns_used
 from alluvia.engine.conditions.fast_parser import plain_value

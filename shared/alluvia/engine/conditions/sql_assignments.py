@@ -6,7 +6,7 @@ from functools import cache
 
 import pyarrow as pa
 
-from alluvia.delta.schema.rows import conform
+from alluvia.delta.schema.caller_rows import conform
 from alluvia.delta.schema.types import type_name
 from alluvia.engine.conditions.sql_condition import known_as, looks_beyond_its_row
 from alluvia.engine.duck.evaluators import Evaluator, current_evaluator

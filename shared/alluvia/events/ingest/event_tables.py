@@ -24,9 +24,9 @@ from alluvia.delta.properties import DEDUP_WINDOW
 from alluvia.delta.skipping.predicate import And, Comparison, In
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, MetadataChanged, TableDropped, TableNotFound
+from alluvia.events.ingest.event_rows import as_far_as_possible
 from alluvia.events.ingest.identity import contents_of
 from alluvia.events.ingest.rejects import JUDGED, RAW, REJECTS_SCHEMA, read_given, read_json, reject_rows
-from alluvia.events.ingest.rows import as_far_as_possible
 from alluvia.events.ingest.values import (
     EVENTS_PARTITIONED,
     EVENTS_SORTED,

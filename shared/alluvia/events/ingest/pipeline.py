@@ -21,10 +21,10 @@ import pyarrow as pa
 from alluvia.commit.handle import TableHandle
 from alluvia.errors import AlluviaError, Invalid, MetadataChanged, TableDropped, Unsupported
 from alluvia.events.ingest.columnar_batch import EventParts, grouped
+from alluvia.events.ingest.event_rows import to_rows
 from alluvia.events.ingest.event_tables import COMMIT_TRIES, create_events, find_events, keep, newest_of, takes_the_same
 from alluvia.events.ingest.jsontext import encode
 from alluvia.events.ingest.rejects import clash_reason, reject_of
-from alluvia.events.ingest.rows import to_rows
 from alluvia.events.ingest.values import (
     NO_FIELDS,
     BodyReading,

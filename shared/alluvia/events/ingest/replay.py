@@ -14,10 +14,10 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Invalid, TableNotFound
+from alluvia.events.ingest.event_rows import to_rows
 from alluvia.events.ingest.event_tables import find_events, missing
 from alluvia.events.ingest.identity import contents_of
 from alluvia.events.ingest.rejects import reject_of, reject_rows
-from alluvia.events.ingest.rows import to_rows
 from alluvia.events.ingest.values import EventRows, Fields, Origin, RawEvent, Reject, Split, all_but
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.append.ingest import ingest, refusals

@@ -25,8 +25,8 @@ from alluvia.delta.protocols import new_protocol
 from alluvia.delta.schema.unified import UnifiedSchema
 from alluvia.delta.snapshot import ETAG, Snapshot
 from alluvia.errors import Invalid, TableExists
+from alluvia.files.file_rows import format_of
 from alluvia.files.limits import FileLimits, Misfit
-from alluvia.files.rows import format_of
 from alluvia.files.sent import SentFile, SentRows
 from alluvia.files.uploads.storing import fitted
 from alluvia.lazy_dataclasses import dataclass

@@ -26,7 +26,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import ConcurrentTransaction, Invalid, TableNotFound, VersionExpired, VersionNotFound
 from alluvia.files.limits import Misfit
 from alluvia.files.sent import SentFile, SentRows
-from alluvia.files.uploads.event_rows import StoredEvents, store_events, takes_events
+from alluvia.files.uploads.uploaded_events import StoredEvents, store_events, takes_events
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.append.append import append, append_evolving
 from alluvia.operations.catalog.catalog import NewTable, WritableCatalog

@@ -16,8 +16,8 @@ from alluvia.commit.transaction import Commit, too_old
 from alluvia.commit.versions import version_with
 from alluvia.delta.log.actions import AddFile, Metadata, Txn
 from alluvia.delta.log.commit import CommitActions
+from alluvia.delta.schema.caller_rows import columns_of_rows, conformed
 from alluvia.delta.schema.column_mapping import MODE, ColumnMapping, physical_schema
-from alluvia.delta.schema.rows import columns_of_rows, conformed
 from alluvia.delta.schema.serialization import arrow_schema
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import ConcurrentTransaction, Invalid, MetadataChanged, TransactionExpired, Unsupported

@@ -18,7 +18,7 @@ from alluvia.delta.lineage import is_dropped, undone_versions, version_gaps
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.partitioning.partition import misfits
-from alluvia.delta.schema.rows import conform
+from alluvia.delta.schema.caller_rows import conform
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, MetadataChanged, TableDropped
 from alluvia.lazy_dataclasses import dataclass

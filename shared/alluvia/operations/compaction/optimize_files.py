@@ -16,9 +16,9 @@ from alluvia.arrow_compute import pc
 from alluvia.delta.clustering import CLUSTER_TAG, cell_of, tag_start
 from alluvia.delta.deletion_vectors.storage import count, mask_of, positions_of, whole
 from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.files.action_rows import LogRows
 from alluvia.delta.log.files.file_set import FEW_ACTIONS, ActionSet
 from alluvia.delta.log.files.parquet import joined
-from alluvia.delta.log.files.rows import LogRows
 from alluvia.delta.log.files.sidecars import open_rows
 from alluvia.delta.partitioning.partition import partition_text
 from alluvia.delta.partitioning.spec import PartitionSpec

@@ -21,8 +21,8 @@ from alluvia.commit.intents import CLAIM, TRANSACTION, Claim, parse_claim
 from alluvia.delta.log.actions import AddFile, DomainMetadata, RemoveFile
 from alluvia.delta.log.commit import EVENT_CONTENTS, EVENT_FILES, EVENT_IDS
 from alluvia.delta.log.fields import Json
+from alluvia.delta.log.files.action_rows import FileRows
 from alluvia.delta.log.files.parquet import ActionFile, bodies
-from alluvia.delta.log.files.rows import FileRows
 from alluvia.delta.log.paths import decode_path
 from alluvia.delta.partitioning.transforms import PARTITION_TAG
 from alluvia.delta.partitioning.values import partition_texts, partition_value

@@ -14,7 +14,7 @@ from alluvia.commit.changes import Changes
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.deletion_vectors.storage import mask_of, positions_of
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.schema.rows import conform
+from alluvia.delta.schema.caller_rows import conform
 from alluvia.delta.skipping.predicate import Predicate, Unknown
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.columnar import masked

@@ -18,7 +18,7 @@ from alluvia.commit.changes import Changes
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.deletion_vectors.storage import count, mask_of, numbers
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.schema.rows import conform, conform_by_position
+from alluvia.delta.schema.caller_rows import conform, conform_by_position
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Invalid, Unavailable
 from alluvia.lazy_dataclasses import dataclass

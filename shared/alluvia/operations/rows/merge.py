@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.delta.deletion_vectors.storage import count, interleaved
+from alluvia.delta.schema.caller_rows import conform
 from alluvia.delta.schema.names import fold
-from alluvia.delta.schema.rows import conform
 from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.condition import expression_of

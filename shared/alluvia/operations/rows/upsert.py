@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.arguments import check_names, check_text
+from alluvia.delta.schema.caller_rows import columns_of_rows, conform, conformed
 from alluvia.delta.schema.names import fold
-from alluvia.delta.schema.rows import columns_of_rows, conform, conformed
 from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.columnar import masked

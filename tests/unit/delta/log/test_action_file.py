@@ -10,8 +10,8 @@ import pytest
 
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.files import parquet as action_file
+from alluvia.delta.log.files.action_rows import FileRows
 from alluvia.delta.log.files.parquet import ActionFile, bodies
-from alluvia.delta.log.files.rows import FileRows
 from alluvia.errors import Corrupt
 
 BOUNDS = pa.struct([("numRecords", pa.int64()), ("minValues", pa.struct([("x", pa.int64())]))])

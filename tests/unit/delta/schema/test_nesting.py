@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 import alluvia
 from alluvia.cli.command_line import cli
+from alluvia.delta.schema.caller_rows import fitted_value
 from alluvia.delta.schema.nesting import NESTING_MAX, READ_MAX
-from alluvia.delta.schema.rows import fitted_value
 from alluvia.delta.schema.serialization import schema_string
 from alluvia.errors import Invalid, Unsupported
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from alluvia.delta.schema.rows import columns_of_rows, conformed
+from alluvia.delta.schema.caller_rows import columns_of_rows, conformed
 from alluvia.errors import Invalid
 
 NOON = datetime(2024, 5, 6, 12, tzinfo=UTC)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from alluvia.events.ingest.columnar_batch import ColumnarBatch, EventParts, blocks_of, moved
 from alluvia.events.ingest.columnar_parser import ParsedLines, _reader_of, lines_of, parse_columns
 from alluvia.events.ingest.envelope import split
-from alluvia.events.ingest.rows import _of_events, to_rows
+from alluvia.events.ingest.event_rows import _of_events, to_rows
 from alluvia.events.ingest.values import NO_FIELDS, Fields, Limits, Split
 from tests.unit.events.ingest.test_rows import ANY_TYPE, ARRIVAL_US, DEFAULT, NOON, NOON_US, TYPED
 
@@ -240,7 +240,7 @@ def test_values_that_need_a_look_are_looked_at_alone(
         body = b"\n".join(lines)
         with patch("alluvia.events.ingest.columnar_batch.parse_columns", lambda *_: None):
             careful = made(body, schema, NO_FIELDS, Limits())
-        with patch("alluvia.events.ingest.rows._of_events", wraps=_of_events) as looked_at:
+        with patch("alluvia.events.ingest.event_rows._of_events", wraps=_of_events) as looked_at:
             assert made(body, schema, NO_FIELDS, Limits()) == careful
         assert every == 3 or sum(len(call.args[0]) for call in looked_at.mock_calls) <= 300 // every + 1
 
@@ -270,7 +270,7 @@ def test_most_lines_are_kept_as_columns_and_odd_ones_in_their_places(declared: b
         assert list(moved(found.events, 7)) == later == moved(list(found.events), 7)
         sent = sum(len(event.raw or b"") for event in found.events)
         assert sent <= found.events.text_bytes <= sent + len(lines) + sum(len(reject.raw) for reject in found.rejects)
-    with patch("alluvia.events.ingest.rows._Conversion.__init__", side_effect=AssertionError):
+    with patch("alluvia.events.ingest.event_rows._Conversion.__init__", side_effect=AssertionError):
         rows = to_rows(plain.events, schema, arrival_us=1, idempotency_key=None, new_id=lambda: "never")
     assert rows.table["event_id"].to_pylist() == [f"e{number}" for number in range(100, 400)]
 

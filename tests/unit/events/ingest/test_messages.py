@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from alluvia.errors import Invalid
 from alluvia.events.ingest.envelope import split
+from alluvia.events.ingest.event_rows import to_rows
 from alluvia.events.ingest.identity import contents_of
 from alluvia.events.ingest.jsontext import ExactNumber
 from alluvia.events.ingest.messages import LIMIT_BYTES, batches, pack, unpack
-from alluvia.events.ingest.rows import to_rows
 from alluvia.events.ingest.values import Given, Limits, Origin, RawEvent
 
 SCHEMA = pa.schema(

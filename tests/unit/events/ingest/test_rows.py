@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from alluvia.errors import Invalid
 from alluvia.events.ingest.envelope import split
+from alluvia.events.ingest.event_rows import to_rows
 from alluvia.events.ingest.event_time import instant
 from alluvia.events.ingest.identity import contents_of
 from alluvia.events.ingest.jsontext import decode_all
-from alluvia.events.ingest.rows import to_rows
 from alluvia.events.ingest.values import NO_FIELDS, EventRows, Fields, Given, Limits, Origin, RawEvent
 
 DATA = Path(__file__).parents[4] / "events" / "data"
@@ -529,7 +529,7 @@ def test_company_does_not_change_an_event(
     ]
 
     def made(events: list[RawEvent]) -> list[tuple[Any, ...]]:
-        with patch("alluvia.events.ingest.rows._AT_ONCE", at_once):
+        with patch("alluvia.events.ingest.event_rows._AT_ONCE", at_once):
             rows = to_rows(
                 events, schema, arrival_us=ARRIVAL_US, idempotency_key="key", new_id=lambda: "never", fields=fields
             )

@@ -23,8 +23,8 @@ from alluvia.clock import ManualClock
 from alluvia.errors import TableNotFound, Unavailable
 from alluvia.events.ingest import pipeline
 from alluvia.events.ingest.envelope import split
+from alluvia.events.ingest.event_rows import to_rows
 from alluvia.events.ingest.pipeline import Answer, Sent, ingest_batch, ingest_together
-from alluvia.events.ingest.rows import to_rows
 from alluvia.events.ingest.values import EventRows, Limits, Origin
 from alluvia.store import MemoryStore, Store, Wrapper
 
@@ -163,7 +163,7 @@ def test_blocks_of_several_requests_are_converted_as_blocks() -> None:
         lines = b"\n".join(b'{"event_id":"%d-%d","n":%d}' % (number, at, at) for at in range(300))
         found = split(lines, content_type="application/x-ndjson", content_encoding=None, limits=Limits())
         requests.append(Sent(found.events, [], Origin(ARRIVAL_US + number, "k")))
-    with patch("alluvia.events.ingest.rows._Conversion.__init__", side_effect=AssertionError):
+    with patch("alluvia.events.ingest.event_rows._Conversion.__init__", side_effect=AssertionError):
         answers = ingest_together(place.lake.catalog, "clicks", requests, create=False, tables_max=None)
     assert [counts(each) for each in answers if isinstance(each, Answer)] == [(300, 0, 0, 0)] * 3
     arrived = {row["event_id"][:2]: row["received_at"] for row in place.rows() if row["event_id"] != "first"}

@@ -17,8 +17,8 @@ from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.files.action_rows import ActionRows, FileRows
 from alluvia.delta.log.files.file_set import ActionSet
-from alluvia.delta.log.files.rows import ActionRows, FileRows
 from alluvia.delta.partitioning.spec import parse_spec
 from alluvia.delta.partitioning.transforms import Span
 from alluvia.delta.skipping.predicate import And, Comparison

@@ -18,9 +18,9 @@ from alluvia.clock import Clock
 from alluvia.delta.log.actions import AddFile, RemoveFile
 from alluvia.delta.log.checkpoints.v2 import NewSidecar, manifest, new_sidecar, plan_adds, plan_removes
 from alluvia.delta.log.checkpoints.writer import Form, few_actions, in_one_layer, write_checkpoint
+from alluvia.delta.log.files.action_rows import FileRows
 from alluvia.delta.log.files.file_set import ActionSet
 from alluvia.delta.log.files.parquet import ActionFile
-from alluvia.delta.log.files.rows import FileRows
 from alluvia.delta.log.paths import LAST_CHECKPOINT, checkpoint_name, sidecar_name, v2_checkpoint_name
 from alluvia.delta.log.replay import State
 from alluvia.errors import KeyTaken, ObjectNotFound, Unavailable

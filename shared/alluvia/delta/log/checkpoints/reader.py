@@ -21,9 +21,9 @@ from alluvia.delta.log.actions import AddFile, DomainMetadata, Metadata, Protoco
 from alluvia.delta.log.checkpoints.writer import ADD, REMOVE
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.log.fields import Json, whole
+from alluvia.delta.log.files.action_rows import ActionRows, FileRows, LogRows, check_fields, check_partitions
 from alluvia.delta.log.files.file_set import ActionSet
 from alluvia.delta.log.files.parquet import KEYS, ActionFile, bodies
-from alluvia.delta.log.files.rows import ActionRows, FileRows, LogRows, check_fields, check_partitions
 from alluvia.delta.log.files.sidecars import Fetch, Sidecar, SidecarFile, SidecarRows, sidecar_rows
 from alluvia.delta.log.replay import State
 from alluvia.errors import Corrupt

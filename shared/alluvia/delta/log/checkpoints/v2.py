@@ -24,9 +24,9 @@ from alluvia.delta.log.checkpoints.writer import (
     live_tombstones_of,
     section_structs,
 )
+from alluvia.delta.log.files.action_rows import FileRows, LogRows, Parse, T
 from alluvia.delta.log.files.file_set import ActionSet
 from alluvia.delta.log.files.parquet import ActionFile
-from alluvia.delta.log.files.rows import FileRows, LogRows, Parse, T
 from alluvia.delta.log.files.sidecars import Sidecar, SidecarFacts, SidecarFile, SidecarRows, open_rows
 from alluvia.delta.log.replay import State
 from alluvia.lazy_dataclasses import dataclass

@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from alluvia.arrow_compute import pc
 from alluvia.delta.log.actions import AddFile, RemoveFile
 from alluvia.delta.log.fields import Json
+from alluvia.delta.log.files.action_rows import LogRows, T
 from alluvia.delta.log.files.columns import statistics_texts
 from alluvia.delta.log.files.file_set import ActionSet, grouped
-from alluvia.delta.log.files.rows import LogRows, T
 from alluvia.delta.log.files.sidecars import open_rows
 from alluvia.delta.log.replay import State
 from alluvia.lazy_dataclasses import dataclass

@@ -14,8 +14,8 @@ from typing import Generic
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
+from alluvia.delta.log.files.action_rows import ActionRows, LogRows, Parse, T
 from alluvia.delta.log.files.columns import canonical_paths, with_vectors
-from alluvia.delta.log.files.rows import ActionRows, LogRows, Parse, T
 from alluvia.delta.log.files.sidecars import SidecarRows, open_rows
 
 FEW_ACTIONS = 1024

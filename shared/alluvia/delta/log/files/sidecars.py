@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.delta.log.fields import Json, text, text_map, whole
+from alluvia.delta.log.files.action_rows import FileRows, LogRows, Parse, T, check_fields
 from alluvia.delta.log.files.parquet import ActionFile, Path
-from alluvia.delta.log.files.rows import FileRows, LogRows, Parse, T, check_fields
 from alluvia.delta.log.paths import SIDECAR_FOLDER, decode_path
 from alluvia.lazy_dataclasses import dataclass
 
