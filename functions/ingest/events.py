@@ -149,7 +149,7 @@ def commit(table: str, split: Split, origin: Origin, settings: IngestSettings, l
     logger.info("committed", extra={"table": table, **counts})
     status = status_of(split, done.accepted, done.rejected, 200)
     body = counts | errors_of(done.rejects, done.rejected) | (not_kept(table) if not done.kept else {})
-    return answer(status, body, **told_of(table, counts))
+    return answer(status, body, **event_headers(table, counts))
 
 
 def enqueue(table: str, split: Split, origin: Origin, settings: IngestSettings, lake: Lake) -> Response:
@@ -171,11 +171,11 @@ def enqueue(table: str, split: Split, origin: Origin, settings: IngestSettings, 
     logger.info("queued", extra={"table": table, "messages": len(packed.messages), **counts})
     status = status_of(split, accepted, len(rejects), 202)
     body = counts | errors_of(rejects, len(rejects)) | ({} if kept else not_kept(table))
-    return answer(status, body, **told_of(table, counts))
+    return answer(status, body, **event_headers(table, counts))
 
 
-def told_of(table: str, counts: Mapping[str, int | None]) -> dict[str, str]:
-    """Return what the headers tell of the events of a request, by what became of them."""
+def event_headers(table: str, counts: Mapping[str, int | None]) -> dict[str, str]:
+    """Return the headers about the events of a request: how many were accepted, stored, rejected and so on."""
     outcomes = ", ".join(f"{name}={count}" for name, count in counts.items() if name != "version")
     return {TABLE_HEADER: table, EVENTS_HEADER: outcomes}
 

@@ -22,7 +22,7 @@ from alluvia.serverless.http import TABLE_HEADER, Request, Response, answer, ref
 from alluvia.serverless.log_lines import Logger
 from alluvia.serverless.routes.ingest_routes import BYTES, CREATE, EVOLVE, PARTS, UPLOAD_FIELDS
 
-from .events import KEY_LIMIT_CHARS, REFUSED, errors_of, told_of
+from .events import KEY_LIMIT_CHARS, REFUSED, errors_of, event_headers
 from .settings import SERVICE, IngestSettings
 
 PARAMETERS = tuple(field.name for field in UPLOAD_FIELDS)
@@ -111,7 +111,7 @@ def stored_answer(table: str, done: Stored | StoredEvents) -> Response:
     if isinstance(done, StoredEvents):
         counts = done.counts()
         logger.info("committed", extra={"table": table, **counts})
-        headers = told_of(table, counts)
+        headers = event_headers(table, counts)
         status = 200 if done.accepted or not done.rejected else 400
         return answer(status, counts | errors_of(done.rejects, done.rejected), **headers)
     logger.info("uploaded", extra={"table": table, "rows": done.rows, "version": done.version})

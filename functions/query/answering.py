@@ -131,7 +131,7 @@ def answer(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> Response:
         raise Invalid(f"{field}: send one SELECT, and not several statements or one that writes")
     if not statements:
         rendered, large = run_query(asked, wish, caller)
-        body, told = rendered.body, told_of(rendered, caller.rights)
+        body, told = rendered.body, result_headers(rendered, caller.rights)
         notes: dict[str, Any] = {"tables": [_numbers(table) for table in rendered.tables]}
         if large is not None and large.key is not None:
             logger.info("answered with a link", extra={"bytes": large.result_bytes, **notes})
@@ -213,8 +213,8 @@ def too_large(error: ResultTooLarge, asked: QueryRequest, caller: Caller) -> Res
     return ResultTooLarge(f"{error}{hint}")
 
 
-def told_of(rendered: Rendered, rights: Rights | None) -> dict[str, str]:
-    """Return what the headers tell of a result: not how much was read, where the caller may not see all of it."""
+def result_headers(rendered: Rendered, rights: Rights | None) -> dict[str, str]:
+    """Return the headers about a result: how much was read only if the caller may see all of it."""
     tables = rendered.tables
     told = {ROWS: str(rendered.rows)}
     if tables:

@@ -44,7 +44,7 @@ _TYPES: Mapping[str, Json] = {
 """Schemas of parameters, by Delta's names of their types; all others are text."""
 
 
-def tell_openapi(caller: Caller) -> Response:
+def show_openapi(caller: Caller) -> Response:
     """Answer with the document. Raises `Unauthenticated` for a token that is not valid, and what the lake raises."""
     authorization, in_lambda = caller.settings.authorization, "AWS_LAMBDA_FUNCTION_NAME" in os.environ
     try:

@@ -38,13 +38,13 @@ from .answering import (
     elapsed,
     linked_limit,
     logger,
+    result_headers,
     result_limit,
     run_query,
     still_there,
     stored_coding,
     success,
     tagged,
-    told_of,
     wanted,
 )
 from .codings import CODINGS
@@ -165,7 +165,7 @@ def _run(
     """
     rendered, large = run_query(asked, wish, caller)
     made_of, (key, links) = _key_of(rendered, asked, wish), known
-    told, coding = told_of(rendered, caller.rights), stored_coding(wish)
+    told, coding = result_headers(rendered, caller.rights), stored_coding(wish)
     result = KeptResult(rendered.body, told)
     if large is not None and large.key is not None:
         told[RESULT_BYTES] = str(large.result_bytes)

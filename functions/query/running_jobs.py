@@ -16,7 +16,7 @@ from alluvia.operations.results.results import take_back
 from alluvia.serverless.http import Response, refusal
 from alluvia.serverless.routes.query_fields import ELAPSED, RESULT_BYTES
 
-from .answering import STATUSES, Caller, elapsed, large_result, logger, run_query, told_of, with_costs
+from .answering import STATUSES, Caller, elapsed, large_result, logger, result_headers, run_query, with_costs
 from .jobs import LENT, asked_by_job, rights_of_job
 from .published import veiled, veiled_headers
 from .settings import QuerySettings
@@ -66,7 +66,7 @@ def _run(job: QueryJob, caller: Caller) -> dict[str, Any]:
             large.keep(iter([rendered.body]))
             large.check(rendered)
         key = None if large is None else large.key
-        told = told_of(rendered, caller.rights) | {RESULT_BYTES: str(size), ELAPSED: elapsed(caller, began_ms)}
+        told = result_headers(rendered, caller.rights) | {RESULT_BYTES: str(size), ELAPSED: elapsed(caller, began_ms)}
         return {"headers": told}, caller
 
     told = with_costs(respond)["headers"]

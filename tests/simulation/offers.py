@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from alluvia.commit.commit_offers import Crowd
+from alluvia.commit.commit_offers import Contention
 from tests.simulation.intents import AddEvents, Intent, Steps
 from tests.simulation.model import TableModel, Version
 from tests.simulation.scheduler import Violation
@@ -81,4 +81,4 @@ def is_crowded(seed: int) -> bool:
 def crowd(seed: int, patch: pytest.MonkeyPatch) -> None:
     """Let the writers of a crowded run offer their rows."""
     if is_crowded(seed):
-        patch.setattr(Crowd, "is_there", lambda _self, _now_ms: True)
+        patch.setattr(Contention, "is_recent", lambda _self, _now_ms: True)

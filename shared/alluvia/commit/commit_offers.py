@@ -39,14 +39,14 @@ _NEARLY = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
+class CommitInterval:
     """The interval of commits of offers: the last known one at `last_ms`, and each an interval after the one before."""
 
     last_ms: float
     each_ms: float
 
     @classmethod
-    def of(cls, times_ms: Sequence[int], now_ms: int, request_ms: float) -> Rhythm:
+    def of(cls, times_ms: Sequence[int], now_ms: int, request_ms: float) -> CommitInterval:
         """Return the interval of commits by the times that they record, the newest of which was just seen.
 
         Their writers' clocks may be wrong, so this is no more than a hint: the time between two is kept within what
@@ -72,25 +72,25 @@ class Rhythm:
         return max(1, int((now_ms - self.last_ms) / self.each_ms + _NEARLY))
 
 
-CROWD_MS = 10_000
+CONTENTION_MS = 10_000
 """For how long a process that met other writers offers its rows at once."""
 
 
-class Crowd:
+class Contention:
     """Whether other writers commit to a table at the same time, as far as this process has seen."""
 
     def __init__(self) -> None:
         self._until_ms = 0
 
-    def met(self, now_ms: int) -> None:
-        """Take note of others."""
-        self._until_ms = now_ms + CROWD_MS
+    def note(self, now_ms: int) -> None:
+        """Take note of other writers."""
+        self._until_ms = now_ms + CONTENTION_MS
 
-    def gone(self) -> None:
-        """Take note that there are no others."""
+    def clear(self) -> None:
+        """Take note that there are no other writers."""
         self._until_ms = 0
 
-    def is_there(self, now_ms: int) -> bool:
+    def is_recent(self, now_ms: int) -> bool:
         """Whether others were seen lately."""
         return now_ms < self._until_ms
 

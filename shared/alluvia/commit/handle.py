@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from alluvia.clock import Clock
 from alluvia.commit.changes import Changes
-from alluvia.commit.commit_offers import Crowd
+from alluvia.commit.commit_offers import Contention
 from alluvia.commit.transaction import TRANSACTION_AGE_MS_MAX, Commit, OnLost
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.log.log import Log
@@ -115,7 +115,7 @@ class TableHandle(ReadableTable, Protocol):
     """The ids of its events that are known here."""
 
     @property
-    def crowd(self) -> Crowd:
+    def contention(self) -> Contention:
         """Whether other writers have been met."""
 
     @property

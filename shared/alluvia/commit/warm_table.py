@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from alluvia.clock import Clock
-from alluvia.commit.commit_offers import Crowd
+from alluvia.commit.commit_offers import Contention
 from alluvia.commit.commit_records import Decisions, table_at
 from alluvia.commit.transaction import TRANSACTION_AGE_MS_MAX, Transaction, carry_out_claim
 from alluvia.commit.versions import Naming, Versions, check_asked, readable_version
@@ -60,7 +60,7 @@ class WarmTable:
         self.lock = log.lock
         self.window: DedupWindow | None = None
         self.origin = origin
-        self.crowd = Crowd()
+        self.contention = Contention()
         self._overdue = overdue
         self._versions = Versions(store, root, name, origin)
         self._named = Naming(name)

@@ -18,12 +18,12 @@ from alluvia.commit.commit_offers import (
     AGE_MS_MAX,
     BYTES_MAX,
     COMMITS,
-    CROWD_MS,
+    CONTENTION_MS,
     LIFE,
     OFFERS,
     ROWS_MAX,
+    CommitInterval,
     Offer,
-    Rhythm,
     decode_offer,
     is_over,
     next_offer,
@@ -88,11 +88,11 @@ def may_offer(handle: TableHandle, snapshot: Snapshot, rows: pa.Table) -> bool:
 def is_crowded(handle: TableHandle) -> bool:
     """Whether other writers commit to a table at the same time, as far as is known here."""
     now_ms = handle.clock.now_ms()
-    if not handle.crowd.is_there(now_ms) and handle.log.state is not None:
+    if not handle.contention.is_recent(now_ms) and handle.log.state is not None:
         recent = handle.log.since(max(-1, handle.log.state.version - 4)) or ()
-        if any(len(offers_in(each)) > 1 and each.timestamp_ms > now_ms - CROWD_MS for each in recent):
-            handle.crowd.met(now_ms)
-    return handle.crowd.is_there(now_ms)
+        if any(len(offers_in(each)) > 1 and each.timestamp_ms > now_ms - CONTENTION_MS for each in recent):
+            handle.contention.note(now_ms)
+    return handle.contention.is_recent(now_ms)
 
 
 def look(handle: TableHandle) -> bool:
@@ -159,7 +159,7 @@ class _Owner:
                 if taken is not None:
                     self._handle.store.check_lasts()
                     if len(offers_in(taken)) > 1:
-                        self._handle.crowd.met(self._clock.now_ms())
+                        self._handle.contention.note(self._clock.now_ms())
                     return taken.version
                 if is_over(commits) or window.held(self._offer.prints, self._undone):
                     self._handle.transaction(self._snapshot).check(commits, Changes("WRITE"))
@@ -182,7 +182,7 @@ class _Owner:
     def _look(self) -> None:
         """Read the commits that there should be by now, and no more."""
         known = -1 if self._log.state is None else self._log.state.version
-        most = min(LOOK_AT_ONCE, self._rhythm.missed(self._clock.now_ms()))
+        most = min(LOOK_AT_ONCE, self._interval.missed(self._clock.now_ms()))
         self._misses = 0 if self._log.refresh(most, most=most).version > known else self._misses + 1
 
     def _pause_ms(self, now_ms: float) -> float:
@@ -190,11 +190,11 @@ class _Owner:
 
         Where hundreds wait, their looks are what S3 limits first.
         """
-        stale = self._rhythm.is_stale(now_ms)
+        stale = self._interval.is_stale(now_ms)
         if self._misses < 0 and stale:
             return self._pace_ms * _FIRST_LOOK
         if self._misses <= 0 and not stale:
-            return self._rhythm.due_ms - now_ms
+            return self._interval.due_ms - now_ms
         return self._pace_ms * min(_POLL_MAX, _POLL * _POLL_GROWTH ** max(0, self._misses))
 
     def _since(self, version: int) -> Sequence[CommitActions]:
@@ -213,9 +213,9 @@ class _Owner:
             return
         self._seen = seen
         if groups and len(offers_in(groups[-1])) > 1:
-            self._handle.crowd.met(now_ms)
+            self._handle.contention.note(now_ms)
         recent = [each.timestamp_ms for each in self._log.since(max(-1, seen - _RECENT)) or () if offers_in(each)]
-        self._rhythm = Rhythm.of(recent[-COMMITS:], now_ms, self._pace_ms)
+        self._interval = CommitInterval.of(recent[-COMMITS:], now_ms, self._pace_ms)
         self._passed += seen > self._offer.base
         named = next_offer(groups[-1]) if groups else None
         self._named = named == (self._offer.base, self._offer.id)
@@ -264,9 +264,9 @@ class _Owner:
         if commit is None:
             return None
         if len(group) > 1 or following is not None:
-            self._handle.crowd.met(self._clock.now_ms())
+            self._handle.contention.note(self._clock.now_ms())
         else:
-            self._handle.crowd.gone()
+            self._handle.contention.clear()
         return commit.version
 
     def _oldest(self, tip: int) -> int:

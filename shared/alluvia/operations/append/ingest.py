@@ -220,7 +220,7 @@ class _NewRows:
             raise _other_columns(self._handle)
         self._losses += 1
         if (self._losses >= LOSSES or any(len(offers_in(winner)) > 1 for winner in winners)) and self.may_offer():
-            self._handle.crowd.met(self._handle.clock.now_ms())
+            self._handle.contention.note(self._handle.clock.now_ms())
             self.again = True
             return None
         before = self.new

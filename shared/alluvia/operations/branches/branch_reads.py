@@ -61,7 +61,7 @@ class _BranchTable:
         self.name = name
         self.clock = inner.clock
         self.lock = inner.lock
-        self.crowd = self._table.crowd
+        self.contention = self._table.contention
         self.window: DedupWindow | None = None
         self._origin = origin
         self._place = place

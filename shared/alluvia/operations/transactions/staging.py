@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from alluvia.commit.changes import RESTORE, Changes
-from alluvia.commit.commit_offers import Crowd
+from alluvia.commit.commit_offers import Contention
 from alluvia.commit.event_window.id_runs import CONTENT_BYTES, FINGERPRINT_BYTES
 from alluvia.commit.event_window.window import DedupWindow, event_ids_of, joined_event_ids, parts
 from alluvia.commit.handle import TableHandle, TableTransaction
@@ -40,7 +40,7 @@ class StagedTable:
     def __init__(self, inner: TableHandle, base: Snapshot, held: frozenset[str]) -> None:
         self.store, self.root, self.name, self.clock = inner.store, inner.root, inner.name, inner.clock
         self.log, self.lock = inner.log, inner.lock
-        self.crowd = Crowd()
+        self.contention = Contention()
         self.inner = inner
         self.base = base
         self.held = held

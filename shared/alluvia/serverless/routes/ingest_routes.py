@@ -110,7 +110,7 @@ INGEST_ROUTES = (
     ),
     Route(
         "GET /v1/upload/{table}/{upload}",
-        "upload_parts.tell_upload",
+        "upload_parts.show_upload",
         of_table(APPEND),
         "Show which parts of a file have come, and the state of the upload",
         {200: "upload state"},

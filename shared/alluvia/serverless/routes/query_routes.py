@@ -233,7 +233,7 @@ QUERY_ROUTES = (
     ),
     Route(
         "GET,HEAD /openapi.json",
-        "openapi.tell_openapi",
+        "openapi.show_openapi",
         PUBLIC,
         "This document",
         {200: "document"},

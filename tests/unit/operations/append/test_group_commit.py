@@ -67,7 +67,7 @@ def theirs(table: Table, store: DistantStore) -> Table:
 def crowded(table: Table) -> Table:
     """Let a process believe that others write to a table."""
     table._handle.at_hand()
-    table._handle.crowd.met(table.lake.clock.now_ms())
+    table._handle.contention.note(table.lake.clock.now_ms())
     return table
 
 
@@ -101,7 +101,7 @@ def test_who_commits_takes_the_rows_of_others_along(table: Table, theirs: Table)
 
 
 def test_an_owner_finds_that_another_has_committed_its_rows(table: Table, theirs: Table, store: DistantStore) -> None:
-    theirs._handle.crowd.met(table.lake.clock.now_ms())
+    theirs._handle.contention.note(table.lake.clock.now_ms())
     store.then = [lambda: ingest(theirs, "x")]
     store.reset()
     answer = table.ingest(events(table.schema, ["a"]))
