@@ -63,6 +63,14 @@ def test_values_of_any_length_keep_to_a_terminal() -> None:
     assert lines[3] == "… cut to fit; a wider terminal shows more, --json all"
 
 
+def test_names_above_numbers_are_cut_no_more_than_the_terminal_needs() -> None:
+    sql = f"SELECT 1 AS count_of_all, 2 AS {'z' * 100}"
+    lines = plain(on_terminal(["query", sql, "--lake", "memory://nothing"], 60).text).splitlines()
+    assert lines[0] == f"count_of_all  {'z' * 45}…"
+    assert lines[2].split() == ["1", "2"]
+    assert lines[3] == "… cut to fit; a wider terminal shows more, --json all"
+
+
 def test_a_pipe_gets_the_true_value(lake: str) -> None:
     done = through_pipe(["query", "SELECT v FROM hostile", "--lake", lake])
     assert HOSTILE in done.stdout.decode()

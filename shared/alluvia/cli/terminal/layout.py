@@ -39,8 +39,8 @@ def print_fields(names: Iterable[str], values: Iterable[str]) -> None:
 def print_table(names: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> None:
     """Print a table at most as wide as the terminal; `right` says which columns stand to the right, as numbers do.
 
-    Columns of text are cut, the widest first; numbers never are. Where that would leave too little, each row becomes a
-    block with a line for each value.
+    Columns of text are cut, the widest first; numbers never are. If that is not enough, names above numbers are cut, no
+    more than it takes. Where that would leave too little, each row becomes a block with a line for each value.
     """
     console = _console()
     # A value may have a million characters; more than these are cut in any case.
@@ -50,9 +50,9 @@ def print_table(names: Sequence[str], rows: Sequence[Sequence[str]], right: Sequ
     widths = [max((cell_len(row[at]) for row in rows), default=0) for at in range(len(names))]
     heads = list(map(cell_len, names))
     room = console.width - _BLANKS * (len(names) - 1)
-    for name_width_min in (far, NAME_WIDTH_MIN):
+    for name_width in range(max(console.width, NAME_WIDTH_MIN), NAME_WIDTH_MIN - 1, -1):
         least = [
-            max(width, min(head, name_width_min)) if is_right else min(max(width, head), TEXT_WIDTH_MIN)
+            max(width, min(head, name_width)) if is_right else min(max(width, head), TEXT_WIDTH_MIN)
             for width, head, is_right in zip(widths, heads, right, strict=True)
         ]
         if sum(least) <= room:
