@@ -60,7 +60,7 @@ WORKERS = {
     "spark.emr-serverless.executor.disk": "80g",
     "spark.dynamicAllocation.maxExecutors": "15",
 }
-"""What a request gets that does not ask: all that the application of infra/backfill.py may use at once."""
+"""The default of a request: the whole capacity of the application of infra/backfill.py."""
 _TRANSIENT = ("ThrottlingException", "TooManyRequestsException", "InternalServerException", "ServiceUnavailable")
 
 logger = Logger(service="backfill")

@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--format", choices=KINDS, help="how all files are read; by default they tell")
     parser.add_argument("--hive", action="store_true", help="take fields from folders such as dt=2024-01-01")
     parser.add_argument("--manifest", action="store_true", help="the source is a list of files")
-    parser.add_argument("--on-bad-file", choices=ON_BAD_FILE, default="fail", help="what becomes of a damaged file")
+    parser.add_argument("--on-bad-file", choices=ON_BAD_FILE, default="fail", help="the treatment of a damaged file")
     parser.add_argument("--attempt", type=int, help="what the tries of one start have in common: one fails for all")
     parser.add_argument("--endpoint-url", help="of another S3 than Amazon's")
     parser.add_argument("--region", help="of the lake's bucket")

@@ -113,7 +113,7 @@ def refused(error: AlluviaError) -> Response:
 def settle_body(
     table: str, sent: SentBody, split: Split, origin: Origin, form: BodyFormat, settings: IngestSettings, lake: Lake
 ) -> Response:
-    """Commit or queue the events of a body, and answer what became of them, errors included."""
+    """Commit or queue the events of a body, and answer with the outcome, errors included."""
     try:
         if origin.idempotency_key is not None and len(origin.idempotency_key) > KEY_LIMIT_CHARS:
             raise Invalid(f"Idempotency-Key: longer than {KEY_LIMIT_CHARS} characters")
@@ -125,7 +125,7 @@ def settle_body(
 
 
 def settle(table: str, split: Split, origin: Origin, settings: IngestSettings, lake: Lake) -> Response:
-    """Commit or queue the events of a request, and answer what became of them. Raises `Forbidden`."""
+    """Commit or queue the events of a request, and answer with the outcome. Raises `Forbidden`."""
     if settings.rights is not None:
         settings.rights.check(APPEND, table)
     way = commit if settings.queue_url is None else enqueue

@@ -18,7 +18,7 @@ SERVICE = os.environ.get("POWERTOOLS_SERVICE_NAME", "ingest")
 EVENTS_MAX = 100_000
 """Events of one request: more would not fit the memory of the function, however small they are."""
 TABLES_MAX = 1000
-"""Tables of a lake beyond which posts create none: whoever may post may invent names."""
+"""Tables of a lake beyond which posts create none: any caller that may post may invent names."""
 UPLOAD_SECONDS, UPLOAD_MEMORY_BYTES = 840, 1 << 30
 UPLOADS = FileLimits(bytes_max=1 << 30, seconds=UPLOAD_SECONDS, memory_bytes=UPLOAD_MEMORY_BYTES)
 """What reading the file of an upload may take."""

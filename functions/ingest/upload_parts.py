@@ -104,7 +104,7 @@ def _check_room(caller: str, share: parts.UploadAllowance, more: parts.UploadAll
 
 
 def show_upload(request: Request, settings: IngestSettings, lake: Lake, table: str, upload_id: str) -> Response:  # noqa: ARG001
-    """Answer which parts have come, with fresh URLs for all, and what became of the upload."""
+    """Answer which parts have come, with fresh URLs for all, and the state of the upload."""
     try:
         upload = _found(table, upload_id, settings, lake)
         state = dict(parts.state_of(lake.store, upload))

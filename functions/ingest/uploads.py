@@ -33,7 +33,7 @@ logger = Logger(service=SERVICE, child=True)
 
 
 def take_file(request: Request, settings: IngestSettings, lake: Lake, table: str) -> Response:
-    """Store the file of a request, and answer what became of its rows, errors included."""
+    """Store the file of a request, and answer with the outcome of its rows, errors included."""
     try:
         check_takes_files(settings)
         asked = asked_of(request)

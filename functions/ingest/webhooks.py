@@ -1,7 +1,7 @@
 """/v1/webhooks/{source}: requests that a source's sender signs, handshakes, and preflight requests of browsers.
 
-Whatever is wrong with a signature, and also if there is no such source, the answer is the same: it tells nobody which
-sources there are. The log says what it was.
+Whatever is wrong with a signature, and also if there is no such source, the answer is the same: it does not reveal
+which sources there are. The log says what it was.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def webhook_preflight(request: Request, settings: IngestSettings, lake: Lake, na
 
 
 def _answered(name: str, take: Callable[[], Response], *, faults_show: bool = False) -> Response:
-    """Answer for what nobody should learn from an answer.
+    """Answer without a reason that a sender should not learn.
 
     Senders of webhooks try again after a 401. The SDKs of Segment drop their events, so theirs get a 500 while some
     source, no matter which, is at fault.

@@ -32,7 +32,7 @@ def _zstd(body: bytes) -> bytes:
 
 
 class _Packed(io.BytesIO):
-    """What has been compressed, until it is taken. Closing the stream into it, which writes the end, closes it not."""
+    """Compressed bytes, until they are taken. Closing the stream into it writes the end, and does not close it."""
 
     def close(self) -> None:
         pass

@@ -92,7 +92,7 @@ def _start(job: QueryJob, caller: Caller, *, may_be_known: bool) -> None:
         _check_place(job, caller)
         start(job.id, _caller_of(caller), caller.settings.caller_jobs)
     except (TooManyRequests, Unavailable) as error:
-        if not may_be_known:  # nobody will ask for it again: its places are for others
+        if not may_be_known:  # its sender cannot ask for it again: its places are for others
             status = 429 if isinstance(error, TooManyRequests) else 503
             end_job(caller.lake.store, caller.lake.clock, job, FAILED, {"status": status, "error": str(error)})
         raise
@@ -212,7 +212,7 @@ def rights_of_job(job: QueryJob) -> Rights | None:
 
 
 def owner_of(rights: Rights | None) -> str:
-    """Return what stands for all who may do the same; "" for those who may do all."""
+    """Return a key shared by all callers with the same rights; "" for callers that may do all."""
     if rights is None:
         return ""
     return sha256(orjson.dumps(_plain(replace(rights, subject="", key="", requests_per_minute=None)))).hexdigest()

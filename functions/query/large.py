@@ -52,7 +52,7 @@ class LargeResult:
     result_bytes: int = 0
 
     def keep(self, parts: Iterator[bytes]) -> None:
-        """Write a result. Raises `ResultTooLarge` where nobody could be given a link to it.
+        """Write a result. Raises `ResultTooLarge` where no link to it could be given.
 
         Raises `TooManyRequests` where it would be more than the caller may keep. Besides the result's own requests, two
         LISTs where that is limited: the second finds what others have written for the caller meanwhile.

@@ -87,7 +87,7 @@ def _runnable(caller: Caller) -> Iterator[PublishedQuery]:
 
 
 def _field(parameter: Declared) -> RequestField:
-    """Return a parameter of a published query, with its default as JSON has it."""
+    """Return a parameter of a published query, with its default as JSON."""
     schema, text = _TYPES.get(parameter.type.partition("(")[0], TEXT), f"A {parameter.type}."
     if parameter.default is None:
         return RequestField(parameter.name, schema, text, missing="send it")

@@ -41,17 +41,17 @@ if TYPE_CHECKING:
 TOLD, SHOWN = "Alluvia-", (ROWS, RESULT_BYTES, CACHE)
 """How headers about a result begin, and those that tell nothing of what it was read from. One that told the time would
 also tell requests and dollars (see `costs`)."""
-_ASK = "ask whoever published it"
+_ASK = "ask its publisher"
 _VEILS: tuple[tuple[tuple[type[AlluviaError], ...], str], ...] = (
     ((ResultTooLarge,), "the result is too large for an answer"),
     ((QueryTooCostly,), "the query takes more time, memory or bytes than it may here"),
     ((Forbidden,), f"what the query reads is not for its publisher, or not for this caller, to see: {_ASK}"),
     ((StoreRefused,), "the storage of the lake refuses to be read"),
     ((Invalid,), f"the query failed: perhaps a value does not suit it, or its tables have changed. Else {_ASK}"),
-    ((TableNotFound, VersionNotFound, VersionExpired), f"what the query reads is not there any more: {_ASK}"),
+    ((TableNotFound, VersionNotFound, VersionExpired), f"a table of the query, or a version of one, is gone: {_ASK}"),
     ((Unavailable,), "the storage of the lake does not answer"),
 )
-"""Errors as they are told to those who do not know what a query reads: the first kind that fits is raised."""
+"""Errors for callers that do not know which tables a query reads: the first kind that fits is raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def _lent(seen: Seen, caller: Caller) -> Caller:
     assert rights is not None  # noqa: S101 - only rights have limits
     expires_s = None if definer is None else definer.expires_s
     if definer is not None and expires_s is not None and is_revoked(caller.lake.store, definer.key, expires_s):
-        raise Forbidden("the token of whoever published this query has been revoked")
+        raise Forbidden("the publisher's token has been revoked")
     return replace(caller, rights=lent(definer, seen.limits, rights))
 
 

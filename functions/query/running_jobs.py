@@ -1,4 +1,4 @@
-"""Run a job: its query, while it says that it is alive, and looks whether somebody has cancelled it."""
+"""Run a job: its query, while it says that it is alive, and looks whether it was cancelled."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run_job(job_id: str, settings: QuerySettings, lake: Lake) -> dict[str, Any]:
 
 
 def _run(job: QueryJob, caller: Caller) -> dict[str, Any]:
-    """Run the query of a job, and return what is told of its end. Raises what the query raises."""
+    """Run the query of a job, and return the facts about its end. Raises what the query raises."""
     began_ms = caller.lake.clock.now_ms()
     asked, wish = asked_by_job(job)
     key: str | None = None

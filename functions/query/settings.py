@@ -28,7 +28,7 @@ SPILL_LIMIT_BYTES = 1_500_000_000
 
 @dataclass(frozen=True, slots=True)
 class QuerySettings:
-    """What a query may take, who may write and publish, how callers are told apart, and what caches may keep.
+    """Settings of queries: limits, the rights to write and publish, the identity of callers, and caching.
 
     A result of more than `result_limit_bytes` is too large for an answer. It goes to the lake, if it has no more than
     `max_result_bytes`; None: it is refused. `cache_control` is said of answers to GET that have a tag. With

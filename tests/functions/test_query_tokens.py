@@ -1,4 +1,4 @@
-"""Tokens that may run published queries and nothing else: with the rights of whoever published them, and never more."""
+"""Tokens that may run published queries and nothing else: with their publishers' rights, and never more."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_view_that_comes_to_read_more_shows_no_more_than_the_publisher_may_rea
     assert len(rows(send("/shift.json", bearer))) == 3
     lake.sql("CREATE OR REPLACE VIEW shifting AS SELECT n AS x FROM secrets")
     answer = send("/shift.json", bearer)
-    assert (answer["statusCode"], "ask whoever published it" in tells_nothing(answer)) == (403, True)
+    assert (answer["statusCode"], "ask its publisher" in tells_nothing(answer)) == (403, True)
 
 
 def test_a_revoked_publisher_lends_nothing(lake: alluvia.Lake) -> None:

@@ -1,4 +1,4 @@
-"""What other libraries call things that Alluvia has, so that people who try their names are told ours. Pure.
+"""Names of other libraries for methods of Alluvia, so that an error can name ours. Pure.
 
 The names are those of deltalake, pyiceberg and duckdb.
 """

@@ -177,7 +177,7 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
 
         It is filled at once, unless `fill` is false, and afterwards by `refresh`. By default, its files are sorted by
         the columns of GROUP BY. Raises `TableExists`, `TableNotFound`, and `Invalid` for a query that cannot be kept,
-        or fails on the rows that are there; no rollup is left then.
+        or fails on existing rows; no rollup is left then.
         """
         from alluvia.rollups import creating
 

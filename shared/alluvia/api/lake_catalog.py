@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 HANDLES_MAX = 1000
 """Handles kept, the last used ones: a sweep opens many tables, and callers may name any number that do not exist."""
 ABSENT_MS_MAX = 60 * 60 * 1000
-"""For so long a table without rejects is not asked for them again."""
+"""The time for which a table without rejects is not asked for them again."""
 
 
 class LakeCatalog:
@@ -128,7 +128,7 @@ class LakeCatalog:
         return find_view(self.store, name)
 
     def note_read(self, scan: Scan) -> None:
-        """Take note of what a query reads of a table: nobody asks for it here."""
+        """Take note of a query's reads of a table: not needed here."""
 
     moves_streams = False
     """Whether what is read of a stream counts as read from then on."""

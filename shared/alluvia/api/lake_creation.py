@@ -141,7 +141,7 @@ class OutsideTables(TableCreation[Table]):
     def attach(self, name: str, uri: str | os.PathLike[str]) -> Table:
         """Give the Delta table at a path or URI outside the lake a name in it, under which it can be read.
 
-        What is committed there shows here at once; nothing can be written here. The place is read with the lake's own
+        Commits there show here at once; nothing can be written here. The place is read with the lake's own
         credentials and options. Raises `TableExists`, `TableNotFound` if no table is there, and `Invalid`.
         """
         check_whole_lake(self.catalog.store, "attach")

@@ -190,7 +190,7 @@ class _TransactionCatalog:
 
     def note_read(self, scan: Scan) -> None:
         if split_branch(scan.snapshot.name)[0]:
-            return  # it is none of the transaction's tables
+            return  # the transaction has no such table
         if self._catalog.handle(scan.snapshot.name).is_read_only:
             return
         staged = self._tables.handle(scan.snapshot.name)

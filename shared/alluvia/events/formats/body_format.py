@@ -39,7 +39,7 @@ class SentBody:
 
 @dataclass(frozen=True, slots=True)
 class RequestOutcome:
-    """What became of a request: the status and the JSON that the function answers by itself."""
+    """The outcome of a request: the status and the JSON that the function answers by itself."""
 
     status: int
     answer: Mapping[str, object]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _REQUIRED = ("id", "source", "specversion", "type")
 _OF_AN_ATTEMPT = ("traceparent", "tracestate")
-"""The extensions of distributed tracing, which tell of the request that an event came with."""
+"""The extensions of distributed tracing, which describe the request that an event came with."""
 _PREFIX = "ce-"
 _CHARSET = re.compile(r";\s*charset\s*=\s*\"?([A-Za-z0-9._-]+)", re.ASCII)
 _TEXTS = ("application/xml", "application/javascript", "application/x-www-form-urlencoded")

@@ -1,7 +1,7 @@
 """Amazon Data Firehose's HTTP endpoint delivery: records in base64, each of them JSON or lines of JSON. Pure.
 
 Firehose repeats a request under the same id until it is answered with 200, so an event without an id of its own has
-that of the request and its position. What the stream's attributes say of all its events is a field of each. See
+that of the request and its position. The stream's attributes are fields of each event. See
 "Understand HTTP endpoint delivery request and response specifications" in the developer guide.
 """
 

@@ -244,7 +244,7 @@ def _records(request: object, limits: Limits) -> list[dict[str, object]]:
 
     Unknown fields are ignored, as OTLP says. But an object that has some in place of the list that makes it one of logs
     is another message, such as one of traces, if they hold objects or no record is found elsewhere. It raises Invalid,
-    so that nobody takes it for stored. Raises TooLarge for a list of more than may be events.
+    so that its sender does not take it for stored. Raises TooLarge for a list of more than may be events.
     """
     if not isinstance(request, dict):
         raise Invalid("send a JSON object")

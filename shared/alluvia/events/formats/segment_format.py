@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CALLS = ("track", "identify", "page", "screen", "group", "alias")
 SHORT_PATHS = {name[0]: name for name in (*CALLS, "batch")}
-"""What analytics.js 2, which browsers load, sends its calls to; not `m`, where it would send metrics of itself."""
+"""Paths to which analytics.js 2, which browsers load, sends calls; not `m`, for metrics about itself."""
 PATHS = (*CALLS, "batch", "import", *SHORT_PATHS)
 KEYED_BODY_BYTES_MAX = 1 << 20
 """The longest body, decompressed, that may have its write key in it. Segment itself takes 500 KB."""
@@ -35,7 +35,7 @@ _MERGED = ("context", "integrations")
 _OF_THE_BATCH = ("batch", "messageId", "originalTimestamp", "timestamp", "type", "writeKey")
 """What says something about a batch itself: RudderStack's has a time of its own, which differs with each attempt."""
 _OF_AN_ATTEMPT = ("sentAt", "_metadata")
-"""What the SDKs set again each time they send a call: analytics.js counts its tries in `_metadata`."""
+"""Fields that SDKs set anew each time they send a call: analytics.js counts its tries in `_metadata`."""
 
 
 def write_key(headers: Mapping[str, str], body: bytes) -> str | None:
@@ -97,7 +97,7 @@ def _with(shared: Mapping[str, object], call: dict[str, object]) -> dict[str, ob
 
 
 def _keyless(value: Mapping[str, object]) -> dict[str, object]:
-    """Return an object without its write key, which lets in whoever can read it."""
+    """Return an object without its write key, which would let in any reader of it."""
     return {name: item for name, item in value.items() if name != "writeKey"}
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 BLOCK = 2048
 """Lines that are read together: what that takes stays in the processor's cache, and is used again."""
 BLOCK_BYTES_MIN = 1 << 16
-"""For lines so short, or so many of them blank, that more are read together."""
+"""For lines that are short, or often blank, so that more are read together."""
 MANY = 256
 """Fewer lines are not worth it."""
 _MISSES_MAX = 2  # blocks of lines that differ: then no more of them are tried

@@ -45,7 +45,7 @@ class BlockRows(NamedTuple):
 
 
 def block_rows(events: ColumnarBatch, schema: pa.Schema, arrival_us: int) -> BlockRows | None:
-    """Return what became of a block; None if too many of its events need a look."""
+    """Return the outcome of a block; None if too many of its events need a look."""
     converted = rows_of_columns(events.columns, schema, arrival_us)
     if converted is None or len(converted[1]) > len(events) * _ODD_SHARE_MAX:
         return None
@@ -71,7 +71,7 @@ def put_back(block: BlockRows, odd: EventRows) -> EventRows:
 
 
 def some(rows: EventRows, start: int, end: int) -> EventRows:
-    """Return what became of some of consecutive events."""
+    """Return the outcome of some of consecutive events."""
     taken = slice(bisect_left(rows.taken, start), bisect_left(rows.taken, end))
     refused = slice(bisect_left(rows.refused, start), bisect_left(rows.refused, end))
     return EventRows(

@@ -97,7 +97,7 @@ def split_stream_json(body: bytes, limits: Limits) -> Split:
 
 
 def refused(body: bytes, reason: str, *, too_large: bool = False, unsupported: bool = False) -> Split:
-    """Return what becomes of a body that is not taken apart: one reject."""
+    """Return the outcome of a body that is not split: one reject."""
     return Split([], [Reject(0, reason, body)], too_large=too_large, unsupported=unsupported)
 
 

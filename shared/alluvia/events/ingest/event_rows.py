@@ -391,5 +391,5 @@ class _Conversion:
 
 
 def _in_type(moments: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return moments in µs as a column of times has them."""
+    """Return moments in µs in the type of a column of times."""
     return moments if moments.type == kind else moments.cast(pa.int64()).cast(kind)

@@ -134,11 +134,11 @@ def rejects_of(catalog: WritableCatalog, name: str) -> TableHandle:
 
 
 IDS_NAMED_MAX = 1000
-"""Up to so many ids choose files one by one; of more, the least and the greatest."""
+"""Up to this many ids choose files one by one; of more, the least and the greatest."""
 
 
 def keep(catalog: WritableCatalog, name: str, rejects: Sequence[tuple[Origin, Reject]]) -> set[int]:
-    """Write rejects to the table's rejects, those that are not there. Returns the positions of those that are rows.
+    """Write rejects that the table's rejects lack. Returns the positions of those that are rows.
 
     These are events that the table holds with the same content, since a replay has made rows of them: they are kept
     nowhere else. No request besides the commit, where no reject is known; else what `missing` takes, one look for new

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _TRIES = 4
 _REFUSED = re.compile(r"Failed to parse string: '(.*)' as a scalar of type", re.DOTALL)
-"""What Arrow says of the first text that does not fit. It is only a hint."""
+"""Arrow's message about the first text that does not fit. It is only a hint."""
 
 
 def cast_texts(texts: pa.Array, kind: pa.DataType, fitting: str, other: str | None) -> pa.Array:
@@ -133,7 +133,7 @@ def _within(timestamps: pa.Array) -> pa.Array:
 
 
 def moments_array(moments_us: Sequence[int]) -> pa.Array:
-    """Return timestamps of so many µs, none of them null, several times as fast as `pa.array`."""
+    """Return timestamps of numbers of µs, none of them null, several times as fast as `pa.array`."""
     values = memoryview(array("q", moments_us))
     return pa.Array.from_buffers(TIMESTAMP, len(moments_us), [None, pa.py_buffer(values)], 0)
 

@@ -122,7 +122,7 @@ def decode_if_plain(raw: bytes) -> tuple[object] | None:
 
 
 class _Trust(Enum):
-    """What a comparison has shown of what orjson parsed."""
+    """The result of a comparison with a value that orjson parsed."""
 
     FULL = "nothing changed"
     KEYS = "no key was lost, but digits may be"
@@ -153,7 +153,7 @@ def _compare(values: list[object], raws: Sequence[bytes]) -> _Trust:
 def split_array(raw: bytes, pieces_max: int = sys.maxsize) -> list[bytes] | None:
     """Cut the text of a JSON array into the texts of its elements; None if it is not a complete array.
 
-    It stops once there are so many, whatever follows.
+    It stops after `pieces_max` elements, whatever follows.
     Elements may hold what `decode` refuses (NaN, equal keys, broken UTF-8): that is for each of them to answer.
     """
     pieces = _split(raw, ("[", "]"), pieces_max)
@@ -313,7 +313,7 @@ def _skip_space(text: str, at: int) -> int:
 
 
 _LENIENT = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
-"""Finds where a text ends. It takes more than JSON, which is for whoever reads the text to refuse."""
+"""Finds where a text ends. It takes more than JSON; the reader of the text refuses the rest."""
 _CAREFUL = json.JSONDecoder(
     object_pairs_hook=_unique, parse_int=exact_number, parse_float=exact_number, parse_constant=_refuse_constant
 )

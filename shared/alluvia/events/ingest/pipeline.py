@@ -62,7 +62,7 @@ class Sent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a request's events: accepted + rejected = sent, accepted = stored + duplicates.
+    """The outcome of a request's events: accepted + rejected = sent, accepted = stored + duplicates.
 
     stored: rows that the request has added. duplicates: events that the table holds since before, or that came twice.
     conflicting: those of the rejected whose id the table knows with other content. version: one that holds all that is
@@ -111,7 +111,7 @@ def ingest_batch(
 
     rejects: those of the same request that were found before. create: whether a missing table is made, as long as the
     lake has fewer than tables_max; only an event that fits makes it. reading: how the request was read, for rejects.
-    What other threads send to the table while a commit is under way goes into the next commit together; each gets its
+    Requests of other threads during a commit go into the next commit together; each gets its
     own answer.
     Raises Invalid, TableNotFound, Unavailable, CommitUnknown, Conflict: then send the same events again. If the
     table is dropped in the meantime, they go to the next one of its name, if there is one by now or `create` makes it.
@@ -125,9 +125,9 @@ def ingest_batch(
 def ingest_together(
     catalog: WritableCatalog, name: str, requests: Sequence[Sent], *, create: bool, tables_max: int | None
 ) -> list[Answer | Exception]:
-    """Commit the events of several requests in one commit, as `ingest_batch`, and return what became of each.
+    """Commit the events of several requests in one commit, as `ingest_batch`, and return the outcome of each.
 
-    What breaks before the commit is its request's own: the others go without it. An error of the commit is raised; it
+    A failure before the commit is its request's own: the others go without it. An error of the commit is raised; it
     concerns all.
     """
     group = _Group(catalog, name, requests)
@@ -244,7 +244,7 @@ class _Group:
     """Requests on their way into one commit. `committing` says that rows may have been committed.
 
     `_owners` are the requests of the events that have not been rejected. `_replayed` counts the rejects of each request
-    that are no rejects any more: a replay has made rows of them.
+    that have left the rejects: a replay has made rows of them.
     """
 
     def __init__(self, catalog: WritableCatalog, name: str, requests: Sequence[Sent]) -> None:

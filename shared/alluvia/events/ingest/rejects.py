@@ -44,7 +44,7 @@ _JSON = BodyReading().format
 
 
 class Said(NamedTuple):
-    """What a reject remembers of its request. reading: None for JSON of no source. raw: what `raw` is."""
+    """The facts about its request that a reject keeps. reading: None for JSON of no source. raw: what `raw` is."""
 
     given: Given | None
     fallback_id: str | None

@@ -44,7 +44,7 @@ _DELETE = MergeRules(
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay did: rejects that it looked at, those that went away, and those that stay, as rejected as before.
+    """The report of a replay: rejects that it looked at, those that went away, and those that stay rejected.
 
     stored: rows added. duplicates: events that the table held already, because their sender has sent them again.
     """
@@ -64,10 +64,10 @@ class Replayed:
 def replay(catalog: WritableCatalog, name: str, reread: Reread, where: str | None = None) -> Replayed:
     """Ingest a table's rejects again, or those for which an SQL condition on their columns holds.
 
-    reread: as each was sent and its source says now (`events.sources.receiving`). What still does not fit stays a
-    reject. One commit of both tables for 20,000 rejects or 64 MB of them. Raises `TableNotFound`, `Invalid` for a bad
-    condition, and `Conflict` where others change the tables all the time; what was committed before stays, and a second
-    call goes on with the rest.
+    reread: as each was sent and its source says now (`events.sources.receiving`). An event that still does not fit
+    stays a reject. One commit of both tables for 20,000 rejects or 64 MB of them. Raises `TableNotFound`, `Invalid` for
+    a bad condition, and `Conflict` where others change the tables all the time; what was committed before stays, and a
+    second call goes on with the rest.
     """
     if find_events(catalog, name) is None:
         raise TableNotFound(f"there is no table {name!r}")
@@ -144,7 +144,7 @@ class _Attempt:
         self._settled: set[int] = set()
 
     def done(self) -> bool:
-        """Stage what becomes of the rejects. False if some of them are gone by now."""
+        """Stage the outcome of the rejects. False if some of them are gone by now."""
         refused = self._ingest()
         if not self._settled:
             return True

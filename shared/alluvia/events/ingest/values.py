@@ -80,7 +80,7 @@ class BodyReading:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What an event inherits from the request that brought it: when it came, and the request's Idempotency-Key.
+    """The facts that an event inherits from its request: when it came, and the request's Idempotency-Key.
 
     reading: how the request was read; None for JSON of no source.
     """
@@ -108,7 +108,7 @@ NO_FIELDS = Fields()
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What the request says about one event outside the event's JSON, such as in headers; None or "" for nothing.
+    """A request's facts about one event outside the event's JSON, such as in headers; None or "" for nothing.
 
     Each value comes before what the event itself says; a field of the event that says otherwise stays data. ts_us: µs
     since the Unix epoch, in the years 1 to 9999. unstable: top-level fields of the event that differ between two
@@ -156,7 +156,7 @@ def raw_events(positions: Iterable[int], values: Iterable[object], raws: Iterabl
 class Reject:
     """What could not become a row. `event_id` is its identity in the rejects table; None until it is known.
 
-    A reason may echo what was sent, so it is cut to `REASON_CHARS_MAX` characters, whoever gives it. given: what the
+    A reason may echo the sender's bytes, so it is always cut to `REASON_CHARS_MAX` characters. given: what the
     request says about the event, as JSON text (`rejects.given_text`); None if nothing, or if `raw` was not an event.
     event: what was parsed, where it is too large for an event.
     """

@@ -270,7 +270,7 @@ def _table(source: Source) -> str:
 
 
 def _value(value: object) -> str:
-    """Return a value as TOML has it; its texts are those of JSON, except for one control character."""
+    """Return a value as TOML; its texts are those of JSON, except for one control character."""
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, tuple):

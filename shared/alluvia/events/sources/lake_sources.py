@@ -101,7 +101,7 @@ class SourceCache:
         self._looked_ms: int | None = None
 
     def get(self, *, age_ms_max: int = STALE_MS) -> LakeSources:
-        """Return the sources as they were at most so long ago: one GET if what is known is older, else no request.
+        """Return the sources, at most `age_ms_max` old: one GET if the known ones are older, else no request.
 
         Their object may be damaged: then all of them are faulty.
         """

@@ -33,7 +33,7 @@ from alluvia.operations.planning.optimistic_retry import (
 from alluvia.operations.tables.evolve import plan_evolve, protocol_for
 
 CHUNK_BYTES = 256 << 20
-"""Rows of about so many bytes are sorted and written at once."""
+"""About the bytes of rows that are sorted and written at once."""
 
 
 def append(
@@ -253,6 +253,6 @@ def fits(written: Metadata, planned: Metadata) -> bool:
 
 
 def _stored(metadata: Metadata) -> dict[str, pa.Field]:
-    """Return the columns as files have them, by their names in the table."""
+    """Return the columns of files, by their names in the table."""
     physical = physical_schema(metadata.schema_string, ColumnMapping(metadata.configuration.get(MODE, "none").lower()))
     return dict(zip(arrow_schema(metadata.schema_string).names, physical, strict=True))

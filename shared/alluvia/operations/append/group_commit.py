@@ -1,8 +1,8 @@
 """Commit rows together with those of other writers: each offers its rows, and one of them commits for all.
 
-Nobody is elected. Whoever finds that it is its turn lists the offers and tries to write the next version with all of
-them; the log decides who has done it. `commit.commit_offers` says what becomes of an offer. A commit names the
-offer whose owner comes next, so that usually one writer tries at a time; the others try when nothing has happened for a
+There is no election. A writer that finds that it is its turn lists the offers and tries to write the next version with
+all of them; the log decides who has done it. `commit.commit_offers` says how an offer ends. A commit names the offer
+whose owner comes next, so that usually one writer tries at a time; the others try when nothing has happened for a
 while.
 """
 
@@ -54,21 +54,21 @@ READ_AT_ONCE = 256
 LIST_BACK = 2
 """How many versions older offers may come late: their owners may know somewhat older versions."""
 PASSED_MAX = 2
-"""Who was passed over by so many commits of offers gives way to nobody."""
+"""Stop yielding to other writers once this many commits of offers have left this one out."""
 RANK_MAX = 64
-"""Who gives way to so many older offers waits no longer for more."""
+"""Stop extending the wait after yielding to this many older offers."""
 LOOK_MS = 300
-"""Who has not looked for new commits for so long looks before it offers its rows."""
+"""Refresh the log before offering if the last refresh is older than this."""
 LOOK_AT_ONCE = 4
 _PACE_MS_MIN, _PACE_MS_MAX = 2, 200
 _START, _PATIENCE, _TURN, _FIRST_LOOK = 4.0, 8.0, 6.0, 2.0
-"""Waits as multiples of the time of a request: of whoever may be first, at most; of those who know that another is to
-commit, at least, and at most twice that; more for each older offer, whose owner may have its turn; and before the first
-look, where nobody knows when a commit comes."""
+"""Waits as multiples of the time of a request: the longest of a writer that may be first; the shortest of a writer that
+knows that another will commit, which waits at most twice that; the addition for each older offer, whose owner may have
+its turn; and the wait before the first look, where the time of the next commit is unknown."""
 _POLL, _POLL_GROWTH, _POLL_MAX = 0.5, 1.5, 20.0
 """The wait between looks from when a commit is expected, how it grows, and the longest, as such multiples."""
 _RECENT = 6
-"""The commits of offers among so many tell when the next one comes."""
+"""The number of newest commits whose offers predict the next one."""
 
 
 def may_offer(handle: TableHandle, snapshot: Snapshot, rows: pa.Table) -> bool:
@@ -110,8 +110,8 @@ def commit_together(
     """Have rows committed that fit a snapshot and whose ids are new to it. Returns the version that holds them.
 
     None if the offer came to nothing, because others have brought one of the ids or changed the table: then look
-    everything up again. Raises a `Conflict` if the rows no longer fit, and `CommitUnknown` if somebody may still commit
-    them; sent again, they are stored once.
+    everything up again. Raises a `Conflict` if the rows no longer fit, and `CommitUnknown` if another writer may still
+    commit them; sent again, they are stored once.
     """
     offer = Offer(handle.clock.new_id(), snapshot.state.metadata.id, snapshot.version, rows, prints, contents)
     owner = _Owner(handle, snapshot, offer)
@@ -148,7 +148,7 @@ class _Owner:
         self._alone = False
 
     def settle(self) -> int | None:
-        """Put the offer, and wait for what becomes of it, or commit it."""
+        """Put the offer, and wait for its outcome, or commit it."""
         self._handle.store.put(self._key, self._offer.encode())
         self._pace_ms = min(_PACE_MS_MAX, max(_PACE_MS_MIN, self._clock.now_ms() - self._began_ms))
         while True:
@@ -254,12 +254,12 @@ class _Owner:
         changes = self._changes(group, adds, following)
 
         def after_loss(_: Sequence[CommitActions]) -> Changes | None:
-            """Try again while all of the group wait: their file is there. Otherwise somebody else commits for some."""
+            """Try again while all of the group wait: their file is there. Otherwise another writer commits for some."""
             return changes if len(self._admitted(group)) == len(group) else None
 
         try:
             commit = transaction.commit(changes, after_loss, in_turn=False)
-        except Conflict:  # the commits say what has become of this offer
+        except Conflict:  # the commits say how this offer ended
             return None
         if commit is None:
             return None

@@ -31,12 +31,12 @@ _LIKE_UNKNOWN = bytes([*UNKNOWN[1:], 1])
 """Replaces a content hash that by chance equals the one for unknown."""
 
 LOSSES = 2
-"""Who has lost so many races for one commit offers its rows."""
+"""A writer that has lost this many races for one commit offers its rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What became of a batch: the version that holds its events, the rows added, and the events known before.
+    """The outcome of a batch: the version that holds its events, the rows added, and the events known before.
 
     `clashes` are the positions of rows that bring other content under an id that is known: from the window, from an
     earlier row of the batch, or from a commit that won. They are not stored; the caller keeps them as rejects. `new`
@@ -246,7 +246,7 @@ class _NewRows:
         self.new, self.repeated, self.clashes = sort_out(self._prints, self._contents, self._held)
 
     def ingested(self, version: int) -> Ingested:
-        """Return what became of the rows."""
+        """Return the outcome of the rows."""
         counts = len(self.new), len(self.repeated), len(self.clashes)
         if sum(counts) != len(self._rows):
             raise AssertionError(f"{self._handle.name}: {len(self._rows)} rows are not {counts}")

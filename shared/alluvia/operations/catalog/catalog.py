@@ -1,4 +1,4 @@
-"""What operations and queries need of the tables of a lake, whoever may see them, and wherever they are staged."""
+"""Protocols of a lake's tables, for operations and queries: restricted to a caller or not, staged or not."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Catalog(Protocol):
     def readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
         """Return the tables of some names as they are at one moment, with what has been committed to all of them.
 
-        Those that are not there are left out.
+        Missing ones are left out.
         """
 
     def tables(self, *, rejects: bool = False, dropped: bool = False) -> list[str]:

@@ -3,8 +3,8 @@
 All logs are looked up, then all of them once more for what has come since: a transaction that one of them holds at the
 first look has its claims in all of them by the second. If the second look finds another transaction in one log, the
 others are read up to its claims, too. A claim that stands in a log then counts as carried out if its transaction was
-decided by the time somebody asks, and all its claims are in what was read: what it follows is then there as well, since
-no table takes another claim before the last one has gone (docs/TRANSACTIONS.md).
+decided by the time of the question, and all its claims are in what was read: what it follows is then there as well,
+since no table takes another claim before the last one has gone (docs/TRANSACTIONS.md).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Log:
 
 
 def _looked_up(handle: TableHandle) -> _Log | None:
-    with suppress(*_SKIPPED):  # whoever asks for the table gets the error
+    with suppress(*_SKIPPED):  # a reader of the table gets the error
         log = _Log(handle)
         return None if log.version == NOT_THERE else log
     return None

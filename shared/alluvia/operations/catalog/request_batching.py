@@ -1,9 +1,9 @@
 """Requests of several threads, done together: those that wait while one is under way are the next group.
 
-The first request begins at once, alone. Whoever leads a group does the work for all of it, then hands the lead to the
-first of those who came meanwhile, so nobody leads twice. After a group of several, the next one pauses for a small part
-of the time that it took, and again while more come: senders that were just answered come along. Without that, they and
-those who waited would take turns, each half of them waiting for the other. Without contention nobody waits.
+The first request begins at once, alone. The leader of a group does the work for all of it, then hands the lead to the
+first request that came meanwhile, so no thread leads twice. After a group of several, the next one pauses for a small
+part of the time that it took, and again while more come: senders that were just answered come along. Without that, they
+and the waiting requests would take turns, each half waiting for the other. Without contention none waits.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Member(Generic[Request, Result]):
         self.outcome: Result | Exception | None = None
 
     def result(self) -> Result:
-        """Return what became of the request, or raise it."""
+        """Return the outcome of the request, or raise it."""
         if isinstance(self.outcome, Exception):
             raise self.outcome
         return self.outcome  # type: ignore[return-value]
@@ -110,7 +110,7 @@ class RequestGroups(Generic[Request, Result]):
                 return
 
     def _took(self, line: Hashable, group: Sequence[_Member[Request, Result]], began_us: int) -> None:
-        """Take note of a group that is done, for whoever leads the next one."""
+        """Take note of a finished group, for the leader of the next one."""
         now_us = self._clock.now_us()
         with self._lock:
             self._crowd = len(group) + len(self._lines[line])
@@ -138,7 +138,7 @@ class RequestGroups(Generic[Request, Result]):
                 member.turn.release()
 
     def _gather(self, line: Hashable, me: _Member[Request, Result]) -> list[_Member[Request, Result]]:
-        """Take those who wait, in their order, as long as the group is not too large."""
+        """Take waiting requests, in their order, as long as the group is not too large."""
         group, rows, text_bytes = [me], me.size.rows, me.size.text_bytes
         with self._lock:
             waiting = self._lines[line]

@@ -34,7 +34,7 @@ VALUES_FROM = 3
 @dataclass(frozen=True, slots=True)
 class LocatedRows:
     """Rows with the number of their file among those of `scan`, their position in it, the number of the clause that
-    says what becomes of them, and the values of clauses.
+    says which clause applies to them, and the values of clauses.
 
     `ranges` says which of them are of which file, by its key; `new` are in none. `reads_itself` says whether the query
     named the table again.

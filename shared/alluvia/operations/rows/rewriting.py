@@ -34,7 +34,7 @@ REMEMBERED_BYTES = 64 << 20
 
 @dataclass(slots=True)
 class Outcome:
-    """What becomes of one file. `add` replaces it; without one it is removed completely.
+    """The outcome of one file. `add` replaces it; without one it is removed completely.
 
     `rows` counts all that the file holds, the others those that it has left. `deleted` is None where the log alone said
     that all go, and not how many they are. `vector` holds positions that wait to be written.

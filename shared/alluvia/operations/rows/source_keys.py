@@ -28,7 +28,7 @@ KEYS_SORTED_MAX = 1 << 20
 KEYS_NAMED_MAX = 1000
 """So many keys are named by what a commit on a branch says of its reads; of more, the least and the greatest."""
 FEW_ROWS = 4096
-"""Arrow finds so few keys in any file within half a millisecond, and a query takes longer than that to begin."""
+"""Arrow finds this many keys in any file within half a millisecond, and a query takes longer to begin."""
 _PAIRS = "SELECT f.position, s.number FROM file f JOIN source s ON {on} ORDER BY f.position"
 _REPEATED = "SELECT {names}, count(*) FROM source GROUP BY {names} HAVING count(*) > 1 ORDER BY {names} LIMIT 1"
 

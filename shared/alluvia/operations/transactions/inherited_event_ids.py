@@ -121,7 +121,7 @@ class TakenOver:
         return _Rows(before, before if identities[0] == identities[1] else prints_of(b"".join(parts[1])))
 
     def _found(self, rows: _Rows) -> Iterator[pa.Table]:
-        """Yield fingerprints, as the new table has them, and contents of the events that are known and are rows."""
+        """Yield fingerprints in the new table's form, and contents of the events that are known and are rows."""
         yield _joined(rows, self._prints, self._contents)
         for commit in self._files:
             numbers = parts_of(heads_of(rows.before), commit.files.ranges)

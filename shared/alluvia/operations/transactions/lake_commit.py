@@ -72,7 +72,7 @@ def _commit_parts(parts: Sequence[tuple[StagedTable, Changes]], clock: Clock, st
             versions[table.name] = claimed.version
         check_age(clock, started_ms)
     except AlluviaError as error:
-        with suppress(AlluviaError):  # whoever meets a claim aborts the transaction, only later
+        with suppress(AlluviaError):  # the next reader of a claim aborts the transaction, only later
             decisions.abort(transaction_id)
         if isinstance(error, CommitUnknown):  # of a claim, which is nothing without a decision
             raise Unavailable(f"nothing was committed, since a claim may be missing: {error}") from error
@@ -123,6 +123,6 @@ def _creating(table: StagedTable) -> Iterator[None]:
 
 
 def _put_hints(tables: Sequence[StagedTable]) -> None:
-    """Say of tables that they may be dropped: those that will be, and those that are not there yet."""
+    """Mark tables as possibly dropped: those that will be, and those that do not exist yet."""
     for table in tables:
         put_hints(table, marked=REJECTS not in table.name.split("/"))

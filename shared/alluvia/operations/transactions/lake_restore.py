@@ -31,7 +31,7 @@ RESTORE, DROP, UNDROP, REFRESH, MOVE = "restore", "drop", "undrop", "refresh", "
 
 @dataclass(frozen=True, slots=True)
 class RestoreStep:
-    """What becomes of one table, or of one stream.
+    """The outcome for one table, or one stream.
 
     `action` is `restore`, to `version`; `drop`, since it was created later; `undrop`, and restore to `version`; `move`,
     of a stream, to its position of then; or `refresh`, of a rollup, which is left to a refresh.
@@ -126,7 +126,7 @@ def _with_whole_tables(planned: list[_Planned]) -> list[_Planned]:
 
 
 def _planned(name: str, then: Then) -> _Planned | None:
-    """Return what becomes of a table or a stream; None where nothing does."""
+    """Return the outcome for a table or a stream; None where nothing changes."""
     if name.startswith(STREAMS):
         return _stream_moved(name, then)
     handle, now = then.handle, then.now

@@ -170,7 +170,7 @@ class StagedTables:
         return {name: version for name, version in versions.items() if not name.startswith(STREAMS)}
 
     def _base_of(self, name: str, metadata: Metadata) -> StagedTable:
-        """Return a table that is not used yet: what is there, or what comes before a new log."""
+        """Return a table that is not used yet: the existing one, or the state before a new log."""
         handle = self._catalog.log_handle(name)
         there, may_be_dropped = find_log(handle.store, handle.root)
         if not there:

@@ -69,7 +69,7 @@ class _Logs:
 
 
 class LateTable:
-    """A table, `name`, as it was when the tables `used` were last all as a transaction has them.
+    """A table, `name`, as it was when the tables `used` last all had the versions of a transaction.
 
     Two things say where that is in the table's log (docs/TRANSACTIONS.md): the order of transactions over several
     tables, which logs tell, and between the versions that it leaves, the moment of the first change of a table that was

@@ -191,7 +191,7 @@ def text_of(value: object) -> str | None:
 
 
 def moment_of(value: object) -> int | None:
-    """Return the µs of a moment, as `instant` reads it, or of a text with a number of seconds; None if it is none."""
+    """Return the µs of a moment, as `instant` reads it, or of a text with a number of seconds; else None."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 20:
         value = int(value)
     moment = instant(value)

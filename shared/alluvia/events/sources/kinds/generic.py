@@ -221,7 +221,7 @@ class SharedToken(_Plain):
 
 
 class Open(_Plain):
-    """No proof at all: whoever knows the address may send events."""
+    """No proof at all: any caller that knows the address may send events."""
 
     needs_secret = False
 

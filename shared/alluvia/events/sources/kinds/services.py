@@ -7,10 +7,10 @@ Source: "Verifying requests from Slack", "url_verification event" and "Slash com
 
 Source: "Verify webhook signatures manually" and "The Event object" of Stripe's documentation.
 
-Source: "Webhooks security" of Twilio's documentation, and its library's RequestValidator. What is signed is the address
-that Twilio was told, which proxies hide, and the parameters of a form, in the order of their names; of other bodies, a
-hash in the address. Twilio signs no time, nor the idempotency token in a header: the parameters are the identity, which
-attempts repeat.
+Source: "Webhooks security" of Twilio's documentation, and its library's RequestValidator. The signed text is the
+address that Twilio was told, which proxies hide, and the parameters of a form, in the order of their names; of other
+bodies, a hash in the address. Twilio signs no time, nor the idempotency token in a header: the parameters are the
+identity, which attempts repeat.
 """
 
 from __future__ import annotations
