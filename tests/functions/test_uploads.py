@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +216,14 @@ def test_what_has_no_type_creates_no_table(lake: alluvia.Lake, body: bytes, erro
     status, found = refused(send(lake, "t", body))
     assert (status, found[: len(error)]) == (422, error)
     assert lake.tables() == []
+
+
+def test_a_value_of_another_kind_is_refused_and_not_those_before_it(lake: alluvia.Lake) -> None:
+    kinds = {"true": "true or false", "1": "a number", '"x"': "a string", '{"b": 1}': "an object", "[1]": "an array"}
+    for (first, expected), (second, _) in permutations(kinds.items(), 2):
+        status, found = refused(send(lake, "t", f'{{"a": null}}\n{{"a": {first}}}\n{{"a": {second}}}'.encode()))
+        error = f"row 3, column a: expected {expected}, as in rows before, got "
+        assert (status, found[: len(error)]) == (422, error)
 
 
 def test_a_column_of_numbers_may_be_null_for_many_rows(lake: alluvia.Lake) -> None:

@@ -62,8 +62,9 @@ class JsonType:
         Raises `Misfit` for one of another kind than those before, one that leaves no type that holds all numbers
         exactly, or one nested more deeply than a column may be.
         """
-        for kind in {type(value) for value in values} - {type(None)}:
-            self._take(_KINDS[kind], kind, values, row)
+        for kind in dict.fromkeys(map(type, values)):  # in their order: an error is about the first that differs
+            if kind is not type(None):
+                self._take(_KINDS[kind], kind, values, row)
         if self._kind == "number":
             at = self._numbers.see(values)
             if at is not None:
