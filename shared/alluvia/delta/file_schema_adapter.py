@@ -18,6 +18,7 @@ from alluvia.delta.partitioning.values import partition_value
 from alluvia.delta.properties import Properties
 from alluvia.delta.schema.column_mapping import FIELD_ID, ColumnMapping
 from alluvia.delta.schema.nesting import with_children
+from alluvia.delta.schema.types import is_bytes, is_text
 from alluvia.delta.schema.variants import variant_texts
 from alluvia.errors import Corrupt
 from alluvia.lazy_dataclasses import dataclass
@@ -218,23 +219,14 @@ def _fit_time(array: pa.Array, kind: pa.TimestampType) -> pa.Array:
     return micros.view(pa.int64()).view(kind)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return _TYPES.is_string(kind) or _TYPES.is_large_string(kind) or _TYPES.is_string_view(kind)
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    checks = (_TYPES.is_binary, _TYPES.is_large_binary, _TYPES.is_fixed_size_binary, _TYPES.is_binary_view)
-    return any(check(kind) for check in checks)
-
-
 _CONVERSIONS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool]]] = [
     (_TYPES.is_integer, _TYPES.is_integer),
     (_TYPES.is_float32, _TYPES.is_float16),
     (_TYPES.is_float64, lambda kind: _TYPES.is_floating(kind) or _TYPES.is_integer(kind)),
     (_TYPES.is_decimal, lambda kind: _TYPES.is_decimal(kind) or _TYPES.is_integer(kind)),
     (_TYPES.is_date, _TYPES.is_date),
-    (_is_text, lambda kind: _is_text(kind) or _is_bytes(kind)),
-    (_is_bytes, lambda kind: _is_text(kind) or _is_bytes(kind)),
+    (is_text, lambda kind: is_text(kind) or is_bytes(kind)),
+    (is_bytes, lambda kind: is_text(kind) or is_bytes(kind)),
 ]
 """Types of files that a column's type accepts; Arrow checks that each value fits."""
 

@@ -99,7 +99,9 @@ def test_every_type_goes_both_ways(delta: object, arrow: pa.DataType, *, nullabl
     [
         (pa.large_string(), pa.string()),
         (pa.dictionary(pa.int32(), pa.string()), pa.string()),
+        (pa.string_view(), pa.string()),
         (pa.large_binary(), pa.binary()),
+        (pa.binary_view(), pa.binary()),
         (pa.binary(16), pa.binary()),
         (pa.uint8(), pa.int16()),
         (pa.uint16(), pa.int32()),

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.delta.schema.nesting import with_children
-from alluvia.delta.schema.types import is_zoned, type_name
+from alluvia.delta.schema.types import is_bytes, is_text, is_zoned, type_name
 from alluvia.errors import Invalid
 
 
@@ -80,14 +80,6 @@ _TYPES = pa.types
 _Check = Callable[[pa.DataType], bool]
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return _TYPES.is_string(kind) or _TYPES.is_large_string(kind) or _TYPES.is_string_view(kind)
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return _TYPES.is_binary(kind) or _TYPES.is_large_binary(kind) or _TYPES.is_fixed_size_binary(kind)
-
-
 def _is_whole(kind: Any) -> bool:
     return _TYPES.is_integer(kind) or (_TYPES.is_decimal(kind) and kind.scale == 0)
 
@@ -103,8 +95,8 @@ _TAKES: list[tuple[_Check, _Check]] = [
     (is_zoned, lambda kind: _TYPES.is_timestamp(kind) or _TYPES.is_date(kind)),
     (_TYPES.is_timestamp, lambda kind: (_TYPES.is_timestamp(kind) and not is_zoned(kind)) or _TYPES.is_date(kind)),
     (_TYPES.is_date, _TYPES.is_date),
-    (_is_text, _is_text),
-    (_is_bytes, _is_bytes),
+    (is_text, is_text),
+    (is_bytes, is_bytes),
     (_TYPES.is_boolean, _TYPES.is_boolean),
 ]
 

@@ -11,7 +11,7 @@ import orjson
 import pyarrow as pa
 
 from alluvia.delta.schema.nesting import NESTING_MAX, check_new, has_type, not_readable
-from alluvia.delta.schema.types import normal_name, split_types
+from alluvia.delta.schema.types import is_bytes, is_text, normal_name, split_types
 from alluvia.delta.schema.variants import STORED, VARIANT
 from alluvia.errors import Corrupt, Invalid, Unsupported
 
@@ -39,7 +39,7 @@ _PRIMITIVES: dict[str, pa.DataType] = {
 }
 _DECIMAL = re.compile(r"^decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)$")
 _SIMPLE: list[tuple[Any, str]] = [
-    (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t), "string"),
+    (is_text, "string"),
     (lambda t: pa.types.is_int64(t) or pa.types.is_uint32(t), "long"),
     (lambda t: pa.types.is_int32(t) or pa.types.is_uint16(t), "integer"),
     (lambda t: pa.types.is_int16(t) or pa.types.is_uint8(t), "short"),
@@ -47,10 +47,7 @@ _SIMPLE: list[tuple[Any, str]] = [
     (lambda t: pa.types.is_float32(t) or pa.types.is_float16(t), "float"),
     (pa.types.is_float64, "double"),
     (pa.types.is_boolean, "boolean"),
-    (
-        lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_fixed_size_binary(t),
-        "binary",
-    ),
+    (is_bytes, "binary"),
     (pa.types.is_date, "date"),
 ]
 

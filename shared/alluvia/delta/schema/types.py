@@ -1,4 +1,4 @@
-"""The names of types as users write them, and timestamps with and without a zone. Pure.
+"""The names of types as users write them, timestamps with and without a zone, and the forms of text and bytes. Pure.
 
 SQL names are accepted as input, in any case: `BIGINT`, `varchar`, `timestamptz`. `timestamp` has two meanings; here it
 is Delta's: `timestamp` is a moment in UTC, `timestamp_ntz` a time without a zone.
@@ -91,3 +91,14 @@ def type_name(kind: pa.DataType) -> str:
     if types.is_list(kind) or types.is_large_list(kind):
         return f"array<{type_name(kind.value_type)}>"
     return _ARROW.get(str(kind), str(kind))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether an Arrow type holds text, in any of its forms."""
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether an Arrow type holds bytes, in any of its forms."""
+    checks = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view)
+    return any(check(kind) for check in checks)

@@ -17,6 +17,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
+from alluvia.delta.schema.types import is_bytes, is_text
 from alluvia.delta.schema.variant_encoding import (
     UTC,
     Names,
@@ -125,7 +126,7 @@ _LITERALS: list[tuple[Callable[[pa.DataType], bool], Callable[[Any], str]]] = [
     (pa.types.is_float32, float_text),
     (pa.types.is_float64, double_text),
     (pa.types.is_decimal, _exact),
-    (lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind), quoted),
-    (lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind), base64_text),
+    (is_text, quoted),
+    (is_bytes, base64_text),
     (lambda kind: pa.types.is_fixed_size_binary(kind) and kind.byte_width == 16, lambda v: f'"{UUID(bytes=v)}"'),
 ]

@@ -40,6 +40,17 @@ def test_rows_come_in_any_form(table: Table) -> None:
     assert values(table) == [1, 1, 1, 1, 2, 2, 2, 2]
 
 
+TEXTS = (pa.string(), pa.large_string(), pa.string_view())
+BYTES = (pa.binary(), pa.large_binary(), pa.binary(1), pa.binary_view())
+
+
+@pytest.mark.parametrize(("text", "data"), [(t, pa.binary()) for t in TEXTS] + [(pa.string(), b) for b in BYTES])
+def test_every_form_of_text_and_bytes_is_taken(lake: Lake, text: pa.DataType, data: pa.DataType) -> None:
+    table = lake.create_table("t", pa.schema([("s", pa.string()), ("b", pa.binary())]))
+    table.append(pa.table({"s": pa.array(["a", None], text), "b": pa.array([b"x", None], data)}))
+    assert table.to_arrow().sort_by("s").to_pylist() == [{"s": "a", "b": b"x"}, {"s": None, "b": None}]
+
+
 @pytest.mark.parametrize("rows", [[{"s": "a"}], [{"x": "1"}], [{"x": 1, "z": 2}], "text", [{"x": None}]])
 def test_rows_that_do_not_fit_change_nothing(table: Table, store: CountingStore, rows: Any) -> None:
     before = len(list(store.list("")))
