@@ -164,6 +164,12 @@ def test_names_of_other_libraries_say_what_to_call(lake: Lake, table: Table, own
         _ = objects[owner].nope
 
 
+def test_earlier_names_say_what_to_call(lake: Lake) -> None:
+    for name in ("publish", "unpublish"):
+        with pytest.raises(AttributeError, match=rf"has no '{name}'; use lake\.{name}_query\(name"):
+            getattr(lake, name)
+
+
 def test_what_others_construct_says_what_to_call(table: Table) -> None:
     unknown: Any = alluvia
     with pytest.raises(TypeError, match=r"alluvia\.open_table\(uri\)"):

@@ -1,6 +1,6 @@
-"""Names of other libraries for methods of Alluvia, so that an error can name ours. Pure.
+"""Other names for methods of Alluvia, so that an error can name the right one. Pure.
 
-The names are those of deltalake, pyiceberg and duckdb.
+The names are those of deltalake, pyiceberg and duckdb, and earlier ones of our own.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ LAKE = {
     "execute": "lake.sql(query)",
     "list_tables": "lake.tables()",
     "load_table": "lake.table(name)",
+    "publish": "lake.publish_query(name, query)",
     "query": "lake.sql(query)",
     "register_table": "lake.convert(path, name)",
     "table_exists": "name in lake",
+    "unpublish": "lake.unpublish_query(name)",
 }
 TABLE = {
     "add_columns": "table.evolve(add={…})",
