@@ -302,7 +302,7 @@ def test_it_warns_where_others_can_reach_it(tmp_path: Path) -> None:
     port = int(process.stdout.readline().rpartition(":")[2])
     assert exchange(port, post("/v1/events/app", b"{}"))[0] == 200
     process.terminate()
-    assert "Warning: anyone who reaches 0.0.0.0 can read and write this lake" in process.communicate(timeout=30)[1]
+    assert "Warning: anyone who can reach 0.0.0.0 can read and write this lake" in process.communicate(timeout=30)[1]
 
 
 @pytest.mark.parametrize("allowed", [(), ("Lake.Example",), ("*",)])

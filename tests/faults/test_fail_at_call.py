@@ -312,7 +312,8 @@ def test_a_request_with_rejects_whose_nth_call_fails(mode: str) -> None:
     sent.append(RawEvent(2, {"event_id": "good", "event": "close"}))
     for store, clock in attempts(mode, with_events):
         lake = Lake(store, clock)
-        finished = tried(partial(ingest_batch, arrival_us=clock.now_us(), idempotency_key="k"), lake, "events", sent)
+        ingest_once = partial(ingest_batch, arrival_us=clock.now_us(), idempotency_key="k")
+        finished = tried(ingest_once, lake.catalog, "events", sent)
         store.healed = True
         retried = Lake(store.inner, clock) if mode == "crash" else lake
         answer = ingest_batch(retried.catalog, "events", sent, arrival_us=clock.now_us(), idempotency_key="k")

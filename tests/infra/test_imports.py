@@ -25,6 +25,7 @@ MODULES = {
     "multipart": {"multipart"},
     "obstore": {"obstore"},
     "opentelemetry-proto": {"google", "opentelemetry"},
+    "msgspec": {"msgspec"},
     "orjson": {"orjson"},
     "pandas": {"pandas", "numpy", "pytz", "tzdata"},
     "pyarrow": {"pyarrow"},

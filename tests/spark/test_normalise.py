@@ -72,7 +72,7 @@ def test_nasty_events_become_what_ingestion_makes_of_them(
     lines = [line(number) for number in range(many)] + strange
     random.shuffle(lines)
     body = b"\n".join([line(100), line(101), *lines])
-    with patch("alluvia.events.ingest.envelope.MANY", 1), patch("alluvia_spark.backfill_job.normalise.MANY", 2):
+    with patch("alluvia.events.ingest.envelope.MANY", 2):
         sent = split(body, content_type=NDJSON, content_encoding=None, limits=limits)
         rows = to_rows(sent.events, schema, arrival_us=5, idempotency_key="key", new_id=lambda: "new", fields=fields)
         pieces = [body[at : at + piece * 10] for at in range(0, len(body), piece * 10)]
