@@ -1014,7 +1014,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/catalog/lake_snapshot.py",
         "if self._claims(claim, log)]",
         "if False]",
-        seed=489,
+        ("tests/unit/operations/transactions/test_transactions.py",),
     ),
     Mutant(
         "take a decision that vacuum has deleted for one that never was",
