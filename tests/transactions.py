@@ -7,7 +7,11 @@ from typing import TypeVar
 
 from alluvia.api.lake import Lake
 from alluvia.clock import Clock, ManualClock
+from alluvia.commit.handle import ReadableTable
+from alluvia.delta.refs import Keeper
+from alluvia.delta.snapshot import Snapshot
 from alluvia.operations.reading.scan import scan
+from alluvia.operations.references.pinned_versions import kept_at
 from alluvia.store import MemoryStore, Store, Wrapper
 
 T = TypeVar("T")
@@ -90,6 +94,11 @@ def stopped(lake: Lake, before: int, act: Callable[[Lake], None] = transfer) -> 
     except Died:
         return
     raise AssertionError("the transaction came to its end")
+
+
+def kept_snapshot(handle: ReadableTable, keeper: Keeper) -> Snapshot:
+    """Return a table as a keeper keeps it."""
+    return handle.as_of(kept_at(handle, keeper).shown)
 
 
 def amounts(lake: Lake) -> tuple[int, int]:

@@ -13,13 +13,13 @@ from alluvia.commit.commit_records import table_at
 from alluvia.delta.refs import TAG, find_keeper
 from alluvia.errors import Conflict, Corrupt, TableNotFound, VersionExpired, VersionNotFound
 from alluvia.operations.reading.scan import scan
-from alluvia.operations.references.pinned_versions import kept_snapshot
 from tests.simulation.model import TableModel, tuples
 from tests.simulation.s3 import Process
 from tests.simulation.scheduler import Violation
 from tests.simulation.tags import Kept
 from tests.simulation.transfers import NAMES, _check_cut, has_vault
 from tests.simulation.world import BANK, EVENTS, REJECTS, Actor, World
+from tests.transactions import kept_snapshot
 
 SHARE = 0.25
 """The share of runs in which somebody tags."""

@@ -15,7 +15,7 @@ from datetime import datetime
 
 from alluvia.clock import Clock
 from alluvia.commit.commit_records import table_at
-from alluvia.commit.handle import ReadableTable
+from alluvia.commit.handle import ReadableTable, TableHandle
 from alluvia.commit.intents import TableAt
 from alluvia.commit.versions import expired_message, oldest_readable, other_table_message
 from alluvia.delta.refs import (
@@ -54,7 +54,7 @@ _TRIES_MAX = 5
 
 
 def keep_version(
-    handle: ReadableTable,
+    handle: TableHandle,
     kind: str,
     name: str,
     version: int | None = None,
@@ -67,11 +67,14 @@ def keep_version(
 ) -> tuple[Keeper, Snapshot]:
     """Keep a version of a table, the newest by default, and return it with its keeper.
 
-    Five requests, more where there are new commits. Raises `VersionNotFound`, `VersionExpired` and `TableNotFound`, and
-    `Invalid` for a name that is taken unless it `replaces` that keeper; nothing is kept then.
+    Five requests, more where there are new commits, or transactions to carry out. Raises `VersionNotFound`,
+    `VersionExpired` and `TableNotFound`, and `Invalid` for a name that is taken unless it `replaces` that keeper;
+    nothing is kept then.
     """
     check_keeper_name(kind, name)
     snapshot = handle.snapshot(version, timestamp)
+    if version is None and timestamp is None and handle.carry_out(snapshot):  # readers see what has happened
+        snapshot = handle.newest()
     if kind == TAG and isinstance(handle.store, BranchStore) and snapshot.version < handle.store.base(handle.name):
         raise Invalid(
             f"tag {name}: version {snapshot.version} of {handle.name} is older than the branch, which does not keep "
@@ -163,11 +166,6 @@ def kept_at(handle: ReadableTable, keeper: Keeper) -> TableAt:
     with handle.lock:
         state = handle.log.at(version)
     return table_at(handle.log, state, keeper.moment)
-
-
-def kept_snapshot(handle: ReadableTable, keeper: Keeper) -> Snapshot:
-    """Return the same as a version of the table. Raises `TableNotFound` also for a table that was dropped then."""
-    return handle.as_of(kept_at(handle, keeper).shown)
 
 
 @contextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from alluvia.commit.handle import ReadableTable
+from alluvia.commit.handle import ReadableTable, TableHandle
+from alluvia.commit.intents import TableAt
 from alluvia.commit.versions import milliseconds, other_table_message
 from alluvia.delta.arguments import duration_ms
 from alluvia.delta.lineage import in_gap, version_gaps
@@ -13,7 +14,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Invalid, VersionExpired, VersionNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog
-from alluvia.operations.references.pinned_versions import keep_moment, keep_version, kept_snapshot
+from alluvia.operations.references.pinned_versions import keep_moment, keep_version, kept_at
 from alluvia.store import Store
 
 
@@ -36,7 +37,7 @@ class Tag:
 
 
 def tag_table(
-    handle: ReadableTable,
+    handle: TableHandle,
     name: str,
     version: int | None = None,
     timestamp: datetime | str | None = None,
@@ -94,6 +95,11 @@ def lake_tags(catalog: Catalog, *, tables: bool = False) -> list[Tag]:
 
 
 def tagged(handle: ReadableTable, name: str) -> Snapshot:
+    """Return a table as a tag says. Raises what `tagged_at` does."""
+    return handle.committed.as_of(tagged_at(handle, name).shown)
+
+
+def tagged_at(handle: ReadableTable, name: str) -> TableAt:
     """Return a table as a tag says: one of its own, else one of the lake.
 
     A GET, and for a tag of the lake a GET, a HEAD and two LISTs, besides what reading a version costs. Raises
@@ -108,10 +114,10 @@ def tagged(handle: ReadableTable, name: str) -> Snapshot:
     if keeper.expires_ms is not None and not keeper.is_live(handle.clock.now_ms()):
         raise VersionExpired(f"{keeper} expired at {_moment(keeper.expires_ms):%Y-%m-%d %H:%M:%S} UTC")
     gaps = version_gaps(handle.newest().properties)
-    snapshot = kept_snapshot(handle, keeper)
-    if in_gap(gaps, snapshot.version):
-        raise VersionNotFound(f"{keeper}: {other_table_message(handle.name, snapshot.version)}")
-    return snapshot
+    at = kept_at(handle, keeper)
+    if in_gap(gaps, at.version):
+        raise VersionNotFound(f"{keeper}: {other_table_message(handle.name, at.version)}")
+    return at
 
 
 def _no_tag(store: Store, table: str | None, name: str) -> VersionNotFound:

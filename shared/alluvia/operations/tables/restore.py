@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from alluvia.commit.changes import RESTORE, Changes
 from alluvia.commit.event_window.id_runs import EVENT_ID
 from alluvia.commit.handle import TableHandle
+from alluvia.commit.intents import TableAt
 from alluvia.commit.versions import expired_message, kept_versions, oldest_readable
 from alluvia.delta.arguments import moment_ago
 from alluvia.delta.deletion_vectors.descriptors import stored_vector
@@ -22,6 +23,7 @@ from alluvia.delta.schema.former_names import noted
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, VersionExpired
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.catalog.transaction_order import carried_out
 from alluvia.operations.planning.optimistic_retry import check_not_append_only, check_not_rollup, commit_planned
 
 BACKFILL, UPLOAD = "backfill:", "alluvia-upload-"
@@ -58,12 +60,12 @@ class RestorePlan:
         return not self.adds and not self.removes and self.metadata is None
 
 
-def plan_restore(current: Snapshot, target: Snapshot) -> RestorePlan:
+def plan_restore(current: Snapshot, target: Snapshot, carried: Collection[int] = ()) -> RestorePlan:
     """Return what makes a snapshot's rows, schema and properties those of an earlier one. Pure.
 
     The protocol is never taken back, since other files may need it, and neither is column mapping. Times of commits,
     and what vacuum has recorded, are facts and stay. Events that came since that version are not known any more: they
-    may come again.
+    may come again. `carried` are later versions whose rows the target has, since their transactions had happened.
     """
     wanted = {file.key: file for file in target.files}
     present = {file.key: file for file in current.files}
@@ -80,16 +82,28 @@ def plan_restore(current: Snapshot, target: Snapshot) -> RestorePlan:
     if not adds and not removes and metadata == replace(before, configuration=plain):
         return RestorePlan((), (), None, None)
     if EVENT_ID in (*target.schema.names, *current.schema.names):
-        metadata = _with_undone(metadata, target, current.version)
+        metadata = _with_undone(metadata, target, current.version, carried)
     return RestorePlan(
         adds, removes, None if metadata == before else metadata, None if protocol == current.protocol else protocol
     )
 
 
-def _with_undone(metadata: Metadata, target: Snapshot, last: int) -> Metadata:
-    """Return metadata by which a table restored to a version does not know the events of those after it."""
-    undone = with_gap(undone_versions(target.properties), target.version + 1, last)
+def _with_undone(metadata: Metadata, target: Snapshot, last: int, carried: Collection[int]) -> Metadata:
+    """Return metadata by which a table restored to a version does not know the events of later ones."""
+    undone = undone_versions(target.properties)
+    for first_gone, last_gone in _between(target.version + 1, last, carried):
+        undone = with_gap(undone, first_gone, last_gone)
     return replace(metadata, configuration=with_undone(metadata.configuration, undone))
+
+
+def _between(first: int, last: int, without: Collection[int]) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of versions from one to another, without some of them."""
+    for version in sorted(without):
+        if first < version:
+            yield first, min(version - 1, last)
+        first = version + 1
+    if first <= last:
+        yield first, last
 
 
 def restore(
@@ -108,11 +122,18 @@ def restore(
         raise Invalid("restore: give one of version, timestamp, offset and tag")
     if offset is not None:
         timestamp = moment_ago(offset, handle.clock)
-    return restore_to(handle, handle.snapshot(version, timestamp) if tag is None else _tagged(handle, tag))
+    if tag is None:
+        return restore_to(handle, handle.snapshot(version, timestamp))
+    at = _tagged(handle, tag)
+    return restore_to(handle, handle.as_of(at.shown), at.held)
 
 
-def restore_to(handle: TableHandle, target: Snapshot) -> RestoreReport:
-    """Make the table what a version of it was, in one commit. Raises what `restore` does."""
+def restore_to(handle: TableHandle, target: Snapshot, held: frozenset[str] = frozenset()) -> RestoreReport:
+    """Make the table what a version of it was, in one commit. Raises what `restore` does.
+
+    `held` are the transactions that the target has although a later version carries them out (`TableAt.held`): one
+    GET more for each version after the target, if there are any.
+    """
     done: list[RestorePlan] = []
 
     def plan(snapshot: Snapshot) -> Changes | None:
@@ -121,7 +142,8 @@ def restore_to(handle: TableHandle, target: Snapshot) -> RestoreReport:
         oldest = oldest_readable(snapshot.state)
         if target.version < oldest and target.version not in kept_versions(handle, oldest):
             raise VersionExpired(expired_message(handle.name, target.version, oldest))
-        restoring = plan_restore(snapshot, target)
+        carried = _carried_out(handle, target, held)
+        restoring = plan_restore(snapshot, target, carried)
         done[:] = [restoring]
         if restoring.empty:
             return None
@@ -129,7 +151,7 @@ def restore_to(handle: TableHandle, target: Snapshot) -> RestoreReport:
             check_not_append_only(snapshot, "restore")
         check_present(handle, target, restoring.adds)
         restoring = replace(restoring, adds=tuple(_held(handle, target, restoring.adds)))
-        return _changes(handle, snapshot, target, restoring)
+        return _changes(handle, snapshot, target, restoring, carried)
 
     commit, snapshot, _ = commit_planned(handle, plan)
     if commit is None:
@@ -143,10 +165,18 @@ def _held(handle: TableHandle, target: Snapshot, adds: Sequence[AddFile]) -> Seq
     return held(handle, target, adds)
 
 
-def _tagged(handle: TableHandle, tag: str) -> Snapshot:
-    from alluvia.operations.references.tags import tagged  # which imports what stages a restore
+def _carried_out(handle: TableHandle, target: Snapshot, held: frozenset[str]) -> list[int]:
+    """Return the versions after the target that carry out transactions which it holds."""
+    if not held:
+        return []
+    commits = handle.log.following(target.version)
+    return [int(each.done) for one, each in carried_out(commits).items() if one in held]
 
-    return tagged(handle, tag)
+
+def _tagged(handle: TableHandle, tag: str) -> TableAt:
+    from alluvia.operations.references.tags import tagged_at  # most restores do without
+
+    return tagged_at(handle, tag)
 
 
 def _jobs_undone(current: Mapping[str, Txn], target: Mapping[str, Txn], now_ms: int) -> list[Txn]:
@@ -156,13 +186,15 @@ def _jobs_undone(current: Mapping[str, Txn], target: Mapping[str, Txn], now_ms: 
     return [Txn(app_id, wanted[app_id], now_ms) for app_id, txn in jobs.items() if txn.version != wanted[app_id]]
 
 
-def _changes(handle: TableHandle, snapshot: Snapshot, target: Snapshot, plan: RestorePlan) -> Changes:
+def _changes(
+    handle: TableHandle, snapshot: Snapshot, target: Snapshot, plan: RestorePlan, carried: Collection[int]
+) -> Changes:
     now_ms = handle.clock.now_ms()
 
     def metadata_at(version: int) -> Metadata | None:
         if plan.metadata is None or UNDONE not in plan.metadata.configuration:
             return plan.metadata
-        return _with_undone(plan.metadata, target, version - 1)
+        return _with_undone(plan.metadata, target, version - 1, carried)
 
     return Changes(
         RESTORE,

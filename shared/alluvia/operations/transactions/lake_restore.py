@@ -143,7 +143,7 @@ def _planned(name: str, then: Then) -> _Planned | None:
         def bring_back(tables: StagedTables) -> None:
             staged = tables.undrop(name, last, table)
             if ROLLUP not in target.properties and target.version != last.version:
-                restore_to(staged, target)
+                restore_to(staged, target, then.held)
 
         return _Planned(RestoreStep(name, UNDROP, target.version), bring_back)
     if in_gap(version_gaps(now.metadata.configuration), target.version):
@@ -156,7 +156,11 @@ def _planned(name: str, then: Then) -> _Planned | None:
     current = Snapshot(now, handle.root, name, handle.store)
     if plan_restore(current, target).empty:
         return None
-    return _Planned(RestoreStep(name, RESTORE, target.version), lambda tables: restore_to(tables.handle(name), target))
+    return _Planned(RestoreStep(name, RESTORE, target.version), partial(_restored, name, target, then.held))
+
+
+def _restored(name: str, target: Snapshot, held: frozenset[str], tables: StagedTables) -> None:
+    restore_to(tables.handle(name), target, held)
 
 
 def _dropped_since(name: str, then: Then) -> DroppedTable:
@@ -225,7 +229,8 @@ def _tagged(catalog: WritableCatalog, keeper: Keeper, names: Sequence[str]) -> d
         if handle.attached_place is not None:
             return Then(handle, now, now)
         try:
-            return Then(handle, now, kept_at(handle, keeper).shown)
+            at = kept_at(handle, keeper)
+            return Then(handle, now, at.shown, at.held)
         except TableNotFound:
             return Then(handle, now, None)
 

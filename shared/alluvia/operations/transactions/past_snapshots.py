@@ -159,11 +159,15 @@ class LateTable:
 
 @dataclass(frozen=True, slots=True)
 class Then:
-    """A table's log now, and its state at the moment: None where it had no version yet."""
+    """A table's log now, and its state at the moment: None where it had no version yet.
+
+    `held` are the transactions that the state has although a later version carries them out.
+    """
 
     handle: TableHandle
     now: State
     state: State | None
+    held: frozenset[str] = frozenset()
 
     @property
     def changed(self) -> bool:

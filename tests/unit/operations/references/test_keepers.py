@@ -25,9 +25,10 @@ from alluvia.delta.refs import (
 from alluvia.errors import Invalid, TableNotFound, VersionExpired
 from alluvia.operations.checkpointing import checkpoint
 from alluvia.operations.reading.scan import scan
-from alluvia.operations.references.pinned_versions import keep_moment, keep_version, kept_snapshot
+from alluvia.operations.references.pinned_versions import keep_moment, keep_version
 from alluvia.store import CountingStore
 from tests.judges import judges_agree
+from tests.transactions import kept_snapshot
 from tests.unit.operations.vacuuming import DAY, SCHEMA, cold, history, values
 
 NONE = timedelta(0)
