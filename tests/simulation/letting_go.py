@@ -41,10 +41,10 @@ def finish(world: World) -> None:
     clones = [f"{name}/" for name in world.clones if f"{name}/" in world.checker.tables]
     roots = [root for root in (BANK, SIDE, EVENTS, REJECTS) if root in world.checker.tables]
     touched = has_branches(world) or has_clones(world)
-    if touched:
-        for root in roots[:-1] if REJECTS in roots else roots:
-            _touch(lake, root, world.scheduler.now_us)
     for _ in range(1 + min(len(world.clones), CHAIN_MAX)):  # those that never came have keepers, too
+        if touched:
+            for root in roots[:-1] if REJECTS in roots else roots:
+                _touch(lake, root, world.scheduler.now_us)
         world.scheduler.now_us += 60 * HOUR_US
         lake = world.open(Process(), f"letting go {world.scheduler.now_us}", 0)
         for root in (*reversed(clones), *roots):
