@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 BATCH_ROWS = 16_384
 PARSE_CPU_SECONDS = 20
 _RUNS_TO_HEAR_WHY = 5
-_ABORTED = "TransactionContext"
-"""What is said to a query after one that ended its transaction."""
 
 
 class QueryDatabase:
@@ -49,6 +47,7 @@ class QueryDatabase:
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._files: EngineFiles | None = None
         self._sent: Callable[[], dict[str, int]] = dict
+        self._steps: list[Callable[[], object]] = []
 
     def analyse(self, text: str) -> Reply:
         """Have DuckDB read a text that a user wrote. No database needs to be open."""
@@ -59,6 +58,7 @@ class QueryDatabase:
     def open(self, options: dict[str, str]) -> Reply:
         """Open the database, begin its transaction, and tell its `now()` in µs since the Unix epoch."""
         self._connection, self._files, self._sent = connect(options), None, dict
+        self._steps = []
         row = self._connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchone()
         return {"now_us": row[0] if row else 0}
 
@@ -81,7 +81,10 @@ class QueryDatabase:
 
     def execute(self, sql: str, parameters: list[Any]) -> Reply:
         """Run a statement of the parent's own and return its rows."""
-        return {"rows": self._open.execute(sql, parameters).fetchall()}
+        rows = self._open.execute(sql, parameters).fetchall()
+        if sql.startswith("CREATE "):
+            self._steps.append(lambda: self._open.execute(sql, parameters))
+        return {"rows": rows}
 
     def columns(self, source: str) -> Reply:
         """Return the columns of a relation, with their types."""
@@ -95,12 +98,15 @@ class QueryDatabase:
 
     def register(self, view: str, rows: bytes) -> Reply:
         """Give the database rows, an Arrow stream, under a name."""
-        self._open.register(view, pa.ipc.open_stream(rows).read_all())
+        table = pa.ipc.open_stream(rows).read_all()
+        self._open.register(view, table)
+        self._steps.append(lambda: self._open.register(view, table))
         return {}
 
     def unregister(self, view: str) -> Reply:
         """Take rows back that were registered."""
         self._open.unregister(view)
+        self._steps.append(lambda: self._open.unregister(view))
         return {}
 
     def confine(self, paths: list[str]) -> Reply:
@@ -158,20 +164,28 @@ class QueryDatabase:
         """Run a query once more, to hear why it failed; None if that is not to be heard.
 
         Where one of its threads fails, DuckDB 1.5 says at times that another was interrupted, which never happens here.
+        The failure ended the transaction, so that each run needs one of its own, with the same views.
         """
         for _ in range(_RUNS_TO_HEAR_WHY):
             try:
+                self._begin_again()
                 for _ in self._reader(sql, rows):
                     if self._asked():
                         return None
             except (duckdb.Error, OSError) as error:
-                if (details := details_of(error))["exception_type"] not in (INTERRUPT, _ABORTED):
+                if (details := details_of(error))["exception_type"] != INTERRUPT:
                     return details
             except AlluviaError:
                 return None
             else:
                 return None
         return None
+
+    def _begin_again(self) -> None:
+        """Begin another transaction, with what the one that failed had made."""
+        self._open.execute("ROLLBACK").execute("BEGIN")
+        for step in self._steps:
+            step()
 
     def _send_part(self, part: bytes) -> None:
         self._send({"batch": True}, part)
