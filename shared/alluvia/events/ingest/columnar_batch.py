@@ -195,13 +195,12 @@ def blocks_of(text: bytes, longest: int) -> Iterator[LineBlock]:
         block_bytes = min(len(head) * BLOCK // (head.count(b"\n") + 1) + 1, _BLOCK_BYTES_MAX)
         end = text.find(b"\n", start + max(block_bytes, BLOCK_BYTES_MIN)) + 1 or len(text)
         block = text[start:end]
-        lines = lines_of(block)
-        parsed = parse_columns(block, lines, longest, known) if misses < _MISSES_MAX else None
+        parsed = parse_columns(block, longest, known) if misses < _MISSES_MAX else None
         if parsed is None:
             misses += 1
         else:
             known = parsed.kinds
-        yield LineBlock(view[start:end], parsed or lines)
+        yield LineBlock(view[start:end], parsed or lines_of(block))
         start = end
 
 

@@ -35,7 +35,8 @@ _DEPTH_MAX = 16
 """Of objects in objects: far less than an event may have."""
 _USUAL_SHARE_MIN = 0.75
 """The share of the sampled lines that have the same keys, and of the values of a key that have one type."""
-_COMPARED_AT_ONCE = 128  # lines: where one of them is odd, each of these is compared by itself
+_PART_BYTES = 1 << 14
+"""Lines of about this many bytes are read at once; where one of them may be odd, one by one."""
 _KINDS = {str: pa.string(), int: pa.int64(), bool: pa.bool_(), float: NUMBER}
 Kinds = tuple[tuple[Path, pa.DataType], ...]
 """The keys that lines have in common: the type of the value at each path, in order. Any value may be null."""
@@ -54,6 +55,7 @@ class _Reader(NamedTuple):
     """What reads lines with some keys. `values`: what takes the value at each path from an object that was read."""
 
     decode: Callable[[bytes], object]
+    decode_lines: Callable[[bytes], list[object]]
     encode_lines: Callable[[Sequence[object]], bytes]
     values: Mapping[Path, Callable[[object], Any]]
 
@@ -70,35 +72,65 @@ def lines_at(numbers: Collection[int], text: memoryview) -> dict[int, bytes]:
     return {number: line for number, line in some if number in numbers}
 
 
-def parse_columns(
-    text: bytes, lines: Sequence[bytes], longest: int = sys.maxsize, known: Kinds | None = None
-) -> ParsedLines | None:
+def parse_columns(text: bytes, longest: int = sys.maxsize, known: Kinds | None = None) -> ParsedLines | None:
     """Read the lines of a text as columns. None if there are few, or if most of them do not have the same keys.
 
     Lines of more than `longest` bytes are odd. known: the keys of lines before these, which are tried first.
     """
-    if len(lines) < LINES_MIN:
-        return None
-    parsed = None if known is None else _parsed(text, lines, longest, known)
-    if parsed is not None and len(parsed.odd) <= len(lines) * (1 - _USUAL_SHARE_MIN):
+    parsed = None if known is None else _parsed(text, longest, known)
+    if parsed is not None and len(parsed.odd) <= parsed.size * (1 - _USUAL_SHARE_MIN):
         return parsed
-    kinds = _kinds_of(lines)
-    return None if kinds is None or len(lines) < len(kinds) else _parsed(text, lines, longest, kinds)
+    lines = lines_of(text)
+    kinds = _kinds_of(lines) if len(lines) >= LINES_MIN else None
+    return None if kinds is None or len(lines) < len(kinds) else _parsed(text, longest, kinds)
 
 
-def _parsed(text: bytes, lines: Sequence[bytes], longest: int, kinds: Kinds) -> ParsedLines | None:
+def _parsed(text: bytes, longest: int, kinds: Kinds) -> ParsedLines | None:
     reader = _reader_of(kinds)
-    objects, odd = _decoded(lines, reader.decode)
-    odd = odd.union(_changed(lines, objects, odd, reader.encode_lines))
-    if b"\\" in text:
-        odd.update(at for at, line in enumerate(lines) if b"\\" in line)
-    if len(text) > longest:
-        odd.update(at for at, line in enumerate(lines) if len(line) > longest)
-    if len(odd) * 2 > len(lines):
+    objects: list[object] = []
+    odd: dict[int, bytes] = {}
+    plain = True
+    for part in _parts(text):
+        values = _whole(part, longest, reader) if plain else None
+        plain = values is not None  # after a part with odd lines, the next one often has some, too
+        if values is None:
+            lines = lines_of(part)
+            values, failed = _decoded(lines, reader.decode)
+            failed |= set(_changed(lines, values, failed, reader.encode_lines))
+            failed |= {at for at, line in enumerate(lines) if b"\\" in line or len(line) > longest}
+            odd |= {len(objects) + at: lines[at] for at in sorted(failed)}
+            plain = not failed
+        objects += values
+    if len(objects) < LINES_MIN or len(odd) * 2 > len(objects):
         return None
     kept = [each for at, each in enumerate(objects) if at not in odd] if odd else objects
     columns = {path: _column(kind, list(map(reader.values[path], kept))) for path, kind in kinds}
-    return ParsedLines(kinds, JsonColumns(columns), len(lines), {at: lines[at] for at in sorted(odd)})
+    return ParsedLines(kinds, JsonColumns(columns), len(objects), odd)
+
+
+def _parts(text: bytes) -> Iterator[bytes]:
+    """Cut a text into parts of whole lines, so that an odd line has only those around it looked at one by one."""
+    start = 0
+    while start < len(text):
+        end = text.find(b"\n", start + _PART_BYTES) + 1 or len(text)
+        yield text[start:end]
+        start = end
+
+
+def _whole(part: bytes, longest: int, reader: _Reader) -> list[object] | None:
+    """Return what the lines of a part hold; None where one of them may be odd."""
+    if b"\\" in part or len(part) > longest:
+        return None
+    try:
+        values = reader.decode_lines(part)
+    except (ValueError, RecursionError):
+        return None
+    if returns := part.count(b"\r"):
+        if returns != part.count(b"\n"):  # they do not end lines alone
+            return None
+        part = part.replace(b"\r", b"")
+    written, sent = reader.encode_lines(values), part if part.endswith(b"\n") else part + b"\n"
+    return values if written == sent or _bare(written) == _bare(sent) else None
 
 
 def _decoded(lines: Sequence[bytes], decode: Callable[[bytes], object]) -> tuple[list[object], set[int]]:
@@ -123,16 +155,9 @@ def _changed(
     encode_lines: Callable[[Sequence[object]], bytes],
 ) -> Iterator[int]:
     """Yield the places of the lines that are not written again as they were sent, but for spaces."""
-    read: Sequence[int] = range(len(lines))
-    if failed:
-        read = [at for at in read if at not in failed]
-        lines, objects = [lines[at] for at in read], [objects[at] for at in read]
-    for start in range(0, len(read), _COMPARED_AT_ONCE):
-        some = slice(start, start + _COMPARED_AT_ONCE)
-        written, sent = encode_lines(objects[some]), b"\n".join([*lines[some], b""])
-        if written != sent and _bare(written) != _bare(sent):
-            both = zip(read[some], lines[some], written.split(b"\n"), strict=False)
-            yield from (at for at, line, again in both if _bare(line) != _bare(again))
+    read = [at for at in range(len(lines)) if at not in failed]
+    written = encode_lines([objects[at] for at in read]).split(b"\n")
+    yield from (at for at, again in zip(read, written, strict=False) if _bare(lines[at]) != _bare(again))
 
 
 def _bare(text: bytes) -> bytes:
@@ -207,7 +232,10 @@ def _reader_of(kinds: Kinds) -> _Reader:
     places: dict[Path, str] = {}
     decoder: json.Decoder[object] = json.Decoder(_record_of(tree, places))
     return _Reader(
-        decoder.decode, json.Encoder().encode_lines, {path: attrgetter(place) for path, place in places.items()}
+        decoder.decode,
+        decoder.decode_lines,
+        json.Encoder().encode_lines,
+        {path: attrgetter(place) for path, place in places.items()},
     )
 
 

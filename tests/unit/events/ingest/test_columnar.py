@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alluvia.events.ingest.columnar_batch import ColumnarBatch, EventParts, blocks_of, moved
-from alluvia.events.ingest.columnar_parser import ParsedLines, _reader_of, lines_of, parse_columns
+from alluvia.events.ingest.columnar_parser import ParsedLines, _reader_of, parse_columns
 from alluvia.events.ingest.envelope import split
 from alluvia.events.ingest.event_rows import _of_events, to_rows
 from alluvia.events.ingest.values import NO_FIELDS, Fields, Limits, Split
@@ -44,7 +44,7 @@ def made(body: bytes, schema: pa.Schema, fields: Fields, limits: Limits) -> tupl
 
 def parsed(lines: list[bytes]) -> ParsedLines | None:
     text = b"\n".join(lines)
-    return parse_columns(text, lines_of(text))
+    return parse_columns(text)
 
 
 def as_objects(found: ParsedLines) -> list[dict[str, Any]]:
