@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
@@ -97,6 +97,15 @@ def duckdb_table(table: Table, version: int | None = None, where: str = "true") 
     at = "" if version is None else f", version := {version}"
     source = f"delta_scan('{uri_of(table).replace(chr(39), chr(39) * 2)}'{at})"
     return judge(table.lake.store).execute(f"SELECT * FROM {source} WHERE {where}").to_arrow_table()
+
+
+Read = Callable[[Table], pa.Table]
+READERS: dict[str, Read] = {
+    "deltalake": deltalake_table,
+    "deltalake SQL": deltalake_sql_table,
+    "DuckDB": duckdb_table,
+}
+"""Other readers of tables, by name."""
 
 
 def judges_agree(table: Table, versions: Iterable[int] | None = None) -> dict[int, Rows]:

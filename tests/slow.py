@@ -9,6 +9,7 @@ from __future__ import annotations
 LEFT_OUT = (
     "tests/cli/test_erasing.py",
     "tests/cli/test_event_files.py",
+    "tests/cli/test_event_file_parts.py",
     "tests/cli/test_newcomer.py",
     "tests/cli/test_progress.py",
     "tests/cli/test_prompt.py",

@@ -24,7 +24,7 @@ from alluvia.store import MemoryStore
 from alluvia_spark.backfill_job.normalise import read_events
 from alluvia_spark.sources.files import FileSplit, SourceFile
 from alluvia_spark.sources.formats import read_blocks
-from tests.functions.test_uploads import send
+from tests.functions.sent_files import send
 
 COLUMNS = pa.schema(
     [("id", pa.int64()), ("s", pa.string()), ("d", pa.float64()), ("p", pa.decimal128(20, 2)), ("b", pa.bool_())]

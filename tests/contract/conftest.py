@@ -9,6 +9,9 @@ from alluvia.clock import SystemClock
 from alluvia.store import CountingStore, open_store
 from tests.s3server import S3Server
 
+for module in ("keys_and_listings", "logs_of_others", "many_objects", "one_object"):
+    pytest.register_assert_rewrite(f"tests.contract.{module}")  # their assertions explain themselves too
+
 STORES = ["memory", "directory", "s3"]
 
 

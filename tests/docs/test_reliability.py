@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.faults.test_fail_at_call import KINDS
+from tests.faults.attempts import KINDS
 from tests.processes.test_chaos import SECONDS
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.test_simulation import PORTION_SEEDS, PORTIONS

@@ -11,8 +11,8 @@ from alluvia.clock import ManualClock
 from alluvia.errors import CommitUnknown, Unavailable
 from alluvia.store import MemoryStore
 from tests.erased import traces
+from tests.faults.attempts import KINDS, attempts, check_log
 from tests.faults.store import MODES, Died
-from tests.faults.test_fail_at_call import KINDS, attempts, check_log
 
 VICTIM = "mallory@example.org"
 WHERE = f"id = '{VICTIM}'"

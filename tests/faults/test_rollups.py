@@ -10,8 +10,8 @@ from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.rollups.change import PROGRESS
 from alluvia.store import MemoryStore
+from tests.faults.attempts import attempts, check_log, tried
 from tests.faults.store import MODES
-from tests.faults.test_fail_at_call import attempts, check_log, tried
 
 Make = Callable[[ManualClock], MemoryStore]
 BEFORE = [("a", 1, 1), ("b", 1, 2)]

@@ -7,8 +7,8 @@ import pytest
 from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.store import MemoryStore
+from tests.faults.attempts import attempts, tried
 from tests.faults.store import MODES
-from tests.faults.test_fail_at_call import attempts, tried
 
 COLUMNS = {"id": "long"}
 

@@ -15,8 +15,8 @@ from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.errors import Conflict, TableExists, TableNotFound
 from alluvia.store import MemoryStore
+from tests.faults.attempts import CALLS_MAX, attempts, check_log, copied, events, tried
 from tests.faults.store import MODES
-from tests.faults.test_fail_at_call import CALLS_MAX, attempts, check_log, copied, events, tried
 from tests.transactions import APPLY_OF_A, NAMES, HookedStore, amounts, append_both, filled, stopped, transfer
 
 BEFORE = (200, 200)

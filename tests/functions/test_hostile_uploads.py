@@ -29,7 +29,7 @@ from alluvia.processes import pool
 from alluvia.processes.reading import READERS
 from alluvia.store import MemoryStore
 from tests.damaged_parquet import footer_of, with_false_levels
-from tests.functions.test_uploads import SETTINGS, refused, rows, send
+from tests.functions.sent_files import SETTINGS, refused, rows, send
 from tests.serving import serving
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import hashlib
 import io
@@ -24,26 +23,20 @@ import alluvia
 from alluvia.access.rights import Grant, Rights
 from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock, SystemClock
-from alluvia.events.ingest.values import Limits
 from alluvia.files.limits import FileLimits
 from alluvia.files.uploads import parts
 from alluvia.operations.erasure.erase import erase
 from alluvia.operations.results.upload_parts import KEPT_MS, UPLOAD_MS_MAX, UPLOADS, clean_uploads
-from alluvia.serverless.http import Request
 from alluvia.serverless.signed_paths import PathSigner, using_signer
 from alluvia.store import MemoryStore
 from functions.ingest.handler import respond
 from functions.ingest.settings import IngestSettings
 from functions.ingest.uploads import REPLAYED
 from tests.access import known
+from tests.faults.attempts import attempts, check_log, tried
 from tests.faults.store import MODES
-from tests.faults.test_fail_at_call import attempts, check_log, tried
+from tests.functions.parts import CSV, SETTINGS, begin, cut, finish, request, send_parts, told
 from tests.s3server import S3Server
-from tests.samples import payload
-
-SETTINGS = IngestSettings(None, False, Limits(), authorization=known(None))
-CSV = b"id,amount\n" + b"".join(b"%d,%d\n" % (number, number * 3) for number in range(2000))
-Answer = tuple[int, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -51,40 +44,10 @@ def lake(s3_server: S3Server) -> alluvia.Lake:
     return alluvia.connect(f"s3://{s3_server.new_bucket()}/lake", **s3_server.options)
 
 
-def request(method: str, path: str, body: bytes = b"", query: str = "", **headers: str) -> Request:
-    event = payload("ingest_api_gateway")
-    event["requestContext"]["http"]["method"] = method
-    event["rawPath"] = event["requestContext"]["http"]["path"] = path
-    event["rawQueryString"], event["headers"] = query, headers
-    event["body"], event["isBase64Encoded"] = base64.b64encode(body).decode(), True
-    return Request.read(event, "")
-
-
-def begin(lake: Lake, table: str, query: str, settings: IngestSettings = SETTINGS) -> Answer:
-    answer = respond(request("POST", f"/v1/upload/{table}", query=query), settings, lake)
-    return answer["statusCode"], json.loads(answer["body"])
-
-
-def finish(lake: Lake, begun: dict[str, Any], settings: IngestSettings = SETTINGS, **told: object) -> Answer:
-    body = json.dumps(told).encode() if told else b""
-    answer = respond(request("POST", begun["complete"], body), settings, lake)
-    return answer["statusCode"], json.loads(answer["body"])
-
-
-def told(lake: Lake, begun: dict[str, Any], settings: IngestSettings = SETTINGS) -> Answer:
-    answer = respond(request("GET", begun["complete"].removesuffix("/complete")), settings, lake)
-    return answer["statusCode"], json.loads(answer["body"])
-
-
 def put(url: str, data: bytes) -> None:
     headers = {"Content-Type": "application/octet-stream"}  # moto reads forms, urllib's default, as such
     with urlopen(HttpRequest(url, data, headers, method="PUT")) as answer:
         assert answer.status == 200
-
-
-def cut(data: bytes, count: int) -> list[bytes]:
-    size = -(-len(data) // count)
-    return [data[at : at + size] for at in range(0, len(data), size)]
 
 
 def parquet(data: bytes) -> bytes:
@@ -143,12 +106,6 @@ def memory() -> Iterator[tuple[Lake, ManualClock]]:
     clock = ManualClock()
     with using_signer(PathSigner(clock, b"k" * 32)):
         yield Lake(MemoryStore("parts", clock), clock), clock
-
-
-def send_parts(lake: Lake, begun: dict[str, Any], data: bytes) -> None:
-    for part, piece in zip(begun["parts"], cut(data, len(begun["parts"])), strict=True):
-        path, _, query = part["url"].partition("?")
-        assert respond(request("PUT", path, piece, query), SETTINGS, lake)["statusCode"] == 200
 
 
 def test_a_server_without_s3_signs_paths(memory: tuple[Lake, ManualClock]) -> None:
@@ -275,70 +232,6 @@ def test_rights_are_asked_at_each_step(memory: tuple[Lake, ManualClock]) -> None
     small = replace(SETTINGS, files=FileLimits(bytes_max=1000))
     assert finish(lake, begun, small)[0] == 413
     assert finish(lake, begun, sum=1)[0] == 400
-
-
-def settings_of(caller: str, uploads: int = 3, size: int | None = None) -> IngestSettings:
-    rights = Rights((Grant(frozenset({"append", "admin"}), ("*",)),), "test", caller)
-    return replace(SETTINGS, authorization=known(rights), caller_uploads=uploads, caller_upload_bytes=size)
-
-
-def test_a_caller_has_so_many_uploads_that_are_not_finished(memory: tuple[Lake, ManualClock]) -> None:
-    lake, clock = memory
-    one, other = settings_of("one"), settings_of("other")
-    asked = f"bytes={len(CSV)}&format=csv"
-    first, second = (begin(lake, table, asked, one)[1] for table in ("t", "u"))
-    clock.advance(3600)
-    assert begin(lake, "t", asked, one)[0] == 201
-    written = list(lake.store.list(UPLOADS))
-    status, answer = begin(lake, "t", asked, one)
-    assert status == 429
-    assert answer["error"] == (
-        f"you have 3 unfinished uploads of up to {3 * len(CSV)} bytes together. One caller may have 3 "
-        f"(ALLUVIA_CALLER_UPLOADS) of {4 << 30} bytes (ALLUVIA_CALLER_UPLOAD_BYTES): complete one. The first of them "
-        f"expires in {23 * 3600} seconds"
-    )
-    assert list(lake.store.list(UPLOADS)) == written  # what is refused writes nothing
-    assert begin(lake, "t", asked, other)[0] == begin(lake, "t", asked)[0] == 201
-    send_parts(lake, first, CSV)
-    assert finish(lake, first, one)[0] == 200
-    assert [begin(lake, "t", asked, one)[0] for _ in range(2)] == [201, 429]
-    lake.create_table("u", {"id": "long", "amount": "long"}).append([{"id": 7, "amount": 1}])
-    lake.table("u").erase("id = 7")  # which deletes the second
-    assert finish(lake, second, one)[0] == 404
-    assert [begin(lake, "t", asked, one)[0] for _ in range(2)] == [201, 429]
-    clock.advance(UPLOAD_MS_MAX // 1000 - 3600)
-    assert [begin(lake, "t", asked, one)[0] for _ in range(2)] == [429, 429]  # none of the three is a day old
-    clock.advance(3601)
-    assert [begin(lake, "t", asked, one)[0] for _ in range(4)] == [201, 201, 201, 429]
-
-
-def test_a_caller_has_so_many_bytes_that_are_not_finished(memory: tuple[Lake, ManualClock]) -> None:
-    lake, _ = memory
-    one = settings_of("one", size=50_000)
-    assert [begin(lake, "t", f"bytes={size}&format=csv", one)[0] for size in (30_000, 20_001)] == [201, 429]
-    assert begin(lake, "t", "bytes=20000&format=csv", one)[0] == 201
-    status, answer = begin(lake, "t", "parts=1&format=csv", one)
-    assert (status, answer["error"].rpartition(": ")[2]) == (413, "say how many it has (bytes=…)")
-    small = replace(one, files=FileLimits(bytes_max=1000))
-    assert begin(lake, "t", "parts=1&format=csv", settings_of("another", size=50_000))[0] == 413
-    third = replace(small, authorization=settings_of("third").authorization)
-    assert begin(lake, "t", "parts=1&format=csv", third)[0] == 201
-
-
-def test_callers_that_begin_at_once_have_no_more(
-    memory: tuple[Lake, ManualClock], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lake, _ = memory
-    one, began, answers = settings_of("one", uploads=1), parts.begin, list[int]()
-
-    def meanwhile(*args: Any) -> Any:
-        monkeypatch.setattr(parts, "begin", began)
-        answers.append(begin(lake, "t", "parts=1&format=csv", one)[0])
-        return began(*args)
-
-    monkeypatch.setattr(parts, "begin", meanwhile)
-    answers.append(begin(lake, "t", "parts=1&format=csv", one)[0])
-    assert answers == [201, 429]
 
 
 def test_parts_are_no_longer_than_the_file_may_be(memory: tuple[Lake, ManualClock]) -> None:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 import alluvia
-from alluvia.api.lake import Lake, Table
-from tests import judges
+from alluvia.api.lake import Lake
+from tests.judges import READERS, Read
 from tests.reach.delta_spark import BY_SPARK
 from tests.s3server import S3Server
-
-Read = Callable[[Table], pa.Table]
-READERS: dict[str, Read] = {
-    "deltalake": judges.deltalake_table,
-    "deltalake SQL": judges.deltalake_sql_table,
-    "DuckDB": judges.duckdb_table,
-}
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 import alluvia
-from alluvia.api.lake import Lake, Table
-from tests import judges
+from alluvia.api.lake import Lake
+from tests.judges import READERS, Read
 from tests.reach.delta_spark import BY_SPARK
 from tests.transactions import (
     APPLY_OF_A,
@@ -26,12 +24,6 @@ from tests.transactions import (
     two_tables,
 )
 
-Read = Callable[[Table], pa.Table]
-READERS: dict[str, Read] = {
-    "deltalake": judges.deltalake_table,
-    "deltalake SQL": judges.deltalake_sql_table,
-    "DuckDB": judges.duckdb_table,
-}
 MOMENTS = {
     CLAIM_OF_A: (200, 200),
     CLAIM_OF_B: (200, 200),

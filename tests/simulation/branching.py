@@ -6,7 +6,7 @@ They take their chances from sources of their own, so that runs without branches
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -31,8 +31,6 @@ from tests.simulation.world import BANK, BANK_SCHEMA, EVENTS, REJECTS, SKEW_MS_M
 
 SHARE = 0.12
 """The share of runs that have branches."""
-ERASE_SHARE = 0.3
-"""The share of them, if they are about events, in which somebody erases."""
 BRANCHES_MAX = 3
 SIDE = "side/"
 """A table that transactions of the lake and of branches write with the bank."""
@@ -62,52 +60,12 @@ def set_up(world: World, lake: Lake) -> None:
     world.checker.sorted_by[SIDE] = ("id",)
 
 
-def branchers(world: World, acts: tuple[Act, ...], vacuum: Act, erase: Act) -> Iterator[tuple[str, Act]]:
-    """Yield the names of those who use branches, and clean up meanwhile, with what they do. `acts` work on any lake."""
-
-    def write(actor: Actor) -> None:
-        chance = actor.chance
-        _on_branch(actor, chance.choice([chance.choice(acts), ingest, ingest, add_both, keep_up, keep_up, restore]))
-
-    def fix(actor: Actor) -> None:
-        """Cut a branch, write on it, look, and mostly publish and discard it."""
-        cut(actor)
-        for _ in range(actor.chance.choice([1, 2, 3])):
-            write(actor)
-            _pause(actor)
-        for act, share in (
-            (compare, 0.5),
-            (compact, 0.4),
-            (publish, 0.7),
-            (write, 0.1),
-            (publish, 0.2),
-            (discard, 0.4),
-        ):
-            if actor.chance.random() < share:
-                act(actor)
-
-    chance = chance_of(world)
-    chance.random()
-    for at in range(chance.choice([1, 2])):
-        yield f"fixer{at}", fix
-    for at in range(chance.choice([1, 2])):
-        yield (
-            f"branch helper{at}",
-            lambda actor: actor.chance.choice([write, write, look, compare, publish, discard])(actor),
-        )
-    yield "sider", _aside
-    for at in range(chance.choice([1, 2])):
-        yield f"branch sweeper{at}", vacuum
-    if world.scenario.focus != "bank" and chance.random() < ERASE_SHARE:
-        yield "branch eraser", erase
-
-
 def _known(actor: Actor) -> list[BranchModel]:
     known = actor.world.checker.branches.values()
     return [each for each in known if isinstance(each, BranchModel) and each.is_there]
 
 
-def _pause(actor: Actor) -> None:
+def pause(actor: Actor) -> None:
     if actor.chance.random() < 0.5:
         actor.world.scheduler.wait(int(3 * SECOND_US * actor.chance.random() ** 2))
 
@@ -144,7 +102,7 @@ def cut(actor: Actor) -> None:
     world.scheduler.note(f"cut {name} {keeper.id} at {moment_ms}")
 
 
-def _on_branch(actor: Actor, act: Act) -> None:
+def on_branch(actor: Actor, act: Act) -> None:
     """Do something on a branch. One that is discarded or expires meanwhile may fail in any way."""
     known = _known(actor)
     if not known:
@@ -226,11 +184,11 @@ def add_both(actor: Actor) -> None:
     actor.intent = together
     for name in ("bank", "side"):
         append(tables.handle(name), [dict(zip(COLUMNS, row, strict=True))])
-    _pause(actor)
+    pause(actor)
     tables.commit()
 
 
-def _aside(actor: Actor) -> None:
+def aside(actor: Actor) -> None:
     try:
         add_both(actor)
     except Conflict:
@@ -277,7 +235,7 @@ def restore(actor: Actor) -> None:
 
 def look(actor: Actor) -> None:
     """Read a table on a branch."""
-    _on_branch(actor, _look)
+    on_branch(actor, _look)
 
 
 def _look(actor: Actor) -> None:
@@ -304,7 +262,7 @@ def _same(branch: BranchModel, root: str, version: Version, rows: pa.Table) -> N
 
 def compare(actor: Actor) -> None:
     """Ask for the difference of a branch, in rows."""
-    _on_branch(actor, _compare)
+    on_branch(actor, _compare)
 
 
 def _compare(actor: Actor) -> None:

@@ -82,63 +82,90 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/references/clones.py",
         "return oldest is not None and not any(",
         "return oldest is not None or not any(",
-        ("tests/unit/operations/tables/test_clone.py",),
+        (
+            "tests/unit/operations/tables/test_clone.py",
+            "tests/unit/operations/tables/test_clone_retention.py",
+        ),
     ),
     Mutant(
         "take a clone that has just been made for one that never came",
         "operations/references/clones.py",
         "    if oldest.metadata.id != own and not ended:\n        return None\n",
         "",
-        ("tests/unit/operations/tables/test_clone.py",),
+        (
+            "tests/unit/operations/tables/test_clone.py",
+            "tests/unit/operations/tables/test_clone_retention.py",
+        ),
     ),
     Mutant(
         "forget the versions of a clone that somebody keeps",
         "operations/references/clones.py",
         "    if any(each.table is not None or each.moment >= put_ms for each in kept):\n        return None\n",
         "",
-        ("tests/unit/operations/tables/test_clone.py",),
+        (
+            "tests/unit/operations/tables/test_clone.py",
+            "tests/unit/operations/tables/test_clone_retention.py",
+        ),
     ),
     Mutant(
         "judge the keeper of a clone that may still be made",
         "operations/retention/referenced_files.py",
         "if keeper.stored_ms < now_ms - CLONE_AGE_MS_MIN and is_orphan(",
         "if is_orphan(",
-        ("tests/unit/operations/tables/test_clone.py",),
+        (
+            "tests/unit/operations/tables/test_clone.py",
+            "tests/unit/operations/tables/test_clone_retention.py",
+        ),
     ),
     Mutant(
         "keep nothing of the tables that own what a clone of a clone has",
         "operations/tables/clone.py",
         "        _keep_bases(origin, snapshot, keepers)\n",
         "",
-        ("tests/unit/operations/tables/test_clone.py",),
+        (
+            "tests/unit/operations/tables/test_clone.py",
+            "tests/unit/operations/tables/test_clone_retention.py",
+        ),
     ),
     Mutant(
         "record no version that a clone has given up",
         "operations/retention/vacuum_cutoffs.py",
         " or CLONE_OF in snapshot.properties:\n        moments",
         ":\n        moments",
-        ("tests/unit/operations/tables/test_clone.py",),
+        (
+            "tests/unit/operations/tables/test_clone.py",
+            "tests/unit/operations/tables/test_clone_retention.py",
+        ),
     ),
     Mutant(
         "release the keepers of a clone that was made",
         "operations/tables/clone.py",
         "        needed = True  #",
         "        needed = False  #",
-        ("tests/unit/operations/tables/test_clone.py",),
+        (
+            "tests/unit/operations/tables/test_clone.py",
+            "tests/unit/operations/tables/test_clone_retention.py",
+        ),
     ),
     Mutant(
         "let a source be erased that its clones show",
         "operations/erasure/erase_keepers.py",
         "if any(_holds(handle, matching, used, facts.files)):",
         "if False:",
-        ("tests/unit/operations/tables/test_clone.py",),
+        (
+            "tests/unit/operations/tables/test_clone.py",
+            "tests/unit/operations/tables/test_clone_retention.py",
+        ),
     ),
     Mutant(
         "keep for an erased clone nothing of its source",
         "operations/references/clones.py",
         "for file in files for key in _keys(kept, file) if key.startswith",
         "for file in files[:0] for key in _keys(kept, file) if key.startswith",
-        ("tests/unit/operations/tables/test_clone.py",),
+        (
+            "tests/unit/operations/tables/test_clone.py",
+            "tests/unit/operations/tables/test_clone_retention.py",
+        ),
     ),
     Mutant(
         "write to an attached table",
@@ -202,7 +229,13 @@ MUTANTS: tuple[Mutant, ...] = (
     _rule_ignored("protocol_changed", ("tests/unit/commit/test_conflicts.py",)),
     _rule_ignored("metadata_changed", seed=130),
     _rule_ignored("transaction_recorded", seed=78),
-    _rule_ignored("domain_changed", ("tests/faults/test_sleepers.py",)),
+    _rule_ignored(
+        "domain_changed",
+        (
+            "tests/faults/test_sleepers.py",
+            "tests/faults/test_sleeping_upkeep.py",
+        ),
+    ),
     _rule_ignored("rows_added"),
     _rule_ignored("read_file_removed", seed=128),
     _rule_ignored("file_removed_twice"),
@@ -213,7 +246,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "            if state.version >= 0 and self._log.stale and (known := self._looked_again(state.version)):\n"
         "                continue\n",
         "",
-        ("tests/faults/test_sleepers.py",),
+        (
+            "tests/faults/test_sleepers.py",
+            "tests/faults/test_sleeping_upkeep.py",
+        ),
     ),
     Mutant(
         "believe a commit that took longer than the log's retention",
@@ -221,14 +257,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "                if self._slept(commit.version):\n"
         "                    self._log.confirm(commit.version, data)\n",
         "",
-        ("tests/faults/test_sleepers.py",),
+        (
+            "tests/faults/test_sleepers.py",
+            "tests/faults/test_sleeping_upkeep.py",
+        ),
     ),
     Mutant(
         "take what was read before a long sleep for new",
         "delta/log/log.py",
         "        self._seen_ms = began_ms\n",
         "        self._seen_ms = self.clock.now_ms()\n",
-        ("tests/faults/test_sleepers.py",),
+        (
+            "tests/faults/test_sleepers.py",
+            "tests/faults/test_sleeping_upkeep.py",
+        ),
     ),
     Mutant(
         "record a version of a rollup's source that came after the rows were read",
@@ -242,42 +284,60 @@ MUTANTS: tuple[Mutant, ...] = (
         "rollups/refresh.py",
         "            txns=progress_txns(source, now_ms),",
         "            txns=(),",
-        ("tests/unit/rollups/test_rollups.py",),
+        (
+            "tests/unit/rollups/test_rollups.py",
+            "tests/unit/rollups/test_rollup_rules.py",
+        ),
     ),
     Mutant(
         "fold groups that rows were deleted from",
         "rollups/computing.py",
         '            lost.append(f"SELECT',
         '            gained.append(f"SELECT',
-        ("tests/unit/rollups/test_rollups.py",),
+        (
+            "tests/unit/rollups/test_rollups.py",
+            "tests/unit/rollups/test_rollup_rules.py",
+        ),
     ),
     Mutant(
         "keep the old rows of recomputed groups",
         "rollups/computing.py",
         """join = f"ANTI JOIN {self._named('again')} g ON {self._same('o', 'g')}\"""",
         'join = ""',
-        ("tests/unit/rollups/test_rollups.py",),
+        (
+            "tests/unit/rollups/test_rollups.py",
+            "tests/unit/rollups/test_rollup_rules.py",
+        ),
     ),
     Mutant(
         "prune the files of a rollup's null groups",
         "rollups/groups.py",
         "either: list[Predicate] = [IsNull((name,))] if values.nulls else []",
         "either: list[Predicate] = []",
-        ("tests/unit/rollups/test_rollups.py",),
+        (
+            "tests/unit/rollups/test_rollups.py",
+            "tests/unit/rollups/test_rollup_rules.py",
+        ),
     ),
     Mutant(
         "prune the files of a source's null groups",
         "rollups/groups.py",
         'parts = ["k IS NULL"] if values.nulls else []',
         "parts: list[str] = []",
-        ("tests/unit/rollups/test_rollups.py",),
+        (
+            "tests/unit/rollups/test_rollups.py",
+            "tests/unit/rollups/test_rollup_rules.py",
+        ),
     ),
     Mutant(
         "take two sources of one name for one",
         "rollups/change.py",
         'return f"{PROGRESS}/{source.state.metadata.id}"',
         'return f"{PROGRESS}/{source.name}"',
-        ("tests/unit/rollups/test_rollups.py",),
+        (
+            "tests/unit/rollups/test_rollups.py",
+            "tests/unit/rollups/test_rollup_rules.py",
+        ),
     ),
     Mutant(
         "vacuum by clock instead of reference",
@@ -359,21 +419,30 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/append/append.py",
         "age_ms_max)\n    _check_young(handle, adds)\n",
         "age_ms_max)\n",
-        ("tests/faults/test_sleepers.py",),
+        (
+            "tests/faults/test_sleepers.py",
+            "tests/faults/test_sleeping_upkeep.py",
+        ),
     ),
     Mutant(
         "commit files that grew old in a race",
         "operations/append/append.py",
         "        _check_young(handle, adds)\n        return changes\n",
         "        return changes\n",
-        ("tests/faults/test_sleepers.py",),
+        (
+            "tests/faults/test_sleepers.py",
+            "tests/faults/test_sleeping_upkeep.py",
+        ),
     ),
     Mutant(
         "forget the age of a transaction that has moved to newer versions",
         "operations/transactions/lake_commit.py",
         "    check_age(clock, started_ms)  # a table",
         "    # a table",
-        ("tests/faults/test_sleepers.py",),
+        (
+            "tests/faults/test_sleepers.py",
+            "tests/faults/test_sleeping_upkeep.py",
+        ),
     ),
     Mutant(
         "begin to commit for all once their rows are in a file",
@@ -387,14 +456,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/branches/branch_publish.py",
         "        if copied_ms is None or main.clock.now_ms() - copied_ms > FILE_AGE_MS_MAX:",
         "        if copied_ms is None:",
-        ("tests/faults/test_sleepers.py",),
+        (
+            "tests/faults/test_sleepers.py",
+            "tests/faults/test_sleeping_upkeep.py",
+        ),
     ),
     Mutant(
         "put copies of long ago in the place of a dropped table",
         "operations/tables/drop.py",
         "        first.check_young(handle.name, now_ms)\n",
         "",
-        ("tests/faults/test_sleepers.py",),
+        (
+            "tests/faults/test_sleepers.py",
+            "tests/faults/test_sleeping_upkeep.py",
+        ),
     ),
     Mutant(
         "commit the first version of a table however old its files are",
@@ -415,7 +490,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "delta/log/checkpoints/putting.py",
         "    try:\n        check_age()\n",
         "    try:\n        pass\n",
-        ("tests/faults/test_sleepers.py",),
+        (
+            "tests/faults/test_sleepers.py",
+            "tests/faults/test_sleeping_upkeep.py",
+        ),
     ),
     Mutant(
         "take an offer after a commit that has its event ids in files",
@@ -448,14 +526,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/retention/vacuum.py",
         "fence=bool(named or log_plan.hints or log_plan.id_files)",
         "fence=False",
-        ("tests/faults/test_sleepers.py",),
+        (
+            "tests/faults/test_sleepers.py",
+            "tests/faults/test_sleeping_upkeep.py",
+        ),
     ),
     Mutant(
         "vacuum what came back before the record",
         "operations/retention/vacuum.py",
         "            plan = plan.without(self._needed_by(newest))\n",
         "",
-        ("tests/faults/test_sleepers.py",),
+        (
+            "tests/faults/test_sleepers.py",
+            "tests/faults/test_sleeping_upkeep.py",
+        ),
     ),
     Mutant(
         "expire a file of which some rows are old",
@@ -531,21 +615,30 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/erasure/erase_judging.py",
         "        if self.places.properties and PROPERTIES in rows.schema.names:\n",
         "        if False:\n",
-        ("tests/unit/operations/erasure/test_erase_fields.py",),
+        (
+            "tests/unit/operations/erasure/test_erase_fields.py",
+            "tests/unit/operations/erasure/test_erase_elsewhere.py",
+        ),
     ),
     Mutant(
         "erase, and say nothing of what could not be judged",
         "operations/erasure/erase_report.py",
         "        return all(not each.unjudged and ",
         "        return all(",
-        ("tests/unit/operations/erasure/test_erase_fields.py",),
+        (
+            "tests/unit/operations/erasure/test_erase_fields.py",
+            "tests/unit/operations/erasure/test_erase_elsewhere.py",
+        ),
     ),
     Mutant(
         "erase, and take folders of partitions to be hidden",
         "operations/erasure/erase_survey.py",
         'in self._kept or name.endswith(".parquet"):',
         'in self._kept or (name.endswith(".parquet") and "/" not in name):',
-        ("tests/unit/operations/erasure/test_erase_fields.py",),
+        (
+            "tests/unit/operations/erasure/test_erase_fields.py",
+            "tests/unit/operations/erasure/test_erase_elsewhere.py",
+        ),
     ),
     Mutant(
         "erase a file that a transaction may be about to commit",
@@ -628,35 +721,50 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/retention/log_cleanup.py",
         "if all(known[part.name].modified_ms <= before_ms for part in parts)",
         "if parts",
-        ("tests/faults/test_sleepers.py",),
+        (
+            "tests/faults/test_sleepers.py",
+            "tests/faults/test_sleeping_upkeep.py",
+        ),
     ),
     Mutant(
         "vacuum the hint of a drop without a fence",
         "operations/retention/vacuum.py",
         "fence=bool(named or log_plan.hints or log_plan.id_files)",
         "fence=bool(named or log_plan.id_files)",
-        ("tests/faults/test_sleepers.py",),
+        (
+            "tests/faults/test_sleepers.py",
+            "tests/faults/test_sleeping_upkeep.py",
+        ),
     ),
     Mutant(
         "commit files that vacuum may have taken meanwhile",
         "operations/rows/rewriting.py",
         " and part.begun_ms >= young_ms]",
         "]",
-        ("tests/faults/test_sleepers.py",),
+        (
+            "tests/faults/test_sleepers.py",
+            "tests/faults/test_sleeping_upkeep.py",
+        ),
     ),
     Mutant(
         "carry out a plan of vacuum that is days old",
         "operations/retention/vacuum.py",
         "> PLAN_AGE_MS_MAX:",
         "> PLAN_AGE_MS_MAX * 1000:",
-        ("tests/faults/test_sleepers.py",),
+        (
+            "tests/faults/test_sleepers.py",
+            "tests/faults/test_sleeping_upkeep.py",
+        ),
     ),
     Mutant(
         "count retention from when a late commit was made",
         "operations/retention/vacuum_cutoffs.py",
         "min(before_ms, commit.timestamp_ms)",
         "before_ms",
-        ("tests/faults/test_sleepers.py",),
+        (
+            "tests/faults/test_sleepers.py",
+            "tests/faults/test_sleeping_upkeep.py",
+        ),
     ),
     Mutant(
         "look keys up in memory that lose digits there",
@@ -684,7 +792,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "commit/transaction.py",
         "            attempt = replace(attempt, files_read=self._moved)\n",
         "            self._moved = frozenset()\n",
-        ("tests/unit/operations/rows/test_upsert.py",),
+        (
+            "tests/unit/operations/rows/test_upsert.py",
+            "tests/unit/operations/rows/test_upsert_races.py",
+        ),
     ),
     Mutant(
         "resolve a path of a log without asking where it leads",
@@ -705,7 +816,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "store/directory.py",
         """        if not real.startswith(f"{self._home(key).rstrip('/')}/"):\n""",
         "        if False:\n",
-        ("tests/contract/test_paths_of_logs.py::test_no_link_leads_out_of_a_table",),
+        ("tests/contract/test_links.py::test_no_link_leads_out_of_a_table",),
     ),
     Mutant(
         "know a live file by the text of its path",
@@ -787,7 +898,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "        for add, data in prepared:\n            try:\n"
         "                self._store.put(self._root + add.path, data)\n"
         "            except Exception:\n                continue\n",
-        ("tests/faults/test_fail_at_call.py",),
+        (
+            "tests/faults/test_fail_at_call.py",
+            "tests/faults/test_fail_at_call_of_upkeep.py",
+        ),
     ),
     Mutant(
         "forget the winners' ids after a lost race",
@@ -932,7 +1046,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "delta/log/reading.py",
         "        except ObjectNotFound:\n            return None\n\n    def read_commits",
         "        except (ObjectNotFound, Unavailable):\n            return None\n\n    def read_commits",
-        ("tests/faults/test_fail_at_call.py",),
+        (
+            "tests/faults/test_fail_at_call.py",
+            "tests/faults/test_fail_at_call_of_upkeep.py",
+        ),
     ),
     Mutant(
         "acknowledge rejects that could not be kept",
@@ -981,7 +1098,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/transactions/lake_commit.py",
         "table.changes(reads=reads)",
         "table.changes(reads=False)",
-        ("tests/unit/operations/transactions/test_transactions.py",),
+        (
+            "tests/unit/operations/transactions/test_transactions.py",
+            "tests/unit/operations/transactions/test_decisions.py",
+            "tests/unit/operations/transactions/test_upkeep_of_claims.py",
+        ),
     ),
     Mutant(
         "claim only the tables that a transaction changes",
@@ -1000,7 +1121,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/catalog/lake_snapshot.py",
         "if late := self._behind(met.values()):",
         "if late := []:",
-        ("tests/unit/operations/transactions/test_transactions.py",),
+        (
+            "tests/unit/operations/transactions/test_transactions.py",
+            "tests/unit/operations/transactions/test_decisions.py",
+            "tests/unit/operations/transactions/test_upkeep_of_claims.py",
+        ),
     ),
     Mutant(
         "read a transaction without what it follows by way of a table that is not read",
@@ -1014,14 +1139,22 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/catalog/lake_snapshot.py",
         "if self._claims(claim, log)]",
         "if False]",
-        ("tests/unit/operations/transactions/test_transactions.py",),
+        (
+            "tests/unit/operations/transactions/test_transactions.py",
+            "tests/unit/operations/transactions/test_decisions.py",
+            "tests/unit/operations/transactions/test_upkeep_of_claims.py",
+        ),
     ),
     Mutant(
         "take a decision that vacuum has deleted for one that never was",
         "operations/catalog/lake_snapshot.py",
         "    if decision is None and handle.clock.now_ms() - claim.started_ms > COMMIT_AGE_MS_MAX:",
         "    if False:",
-        ("tests/unit/operations/transactions/test_transactions.py",),
+        (
+            "tests/unit/operations/transactions/test_transactions.py",
+            "tests/unit/operations/transactions/test_decisions.py",
+            "tests/unit/operations/transactions/test_upkeep_of_claims.py",
+        ),
     ),
     Mutant(
         "count what was decided after the tables of a lake were looked at",
@@ -1029,14 +1162,22 @@ MUTANTS: tuple[Mutant, ...] = (
         "            self._decided[claim.transaction_id] = {} if self._behind([claims]) else claims\n"
         "        return self._decided[claim.transaction_id]\n",
         "            return claims\n        return {}\n",
-        ("tests/unit/operations/transactions/test_transactions.py",),
+        (
+            "tests/unit/operations/transactions/test_transactions.py",
+            "tests/unit/operations/transactions/test_decisions.py",
+            "tests/unit/operations/transactions/test_upkeep_of_claims.py",
+        ),
     ),
     Mutant(
         "read a table that is used late as it is by then",
         "operations/catalog/lake_snapshot.py",
         "            return handle.log.at(version)",
         "            return handle.log.refresh()",
-        ("tests/unit/operations/transactions/test_transactions.py",),
+        (
+            "tests/unit/operations/transactions/test_transactions.py",
+            "tests/unit/operations/transactions/test_decisions.py",
+            "tests/unit/operations/transactions/test_upkeep_of_claims.py",
+        ),
     ),
     Mutant(
         "forget what a query, or a subquery of a change, has read in a transaction",
@@ -1091,7 +1232,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "commit/commit_records.py",
         "info.modified_ms <= claim.started_ms + COMMIT_AGE_MS_MAX",
         "True",
-        ("tests/unit/operations/transactions/test_transactions.py",),
+        (
+            "tests/unit/operations/transactions/test_transactions.py",
+            "tests/unit/operations/transactions/test_decisions.py",
+            "tests/unit/operations/transactions/test_upkeep_of_claims.py",
+        ),
     ),
     Mutant(
         "carry out a claim that does not stand any more",
@@ -1111,7 +1256,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "commit/transaction.py",
         "            lifted.append(claim.lifted())",
         "            pass",
-        ("tests/unit/operations/transactions/test_transactions.py",),
+        (
+            "tests/unit/operations/transactions/test_transactions.py",
+            "tests/unit/operations/transactions/test_decisions.py",
+            "tests/unit/operations/transactions/test_upkeep_of_claims.py",
+        ),
     ),
     Mutant(
         "forget what was read when something is changed",
@@ -1125,14 +1274,22 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/planning/optimistic_retry.py",
         "if changes is None and handle.carry_out(snapshot):",
         "if False:",
-        ("tests/unit/operations/transactions/test_transactions.py",),
+        (
+            "tests/unit/operations/transactions/test_transactions.py",
+            "tests/unit/operations/transactions/test_decisions.py",
+            "tests/unit/operations/transactions/test_upkeep_of_claims.py",
+        ),
     ),
     Mutant(
         "answer an owner that slept for days that its transaction has happened",
         "operations/transactions/lake_commit.py",
         "    if clock.now_ms() - started_ms > COMMIT_AGE_MS_MAX // 2:",
         "    if False:",
-        ("tests/unit/operations/transactions/test_transactions.py",),
+        (
+            "tests/unit/operations/transactions/test_transactions.py",
+            "tests/unit/operations/transactions/test_decisions.py",
+            "tests/unit/operations/transactions/test_upkeep_of_claims.py",
+        ),
     ),
     Mutant(
         "hand the answers of a group to the wrong callers",
@@ -1176,14 +1333,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "events/ingest/pipeline.py",
         "            if rows.refused and tries_left and not is_newest:",
         "            if False:",
-        ("tests/unit/events/ingest/test_pipeline.py",),
+        (
+            "tests/unit/events/ingest/test_pipeline.py",
+            "tests/unit/events/ingest/test_event_tables.py",
+        ),
     ),
     Mutant(
         "store rows that were made for other columns",
         "operations/append/ingest.py",
         "            raise _other_columns(self._handle)",
         "            pass",
-        ("tests/unit/events/ingest/test_pipeline.py",),
+        (
+            "tests/unit/events/ingest/test_pipeline.py",
+            "tests/unit/events/ingest/test_event_tables.py",
+        ),
     ),
     Mutant(
         "give the rejects of a group to its first request",
@@ -1217,7 +1380,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/tables/restore.py",
         "app_id.startswith((BACKFILL, UPLOAD))",
         "app_id.startswith(BACKFILL)",
-        ("tests/functions/test_uploads.py",),
+        (
+            "tests/functions/test_uploads.py",
+            "tests/functions/test_upload_keys.py",
+        ),
     ),
     Mutant(
         "fail a group for what one of its requests breaks",
@@ -1316,14 +1482,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/retention/vacuum.py",
         "            plan, log_plan = self._spared(plan, log_plan, live, oldest, known)\n            newest =",
         "            newest =",
-        ("tests/unit/operations/references/test_keepers.py",),
+        (
+            "tests/unit/operations/references/test_keepers.py",
+            "tests/unit/operations/references/test_kept_moments.py",
+        ),
     ),
     Mutant(
         "keep a version that was given up",
         "operations/references/pinned_versions.py",
         "        _check_there(handle, keeper)\n        return _confirmed(handle.store",
         "        return _confirmed(handle.store",
-        ("tests/unit/operations/references/test_keepers.py",),
+        (
+            "tests/unit/operations/references/test_keepers.py",
+            "tests/unit/operations/references/test_kept_moments.py",
+        ),
     ),
     Mutant(
         "forget what the moment of a tag of the lake means",
@@ -1343,7 +1515,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/retention/old_commit_records.py",
         "key for key, ms in about.items() if ms <= keeper.moment and",
         "key for key, ms in about.items() if ms > keeper.moment and",
-        ("tests/unit/operations/references/test_keepers.py",),
+        (
+            "tests/unit/operations/references/test_keepers.py",
+            "tests/unit/operations/references/test_kept_moments.py",
+        ),
     ),
     Mutant(
         "take a moment for the one before it",
@@ -1356,21 +1531,30 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/references/pinned_versions.py",
         "table_at(handle.log, state, keeper.moment)",
         "TableAt(state)",
-        ("tests/unit/operations/references/test_keepers.py",),
+        (
+            "tests/unit/operations/references/test_keepers.py",
+            "tests/unit/operations/references/test_kept_moments.py",
+        ),
     ),
     Mutant(
         "take a transaction that happened after a moment",
         "operations/references/pinned_versions.py",
         "table_at(handle.log, state, keeper.moment)",
         "table_at(handle.log, state)",
-        ("tests/unit/operations/references/test_keepers.py",),
+        (
+            "tests/unit/operations/references/test_keepers.py",
+            "tests/unit/operations/references/test_kept_moments.py",
+        ),
     ),
     Mutant(
         "return from a tag of the lake before its second is over",
         "operations/references/pinned_versions.py",
         "        clock.sleep(1.0 if catalog.store.parallel else 0.001)\n",
         "",
-        ("tests/unit/operations/references/test_keepers.py",),
+        (
+            "tests/unit/operations/references/test_keepers.py",
+            "tests/unit/operations/references/test_kept_moments.py",
+        ),
     ),
     Mutant(
         "erase what tags keep",
@@ -1411,21 +1595,30 @@ MUTANTS: tuple[Mutant, ...] = (
         "delta/refs.py",
         "return self.expires_ms is None or now_ms < self.expires_ms",
         "return True",
-        ("tests/unit/operations/references/test_keepers.py",),
+        (
+            "tests/unit/operations/references/test_keepers.py",
+            "tests/unit/operations/references/test_kept_moments.py",
+        ),
     ),
     Mutant(
         "vacuum files of a version that is restored",
         "operations/retention/vacuum.py",
         "            named = len(plan.data_files) or len(plan.orphans)\n",
         "            named = len(plan.orphans)\n",
-        ("tests/unit/operations/references/test_keepers.py",),
+        (
+            "tests/unit/operations/references/test_keepers.py",
+            "tests/unit/operations/references/test_kept_moments.py",
+        ),
     ),
     Mutant(
         "leave a tag without its files to its readers",
         "verify/verification.py",
         "kept = check_kept(self._handle, objects, oldest, findings)",
         "kept = []",
-        ("tests/unit/operations/references/test_keepers.py",),
+        (
+            "tests/unit/operations/references/test_keepers.py",
+            "tests/unit/operations/references/test_kept_moments.py",
+        ),
     ),
     Mutant(
         "read a stream without moving it",
@@ -1444,14 +1637,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/transactions/lake_transaction.py",
         "        if self.wrote or any(each.staged or each.begun for each in tables):\n",
         "        if tables is not None:\n",
-        ("tests/unit/operations/streams/test_streams.py",),
+        (
+            "tests/unit/operations/streams/test_streams.py",
+            "tests/unit/operations/streams/test_stream_sources.py",
+        ),
     ),
     Mutant(
         "give the first rows of a stream with those that come again later",
         "operations/streams/stream_batches.py",
         "begin = source.snapshot(newest.version)",
         "begin = source.readable()",
-        ("tests/unit/operations/streams/test_streams.py",),
+        (
+            "tests/unit/operations/streams/test_streams.py",
+            "tests/unit/operations/streams/test_stream_sources.py",
+        ),
     ),
     Mutant(
         "give what a restore has undone",
@@ -1485,7 +1684,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "delta/refs.py",
         "    return newest if newest + 1 in stored_ms or newest == max(stored_ms) else None\n",
         "    return newest\n",
-        ("tests/unit/operations/references/test_keepers.py",),
+        (
+            "tests/unit/operations/references/test_keepers.py",
+            "tests/unit/operations/references/test_kept_moments.py",
+        ),
     ),
     Mutant(
         "publish a branch without its files",

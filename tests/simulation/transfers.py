@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 
 import pyarrow as pa
@@ -378,36 +378,3 @@ def finish(world: World, lake: Lake) -> None:
         handle.carry_out(handle.newest())
     world.checker.ledger.check_all_or_nothing(world.checker.failed)
     check_flags(world)
-
-
-ACTS: tuple[tuple[str, Callable[[Actor], None]], ...] = (
-    ("mover", transfer),
-    ("mover", hand_on),
-    ("mover", hand_on),
-    ("counter", count_up),
-    ("flagger", raise_flag),
-    ("flagger", raise_flag),
-    ("flagger", raise_flag_by_subquery),
-    ("flagger", raise_flag_by_subquery),
-    ("pairer", append_both),
-    ("looker", read_both),
-    ("looker", only_read),
-    ("looker", read_late),
-    ("looker", read_late),
-    ("teller", count_pairs),
-    ("teller", count_pairs),
-    ("vaulter", use_vault),
-    ("vaulter", use_vault),
-)
-
-
-TOGETHER = frozenset(act for _, act in ACTS) - {use_vault}
-
-
-def movers(world: World) -> Iterator[tuple[str, Callable[[Actor], None]]]:
-    """Yield the names of those who use both tables, and what they do."""
-    chance = chance_of(world)
-    chance.random()
-    for at in range(chance.choice([3, 4, 4, 5])):
-        name, act = chance.choice(ACTS)
-        yield f"{name}{at}", act

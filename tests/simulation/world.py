@@ -211,7 +211,7 @@ class World:
     def run(self) -> Result:
         """Run to the end. Raises `Failure`."""
         from tests.simulation import backfills, letting_go
-        from tests.simulation.actors import cast
+        from tests.simulation.casts import cast
 
         with running(self.scheduler), pytest.MonkeyPatch.context() as patch:
             crowd(self.seed, patch)

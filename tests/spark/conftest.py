@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+import alluvia
+from alluvia.api.lake import Lake
 from alluvia_spark.session import session
 from tests.java import QUICK
 from tests.spark import faults
@@ -17,6 +20,11 @@ def spark() -> Iterator[SparkSession]:
     cloudpickle.register_pickle_by_value(faults)  # type: ignore[no-untyped-call]  # the executors need not find the tests
     with session("alluvia tests", cores=2, settings={"spark.driver.defaultJavaOptions": " ".join(QUICK)}) as started:
         yield started
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return alluvia.connect(str(tmp_path / "lake"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -22,8 +22,8 @@ from alluvia.store import CountingStore, MemoryStore
 from alluvia_spark.backfill_job import committing, known_ids
 from alluvia_spark.backfill_job.job import ROWS
 from tests.contract.workers import events
+from tests.faults.attempts import attempts, check_log, tried
 from tests.faults.store import MODES
-from tests.faults.test_fail_at_call import attempts, check_log, tried
 from tests.spark.jobs import Backfill, backfill, job_of
 from tests.unit.operations.ingesting import ingest, stored
 

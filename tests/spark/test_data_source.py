@@ -2,26 +2,22 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import alluvia
 import alluvia_spark
 from alluvia.api.lake import Lake, Table
 from alluvia.errors import Invalid, Unsupported
-from alluvia_spark.options import AlluviaOptions
-from alluvia_spark.tables import folder_of
-from alluvia_spark.writing.data_source import AlluviaSource
 from tests import judges
 from tests.reach.tables import APART, EVERY_TYPE
 from tests.spark.sessions import settings
+from tests.spark.sources import writer
 
 MOMENT = pa.timestamp("us", "UTC")
 
@@ -39,10 +35,6 @@ def lake(tmp_path: Path) -> Lake:
 
 def events(spark: SparkSession, start: int, end: int, name: str = "a") -> DataFrame:
     return spark.range(start, end, 1, 2).select(F.col("id").alias("n"), F.lit(name).alias("place"))
-
-
-def writer(rows: DataFrame, mode: str, **options: str) -> DataFrameWriter:
-    return rows.write.format("alluvia").mode(mode).options(**options)
 
 
 def load(spark: SparkSession, table: Table, **options: str) -> DataFrame:
@@ -353,50 +345,3 @@ def test_statements_that_spark_refuses_name_the_function(registered: SparkSessio
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         registered.sql("DELETE FROM nothing")
     assert registered.sql("SELECT {n} AS n", n=1).collect()[0].n == 1
-
-
-def test_a_place_that_no_lake_lists_is_refused(registered: SparkSession, lake: Lake) -> None:
-    lake.create_table("t", {"n": "long"})
-    for path, message in (
-        (f"{lake.uri}/My Table", "table name 'My Table': use up to 128 lower-case letters"),
-        (f"{lake.uri}/t/inside", "is a table, and a table cannot contain another"),
-    ):
-        with pytest.raises(PySparkException, match=message):
-            writer(registered.range(1), "append").save(path)
-        with pytest.raises(Invalid, match=message):
-            alluvia_spark.write_table(registered.range(1), path)
-    assert lake.tables() == ["t"]
-
-
-def test_a_relative_path_begins_where_the_source_was_registered(
-    registered: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    alluvia_spark.register(registered)
-    registered.range(3).write.format("alluvia").mode("append").save("lake/t")
-    assert alluvia.connect("lake")["t"].count() == 3
-    assert registered.read.format("alluvia").load("lake/t").count() == 3
-    registered.range(3).write.format("alluvia").option("table", "u").mode("append").save("./lake")
-    assert alluvia.connect(str(tmp_path / "here" / "lake")).tables() == ["t", "u"]
-    registered.dataSource.register(AlluviaSource)
-    with pytest.raises(PySparkException, match="path 'lake/t' is relative, and Spark works in another folder"):
-        registered.range(3).write.format("alluvia").mode("append").save("lake/t")
-    alluvia_spark.register(registered)
-
-
-def test_a_server_on_another_machine_knows_no_relative_path() -> None:
-    class Session:
-        client = SimpleNamespace(host="spark.example.com")
-
-    Session.__module__ = "pyspark.sql.connect.session"
-    assert folder_of(cast("SparkSession", Session())) is None
-    Session.client.host = "localhost"
-    assert folder_of(cast("SparkSession", Session())) == str(Path.cwd())
-
-
-def test_options() -> None:
-    found = AlluviaOptions.of({"PATH": "/x", "partitionby": "a, bucket(4, n)", "DELTA.APPENDONLY": "true"})
-    assert found.names("partitionBy") == ["a", "bucket(4, n)"]
-    assert found.properties == {"delta.appendOnly": "true"}
-    assert "secret" not in repr(AlluviaOptions.of({"path": "/x", "secret_access_key": "secret"}))

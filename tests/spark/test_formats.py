@@ -18,7 +18,7 @@ from alluvia_spark.sources.file_lists import folder_fields
 from alluvia_spark.sources.files import BadFile, FileSplit, SourceFile
 from alluvia_spark.sources.formats import read_blocks
 from alluvia_spark.sources.lines import Block
-from tests.cli.test_event_files import EVENTS, FORMS, csv, ndjson, parquet, zstd
+from tests.cli.event_files import EVENTS, FORMS, csv, ndjson, parquet, zstd
 from tests.spark.test_normalise import SCHEMA
 
 

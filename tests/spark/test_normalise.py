@@ -13,7 +13,7 @@ from alluvia.events.ingest.event_rows import to_rows
 from alluvia.events.ingest.values import NO_FIELDS, Fields, Limits, Reject
 from alluvia_spark.backfill_job.normalise import file_id, normalise, read_events
 from alluvia_spark.sources.lines import Block, whole_lines
-from tests.unit.events.ingest.test_columnar import SCHEMAS, STRANGE, line
+from tests.unit.events.ingest.lines import SCHEMAS, STRANGE, line
 
 NDJSON = "application/x-ndjson"
 SCHEMA = pa.schema(

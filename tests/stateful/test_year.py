@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from alluvia.operations import checkpointing
 from tests import judges
 from tests.examples import TIMES
+from tests.inline_pool import InlinePool
 from tests.stateful.year import Year
 
 MONTH = 30
@@ -21,22 +21,9 @@ BOUNDS = {
 """The most objects of a kind that there ever are, whatever the day: what a week or a month of the work makes."""
 
 
-class Inline:
-    """A pool that does the work at once: the same day is the same each time."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
-
-    def submit(self, work: Any) -> None:
-        work()
-
-    def shutdown(self, *, wait: bool) -> None:
-        assert not wait
-
-
 @pytest.mark.slow
 def test_a_lake_that_lives_long_stays_right_and_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(checkpointing, "ThreadPoolExecutor", Inline)
+    monkeypatch.setattr(checkpointing, "ThreadPoolExecutor", InlinePool)
     year = Year()
     for day in range(DAYS):
         year.day(day)

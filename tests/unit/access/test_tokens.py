@@ -43,11 +43,6 @@ KEY_ID = key_id(PUBLIC)
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def store(clock: ManualClock) -> Store:
     store = MemoryStore("memory://tokens", clock)
     registry.add_key(store, clock, PUBLIC)

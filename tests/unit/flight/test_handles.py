@@ -10,11 +10,6 @@ from alluvia.flight.statuses import HandleNotFound
 from alluvia.serverless.http import TooManyRequests
 
 
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
 def test_a_handle_is_for_its_caller(clock: ManualClock) -> None:
     handles: Handles[str] = Handles("thing", clock)
     handle = handles.add("ann", "hers")

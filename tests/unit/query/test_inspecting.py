@@ -1,21 +1,16 @@
-"""What SQL tells of a lake: versions, files, partitions, columns, row groups, changes and tables."""
+"""Table functions of a lake in SQL: versions, partitions, columns, changes and tables, what they cost and show."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from decimal import Decimal
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import alluvia
 from alluvia.access.rights import Grant, Rights
 from alluvia.api.lake import Lake
-from alluvia.clock import SystemClock
 from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.engine.queries.functions import INFORMATION_SCHEMA_VIEWS, LAKE_FUNCTIONS
 from alluvia.errors import Forbidden, Invalid, TableNotFound, VersionNotFound
@@ -25,56 +20,12 @@ from alluvia.query.inspecting import OF_LAKES, OF_TABLES
 from alluvia.query.limits import QueryLimits
 from alluvia.query.permitted import permitted
 from alluvia.sql.run import execute
-from alluvia.store.counting import CountingStore
-from alluvia.store.memory import MemoryStore
-
-READ = frozenset({"read"})
-SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False),
-        ("ts", pa.timestamp("us", tz="UTC")),
-        ("kind", pa.string()),
-        ("land", pa.string()),
-        ("ok", pa.bool_()),
-        ("place", pa.struct([("zip", pa.int32()), ("city", pa.string())])),
-    ]
-)
-
-
-def rows_of(day: int, land: str) -> list[dict[str, object]]:
-    return [
-        {
-            "id": day * 10 + n,
-            "ts": datetime(2024, 1, day, n, tzinfo=UTC),
-            "kind": f"kind-{day}",
-            "land": land,
-            "ok": None,
-            "place": {"zip": day, "city": None},
-        }
-        for n in range(4)
-    ]
-
-
-def filled(lake: Lake) -> Lake:
-    """Table `orders`, of two countries and three days: version 4 deletes a row by a vector; and `users`, empty."""
-    vectors = {"delta.enableDeletionVectors": "true"}
-    orders = lake.create_table("orders", SCHEMA, partition_by=["land", "day(ts)"], properties=vectors)
-    for day, land in ((1, "de"), (2, "de"), (3, "fr")):
-        orders.append(rows_of(day, land))
-    orders.delete("id = 21")
-    lake.create_table("users", {"name": "string"})
-    lake.sql("CREATE VIEW german AS SELECT * FROM orders WHERE land = 'de'")
-    return lake
+from tests.unit.query.inspected import READ, ask, counted, filled
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return filled(alluvia.connect(tmp_path_factory.mktemp("lake")))
-
-
-def ask(lake: Lake, sql: str) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = lake.sql(sql).to_pylist()
-    return found
 
 
 def test_every_function_has_something_that_answers_it() -> None:
@@ -127,52 +78,6 @@ def test_what_a_version_held_is_known_after_a_restore_and_a_checkpoint(tmp_path:
     }
 
 
-def test_files_have_urls_sizes_partition_values_and_typed_statistics(lake: Lake) -> None:
-    files = ask(lake, "FROM files('orders')")
-    for each in files:
-        assert Path(str(each["url"])).stat().st_size == each["bytes"]
-        assert str(each["url"]).endswith(f"/orders/{each['path']}")
-    by_day = {dict(each["partition_values"])["day(ts)"]: each for each in files}  # type: ignore[call-overload]
-    assert {day: (each["rows"], each["deleted_rows"]) for day, each in by_day.items()} == {
-        "2024-01-01": (4, None),
-        "2024-01-02": (3, 1),
-        "2024-01-03": (4, None),
-    }
-    third = by_day["2024-01-03"]
-    assert dict(third["partition_values"]) == {"land": "fr", "day(ts)": "2024-01-03"}  # type: ignore[call-overload]
-    assert third["statistics"] == {
-        "id": {"min": 30, "max": 33, "null_count": 0},
-        "ts": {"min": datetime(2024, 1, 3, tzinfo=UTC), "max": datetime(2024, 1, 3, 3, tzinfo=UTC), "null_count": 0},
-        "kind": {"min": "kind-3", "max": "kind-3", "null_count": 0},
-        "land": {"min": "fr", "max": "fr", "null_count": 0},
-        "ok": {"null_count": 4},
-        "place": {
-            "zip": {"min": 3, "max": 3, "null_count": 0},
-            "city": {"min": None, "max": None, "null_count": 4},
-        },
-    }
-
-
-@pytest.mark.parametrize(
-    ("where", "days"),
-    [
-        ("ts >= '2024-01-02'", ["02", "03"]),
-        ("land = 'fr' OR id = 11", ["01", "03"]),
-        ("place.zip = 2", ["02"]),
-        ("date_trunc('day', ts) = '2024-01-03'", ["03"]),
-        ("kind = 'none'", []),
-        ("ts < now()", ["01", "02", "03"]),
-    ],
-)
-def test_a_condition_prunes_files_as_a_query_does(lake: Lake, where: str, days: Sequence[str]) -> None:
-    quoted = where.replace("'", "''")
-    found = ask(lake, f"SELECT path FROM files('orders', '{quoted}') ORDER BY statistics.id.min")
-    assert [str(each["path"]).partition("ts_day=2024-01-")[2][:2] for each in found] == days
-    with run(lake.catalog, f"SELECT id FROM orders WHERE {where}") as result:
-        result.read_all()
-        assert {file.path for file in result.scans[0].files} == {each["path"] for each in found}
-
-
 def test_files_and_partitions_of_an_old_version_and_by_named_arguments(lake: Lake) -> None:
     assert ask(lake, "SELECT count(*) AS n FROM files('orders', version => 1)") == [{"n": 1}]
     for where in ("where", '"where"', "WHERE"):
@@ -205,20 +110,6 @@ def test_columns_have_their_types_and_what_all_files_say(lake: Lake) -> None:
     ]
     assert ask(lake, "FROM table_columns('orders')") == ask(lake, "SELECT columns.* FROM columns('orders')")
     assert ask(lake, "SELECT min, null_count FROM columns('users')") == [{"min": None, "null_count": 0}]
-
-
-def test_row_groups_are_those_of_the_footers(lake: Lake) -> None:
-    found = ask(lake, "SELECT path, row_group, rows, statistics.id.min AS low FROM row_groups('orders', 'id > 30')")
-    [file] = ask(lake, "SELECT path, url FROM files('orders', 'id > 30')")
-    footer = pq.read_metadata(str(file["url"]))
-    assert found == [{"path": file["path"], "row_group": 0, "rows": footer.num_rows, "low": 30}]
-
-
-def test_row_groups_of_many_files_need_a_condition(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alluvia.inspection.row_groups.FILES_MAX", 2)
-    with pytest.raises(Invalid, match=r"of at most 2, and orders has 3 that match: give a condition"):
-        ask(lake, "FROM row_groups('orders')")
-    assert len(ask(lake, "FROM row_groups('orders', 'land = ''de''')")) == 2
 
 
 def test_changes_are_those_of_the_feed(lake: Lake) -> None:
@@ -354,14 +245,6 @@ def test_answers_are_not_kept(lake: Lake) -> None:
     assert identify(lake.catalog, "SELECT count(*) FROM tables()") is None
 
 
-def counted() -> tuple[Lake, CountingStore]:
-    store = CountingStore(MemoryStore("inspected"))
-    lake = filled(Lake(store, SystemClock()))
-    lake.sql("FROM files('orders')")
-    store.reset()
-    return lake, store
-
-
 def test_no_data_file_is_read_but_for_row_groups_and_changes() -> None:
     lake, store = counted()
     look = {"get": 1}
@@ -429,144 +312,6 @@ def test_a_caller_is_told_of_what_it_may_read(lake: Lake) -> None:
     for call in ("files", "history", "columns"):
         with pytest.raises(Forbidden, match="this needs the scope read:users"):
             told(f"FROM {call}('users')", whole)
-
-
-def names(lake: Lake, sql: str, rights: Rights | None = None) -> list[object]:
-    return run(permitted(lake.catalog, rights), sql).read_all().column(0).to_pylist()
-
-
-def test_information_schema_has_tables_and_views(lake: Lake) -> None:
-    found = ask(lake, "SELECT table_name, table_type FROM information_schema.tables WHERE table_name <> 'sizes'")
-    assert [tuple(each.values()) for each in found] == [
-        ("german", "VIEW"),
-        ("orders", "BASE TABLE"),
-        ("users", "BASE TABLE"),
-    ]
-    [view] = ask(lake, "SELECT view_definition FROM information_schema.views WHERE table_name = 'german'")
-    assert view == {"view_definition": "CREATE VIEW german AS SELECT * FROM orders WHERE land = 'de'"}
-    assert names(lake, "SELECT schema_name FROM information_schema.schemata") == ["main", "information_schema"]
-    assert not names(lake, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
-    text = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() AND table_catalog = "
-    assert "orders" in names(lake, f"{text} current_database()")
-
-
-def test_a_name_put_together_from_information_schema_means_the_table(lake: Lake) -> None:
-    [row] = ask(lake, "SELECT * FROM information_schema.tables WHERE table_name = 'orders'")
-    for place in ("{table_schema}.{table_name}", '"{table_catalog}"."{table_schema}"."{table_name}"'):
-        assert ask(lake, f"SELECT count(*) AS n FROM {place.format(**row)}") == [{"n": 11}]
-
-
-def test_information_schema_has_columns_of_tables_and_views_with_sql_types(lake: Lake) -> None:
-    told = "column_name, data_type, is_nullable, numeric_precision"
-    text = f"SELECT {told} FROM information_schema.columns WHERE table_name ="
-    expected = [
-        ("id", "BIGINT", "NO", 64),
-        ("ts", "TIMESTAMP WITH TIME ZONE", "YES", None),
-        ("kind", "VARCHAR", "YES", None),
-        ("land", "VARCHAR", "YES", None),
-        ("ok", "BOOLEAN", "YES", None),
-        ("place", 'STRUCT("zip" INTEGER, "city" VARCHAR)', "YES", None),
-    ]
-    assert [tuple(each.values()) for each in ask(lake, f"{text} 'orders' ORDER BY ordinal_position")] == expected
-    found = ask(lake, f"{text} 'german' ORDER BY ordinal_position")
-    assert [tuple(each.values())[:2] for each in found] == [each[:2] for each in expected]
-
-
-def test_a_view_of_information_schema_does_not_look_for_itself(own_lake: Lake) -> None:
-    own_lake.create_table("one", {"n": "long"})
-    own_lake.sql("CREATE VIEW all_columns AS SELECT table_name, column_name FROM information_schema.columns")
-    found = names(own_lake, "SELECT column_name FROM all_columns ORDER BY column_name")
-    assert found == ["column_name", "n", "table_name"]
-    own_lake.sql("CREATE VIEW broken AS SELECT * FROM one")
-    own_lake.drop_table("one")
-    assert names(own_lake, "SELECT DISTINCT table_name FROM information_schema.columns") == ["all_columns"]
-
-
-def test_information_schema_opens_only_the_tables_that_are_named() -> None:
-    lake, store = counted()
-    lake.sql("FROM information_schema.tables")
-    assert not [key for kind, key in store.keys if kind == "get" and key.startswith(("orders/", "users/"))]
-    store.reset()
-    lake.sql("FROM information_schema.columns WHERE table_name IN ('users', 'nope')")
-    assert {key.partition("/")[0] for kind, key in store.keys if kind == "get"} == {"users"}
-
-
-def test_information_schema_shows_what_may_be_read(lake: Lake) -> None:
-    rights = Rights((Grant(READ, ("orders",), None, frozenset({"kind", "place"})),))
-    assert names(lake, "SELECT table_name FROM information_schema.tables", rights) == ["orders"]
-    assert names(lake, "SELECT column_name FROM information_schema.columns", rights) == ["id", "ts", "land", "ok"]
-    assert names(lake, "SELECT table_name FROM information_schema.views", rights) == []
-
-
-def test_files_in_python_are_what_other_engines_need(lake: Lake) -> None:
-    table = lake["orders"]
-    assert len(table.files) == 3
-    assert {file.path for file in table.files} == {file.path for file in table.snapshot().files}
-    [vectored] = table.files(where="ts >= '2024-01-02' AND ts < '2024-01-03'")
-    found = pq.read_table(vectored.url)
-    assert (len(found), vectored.rows, vectored.size) == (4, 3, Path(vectored.url).stat().st_size)
-    assert vectored.partition_values == {"land": "de", "day(ts)": "2024-01-02"}
-    assert vectored.deletion_vector is not None
-    assert vectored.deletion_vector["cardinality"] == 1
-    [plain] = table.files(where="land = 'fr'")
-    assert plain.deletion_vector is None
-    assert len(table.files(version=1)) == 1
-    assert len(table.files(where="id < 0", timestamp=datetime(2999, 1, 1, tzinfo=UTC))) == 0
-    with pytest.raises(Invalid, match="nope"):
-        table.files(where="nope = 1")
-
-
-def test_a_deletion_vector_in_a_file_has_an_absolute_path(tmp_path: Path) -> None:
-    lake = alluvia.connect(tmp_path)
-    table = lake.create_table("t", {"n": "long"}, properties={"delta.enableDeletionVectors": "true"})
-    table.append(pa.table({"n": pa.array(range(50_000))}))
-    table.delete("n % 7 = 1")
-    [file] = table.files()
-    vector = file.deletion_vector
-    assert vector is not None
-    assert vector["storageType"] == "p"
-    assert Path(vector["pathOrInlineDv"]).stat().st_size >= vector["offset"] + vector["sizeInBytes"]
-    assert file.rows == 50_000 - vector["cardinality"] == table.count()
-
-
-def test_statistics_are_found_by_the_names_that_columns_have_now(own_lake: Lake) -> None:
-    schema = pa.schema(
-        [("n", pa.int64()), ("place", pa.struct([("zip", pa.int32())])), ("price", pa.decimal128(38, 2))]
-    )
-    table = own_lake.create_table("t", schema, properties={"delta.checkpoint.writeStatsAsJson": "false"})
-    price = Decimal("12345678901234567890.12")
-    table.append([{"n": 3, "place": {"zip": 7}, "price": price}] * 2)
-    table.evolve(rename={"n": "number"}, add={"late": "string"})
-    table.checkpoint()
-    fresh = alluvia.connect(own_lake.uri)
-    expected = {
-        "number": {"min": 3, "max": 3, "null_count": 0},
-        "place": {"zip": {"min": 7, "max": 7, "null_count": 0}},
-        "price": {"min": price, "max": price, "null_count": 0},
-        "late": {"min": None, "max": None, "null_count": None},
-    }
-    assert ask(fresh, "SELECT statistics FROM files('t', 'number = 3')") == [{"statistics": expected}]
-    assert ask(fresh, "SELECT min FROM table_columns('t') WHERE name = 'number'") == [{"min": "3"}]
-    [row] = ask(fresh, "SELECT statistics.number AS n FROM row_groups('t')")
-    assert row["n"] == {"min": 3, "max": 3, "null_count": 0}
-
-
-def test_a_file_of_one_row_has_statistics_in_the_log_alone(own_lake: Lake) -> None:
-    own_lake.create_table("t", {"n": "long"}).append([{"n": 3}])
-    assert ask(own_lake, "SELECT statistics.n.max AS n FROM files('t')") == [{"n": 3}]
-    assert ask(own_lake, "SELECT rows, statistics.n.max AS n FROM row_groups('t')") == [{"rows": 1, "n": None}]
-    own_lake.create_table("u", {"n": "long"}, properties={"delta.dataSkippingNumIndexedCols": "0"}).append([{"n": 3}])
-    assert ask(own_lake, "SELECT statistics.n.max AS n FROM row_groups('u')") == [{"n": 3}]
-
-
-def test_a_last_row_group_of_one_row_has_statistics(own_lake: Lake) -> None:
-    table = own_lake.create_table("t", {"n": "long"}, properties={"alluvia.row_group_rows": "3"})
-    for n in range(4):
-        table.append([{"n": n}])
-    table.optimize()
-    found = ask(own_lake, "SELECT rows, statistics.n.max AS n FROM row_groups('t') ORDER BY ALL")
-    assert [row["rows"] for row in found] == [1, 3]
-    assert None not in [row["n"] for row in found]
 
 
 def test_history_of_a_table_in_the_place_of_another_is_its_own(own_lake: Lake) -> None:

@@ -19,11 +19,6 @@ KEY = f"t/{FILES.name(1)}"
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def table(clock: ManualClock) -> Table:
     lake = Lake(MemoryStore("m", clock), clock)
     table = lake.create_events("t", partition_by=(), properties={"delta.logRetentionDuration": "interval 1 day"})

@@ -24,11 +24,6 @@ BREAKS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def lake(clock: ManualClock) -> Lake:
     lake = Lake(CountingStore(MemoryStore("broken-checkpoints", clock)), clock)
     table = lake.create_table("t", pa.schema([("n", pa.int64())]), properties={"delta.checkpointInterval": "1000"})

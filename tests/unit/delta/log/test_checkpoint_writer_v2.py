@@ -1,91 +1,45 @@
-"""v2 checkpoints: what is written for a change, what a query opens, what a crash leaves, what clean-up keeps."""
+"""v2 checkpoints: what is written for a change, what a query opens, and what other readers read."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
-import pyarrow as pa
 import pytest
 
 from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
-from alluvia.commit.changes import Changes
 from alluvia.delta.data_files.scan import Scan
-from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.checkpoints import v2 as checkpoint_v2
 from alluvia.delta.log.files.sidecars import FACTS_TAG
-from alluvia.delta.log.log import FOLLOW_AGE_MS_MAX
 from alluvia.delta.skipping.predicate import Comparison
-from alluvia.errors import Corrupt, Invalid, Unavailable
-from alluvia.store import CountingStore, DirectoryStore, MemoryStore, Store
+from alluvia.errors import Invalid
+from alluvia.store import DirectoryStore
 from tests.judges import duckdb_rows, on_disk, ours
-
-SCHEMA = pa.schema([("id", pa.int64()), ("s", pa.string()), ("ts", pa.timestamp("us", tz="UTC"))])
-START = datetime(2024, 5, 6, tzinfo=UTC)
-START_MS = int(START.timestamp()) * 1000
-DAY_MS = 24 * 60 * 60 * 1000
-SIDECARS = "t/_delta_log/_sidecars/"
-V2 = {"delta.checkpointPolicy": "v2", "delta.checkpointInterval": "1000"}
+from tests.unit.delta.log.sidecars import (
+    DAY_MS,
+    SCHEMA,
+    SIDECARS,
+    START,
+    START_MS,
+    V2,
+    add,
+    cold,
+    fill,
+    new_table,
+    paths,
+    replace_file,
+    row,
+    written,
+)
 
 
 @pytest.fixture(autouse=True)
 def _small_sidecars(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_v2, "SIDECAR_ROWS", 8)
-
-
-def new_table(properties: dict[str, str] | None = None) -> tuple[ManualClock, CountingStore, Table]:
-    clock = ManualClock(int(START.timestamp()) * 1_000_000)
-    counting = CountingStore(MemoryStore("m", clock))
-    table = Lake(counting, clock).create_table("t", SCHEMA, properties={**V2, **(properties or {})})
-    return clock, counting, table
-
-
-def row(number: int) -> dict[str, Any]:
-    return {"id": number, "s": f"name {number:04d}", "ts": START + timedelta(hours=number)}
-
-
-def add(number: int) -> AddFile:
-    """Return a file that holds the row of a number, by its statistics."""
-    bounds = {"id": number, "s": f"name {number:04d}", "ts": row(number)["ts"].isoformat()}
-    stats = {"numRecords": 1, "minValues": bounds, "maxValues": bounds, "nullCount": dict.fromkeys(bounds, 0)}
-    return AddFile(f"f{number:04d}", {}, 10, START_MS, data_change=True, stats=orjson.dumps(stats).decode())
-
-
-def fill(table: Table, numbers: range) -> None:
-    now_ms = table.lake.clock.now_ms()
-    table.commit_files([replace(add(number), modification_time=now_ms) for number in numbers])
-
-
-def replace_file(table: Table, number: int, new: int) -> None:
-    snapshot = table.snapshot()
-    old = snapshot.files.get(f"f{number:04d}")
-    assert old is not None
-    changes = Changes("DELETE", adds=[add(new)], removes=[old.removed(0, data_change=True)])
-    table._handle.transaction(snapshot).commit(changes)
-
-
-def cold(store: Store, table: Table) -> Table:
-    return Lake(store, table.lake.clock).table("t")
-
-
-def sidecars(store: Store) -> set[str]:
-    return {info.key.removeprefix(SIDECARS) for info in store.list(SIDECARS)}
-
-
-def paths(table: Table) -> list[str]:
-    return sorted(file.path for file in table.snapshot().files)
-
-
-def written(store: CountingStore) -> list[str]:
-    return [
-        re.sub(r"[0-9a-f-]{36}", "*", key.rpartition("_delta_log/")[2]) for kind, key in store.keys if kind == "put"
-    ]
 
 
 def named(table: Table) -> set[str]:
@@ -223,142 +177,6 @@ def test_counting_opens_a_sidecar_only_for_files_that_may_be_in_it() -> None:
     assert len(snapshot.files) == 163
     assert store.requests == {"get": 2}
     assert len(list(snapshot.files.keys())) == 163
-
-
-T = TypeVar("T")
-
-
-class Dying(CountingStore):
-    """Refuses every put from the n-th on."""
-
-    puts_left = 1 << 30
-
-    def request(self, kind: str, key: str, send: Callable[[], T]) -> T:
-        if kind in ("put", "put_new"):
-            if self.puts_left <= 0:
-                msg = "the process died"
-                raise Unavailable(msg)
-            self.puts_left -= 1
-        return super().request(kind, key, send)
-
-
-def test_a_crash_at_any_put_leaves_the_table_whole(tmp_path: Path) -> None:
-    deaths = 0
-    for after in range(20):
-        clock = ManualClock(int(START.timestamp()) * 1_000_000)
-        store = Dying(MemoryStore("m", clock))
-        table = Lake(store, clock).create_table("t", SCHEMA, properties=V2)
-        fill(table, range(30))
-        table.checkpoint()
-        replace_file(table, 3, 90)
-        store.puts_left = after
-        try:
-            table.checkpoint()
-        except Unavailable:
-            deaths += 1
-        store.puts_left = 1 << 30
-        expected = [f"f{number:04d}" for number in (*range(3), *range(4, 30), 90)]
-        assert paths(cold(store, table)) == paths(table) == expected
-        table.checkpoint()
-        assert paths(cold(store, table)) == expected
-        if after > deaths:
-            break
-    assert deaths == 5
-
-
-def test_clean_up_keeps_the_sidecars_that_checkpoints_name() -> None:
-    clock, store, table = new_table({"delta.logRetentionDuration": "2 days"})
-    fill(table, range(40))
-    table.checkpoint()
-    first = sidecars(store)
-    clock.advance(DAY_MS / 1000)
-    replace_file(table, 3, 90)
-    table.checkpoint()
-    second = sidecars(store) - first
-    store.reset()
-    table.vacuum()
-    assert sidecars(store) == first | second
-    assert not any(".checkpoint." in key for kind, key in store.keys if kind == "get")  # all sidecars are young
-    clock.advance(1.5 * DAY_MS / 1000)
-    table.vacuum()
-    assert sidecars(store) == first | second  # version 1 is within the retention
-    clock.advance(DAY_MS / 1000)
-    fill(table, range(200, 201))
-    store.put(f"{SIDECARS}abandoned.parquet", b"")
-    report = table.vacuum()
-    gone = {name.rpartition("/")[2] for name in report.log_files if "_sidecars" in name}
-    assert len(gone) == 1
-    assert gone < first
-    assert sidecars(store) == (first | second | {"abandoned.parquet"}) - gone
-    assert len(paths(cold(store, table))) == 41
-    clock.advance(2.1 * DAY_MS / 1000)
-    assert table.vacuum(dry_run=True).log_files == ("_delta_log/_sidecars/abandoned.parquet",)
-
-
-def test_a_checkpoint_that_cannot_be_read_keeps_clean_up_from_guessing() -> None:
-    clock, store, table = new_table({"delta.logRetentionDuration": "2 days"})
-    fill(table, range(10))
-    table.checkpoint()
-    (name,) = [info.key for info in store.list("t/_delta_log/") if ".checkpoint." in info.key]
-    store.put(name, b"garbage")
-    clock.advance(5 * DAY_MS / 1000)
-    fill(table, range(10, 11))
-    clock.advance(5 * DAY_MS / 1000)
-    with pytest.raises(Corrupt, match=re.escape(name.removeprefix("t/"))):
-        table.vacuum()
-    assert len(sidecars(store)) == 2
-
-
-def test_a_writer_that_has_not_looked_for_long_opens_before_it_names_old_sidecars() -> None:
-    clock, store, table = new_table()
-    fill(table, range(40))
-    table.checkpoint()
-    fill(table, range(40, 41))
-    for _ in range(3):
-        clock.advance(FOLLOW_AGE_MS_MAX / 1000 * 0.6)
-        table.snapshot()
-    other = cold(store, table)
-    replace_file(other, 3, 90)
-    other.checkpoint()
-    fill(other, range(41, 42))
-    table.snapshot()
-    store.reset()
-    table.checkpoint()
-    assert store.requests["list"] == 1
-    assert len(written(store)) == 3
-    assert len(paths(cold(store, table))) == 42
-
-
-def test_a_sidecar_that_is_missing_is_named_with_its_checkpoint() -> None:
-    _, store, table = new_table()
-    fill(table, range(10))
-    table.checkpoint()
-    snapshot = cold(store, table).snapshot()
-    (first, _) = sorted(sidecars(store))
-    store.delete([SIDECARS + first])
-    with pytest.raises(
-        Corrupt, match=rf"{first} is missing, though checkpoint _delta_log/0{{19}}1.checkpoint.* names it"
-    ):
-        list(snapshot.files)
-
-
-def test_a_reader_whose_checkpoint_was_cleaned_up_opens_anew() -> None:
-    clock, store, table = new_table({"delta.logRetentionDuration": "1 day"})
-    fill(table, range(40))
-    table.checkpoint()
-    reader = cold(store, table)
-    reader.snapshot()
-    for number in range(40):
-        replace_file(table, number, number + 100)
-    table.checkpoint()
-    for _ in range(60):  # it follows the log all the time, and opens no sidecar
-        clock.advance(FOLLOW_AGE_MS_MAX / 1000 * 0.9)
-        snapshot = reader.snapshot()
-    fill(table, range(300, 301))
-    assert len(table.vacuum().log_files) > 5
-    with pytest.raises(Unavailable, match="open the table again"):
-        list(snapshot.files)
-    assert len(paths(reader)) == 41
 
 
 def test_expired_tombstones_go_with_their_sidecars() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from decimal import Decimal
-from itertools import product
 from typing import Any
 from unittest.mock import patch
 
@@ -16,135 +13,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alluvia.events.ingest.columnar_batch import ColumnarBatch, EventParts, blocks_of, moved
-from alluvia.events.ingest.columnar_parser import ParsedLines, _reader_of, parse_columns
+from alluvia.events.ingest.columnar_parser import ParsedLines, _reader_of
 from alluvia.events.ingest.envelope import split
-from alluvia.events.ingest.event_rows import _of_events, to_rows
-from alluvia.events.ingest.values import NO_FIELDS, Fields, Limits, Split
-from tests.unit.events.ingest.test_rows import ANY_TYPE, ARRIVAL_US, DEFAULT, NOON, NOON_US, TYPED
-
-NDJSON = "application/x-ndjson"
-BASE: dict[str, object] = {
-    "event_id": "e", "ts": NOON, "event": "click", "ip": "1.2.3.4", "user": None, "status": 200, "ok": True, "n": -7,
-}  # fmt: skip
-
-
-def taken_apart(body: bytes, limits: Limits = Limits()) -> Split:  # noqa: B008 - it never changes
-    return split(body, content_type=NDJSON, content_encoding=None, limits=limits)
-
-
-def made(body: bytes, schema: pa.Schema, fields: Fields, limits: Limits) -> tuple[Any, ...]:
-    found = taken_apart(body, limits)
-    rows = to_rows(
-        found.events, schema, arrival_us=ARRIVAL_US, idempotency_key="key", new_id=lambda: "new", fields=fields
-    )
-    rows.table.validate(full=True)
-    whole = (list(rows.refused), list(rows.taken), list(rows.contents), rows.rejects)
-    return (rows.table.to_pylist(), rows.table.schema, *whole, list(found.events), found.rejects, found.too_large)
-
-
-def parsed(lines: list[bytes]) -> ParsedLines | None:
-    text = b"\n".join(lines)
-    return parse_columns(text)
+from alluvia.events.ingest.event_rows import to_rows
+from alluvia.events.ingest.values import NO_FIELDS, Fields, Limits
+from tests.unit.events.ingest.lines import (
+    EVERY_SCHEMA,
+    SCHEMAS,
+    SHAPES,
+    STRANGE,
+    line,
+    made,
+    parsed,
+    spaced,
+    taken_apart,
+)
+from tests.unit.events.ingest.rows import ARRIVAL_US, DEFAULT
 
 
 def as_objects(found: ParsedLines) -> list[dict[str, Any]]:
     return pa.table({path[0]: column for path, column in found.columns.columns.items()}).to_pylist()
-
-
-def line(number: int, **changes: object) -> bytes:
-    return orjson.dumps({**BASE, "event_id": f"e{number}"} | changes)
-
-
-def with_message_id(sent: bytes) -> bytes:
-    """Return a line as Segment's libraries write it."""
-    return sent.replace(b'"event_id"', b'"messageId"').replace(b'"ip":"1.2.3.4"', b'"sentAt":"%d"' % hash(sent))
-
-
-def spaced(compact: bytes) -> bytes:
-    """Return a line as Python's json module writes it."""
-    return json.dumps(orjson.loads(compact), ensure_ascii=False).encode()
-
-
-TEXTS = st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from(
-    [
-        NOON,
-        "2020-01-01T12:00:00",
-        "2020-02-30T00:00:00Z",
-        "",
-        '"',
-        "\\",
-        'x","n":1,"y":"',
-        "\\\\",
-        "\u2028",
-        "é",
-        "a" * 1025,
-    ]
-)
-VALUES = (
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | TEXTS | st.sampled_from([[], {"a": 1}])
-)
-STRANGE = st.one_of(
-    st.tuples(st.sampled_from([*BASE, "properties", "messageId", "time", "sentAt", "other"]), VALUES).map(
-        lambda pair: json.dumps(BASE | {"event_id": "s", pair[0]: pair[1]}, separators=(",", ":")).encode()
-    ),
-    st.tuples(st.sampled_from([*BASE]), TEXTS).map(
-        lambda pair: json.dumps(BASE | {"event_id": "s", pair[0]: pair[1]}, ensure_ascii=False).encode()
-    ),
-    st.permutations([*BASE]).map(lambda names: orjson.dumps({name: BASE[name] for name in names[1:]})),
-    st.tuples(st.integers(0, 100), st.sampled_from([bytes([code]) for code in b'"\\ \t\x00\x1f\xff0-,}'])).map(
-        lambda edit: line(0)[: edit[0]] + edit[1] + line(0)[edit[0] :]
-    ),
-    st.sampled_from([
-        line(1)[:-1] + b',"n":-7}', line(1)[:-1] + b',"event":"click"}', line(1).replace(b"-7", b"-0"), b"{}",
-        b"5", b"", line(1).replace(b"200", b"200.0"), line(1).replace(b"-7", b"1.10"), line(1).replace(b"-7", b"-0.5"),
-        line(1).replace(b"-7", b"0.1234567890123456789"), line(1).replace(b"-7", b"01.5"),
-        line(1).replace(b"200", b"2e2"), line(1).replace(b"200", b"NaN"),
-        line(1).replace(b"click", b"cl\\u0069ck"), line(1).replace(b'"ts"', b'"t\\u0073"'), line(1) + line(2),
-        line(1).replace(b"200", b"9223372036854775807"), line(1).replace(b"200", b"9223372036854775808"),
-        line(1) + b"\r", b" " + line(1), line(1)[:-1], line(1).replace(b"click", b"\xed\xa0\x80"),
-        line(1).replace(b"click", b":null,"), line(1).replace(b'"click"', b'"\0\0"'), line(1).replace(b"-7", b"null"),
-        line(1).replace(b"click", b"c\\nd"), line(1).replace(b"click", b"c\td"), spaced(line(1)),
-    ]),
-)  # fmt: skip
-EVERY_SCHEMA = [
-    DEFAULT, TYPED, ANY_TYPE, pa.schema([field for field in ANY_TYPE if field.name != "properties"]),
-    pa.schema([*DEFAULT, ("user", pa.int32()), ("n", pa.int8()), ("status", pa.float64()), ("ok", pa.bool_())]),
-    pa.schema([*DEFAULT.remove(4), ("z", pa.int64())]),
-    pa.schema([*DEFAULT, ("z", pa.int64()), ("at", pa.int64()), ("plan", pa.string()), ("e", pa.bool_())]),
-    pa.schema([*DEFAULT, pa.field("user", pa.string(), nullable=False)]), pa.schema(DEFAULT).remove(1),
-    pa.schema([("event_id", pa.string()), *((name, pa.string()) for name in ("ts", "event", "ip", "user")),
-               ("status", pa.int16()), ("ok", pa.bool_()), ("n", pa.int64()), ("received_at", pa.string())]),
-]  # fmt: skip
-SCHEMAS = st.sampled_from(EVERY_SCHEMA)
-SHAPES: list[Callable[[int], bytes]] = [
-    line,
-    lambda at: spaced(line(at)),
-    lambda at: line(at, user="u" if at % 2 else None),
-    lambda at: line(at) + b"\r",
-    lambda at: with_message_id(line(at)),
-    lambda at: line(at, ts=NOON_US // 1000 + at),
-    lambda at: line(at, ts=at * 10 ** (at % 19) % 2**63),
-    lambda at: line(at).replace(b'"ts":', b'"time":'),
-    lambda at: line(at, n=[0.5, at, 1e-4, at / 7, 5.0, 0.1 + 0.2, -0.0, 1e15, at * 1e9 + 0.1][at % 9]),
-    lambda at: line(at, ip={"n": {"a": at, "b": None}}, ok={"z": "x", "a": at / 4, "e": {"e": True}}),
-    lambda at: line(at, ip={"n": None if at % 2 else "x"}, ok={"z": None if at % 3 else 5}, n={"x": "x"}),
-    lambda at: spaced(line(at, properties={"plan": "pro", "n": at, "ip": {"user": {"z": at, "a": "é"}}})).replace(
-        b"ip", b"IP"
-    ),
-    lambda at: line(at, properties={"z": at, "status": at, "user": "u"}).replace(b'"user":null,', b""),
-    lambda at: line(at, properties=None),
-    lambda at: line(at, properties=None if at % 2 else "text"),
-    lambda at: line(at, properties={"user": 5}),
-    lambda at: line(at, properties={"status": 5, "n": "clash"}),
-    lambda at: orjson.dumps({"properties": {"event": "a", "source": "b", "at": at}, "event_id": f"e{at}", "ts": NOON}),
-    lambda at: orjson.dumps({"properties": {"z": at}, "event_id": f"e{at}", "ts": NOON}),
-    lambda at: orjson.dumps({"event_id": {"a": 1}, "messageId": f"e{at}", "ts": NOON}),
-    lambda at: line(at, ts={"a": at}),
-    lambda at: line(at, ts={"a": at}, timestamp=NOON),
-    lambda at: line(at, time={"a": at}),
-    lambda at: line(at, messageId={"a": "b"}),
-    lambda at: line(at, ts=at * 9**at % 2**63, n=None).replace(b'"ts":', b'"timestamp":'),
-]
 
 
 @given(
@@ -184,65 +72,6 @@ def test_lines_of_each_shape_become_the_same_rows_both_ways(plain: Callable[[int
         with patch("alluvia.events.ingest.columnar_batch.parse_columns", lambda *_: None):
             careful = made(body, schema, NO_FIELDS, Limits())
         assert made(body, schema, NO_FIELDS, Limits()) == careful
-
-
-WIDE = {**BASE, "status": 100, "n": 1, "at": NOON}
-KINDS = pa.schema([*(each.with_nullable(True) for each in DEFAULT), ("status", pa.int8()), ("n", pa.float64()),
-                   ("at", DEFAULT.field("ts").type), pa.field("ip", pa.string(), nullable=False)])  # fmt: skip
-NEED_A_LOOK: list[dict[str, object]] = [
-    {"event_id": None}, {"event_id": ""}, {"event_id": "é" * 1024}, {"event_id": "é" * 1025}, {"ts": "yesterday"},
-    {"ts": None}, {"ts": ""}, {"ts": "2020-02-30T12:00:00Z"}, {"ts": "2020-02-29T12:00:00Z"}, {"ts": "2020-01-01"},
-    {"ts": "2020-01-01T12:00:00"}, {"ts": "0000-01-01T00:00:00Z"}, {"ts": "0000-12-31T12:59:59-23:59"},
-    {"ts": "9999-12-31T23:59:59-23:59"},
-    {"ts": "2020-01-01T12:00:00.1234567Z"}, {"ts": "2020-01-01T24:00:00Z"}, {"ts": "2020-01-01T12:00:60Z"},
-    {"status": 127}, {"status": 128}, {"status": -129}, {"n": 2**53}, {"n": 2**53 + 1}, {"n": -(2**63)},
-    {"n": 2**63 - 1}, {"n": None}, {"at": "no time"}, {"at": None}, {"at": "2020-01-01T12:00:00+01:00"}, {"ip": None},
-    {"ip": ["a"]}, {"ip": {"a": 1}}, {"ok": None}, {"ok": 1}, {"ok": "true"}, {"status": 0.5},
-    {"status": True}, {"status": 2**70},
-]  # fmt: skip
-
-
-INSTANTS = {
-    "messageId": "e",
-    "timestamp": NOON_US // 1000,
-    "ms": NOON_US // 1000,
-    "sentAt": NOON,
-    "n": 1,
-    "status": 100,
-}
-INSTANTS_KINDS = pa.schema([*DEFAULT, ("ms", DEFAULT.field("ts").type), ("messageId", pa.string())])
-NO_PLAIN_INSTANTS: list[object] = [
-    None, 0, -1, 10**8, 10**8 - 1, 1 - 10**8, -(10**8), 10**11, -(10**11), 10**14, 10**17 - 1, 10**17, 2**63 - 1,
-    -(2**63), -62_135_596_800, -62_135_596_801, 99_999_999_999, 1_577_880_000.5, NOON, True,
-]  # fmt: skip
-NEED_ANOTHER_LOOK: list[dict[str, object]] = [
-    {"messageId": None}, {"messageId": ""}, {"messageId": 7}, {"messageId": "x" * 1025}, {"event_id": "own"},
-    *({name: found} for name, found in product(("timestamp", "ms"), NO_PLAIN_INSTANTS)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("usual", "schemas", "odd"),
-    [
-        *((WIDE, (DEFAULT, KINDS), odd) for odd in NEED_A_LOOK),
-        *((INSTANTS, (DEFAULT, INSTANTS_KINDS), odd) for odd in NEED_ANOTHER_LOOK),
-    ],
-)
-def test_values_that_need_a_look_are_looked_at_alone(
-    usual: dict[str, object], schemas: tuple[pa.Schema, ...], odd: dict[str, object]
-) -> None:
-    own_id = next(iter(usual))
-    for schema, every in product(schemas, (300, 100, 9, 3)):
-        lines = [orjson.dumps(usual | {own_id: f"e{number}"}) for number in range(300)]
-        for number in range(every // 2, 300, every):
-            changed = usual | {own_id: f"e{number}"} | odd
-            lines[number] = json.dumps(changed, separators=(",", ":"), ensure_ascii=False).encode()
-        body = b"\n".join(lines)
-        with patch("alluvia.events.ingest.columnar_batch.parse_columns", lambda *_: None):
-            careful = made(body, schema, NO_FIELDS, Limits())
-        with patch("alluvia.events.ingest.event_rows._of_events", wraps=_of_events) as looked_at:
-            assert made(body, schema, NO_FIELDS, Limits()) == careful
-        assert every == 3 or sum(len(call.args[0]) for call in looked_at.mock_calls) <= 300 // every + 1
 
 
 @pytest.mark.parametrize("declared", [False, True])
@@ -423,46 +252,6 @@ def test_few_lines_and_lines_that_differ_are_not_tried() -> None:
     keys = {f"k{at}": at for at in range(100)}
     assert parsed([orjson.dumps(keys)] * 100) is not None
     assert parsed([orjson.dumps(keys)] * 99) is None
-
-
-NUMBERS = st.floats().map(repr) | st.floats(-1e6, 1e6).map(repr) | st.decimals(-(10**16), 10**16, places=3).map(str)
-
-
-def of_number(number: int, text: str) -> bytes:
-    return b'{"event_id":"e%d","n":%s}' % (number, text.encode())
-
-
-@given(st.lists(NUMBERS | st.integers().map(str) | st.text("0123456789.-+eE xinfa", max_size=8), min_size=1))
-def test_numbers_that_are_kept_have_the_value_that_was_sent(texts: list[str]) -> None:
-    usual = [of_number(number, "0.5") for number in range(len(texts) * 4 + 64)]
-    found = parsed([*usual, *(of_number(len(usual) + at, text) for at, text in enumerate(texts))])
-    assert found is not None
-    kept = [at for at in range(found.size) if at not in found.odd]
-    for at, number in zip(kept, found.columns.columns["n",].to_pylist(), strict=True):
-        text = "0.5" if at < len(usual) else texts[at - len(usual)].strip()
-        assert number == orjson.dumps(orjson.loads(text))
-        assert Decimal(number.decode()) == Decimal(text)
-
-
-@given(st.integers(-(10**9), 10**9), st.integers(0, 4))
-def test_usual_numbers_are_kept(value: int, decimals: int) -> None:
-    texts = [str(value), str(value / 10**decimals), "0.5"]
-    found = parsed([of_number(number, texts[number % 3]) for number in range(300)])
-    assert found is not None
-    assert (found.odd, found.columns.columns["n",].cast(pa.string()).to_pylist()[:3]) == ({}, texts)
-
-
-@pytest.mark.parametrize("declared", [pa.float64(), pa.float32(), pa.int64(), pa.decimal128(20, 2), pa.string()])
-def test_numbers_with_fractions_fill_columns_of_each_type(declared: pa.DataType) -> None:
-    sent = [line(number, n=[0.25, number, 7.0, number / 3, -1.5][number % 5]) for number in range(300)]
-    sent[7] = line(7).replace(b"-7", b"9007199254740993")
-    schema, body = pa.schema([*DEFAULT, ("n", declared)]), b"\n".join(sent)
-    with patch("alluvia.events.ingest.columnar_batch.parse_columns", lambda *_: None):
-        careful = made(body, schema, NO_FIELDS, Limits())
-    assert made(body, schema, NO_FIELDS, Limits()) == careful
-    found = parsed(sent)
-    assert found is not None
-    assert found.odd == {7: sent[7]}
 
 
 ELEMENTS = st.one_of(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -17,42 +15,18 @@ from hypothesis import strategies as st
 import alluvia
 from alluvia.clock import ManualClock
 from alluvia.commit.handle import TableHandle
-from alluvia.errors import Invalid, TableNotFound, Unavailable
+from alluvia.errors import Unavailable
 from alluvia.events.ingest import pipeline
 from alluvia.events.ingest.envelope import split
 from alluvia.events.ingest.pipeline import Answer, ingest_batch, keep_rejects
 from alluvia.events.ingest.values import Limits, Origin, RawEvent, Reject
 from alluvia.operations.append.ingest import ingest
-
-NUMBERS = count()
-ARRIVAL_US = 1_700_000_000_000_000
+from tests.unit.events.ingest.sent import ARRIVAL_US, NUMBERS, another, ids, rows, send
 
 
 @pytest.fixture
 def lake() -> alluvia.Lake:
     return alluvia.connect(f"memory://pipeline-{next(NUMBERS)}", clock=ManualClock(ARRIVAL_US, next(NUMBERS)))
-
-
-def another(lake: alluvia.Lake) -> alluvia.Lake:
-    """The same lake as another process has it."""
-    return alluvia.connect(lake.uri, clock=ManualClock(ARRIVAL_US, next(NUMBERS)))
-
-
-def send(
-    lake: alluvia.Lake, body: str, *, key: str | None = None, create: bool = True, table: str = "clicks"
-) -> Answer:
-    found = split(body.encode(), content_type=None, content_encoding=None, limits=Limits())
-    return ingest_batch(
-        lake.catalog, table, found.events, found.rejects, arrival_us=ARRIVAL_US, idempotency_key=key, create=create
-    )
-
-
-def rows(lake: alluvia.Lake, table: str = "clicks") -> list[dict[str, Any]]:
-    return sorted(lake.table(table).scan().read_all().to_pylist(), key=lambda row: str(row["event_id"]))
-
-
-def ids(lake: alluvia.Lake, table: str = "clicks") -> list[str]:
-    return [row["event_id"] for row in rows(lake, table)]
 
 
 def test_good_and_bad_events_of_one_request(lake: alluvia.Lake) -> None:
@@ -139,132 +113,6 @@ def test_rejects_alone_create_no_table(lake: alluvia.Lake, body: str) -> None:
 def test_nothing_at_all(lake: alluvia.Lake) -> None:
     assert send(lake, "[]") == Answer(0, 0, 0, 0, None, [])
     assert lake.tables() == []
-
-
-def test_tables_are_created_up_to_a_limit(lake: alluvia.Lake) -> None:
-    def post(table: str, tables_max: int) -> Answer:
-        events = [RawEvent(0, {"event_id": "a"})]
-        return ingest_batch(lake.catalog, table, events, arrival_us=ARRIVAL_US, create=True, tables_max=tables_max)
-
-    for name in ("one", "two"):
-        assert post(name, 2).stored == 1
-    with pytest.raises(TableNotFound, match=r"there is no table 'three', and events cannot create it.*alluvia create"):
-        post("three", 2)
-    assert lake.tables() == ["one", "two"]
-    assert post("one", 2).duplicates == 1
-    assert post("three", 3).stored == 1
-
-
-def test_requests_at_once_create_no_more_tables_than_the_limit(
-    lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While the first table is being created, others ask for tables: they wait, and then the lake has its one."""
-    create, others = lake.catalog.create, ThreadPoolExecutor(2)
-    pending: list[Future[Answer]] = []
-
-    def post(table: str) -> Answer:
-        events = [RawEvent(0, {"event_id": table})]
-        return ingest_batch(lake.catalog, table, events, arrival_us=ARRIVAL_US, create=True, tables_max=1)
-
-    def create_slowly(name: str, *given: Any, **options: Any) -> Any:
-        if not pending:
-            pending.extend(others.submit(post, table) for table in ("second", "first"))
-            wait(pending, timeout=0.2)
-        return create(name, *given, **options)
-
-    monkeypatch.setattr(lake.catalog, "create", create_slowly)
-    one = post("first")
-    with pytest.raises(TableNotFound, match="the lake has 1 tables or more"):
-        pending[0].result()
-    other = pending[1].result()  # which of the two commits first is up to the threads
-    assert sorted((each.stored, each.duplicates) for each in (one, other)) == [(0, 1), (1, 0)]
-    assert lake.tables() == ["first"]
-    others.shutdown()
-
-
-def test_a_missing_table(lake: alluvia.Lake) -> None:
-    with pytest.raises(TableNotFound, match="create it first"):
-        send(lake, '{"event_id":"a"}', create=False)
-    assert lake.tables(rejects=True) == []
-
-
-@pytest.mark.parametrize("name", ["Clicks", "", "../x", "clicks/_rejects", "a" * 129, "clicks;drop"])
-def test_a_bad_table_name(lake: alluvia.Lake, name: str) -> None:
-    with pytest.raises(Invalid, match="table name"):
-        send(lake, '{"event_id":"a"}', table=name)
-
-
-def test_a_table_that_events_cannot_go_to(lake: alluvia.Lake) -> None:
-    lake.create_table("plain", {"x": "long"})
-    with pytest.raises(Invalid, match="event_id"):
-        send(lake, '{"x":1}', table="plain")
-
-
-def test_a_column_added_elsewhere_takes_its_values_at_once(lake: alluvia.Lake) -> None:
-    send(lake, '{"event_id":"a","status":100}')
-    another(lake).table("clicks").evolve(add={"status": "long"})
-    assert send(lake, '[{"event_id":"b","status":200},{"event_id":"c","status":"x"}]').accepted == 1
-    assert send(lake, '{"event_id":"d","status":300}').accepted == 1
-    found = {row["event_id"]: (row["status"], row["properties"]) for row in rows(lake)}
-    assert found == {"a": (None, '{"status":100}'), "b": (200, None), "d": (300, None)}
-    assert [row["reason"][:7] for row in rows(lake, "clicks/_rejects")] == ["status:"]
-
-
-def test_a_column_dropped_elsewhere_refuses_no_event(lake: alluvia.Lake) -> None:
-    lake.create_events("clicks", pa.schema([("n", pa.int64())]))
-    send(lake, '{"event_id":"a","n":5}')
-    another(lake).table("clicks").evolve(drop=["n"])
-    answer = send(lake, '[{"event_id":"b","n":"text"},{"event_id":"c","event":5}]')
-    assert (answer.accepted, answer.rejected) == (1, 1)
-    assert {row["event_id"]: row["properties"] for row in rows(lake)} == {"a": None, "b": '{"n":"text"}'}
-    assert [row["reason"][:6] for row in rows(lake, "clicks/_rejects")] == ["event:"]
-
-
-def test_an_event_that_another_process_replayed_is_a_duplicate(lake: alluvia.Lake) -> None:
-    lake.create_events("clicks", pa.schema([("n", pa.int64())]))
-    sent = '{"event_id":"a","n":"text"}'
-    assert send(lake, sent).rejected == 1
-    other = another(lake).table("clicks")
-    other.evolve(drop=["n"])
-    assert other.replay_rejects().stored == 1
-    assert (send(lake, sent).duplicates, rows(lake, "clicks/_rejects")) == (1, [])
-
-
-def test_a_table_dropped_elsewhere_is_made_anew_for_events_that_it_had_refused(lake: alluvia.Lake) -> None:
-    lake.create_events("clicks", pa.schema([("n", pa.int64())]))
-    send(lake, '{"event_id":"a","n":5}')
-    another(lake).drop_table("clicks")
-    assert send(lake, '{"event_id":"b","n":"text"}').stored == 1
-    assert {row["event_id"]: row["properties"] for row in rows(lake)} == {"b": '{"n":"text"}'}
-
-
-def test_a_table_changed_meanwhile_gets_rows_of_its_new_schema(lake: alluvia.Lake) -> None:
-    send(lake, '{"event_id":"a"}')
-    another(lake).table("clicks").evolve(add={"status": "long"}, properties={"delta.appendOnly": "true"})
-    answer = send(
-        lake,
-        '[{"event_id":"b","status":200},{"event_id":"c","event":5},{"event_id":"d","status":"abc"},{"event_id":"e"}]',
-    )
-    assert (answer.accepted, answer.rejected) == (2, 2)
-    assert [reject.position for reject in answer.rejects] == [1, 2]
-    assert {row["event_id"]: row["status"] for row in rows(lake)} == {"a": None, "b": 200, "e": None}
-    kept = {row["event_id"]: row["reason"].split(":")[0] for row in rows(lake, "clicks/_rejects")}
-    assert {event_id.partition("#")[0]: reason for event_id, reason in kept.items()} == {"c": "event", "d": "status"}
-
-
-def test_a_table_that_never_rests_is_given_up(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    send(lake, '{"event_id":"a"}')
-    other, real, tries = another(lake).table("clicks"), ingest, []
-
-    def restless(handle: TableHandle, given: pa.Table, *rest: Any) -> Any:
-        tries.append(len(given))
-        other.evolve(properties={"delta.appendOnly": "true" if len(tries) % 2 else "false"})
-        return real(handle, given, *rest)
-
-    monkeypatch.setattr(pipeline, "ingest", restless)
-    with pytest.raises(alluvia.errors.MetadataChanged):
-        send(lake, '{"event_id":"b"}')
-    assert (tries, ids(lake)) == ([1] * 5, ["a"])
 
 
 def test_rejects_are_kept_once_each(lake: alluvia.Lake) -> None:

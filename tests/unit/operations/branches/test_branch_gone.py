@@ -21,11 +21,6 @@ from alluvia.store import CountingStore, MemoryStore, Store, Wrapper
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def lake(clock: ManualClock) -> Lake:
     lake = Lake(MemoryStore("gone", clock), clock)
     lake.create_table("orders", {"id": "long"}).append([{"id": 1}, {"id": 2}])

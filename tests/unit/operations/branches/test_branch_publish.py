@@ -24,11 +24,6 @@ from alluvia.store import CountingStore, MemoryStore, Wrapper
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def lake(clock: ManualClock) -> Lake:
     lake = Lake(MemoryStore("publishing", clock), clock)
     orders = lake.create_table("orders", {"id": "long", "v": "string"})
@@ -36,13 +31,6 @@ def lake(clock: ManualClock) -> Lake:
     lake.create_table("others", {"id": "long"}).append([{"id": 5}])
     clock.advance(1)
     return lake
-
-
-@pytest.fixture
-def fix(lake: Lake, clock: ManualClock) -> Branch:
-    fix = lake.branch("fix")
-    clock.advance(1)
-    return fix
 
 
 def ids(lake: Lake, table: str = "orders") -> list[Any]:

@@ -24,11 +24,6 @@ Do = Callable[[Lake], Any]
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def lake(clock: ManualClock) -> Lake:
     lake = Lake(MemoryStore("reads", clock), clock)
     orders = lake.create_table("orders", {"id": "long", "country": "string", "v": "long"}, partition_by=["country"])
@@ -36,13 +31,6 @@ def lake(clock: ManualClock) -> Lake:
     lake.create_table("others", {"id": "long"}).append([{"id": 5}])
     clock.advance(1)
     return lake
-
-
-@pytest.fixture
-def fix(lake: Lake, clock: ManualClock) -> Branch:
-    fix = lake.branch("fix")
-    clock.advance(1)
-    return fix
 
 
 def rows(*given: tuple[int, str]) -> list[dict[str, Any]]:

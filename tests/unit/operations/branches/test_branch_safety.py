@@ -22,11 +22,6 @@ NOW = timedelta(0)
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def lake(clock: ManualClock) -> Lake:
     lake = Lake(MemoryStore("safety", clock), clock)
     lake.create_table("orders", {"id": "long"}).append([{"id": 1}, {"id": 2}])

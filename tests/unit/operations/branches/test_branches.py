@@ -14,11 +14,6 @@ from alluvia.store import CountingStore, MemoryStore
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def lake(clock: ManualClock) -> Lake:
     lake = Lake(CountingStore(MemoryStore("branches", clock)), clock)
     orders = lake.create_table("orders", {"id": "long", "v": "string"})

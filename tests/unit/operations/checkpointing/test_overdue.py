@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,31 +17,16 @@ from alluvia.operations import checkpointing
 from alluvia.operations.checkpointing import checkpoint
 from alluvia.store.counting import CountingStore
 from alluvia.store.memory import MemoryStore
+from tests.inline_pool import InlinePool
 
 INTERVAL = 3
 AT = OVERDUE * INTERVAL
 
 
-class Inline:
-    """A pool that does the work at once, and counts it."""
-
-    runs: ClassVar[int] = 0
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
-
-    def submit(self, work: Any, *args: Any) -> None:
-        Inline.runs += 1
-        work(*args)
-
-    def shutdown(self, *, wait: bool) -> None:
-        assert not wait
-
-
 @pytest.fixture(autouse=True)
 def inline(monkeypatch: pytest.MonkeyPatch) -> None:
-    Inline.runs = 0
-    monkeypatch.setattr(checkpointing, "ThreadPoolExecutor", Inline)
+    InlinePool.runs = 0
+    monkeypatch.setattr(checkpointing, "ThreadPoolExecutor", InlinePool)
 
 
 @pytest.fixture
@@ -70,7 +55,7 @@ def test_a_cold_process_never_reads_more_than_the_commits_until_one_is_overdue(s
     append(table, 1)
     assert known_checkpoint(table) == AT
     append(table, 3 * AT)
-    assert Inline.runs == 4
+    assert InlinePool.runs == 4
     append(table, AT - 1)
     store.reset()
     assert lake(store).table("t").snapshot().version == 5 * AT - 1
@@ -96,7 +81,7 @@ def test_merge_in_time_leaves_nothing_to_do(store: CountingStore) -> None:
     for _ in range(3):
         append(table, AT - 2)
         table.checkpoint()
-    assert Inline.runs == 0
+    assert InlinePool.runs == 0
 
 
 def test_a_checkpoint_that_fails_fails_no_commit(
@@ -117,7 +102,7 @@ def test_a_checkpoint_that_fails_fails_no_commit(
 
 def test_the_caller_does_not_wait(store: CountingStore, monkeypatch: pytest.MonkeyPatch) -> None:
     handed_over: list[Any] = []
-    monkeypatch.setattr(Inline, "submit", lambda _, work, *args: handed_over.append((work, args)))
+    monkeypatch.setattr(InlinePool, "submit", lambda _, work, *args: handed_over.append((work, args)))
     table = lake(store).create_table("t", {"n": "long"}, properties={"delta.checkpointInterval": str(INTERVAL)})
     append(table, AT - 1)
     store.reset()

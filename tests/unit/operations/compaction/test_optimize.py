@@ -1,28 +1,23 @@
 from __future__ import annotations
 
 import json
-import random
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
-from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from alluvia.api.lake import Lake, Table
+from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
-from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.files.action_rows import ActionRows, FileRows
 from alluvia.delta.log.files.file_set import ActionSet
 from alluvia.delta.partitioning.spec import parse_spec
 from alluvia.delta.partitioning.transforms import Span
-from alluvia.delta.skipping.predicate import And, Comparison
-from alluvia.delta.skipping.pruning import span_of
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Corrupt, Invalid
 from alluvia.operations.compaction import optimize_write
@@ -30,14 +25,9 @@ from alluvia.operations.compaction.optimize_files import Candidate, candidates
 from alluvia.operations.compaction.optimize_plan import FULL_SHARE, FileGroup, plan_optimize
 from alluvia.store import CountingStore
 from tests.judges import judges_agree
+from tests.unit.operations.compaction.merges import NOON, add, days_of, noise, table_of
 
 DAILY = parse_spec(["c", "day(ts)"], pa.schema({"c": pa.string(), "ts": pa.timestamp("us", tz="UTC"), "x": pa.int64()}))
-NOON = datetime(2024, 5, 6, 12, tzinfo=UTC)
-
-
-def add(size: int, name: str = "", partition: str = "p", tag: str = "2024-01-01") -> AddFile:
-    tags = {"alluvia.partition": json.dumps({"day(ts)": tag})}
-    return AddFile(name or f"{size}", {"c": partition}, size, 1, data_change=True, tags=tags)
 
 
 def plan(files: list[AddFile], target: int, *, full: bool = False) -> list[FileGroup]:
@@ -88,11 +78,6 @@ def test_repeated_merging_writes_each_row_a_few_times() -> None:
             files = [file for file in files if file.path not in gone] + [add(group.size, f"m{written}")]
     assert written <= 512 * 80
     assert len(files) <= 20
-
-
-def table_of(lake: Lake, **options: Any) -> Table:
-    schema = pa.schema([("x", pa.int64()), ("ts", pa.timestamp("us", tz="UTC")), ("c", pa.string())])
-    return lake.create_table("t", schema, **options)
 
 
 def test_a_merge_writes_each_partition_once_sorted_and_changes_no_row(lake: Lake, store: CountingStore) -> None:
@@ -268,12 +253,6 @@ def test_a_target_that_is_no_size_is_refused(lake: Lake, size: int) -> None:
         table_of(lake).optimize(target_size=size)
 
 
-def noise(rows: int, seed: int) -> list[dict[str, Any]]:
-    """Rows that cannot be compressed, of 40 bytes each."""
-    chance = random.Random(seed)
-    return [{"x": chance.getrandbits(62), "c": f"{chance.getrandbits(128):032x}"} for _ in range(rows)]
-
-
 @pytest.mark.parametrize("rows", [300, 1500, 2000, 6000])
 def test_files_are_within_a_quarter_of_the_target(lake: Lake, rows: int) -> None:
     table = table_of(lake, sort_by=["x"], properties={"alluvia.target_file_size": "64 KB"})
@@ -314,93 +293,6 @@ def test_a_table_with_nothing_to_do_needs_no_object_of_its_files(
     assert table.optimize(dry_run=True).plan == []
 
 
-def wide(lake: Lake, days: int = 400, batches: int = 4, **options: Any) -> Table:
-    """A table of batches that hold the same days each: few rows of most of them, and many of the eighth."""
-    properties = {"alluvia.target_file_size": "64 KB", **options.pop("properties", {})}
-    table = table_of(lake, partition_by=["day(ts)"], sort_by=["x"], properties=properties, **options)
-    for batch in range(batches):
-        rows = noise(2 * days, batch)
-        table.append(
-            [{**row, "ts": NOON + timedelta(days=at % days if at < days else 7)} for at, row in enumerate(rows)]
-        )
-    return table
-
-
-def reads(table: Table, day: int) -> tuple[int, int]:
-    """Files and bytes that a query for a day reads."""
-    moment = NOON + timedelta(days=day)
-    same_day = And((Comparison(("ts",), ">=", moment), Comparison(("ts",), "<", moment + timedelta(hours=1))))
-    found = Scan(table.snapshot(), same_day).files
-    return len(found), sum(file.size for file in found)
-
-
-def test_files_of_many_days_are_cut_between_days_and_no_day_reads_more(lake: Lake) -> None:
-    table = wide(lake)
-    rows = sorted(table.scan().read_all().to_pylist(), key=repr)
-    days = range(0, 400, 3)
-    before = {day: reads(table, day) for day in days}
-    planned = table.optimize(dry_run=True).plan
-    report = table.optimize()
-    assert [(group.files, group.bytes) for group in planned][-1][0] > 1
-    after = {day: reads(table, day) for day in days}
-    assert all(after[day][0] <= before[day][0] and after[day][1] <= before[day][1] for day in days)
-    assert sum(size for _, size in after.values()) < sum(size for _, size in before.values()) / 2
-    spans = sorted(
-        (found for file in table.snapshot().files if (found := span_of(file, table.snapshot().partition_spec))),
-        key=lambda each: (each.low, each.high),
-    )
-    assert all(one.high < two.low or (one.single and one == two) for one, two in pairwise(spans))
-    assert report.files_after < report.files_before
-    assert table.optimize().files_removed == 0
-    assert sorted(table.scan().read_all().to_pylist(), key=repr) == rows
-    assert not table.verify(full=True).findings
-    judges_agree(table)
-
-
-def test_what_is_deleted_or_new_is_right_after_files_were_cut(lake: Lake) -> None:
-    table = wide(lake, days=150, properties={"delta.enableDeletionVectors": "true"})
-    table.delete("x % 3 = 0")
-    table.evolve({"late": "string"})
-    table.append([{"x": 1, "ts": NOON + timedelta(days=day), "late": "y"} for day in range(120)])
-    rows = sorted(table.scan().read_all().to_pylist(), key=repr)
-    table.optimize(full=True)
-    assert all(file.deletion_vector is None for file in table.snapshot().files)
-    assert sorted(table.scan().read_all().to_pylist(), key=repr) == rows
-    assert not table.verify(full=True).findings
-    for file in table.snapshot().files:
-        stored = pq.read_table(pa.BufferReader(lake.store.get(f"t/{file.path}")))
-        found = [
-            (moment.date(), x) for moment, x in zip(stored["ts"].to_pylist(), stored["x"].to_pylist(), strict=True)
-        ]
-        assert found == sorted(found)
-
-
-def test_null_times_have_a_partition_value_of_their_own(lake: Lake) -> None:
-    table = table_of(lake, partition_by=["day(ts)"], sort_by=["x"])
-    for batch in range(3):
-        days = [None if day == 0 else NOON + timedelta(days=day) for day in range(120)]
-        table.append([{"x": batch, "ts": day} for day in days])
-    assert table.optimize().files_removed > 0
-    found = table.to_arrow(where="ts IS NULL")["x"].to_pylist()
-    assert sorted(found) == [0, 1, 2]
-    assert table.count() == 360
-    assert not table.verify(full=True).findings
-
-
-@pytest.mark.parametrize("field", ["bucket(500, x)", "truncate(c, 2)", "hour(ts)", "truncate(x, 1000)"])
-def test_every_transform_is_cut(lake: Lake, field: str) -> None:
-    table = table_of(lake, partition_by=[field])
-    for batch in range(6):
-        table.append([
-            {"x": at * 1000, "c": f"{at:04}", "ts": NOON + timedelta(hours=at), } for at in range(batch, 600, 2)
-        ])  # fmt: skip
-    rows = sorted(table.scan().read_all().to_pylist(), key=repr)
-    assert table.optimize().files_removed > 0
-    assert table.optimize().files_removed == 0
-    assert sorted(table.scan().read_all().to_pylist(), key=repr) == rows
-    assert not table.verify(full=True).findings
-
-
 def test_rows_sorted_from_a_file_come_out_as_those_from_arrow(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds: dict[str, pa.DataType] = {
         "ts": pa.timestamp("us", tz="UTC"), "local": pa.timestamp("us"), "day": pa.date32(), "n": pa.int8(),
@@ -430,56 +322,6 @@ def test_rows_sorted_from_a_file_come_out_as_those_from_arrow(lake: Lake, monkey
         assert not table.verify(full=True).findings
     assert tables[1].to_arrow().to_pylist() == tables[0].to_arrow().to_pylist()
     assert sorted(tables[1].to_arrow().to_pylist(), key=repr) == before
-
-
-def days_of(lake: Lake) -> Table:
-    table = table_of(lake, partition_by=["c", "day(ts)"])
-    for number in range(3):
-        for c in ("de", "fr"):
-            table.append([{"x": number, "ts": NOON + timedelta(days=day), "c": c} for day in range(2)])
-    return table
-
-
-def test_one_partition_only(lake: Lake) -> None:
-    table = days_of(lake)
-    may_7 = {"c": "de", "day(ts)": "2024-05-07"}
-    [group] = table.optimize(partition=may_7, dry_run=True).plan
-    assert (group.partition, group.files, group.into_files) == (may_7, 3, 1)
-    assert (table.optimize(partition=may_7).files_removed, table.optimize(partition=may_7).files_removed) == (3, 0)
-    assert table.optimize(partition={"day(ts)": "2024-05-06"}).files_removed == 6
-    assert table.optimize(partition={"c": None}).files_removed == 0
-    assert table.optimize().files_removed == 3
-    with pytest.raises(Invalid, match=r"partition: 'day' is not a field .* which is c, day"):
-        table.optimize(partition={"day": "2024-05-06"})
-
-
-def test_a_partition_is_named_in_every_form_of_its_values(lake: Lake) -> None:
-    for value in (date(2024, 5, 7), datetime(2024, 5, 7, 23, tzinfo=UTC), "2024-05-07"):
-        table = table_of(lake, partition_by=["bucket(4, x)", "day(ts)"])
-        for _ in range(2):
-            table.append([{"x": 1, "ts": NOON + timedelta(days=1), "c": "de"}])
-        [add, _] = table.files
-        bucket = json.loads(add.tags["alluvia.partition"])["bucket(4, x)"]
-        assert table.optimize(partition={"day( ts )": value, "bucket(x,4)": bucket}).files_removed == 2
-        lake.drop_table("t")
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("day(ts)", "yesterday", r"day\(ts\) has values such as 2026-01-01, got 'yesterday'"),
-        ("day(ts)", "2026-1-1", "got '2026-1-1'"),
-        ("day(ts)", 7, "got 7"),
-        ("bucket(4, x)", 4, r"bucket\(4, x\) has the values 0 to 3, got 4"),
-        ("bucket(4, x)", 1.0, "has whole numbers, got 1.0"),
-        ("truncate(x, 10)", 15, "has multiples of 10, got 15"),
-        ("truncate(c, 2)", "deu", "has texts of at most 2 characters, got 'deu'"),
-    ],
-)
-def test_a_value_that_no_partition_has_is_refused(lake: Lake, field: str, value: object, message: str) -> None:
-    table = table_of(lake, partition_by=[field])
-    with pytest.raises(Invalid, match=message):
-        table.optimize(partition={field: value})
 
 
 def test_limits_and_order(lake: Lake, clock: ManualClock) -> None:

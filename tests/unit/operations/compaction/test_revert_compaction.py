@@ -18,11 +18,6 @@ Rows = list[tuple[int, str]]
 VECTORS = {"delta.enableDeletionVectors": "true"}
 
 
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
 @pytest.fixture(params=[{}, VECTORS], ids=["plain", "deletion vectors"])
 def lake(request: pytest.FixtureRequest, clock: ManualClock) -> Lake:
     lake = Lake(MemoryStore("compacted", clock), clock)

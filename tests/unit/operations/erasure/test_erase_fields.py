@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 from datetime import timedelta
 from typing import Any
 
-import orjson
 import pyarrow as pa
 import pytest
 
 from alluvia.api.lake import Lake, Table
-from alluvia.commit.changes import Changes
 from alluvia.errors import Invalid
 from alluvia.events.ingest.pipeline import ingest_batch
 from alluvia.events.ingest.values import RawEvent, Reject
-from alluvia.operations.results.jobs import JOBS
-from alluvia.operations.results.results import RESULTS, KeptResult, keep_result
-from alluvia.operations.results.upload_parts import UPLOADS
 from tests.erased import traces
-
-VICTIM = "mallory@example.org"
-WHERE = f"user_id = '{VICTIM}'"
-
-
-def post(lake: Lake, *events: dict[str, Any], table: str = "events") -> None:
-    sent = [RawEvent(at, {"event": "view", **event}) for at, event in enumerate(events)]
-    ingest_batch(lake.catalog, table, sent, arrival_us=lake.clock.now_us(), create=True)
+from tests.unit.operations.erasure.people import VICTIM, WHERE, post
 
 
 def post_broken(lake: Lake, *raws: bytes) -> None:
@@ -220,80 +207,6 @@ def test_rejects_are_found_by_fields_without_a_column(lake: Lake) -> None:
     assert traces(lake.store, VICTIM) == []
 
 
-def test_what_the_lake_keeps_of_queries_is_searched(lake: Lake) -> None:
-    post(lake, {"event_id": "a", "user_id": "bob"})
-    keep_result(lake.store, "k", KeptResult(orjson.dumps([{"u": VICTIM}]), {}))
-    large = f"{RESULTS}large/x.csv.gz"
-    lake.store.put(large, gzip.compress(VICTIM.encode()))
-    lake.store.put(f"{JOBS}x/asked.json", orjson.dumps({"query": WHERE}))
-    lake.store.put(f"{UPLOADS}events/u/1", gzip.compress(VICTIM.encode()))
-    lake.store.put(f"{UPLOADS}events/u/2", b"\x00\xfe not text")
-    events = lake.table("events")
-    found = events.erase(WHERE, dry_run=True)
-    assert found.proof is not None
-    keys = {trace.key for trace in found.proof.found}
-    assert keys == {
-        f"{RESULTS}k",
-        large,
-        f"{JOBS}x/asked.json",
-        f"{UPLOADS}events/u/1",
-        f"{UPLOADS}events/u/2",
-    }
-    assert events.erase(WHERE, prove=True).ok
-    assert not list(lake.store.list(RESULTS))
-
-
-def test_texts_of_commits_go_whatever_they_are_called(lake: Lake) -> None:
-    table = lake.create_table("t", {"user_id": "string"}, properties={"alluvia.writers": "any"})
-    handle = table._handle
-    said = Changes("WRITE", {"mode": "Append"}, info={"userMetadata": f"import of {VICTIM}", "job": {"for": VICTIM}})
-    handle.transaction(handle.newest()).commit(said)
-    assert traces(lake.store, VICTIM)
-    assert table.erase(WHERE, prove=True).ok
-    assert traces(lake.store, VICTIM) == []
-
-
-def test_a_constraint_that_names_a_value_is_named(lake: Lake) -> None:
-    rule = {"delta.constraints.known": f"user_id <> '{VICTIM}'"}
-    lake.create_table("t", {"user_id": "string"}, properties=rule).append([{"user_id": "bob"}])
-    report = lake.table("t").erase(WHERE, prove=True)
-    assert report.proof is not None
-    assert [trace.why for trace in report.proof.found] == [
-        "the table's property delta.constraints.known contains a value of the condition"
-    ]
-
-
-def test_rows_of_a_table_that_only_a_branch_has_are_found(lake: Lake) -> None:
-    lake.create_table("t", {"user_id": "string"}).append([{"user_id": "bob"}])
-    lake.branch("b").create_table("own", {"user_id": "string"}).append([{"user_id": VICTIM}])
-    report = lake.table("t").erase(WHERE, prove=True)
-    assert report.proof is not None
-    assert any("/own/" in trace.key for trace in report.proof.found)
-
-
-def test_a_view_that_names_a_value_is_left_and_named(disk: Lake) -> None:
-    disk.create_table("t", {"user_id": "string"}).append([{"user_id": VICTIM}])
-    disk.sql(f"CREATE VIEW v AS SELECT * FROM t WHERE {WHERE}")
-    report = disk.table("t").erase(WHERE, prove=True)
-    assert report.proof is not None
-    assert [trace.key.rpartition("/")[0] for trace in report.proof.found] == ["_alluvia/views/v"]
-
-
-def test_what_has_no_known_form_is_named(lake: Lake) -> None:
-    table = lake.create_table("t", {"user_id": "string"})
-    table.append([{"user_id": VICTIM}])
-    lake.store.put("t/notes.bin", b"\x00\xff\xfe")
-    lake.store.put("t/notes.txt.gz", gzip.compress(VICTIM.encode()))
-    lake.store.put("_alluvia/notes.bin", b"\x00\xff\xfe")
-    report = table.erase(WHERE, prove=True)
-    assert report.proof is not None
-    assert {trace.key for trace in report.proof.found} == {
-        "t/notes.bin",
-        "t/notes.txt.gz",
-        "_alluvia/notes.bin",
-    }
-
-
 def test_bounds_of_properties_go(lake: Lake) -> None:
     """Statistics have the beginning of a text, in which a value may end."""
     post(lake, {"event_id": "a", "user_id": VICTIM})
@@ -343,67 +256,3 @@ def test_rejects_that_a_condition_cannot_judge_are_named(lake: Lake, where: str)
     assert report.rejects is not None
     assert report.rejects.proof is not None
     assert any("some of its rejects are not JSON objects" in trace.why for trace in report.rejects.proof.found)
-
-
-def test_a_value_with_an_apostrophe_is_found_in_sql_that_the_lake_keeps(lake: Lake) -> None:
-    post(lake, {"event_id": "a", "user_id": "O'Neil77"})
-    lake.sql("CREATE VIEW people AS SELECT * FROM events WHERE properties ->> 'user_id' = 'O''Neil77'")
-    report = lake.table("events").erase("user_id = 'O''Neil77'", prove=True)
-    assert (report.rows, report.ok) == (1, False)
-
-
-def test_json_in_a_text_that_begins_with_space_is_looked_into(lake: Lake) -> None:
-    post(lake, {"event_id": "a", "context": f' {{"user_id": "{VICTIM}"}}'})
-    report = lake.table("events").erase(WHERE, prove=True)
-    assert not report.ok
-
-
-def test_values_in_properties_and_application_ids_are_named(lake: Lake) -> None:
-    table = lake.create_table("t", {"user_id": "string"})
-    table.append([{"user_id": "alice77"}, {"user_id": "bob"}], txn=("alice77", 1))
-    table.evolve(properties={"owner": "alice77"})
-    report = table.erase("user_id = 'alice77'", prove=True)
-    assert (report.rows, report.ok) == (1, False)
-    assert report.proof is not None
-    assert sorted(trace.why for trace in report.proof.found) == [
-        "an application id (txn) contains a value of the condition",
-        "the table's property owner contains a value of the condition",
-    ]
-
-
-def test_names_of_tables_and_columns_with_a_value_are_named(lake: Lake) -> None:
-    lake.create_table("t", {"user_id": "string", "alice.x": "long", "o": "struct<alice: long>"})
-    lake.create_table("alice", {"user_id": "string", "alices": "long", "properties": "string"})
-    where = "user_id = 'alice'"
-    assert _whys(lake, "t", where) == [
-        "the name of column 'alice.x' contains a value of the condition: rename it or drop it",
-        "the name of column 'o.alice' contains a value of the condition: rename it or drop it",
-    ]
-    assert _whys(lake, "alice", where) == [
-        "the name of the table contains a value of the condition: rename it or drop it"
-    ]
-    lake.table("t").evolve(rename={"alice.x": "x"}, drop=["o"])
-    assert [why for why in _whys(lake, "t", where) if "name" in why] == [
-        "the former name 'alice.x' of a column contains a value of the condition: copy the rows to a new table"
-    ]
-    assert _whys(lake, "alice", "properties ->> 'alice' = 'bob' OR user_id = 'bob'") == []
-
-
-def test_names_of_streams_and_branches_with_a_value_are_named_once(lake: Lake) -> None:
-    table = lake.create_table("t", {"user_id": "string"})
-    table.append([{"user_id": "bob"}])
-    lake.branch("alice").table("t").append([{"user_id": "bob"}])
-    lake.store.put("_alluvia/streams/alice/_delta_log/00000000000000000000.json", b"{}")
-    found = table.erase("user_id = 'alice'", dry_run=True).proof
-    assert found is not None
-    named = [(trace.key, trace.removable) for trace in found.found if trace.why.startswith("its name contains")]
-    assert sorted(named) == [
-        ("_alluvia/kept/_lake/branch/alice.json", False),
-        ("_alluvia/streams/alice/", False),
-    ]
-
-
-def _whys(lake: Lake, table: str, where: str) -> list[str]:
-    proof = lake.table(table).erase(where, dry_run=True).proof
-    assert proof is not None
-    return [trace.why for trace in proof.found]

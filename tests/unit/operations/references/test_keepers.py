@@ -2,58 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import timedelta
-from typing import TypeVar
-
 import pytest
 
 from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
-from alluvia.delta.refs import (
-    BRANCH,
-    CLONE,
-    KEPT,
-    TAG,
-    Keeper,
-    find_keeper,
-    keeper_key,
-    list_keepers,
-    put_keeper,
-    release,
-)
-from alluvia.errors import Invalid, TableNotFound, VersionExpired
-from alluvia.operations.checkpointing import checkpoint
-from alluvia.operations.reading.scan import scan
+from alluvia.delta.refs import BRANCH, CLONE, KEPT, TAG, Keeper, keeper_key, list_keepers, put_keeper, release
+from alluvia.errors import Invalid, VersionExpired
 from alluvia.operations.references.pinned_versions import keep_moment, keep_version
 from alluvia.store import CountingStore
 from tests.judges import judges_agree
-from tests.transactions import kept_snapshot
+from tests.unit.operations.references.kept import NONE, Between, age, keep, kept, with_history
 from tests.unit.operations.vacuuming import DAY, SCHEMA, cold, history, values
-
-NONE = timedelta(0)
-T = TypeVar("T")
 
 
 @pytest.fixture
 def table(lake: Lake, clock: ManualClock) -> Table:
-    """Versions 1 to 3 add a row each, in files of their own; version 4 has them in one. 2 and 4 have checkpoints."""
-    table = lake.create_table("t", SCHEMA, properties={"delta.checkpointInterval": "1"})
-    history(table, clock, 2)
-    checkpoint(table._handle)
-    table.append([{"x": 2}])
-    table.optimize()
-    return table
-
-
-def keep(table: Table, version: int | None = None, name: str = "x", kind: str = TAG) -> Keeper:
-    return keep_version(table._handle, kind, name, version)[0]
-
-
-def kept(table: Table, keeper: Keeper) -> list[int]:
-    fresh = cold(table)
-    snapshot = kept_snapshot(fresh._handle, keeper)
-    return sorted(scan(snapshot, fresh.lake.store).read_all()["x"].to_pylist())
+    return with_history(lake, clock)
 
 
 def readable(table: Table) -> list[int]:
@@ -66,13 +30,6 @@ def readable(table: Table) -> list[int]:
             pass
     assert [entry.version for entry in fresh.history() if entry.readable] == found[::-1]
     return found
-
-
-def age(table: Table, clock: ManualClock, days: int = 60) -> None:
-    """Let the log of what is there expire, behind a checkpoint."""
-    clock.advance(days * DAY)
-    table.append([{"x": 100}])
-    table.lake.table("t").optimize()
 
 
 def test_a_kept_version_is_read_after_vacuum_has_taken_the_others(table: Table, clock: ManualClock) -> None:
@@ -130,40 +87,6 @@ def test_orphans_by_the_newest_checkpoint_are_kept_too(table: Table, clock: Manu
     assert values(cold(table), 2) == [0, 1]
 
 
-def test_a_keeper_of_the_lake_keeps_each_table_as_it_was(lake: Lake, clock: ManualClock) -> None:
-    for name in ("a", "b"):
-        lake.create_table(name, SCHEMA, properties={"delta.checkpointInterval": "1"}).append([{"x": 1}])
-    clock.advance(1)
-    keeper = keep_moment(lake.catalog, BRANCH, "fix")
-    clock.advance(1)
-    for name in ("a", "b"):
-        lake.table(name).delete("true")
-    lake.create_table("later", SCHEMA)
-    for days in (0, 60, 60):
-        clock.advance(days * DAY)
-        lake.table("a").append([{"x": 7}])
-        lake.table("a").optimize()
-        lake.table("a").vacuum(NONE)
-        found = find_keeper(lake.store, None, BRANCH, "fix")
-        assert found is not None
-        assert kept(lake.table("a"), found) == [1]
-        assert kept(lake.table("b"), found) == [1]
-        assert kept_snapshot(lake.catalog.handle("a"), keeper).version == 1
-    with pytest.raises(TableNotFound, match="there was no table 'later' yet at the moment of branch fix"):
-        kept_snapshot(lake.catalog.handle("later"), keeper)
-    release(lake.store, keeper)
-    lake.table("a").append([{"x": 8}])
-    lake.table("a").delete("x = 8")
-    lake.table("a").vacuum(NONE)
-    assert not list(lake.store.list(KEPT)), "its pins go with it"
-
-
-def test_a_moment_of_now_costs_one_request(table: Table, store: CountingStore) -> None:
-    store.reset()
-    keep_moment(table.lake.catalog, BRANCH, "fix")
-    assert dict(store.requests) == {"put": 1}
-
-
 def test_a_vacuum_that_deletes_nothing_asks_no_keeper(table: Table, store: CountingStore) -> None:
     table.vacuum(NONE)
     store.reset()
@@ -176,52 +99,6 @@ def test_a_version_that_has_expired_is_not_kept(table: Table, store: CountingSto
     with pytest.raises(VersionExpired, match="version 1 of t has expired; the oldest version that can be read is 4"):
         keep(table, 1)
     assert not list(store.list(KEPT))
-
-
-def test_a_moment_of_which_a_table_has_expired_is_not_kept(table: Table, clock: ManualClock) -> None:
-    moment = clock.now_ms() - 500
-    clock.advance(1)
-    table.delete("true")
-    table.lake.create_table("other", SCHEMA).append([{"x": 1}])
-    keep_moment(table.lake.catalog, TAG, "early", moment)
-    release(table.lake.store, Keeper(TAG, "early"))
-    table.vacuum(NONE)
-    with pytest.raises(VersionExpired, match="of t has expired"):
-        keep_moment(table.lake.catalog, TAG, "late", moment)
-    assert not list_keepers(table.lake.store, None, TAG)
-
-
-def test_a_moment_after_which_the_log_has_a_gap_means_no_older_version(table: Table, clock: ManualClock) -> None:
-    keep(table, 1)
-    clock.advance(DAY)
-    table.append([{"x": 5}])
-    moment = clock.now_ms()
-    clock.advance(1)
-    table.append([{"x": 6}])
-    checkpoint(table._handle)
-    age(table, clock)
-    table.vacuum(NONE)
-    stored = cold(table)._handle.log.stored_ms()
-    assert 1 in stored, "the tag keeps it"
-    assert 5 not in stored, "which is what the moment means"
-    for lake in (table.lake, cold(table).lake):
-        with pytest.raises(VersionExpired, match="its version at the moment of tag late has expired"):
-            keep_moment(lake.catalog, TAG, "late", moment)
-    assert [each.name for each in list_keepers(table.lake.store, None, TAG)] == []
-
-
-def test_a_version_from_before_a_branch_expires_with_the_log_of_the_lake(table: Table, clock: ManualClock) -> None:
-    keep(table, 1)
-    clock.advance(1)
-    branch = table.lake.branch("fix")
-    age(table, clock)
-    table.vacuum(NONE)
-    shown = branch.table("t")
-    assert (values(shown, 1), values(shown)) == ([0], [0, 1, 2])
-    with pytest.raises(VersionExpired, match="version 3 of t has expired on the lake"):
-        values(shown, 3)
-    with pytest.raises(VersionExpired, match="version 3 of t has expired on the lake"):
-        shown.restore(3)
 
 
 def test_another_keeper_of_an_expired_version_can_be_made_while_one_is_there(table: Table) -> None:
@@ -272,20 +149,6 @@ def test_what_a_process_that_died_has_put_holds_for_an_hour(table: Table, clock:
     assert not list(table.lake.store.list(KEPT))
 
 
-class Between(CountingStore):
-    """Calls `then` before the first request for which `when` holds."""
-
-    when: Callable[[str, str], bool] | None = None
-    then: Callable[[], object]
-    called = False
-
-    def request(self, kind: str, key: str, send: Callable[[], T]) -> T:
-        if self.when is not None and not self.called and self.when(kind, key):
-            self.called = True
-            self.then()
-        return super().request(kind, key, send)
-
-
 @pytest.mark.parametrize("step", ["keepers", "commit", "delete"])
 def test_a_keeper_that_comes_during_a_vacuum_is_seen_or_refused(
     lake: Lake, store: CountingStore, clock: ManualClock, step: str
@@ -333,28 +196,6 @@ def test_a_vacuum_that_comes_before_the_keeper_is_there_is_seen(
     assert not list(store.list(KEPT))
 
 
-def test_a_moment_ends_with_the_second_of_a_store_that_tells_seconds(lake: Lake, clock: ManualClock) -> None:
-    lake.store.parallel = True
-    began_ms = clock.now_ms()
-    keep_moment(lake.catalog, TAG, "x")
-    assert clock.now_ms() - began_ms >= 1000
-
-
-def test_what_is_decided_after_a_moment_is_not_in(lake: Lake, store: CountingStore, clock: ManualClock) -> None:
-    between = Between(store.inner)
-    racing = Lake(between, clock)
-    for name in ("a", "b"):
-        racing.create_table(name, SCHEMA).append([{"x": 1}])
-    between.when = lambda kind, key: kind == "put_if_absent" and "/transactions/" in key
-    between.then = lambda: keep_moment(lake.catalog, TAG, "undecided")
-    with racing.transaction() as tx:
-        for name in ("a", "b"):
-            tx.table(name).append([{"x": 2}])
-    moment = find_keeper(store, None, TAG, "undecided")
-    assert moment is not None
-    assert [kept(lake.table(name), moment) for name in ("a", "b")] == [[1], [1]]
-
-
 def test_a_version_that_is_kept_can_be_restored(table: Table) -> None:
     keep(table, 2)
     table.vacuum(NONE)
@@ -397,45 +238,6 @@ def test_a_dropped_table_keeps_what_keepers_need(table: Table, clock: ManualCloc
     assert kept(table, keeper) == [0, 1]
     assert kept(table, moment) == [0, 1, 2]
     assert values(cold(table)) == [9]
-
-
-def test_a_moment_holds_all_of_a_transaction_or_nothing(lake: Lake, clock: ManualClock, store: CountingStore) -> None:
-    """Its writer dies before it has carried out what was decided in the second table."""
-    between = Between(store.inner)
-    racing = Lake(between, clock)
-    for name in ("a", "b"):
-        racing.create_table(name, SCHEMA).append([{"x": 1}])
-    commits: list[str] = []
-
-    class Dead(BaseException):
-        pass
-
-    def carried_out(kind: str, key: str) -> bool:
-        if kind == "put_if_absent" and "_delta_log" in key:
-            commits.append(key)
-        return len(commits) == 4
-
-    def die() -> None:
-        raise Dead
-
-    clock.advance(1)
-    between.when, between.then = carried_out, die
-    tx = racing.transaction()
-    for name in ("a", "b"):
-        tx.table(name).append([{"x": 2}])
-    with pytest.raises(Dead):
-        tx.commit()
-    clock.advance(1)
-    moment = keep_moment(lake.catalog, TAG, "both")
-    before = keep_moment(lake.catalog, TAG, "none", clock.now_ms() - 1500)
-    clock.advance(5 * DAY)
-    for name in ("b", "a"):
-        lake.table(name).append([{"x": 3}])
-        lake.table(name).delete("true")
-        lake.table(name).vacuum(NONE)
-    for name in ("a", "b"):
-        assert kept(lake.table(name), moment) == [1, 2]
-        assert kept(lake.table(name), before) == [1]
 
 
 def test_verify_finds_what_is_missing_of_a_kept_version(table: Table, clock: ManualClock, store: CountingStore) -> None:

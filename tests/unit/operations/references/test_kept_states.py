@@ -12,6 +12,7 @@ from alluvia.commit.commit_records import DECISIONS
 from alluvia.errors import Invalid
 from alluvia.operations import checkpointing
 from alluvia.store import CountingStore
+from tests.inline_pool import InlinePool
 from tests.transactions import APPLY_OF_A, stopped
 
 DAY = 24 * 3600
@@ -132,7 +133,7 @@ def test_upkeep_that_a_transaction_begins_does_not_abort_it(
     lake: Lake, clock: ManualClock, shift: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clean-up of a stream waits for transactions that claim it: it must not begin between claim and decision."""
-    monkeypatch.setattr(checkpointing, "ThreadPoolExecutor", Inline)
+    monkeypatch.setattr(checkpointing, "ThreadPoolExecutor", InlinePool)
     for name in ("a", "source"):
         lake.create_table(name, {"n": "long"})
     lake.create_stream("new", "source")
@@ -145,16 +146,3 @@ def test_upkeep_that_a_transaction_begins_does_not_abort_it(
     assert lake.table("a").count() == 110
     for root in ("a", "_alluvia/streams/new"):
         assert any(".checkpoint." in info.key for info in lake.store.list(f"{root}/_delta_log/")), root
-
-
-class Inline:
-    """A pool that does the work at once, on the thread that asks for it."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
-
-    def submit(self, work: Any) -> None:
-        work()
-
-    def shutdown(self, *, wait: bool) -> None:
-        assert not wait

@@ -35,11 +35,6 @@ from alluvia.store.memory import MemoryStore
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def store(clock: ManualClock) -> MemoryStore:
     return MemoryStore("jobs", clock)
 

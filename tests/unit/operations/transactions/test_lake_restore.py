@@ -14,16 +14,11 @@ from alluvia.errors import Forbidden, Invalid, TableNotFound, VersionExpired, Ve
 from alluvia.operations.transactions import lake_restore
 from alluvia.sql.run import execute
 from alluvia.store import CountingStore, MemoryStore
+from tests.faults.attempts import attempts, tried
 from tests.faults.store import MODES
-from tests.faults.test_fail_at_call import attempts, tried
 from tests.unit.operations.dropping import reject, send
 
 COLUMNS = {"id": "long"}
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
 
 
 @pytest.fixture

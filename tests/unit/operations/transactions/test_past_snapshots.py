@@ -31,11 +31,6 @@ def move(lake: Lake, *names: str) -> None:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def lake(clock: ManualClock) -> Lake:
     """Tables a, b and c."""
     lake = two_tables(clock)

@@ -11,25 +11,10 @@ from alluvia.errors import Invalid, VersionExpired
 from alluvia.events.ingest.envelope import split
 from alluvia.events.ingest.pipeline import ingest_batch
 from alluvia.events.ingest.values import Limits
-from alluvia.store import CountingStore, MemoryStore
+from alluvia.store import CountingStore
 
 DAY = 86_400
 SCHEMA = {"id": "long", "place": "string", "name": "string"}
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def store(clock: ManualClock) -> CountingStore:
-    return CountingStore(MemoryStore("m", clock))
-
-
-@pytest.fixture
-def lake(store: CountingStore, clock: ManualClock) -> Lake:
-    return Lake(store, clock)
 
 
 @pytest.fixture
