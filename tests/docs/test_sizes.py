@@ -27,9 +27,10 @@ def test_the_list_of_decisions_has_each_once() -> None:
 
 def test_a_changed_decision_says_so_first() -> None:
     """A page has a status if, and only if, the list has one, with the same link."""
-    for name, status in re.findall(
-        r"\]\((0[\w-]+\.md)\) \| .*? \| (.*?) ?\|$", (DECISIONS / "README.md").read_text(), re.M
-    ):
+    text = (DECISIONS / "README.md").read_text()
+    listed = re.findall(r"\]\((0[\w-]+\.md)\) \| .*? \| (.*?) ?\|$", text, re.MULTILINE)
+    assert len(listed) == len([*DECISIONS.glob("0*.md")])
+    for name, status in listed:
         first = (DECISIONS / name).read_text().split("\n")[2]
         links = re.findall(r"\((0\d+-[\w-]+\.md)\)", status)
         assert first.startswith("**Status.** ") == bool(links), name

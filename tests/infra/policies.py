@@ -12,9 +12,16 @@ EVERYTHING: Statement = {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}
 
 
 def resources_of(template: Mapping[str, Any], kind: str) -> dict[str, dict[str, Any]]:
-    """The properties of the resources of a type, by logical id."""
-    found = template["Resources"].items()
-    return {name: resource.get("Properties", {}) for name, resource in found if resource["Type"] == kind}
+    """The properties of the resources of a type, by logical id: at least one, or what is said of each says nothing."""
+    items = template["Resources"].items()
+    found = {name: resource.get("Properties", {}) for name, resource in items if resource["Type"] == kind}
+    assert found, f"no resource is an {kind}"
+    return found
+
+
+def has_any(template: Mapping[str, Any], kind: str) -> bool:
+    """Whether a template has a resource of a type."""
+    return any(resource["Type"] == kind for resource in template["Resources"].values())
 
 
 def the_id(template: Mapping[str, Any], kind: str, prefix: str) -> str:
@@ -53,7 +60,7 @@ def statements_of_role(template: Mapping[str, Any], role: str) -> list[Statement
     properties = template["Resources"][role]["Properties"]
     assert "ManagedPolicyArns" not in properties
     assert "Policies" not in properties
-    assert resources_of(template, "AWS::IAM::ManagedPolicy") == {}
+    assert not has_any(template, "AWS::IAM::ManagedPolicy")
     found = []
     for policy in resources_of(template, "AWS::IAM::Policy").values():
         if {"Ref": role} in policy["Roles"]:

@@ -141,7 +141,8 @@ def test_duckdbs_own_views_are_all_out_of_reach_of_a_common_table_expression() -
     connection = connect({})
     found = connection.execute(
         "SELECT view_name FROM duckdb_views() WHERE internal AND schema_name <> 'information_schema'"
-    )
-    for (name,) in found.fetchall():
+    ).fetchall()
+    assert ("duckdb_tables",) in found
+    for (name,) in found:
         with pytest.raises(Invalid, match="another name"):
             find_references(parse(f'WITH "{name}" AS (SELECT 1) FROM "{name}"').root)
