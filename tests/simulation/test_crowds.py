@@ -9,6 +9,7 @@ import pytest
 from benchmarks import costs
 from benchmarks.crowds import Load, load
 
+pytestmark = pytest.mark.xdist_group("crowds")  # one process makes the crowds for all of these tests
 SECONDS, WARM_SECONDS = 5, 2
 SEEDS = 5
 """One load may have a commit whose next one is late; what they take on average is what counts."""
