@@ -182,7 +182,7 @@ class QueryDatabase:
         return None
 
     def _begin_again(self) -> None:
-        """Begin another transaction, with what the one that failed had made."""
+        """Begin another transaction, and take the same steps as in the failed one."""
         self._open.execute("ROLLBACK").execute("BEGIN")
         for step in self._steps:
             step()
