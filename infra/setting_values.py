@@ -12,8 +12,8 @@ _SECRET = re.compile(
     r"(?P<place>secretsmanager|ssm):(?P<name>arn:aws[a-z-]*:(?P=place):[A-Za-z0-9/_+=.@:-]+|[A-Za-z0-9/_+=.@-]+)"
 )
 _RELEASE = re.compile(r"emr-spark-8\.[0-9]{1,2}\.[0-9]{1,2}")
-_ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
-"""As the functions read it: see alluvia.serverless.cors, which loads more than a deployment should."""
+_ORIGIN = re.compile(r"(https?)://([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?", re.ASCII)
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
 
@@ -68,14 +68,30 @@ def email(name: str, value: str) -> str:
 
 
 def origins(name: str, value: str) -> tuple[str, ...]:
-    """Return the sites, each once; one that is `*` stands for all."""
-    found = tuple(dict.fromkeys(value.split()))
-    for text in found:
-        if text != "*" and _ORIGIN.fullmatch(text) is None:
+    """Return the sites as browsers name them, each once; one that is `*` stands for all."""
+    found = []
+    for text in value.split():
+        origin = text if text == "*" else normal_origin(text)
+        if origin is None:
             raise ValueError(
                 f"{PREFIX}{name} holds {text!r}: each part must be a site, such as https://app.example.com"
             )
-    return ("*",) if "*" in found else found
+        found.append(origin)
+    return ("*",) if "*" in found else tuple(dict.fromkeys(found))
+
+
+def normal_origin(text: str) -> str | None:
+    """Return a site as browsers name it, and as S3 compares it; None for a text that is not an origin.
+
+    The functions read it in the same way: see alluvia.access.origins. A deployment does not load that library.
+    """
+    match = _ORIGIN.fullmatch(text.lower())
+    if match is None:
+        return None
+    scheme, host, port = match[1], match[2], int(match[3] or _DEFAULT_PORTS[match[1]])
+    if not 0 < port < 65536:
+        return None
+    return f"{scheme}://{host}" + ("" if port == _DEFAULT_PORTS[scheme] else f":{port}")
 
 
 def release(name: str, value: str) -> str:

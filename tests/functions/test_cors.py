@@ -71,6 +71,9 @@ def test_every_route_answers_what_a_browser_asks_first(monkeypatch: pytest.Monke
     [
         ("", SITE, False),
         (SITE, SITE, True),
+        ("HTTPS://App.Example:443", SITE, True),
+        ("https://app.example:8443", SITE, False),
+        ("http://app.example:443", SITE, False),
         (SITE, "https://app.example.evil", False),
         (SITE, "http://app.example", False),
         (SITE, "null", False),

@@ -208,7 +208,7 @@ def test_handshakes(
 def test_browsers_may_send_where_the_source_names_their_site(
     lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of = define(lake, "open", monkeypatch, origins=["https://shop.example"])
+    of = define(lake, "open", monkeypatch, origins=["https://Shop.Example:443"])
     asked = {"origin": "https://shop.example", "access-control-request-headers": "content-type"}
     preflight = send(b"", asked, method="OPTIONS")
     assert preflight.status == 204

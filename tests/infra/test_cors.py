@@ -11,7 +11,7 @@ import pytest
 import requests
 
 import alluvia
-from alluvia.serverless import cors
+from alluvia.access import origins
 from functions.ingest import handler as ingest
 from functions.query import handler as query
 from infra import setting_values
@@ -46,7 +46,8 @@ def open_to_pages(placeholders: Sources, tmp_path_factory: pytest.TempPathFactor
     asked |= {"auth": "jwt", "jwt_issuer": "https://issuer.example", "jwt_audience": "lake"}
     asked |= {"jwt_scopes": "permissions", "jwt_scope_prefix": "lake/", "jwt_hide": "email", "query_bytes": "9" * 15}
     asked |= {"caller_jobs": "3", "caller_result_bytes": "1000000", "caller_uploads": "5"}
-    asked |= {"caller_upload_bytes": "2000000", "cors_origins": f"{SITE} {OTHER}"}
+    asked["caller_upload_bytes"] = "2000000"
+    asked["cors_origins"] = f"{SITE.upper()}:443 {OTHER}"
     asked["jwt_where"] = "tenant = $tenant AND note <> ''"
     given = sum(len(value) for name, value in asked.items() if name.startswith(("jwt_", "cors_")))
     asked["jwt_where"] = asked["jwt_where"].replace("''", f"'{'x' * (3000 - given)}'")
@@ -255,5 +256,26 @@ def test_what_one_caller_may_have_reaches_the_functions_that_read_it(open_to_pag
     assert told("Ingest") == told("Commit") == {}
 
 
-def test_stack_and_functions_agree_on_what_a_site_is() -> None:
-    assert setting_values._ORIGIN.pattern == cors._ORIGIN.pattern
+@pytest.mark.parametrize(
+    ("written", "site"),
+    [
+        ("https://App.Example", "https://app.example"),
+        ("HTTPS://app.example:443", "https://app.example"),
+        ("http://app.example:80", "http://app.example"),
+        ("http://app.example:0443", "http://app.example:443"),
+        ("https://app.example:80", "https://app.example:80"),
+        ("http://[::1]:8080", "http://[::1]:8080"),
+        ("http://LOCALHOST:5173", "http://localhost:5173"),
+        ("https://app.example/", None),
+        ("https://app.example:99999", None),
+        ("https://app.example:0", None),
+        ("https://", None),
+        ("https://a@b", None),
+        ("https://a:b:1", None),
+        ("app.example", None),
+    ],
+)
+def test_stack_and_functions_agree_on_what_a_site_is(written: str, site: str | None) -> None:
+    assert setting_values.normal_origin(written) == origins.normal_origin(written) == site
+    if site is not None:
+        assert setting_values.origins("cors_origins", f"{written} {OTHER} {site}") == (site, OTHER)

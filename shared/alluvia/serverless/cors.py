@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from functools import cache, wraps
 from typing import Any, TypeVar
 
+from alluvia.access.origins import ANY, normal_origin
 from alluvia.errors import Invalid
 
 ORIGINS = "ALLUVIA_CORS_ORIGINS"
@@ -20,25 +20,24 @@ _EXPOSED = (
     "Alluvia-Table, Alluvia-Events, Alluvia-Rows, Alluvia-Versions, Alluvia-Cache, Alluvia-Result-Bytes, "
     "Alluvia-Elapsed-Ms, ETag, Location, Retry-After, WWW-Authenticate"
 )
-_ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
 Event = TypeVar("Event")
 Answer = TypeVar("Answer")
 
 
 @cache
 def allowed_origins(text: str) -> frozenset[str]:
-    """Return the sites of a setting. Raises `Invalid`, naming it, for a text that is not an origin."""
-    origins = frozenset(text.split())
-    for each in origins:
-        if each != "*" and _ORIGIN.fullmatch(each) is None:
+    """Return the sites of a setting, as browsers name them. Raises `Invalid`, naming it, for what is not an origin."""
+    origins = {each: ANY if each == ANY else normal_origin(each) for each in text.split()}
+    for each, origin in origins.items():
+        if origin is None:
             raise Invalid(f"{ORIGINS}: {each!r:.100} is not an origin: write it as https://example.com, or * for all")
-    return origins
+    return frozenset(filter(None, origins.values()))
 
 
 def is_allowed(origin: str, environment: Mapping[str, str]) -> bool:
     """Whether pages of a site may call the routes."""
     origins = allowed_origins(environment.get(ORIGINS, ""))
-    return "*" in origins or origin in origins
+    return ANY in origins or origin in origins
 
 
 def with_cors(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from alluvia.access.origins import ANY, normal_origin
 from alluvia.errors import Invalid
 from alluvia.events.formats.body_format import NAMES
 from alluvia.events.sources.kinds.generic import ALGORITHMS, ENCODINGS
@@ -61,14 +62,12 @@ HEADER = "header:"
 HANDSHAKES = ("", "hub", "challenge")
 """GET requests that are answered: `hub.challenge` with a token (WebSub, Meta), or a bare `challenge` (Dropbox)."""
 TOLERANCE_SECONDS = 300
-_ANY_ORIGIN = "*"
 _TOLERANCE_SECONDS_MAX = 24 * 3600
 _PROOF = re.compile(
     r"(proxy-)?authorization|cookie|x-api-key|x-gitlab-token|x-telegram-bot-api-secret-token"
     r"|(.*-)?(signature|hmac)(-(sha-?)?[0-9]+)?"
 )
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
-_ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
 _URL = re.compile(r"https?://[^\s?#]+")
 _PRINTABLE = re.compile(r"[ -~]{0,100}")
 _ALWAYS = frozenset(
@@ -162,7 +161,7 @@ class Source:
 
     def allows(self, origin: str) -> bool:
         """Whether pages of a site may send events."""
-        return _ANY_ORIGIN in self.origins or origin in self.origins
+        return ANY in self.origins or origin in map(normal_origin, self.origins)
 
 
 def check_no_proof(source: Source) -> None:
@@ -203,7 +202,7 @@ def _check(source: Source) -> None:
     if source.format and source.format not in NAMES:
         raise Invalid(f"format: choose one of {', '.join(NAMES)}")
     for origin in source.origins:
-        if origin != _ANY_ORIGIN and _ORIGIN.fullmatch(origin) is None:
+        if origin != ANY and normal_origin(origin) is None:
             raise Invalid(f"origins: {origin!r:.100} is not an origin: write it as https://example.com, or * for all")
     for name, pattern in (("header", _HEADER_NAME), ("timestamp_header", _HEADER_NAME), ("url", _URL)):
         if getattr(source, name) and pattern.fullmatch(getattr(source, name)) is None:
