@@ -1,4 +1,4 @@
-"""`alluvia sql` with a text: from the command line, a file or standard input."""
+"""`alluvia sql` with a text, which is one transaction."""
 
 from __future__ import annotations
 
@@ -49,15 +49,6 @@ def test_a_write_says_what_it_did(lake: Path) -> None:
 def test_what_is_rolled_back_is_not_shown_as_done(lake: Path) -> None:
     assert rows(lake, "BEGIN; INSERT INTO t VALUES ('a', 1); ROLLBACK") == [{"transaction": "rolled back"}]
     assert rows(lake, "FROM t") == []
-
-
-def test_texts_from_a_file_and_from_standard_input(lake: Path, tmp_path: Path) -> None:
-    script = tmp_path / "script.sql"
-    script.write_text("-- two rows; and their names\nINSERT INTO t VALUES ('é;', 1);\nSELECT name FROM t;\n")
-    assert rows(lake, "--file", str(script)) == [{"name": "é;"}]
-    assert rows(lake, stdin="DELETE FROM t; SELECT count(*) AS n FROM t") == [{"n": 0}]
-    assert rows(lake, "-", stdin="SELECT 1 AS n") == [{"n": 1}]
-    assert run(lake, "SELECT 1", "--file", str(script)).exit_code == 2
 
 
 def test_parameters_are_json_or_text(lake: Path) -> None:

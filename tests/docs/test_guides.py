@@ -1,4 +1,4 @@
-"""The commands of the guide to sources, and of the guide of each kind, run and print what the pages say."""
+"""The commands of the guides to sources and to SQL, and of the guide of each kind, run and print what the pages say."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.java import QUICK
 from tests.serving import serving
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = [DOCS / "SOURCES.md", *sorted((DOCS / "guides").glob("*.md"))]
+PAGES = [DOCS / "SOURCES.md", DOCS / "SQL.md", *sorted((DOCS / "guides").glob("*.md"))]
 LOCAL = "localhost:8080"
 """Where the pages have a server; the test's is elsewhere."""
 BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from alluvia.api.lake import Lake, Table
 
 Row = Mapping[str, Any]
+_PLACE = re.compile(r"^line \d+, column \d+: ")
+"""Where in its own text a statement is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +82,13 @@ class Common:
         """Print a report, or rows as a table of these columns; as JSON if asked to."""
         show(answer, as_json=self.as_json, columns=columns)
 
-    def tell_error(self, error: BaseException, table: str | None = None) -> None:
-        """Print an error to standard error: one line that names the table, after the traceback with `--debug`."""
+    def tell_error(self, error: BaseException, table: str | None = None, *, place: str = "") -> None:
+        """Print an error to standard error: one line that names the table or the place, after the traceback with
+        `--debug`."""
         if self.debug:
             tell("".join(traceback.format_exception(error)).rstrip("\n"))
-        tell(f"alluvia: {reason(error, table)}")
+        text = reason(error, table)
+        tell(f"alluvia: {place}: {_PLACE.sub('', text)}" if place else f"alluvia: {text}")
 
 
 def show_each(

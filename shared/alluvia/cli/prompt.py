@@ -18,12 +18,13 @@ from prompt_toolkit.shortcuts import CompleteStyle
 
 from alluvia.api.lake import Lake
 from alluvia.cli.common import Common
+from alluvia.cli.dot_commands import DotCommands
 from alluvia.cli.errors import message
 from alluvia.cli.shown_rows import show_rows
-from alluvia.cli.terminal.output import note, show
-from alluvia.cli.terminal.prompt_text import DOT_COMMANDS, completions, ends_prompt, is_complete
+from alluvia.cli.terminal.output import note
+from alluvia.cli.terminal.prompt_text import completions, ends_prompt, is_complete
 from alluvia.cli.terminal.terminal import say, tell
-from alluvia.errors import AlluviaError, Invalid
+from alluvia.errors import AlluviaError
 from alluvia.query.limits import QueryLimits
 from alluvia.sql.run import SqlSession
 from alluvia.store import PutResult
@@ -57,7 +58,7 @@ class Prompt:
         self._uri = lake.uri
         self._session = SqlSession(lake, limits=limits)
         self._commits = commits
-        self._timing = False
+        self._commands = DotCommands()
         self._names = Names(lake)
         self._reader: PromptSession[str] = PromptSession(
             history=history(),
@@ -94,7 +95,7 @@ class Prompt:
         began = time.monotonic()
         self._commits.begun = False
         try:
-            sql = self._command(*text.rstrip(";").split()) if text.startswith(".") else text
+            sql = self._commands.run(text) if text.startswith(".") else text
             if sql is not None:
                 self._run(sql)
         except KeyboardInterrupt:
@@ -105,7 +106,7 @@ class Prompt:
             )
         except Exception as error:  # noqa: BLE001 - the user reads it and goes on
             tell("".join(traceback.format_exception(error)).rstrip("\n") if self._common.debug else message(error))
-        if self._timing:
+        if self._commands.timing:
             note(f"Time: {time.monotonic() - began:.3f} s")
 
     def _run(self, sql: str) -> None:
@@ -115,22 +116,6 @@ class Prompt:
         finally:
             self._names.forget()
         show_rows(self._common, answer.schema, answer.to_batches())
-
-    def _command(self, name: str, *words: str) -> str | None:
-        """Carry a dot command out, or return the SQL that does."""
-        match name, words:
-            case ".help", ():
-                show(({"command": each, "": what} for each, what in DOT_COMMANDS.items()), as_json=False)
-            case ".tables", ():
-                return "SHOW TABLES"
-            case ".schema", (table,):
-                return f"DESCRIBE {table}"
-            case ".timing", ():
-                self._timing = not self._timing
-                note(f"Timing is {'on' if self._timing else 'off'}.")
-            case _:
-                raise Invalid(f"there is no command {' '.join((name, *words))!r}: .help lists the commands")
-        return None
 
 
 class Names:

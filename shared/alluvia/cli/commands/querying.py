@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +17,10 @@ from alluvia.errors import Invalid
 
 if TYPE_CHECKING:
     from alluvia.query.limits import QueryLimits
+
+
+_SQL_FILE = re.compile(r"\S+\.sql", re.IGNORECASE)
+"""A file, since no statement is one word that ends so."""
 
 
 @command
@@ -55,11 +62,12 @@ def changes(common: Common, table: str, first: int, last: int | None, *, expired
     "-f",
     "--file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Read the statements from a file.",
+    help="Run the statements of a file.",
 )
 @click.option("-p", "--param", "given", multiple=True, metavar="NAME=VALUE", help="A value for $NAME: JSON, else text.")
 @TIMEOUT
 @click.option("--max-bytes", type=click.IntRange(1), metavar="BYTES", help="Refuse one SELECT that would read more.")
+@click.option("-1", "--single-transaction", "single", is_flag=True, help="Run a file or a pipe as one transaction.")
 @click.option("--dry-run", is_flag=True, help="Show what one SELECT would read, and its price on AWS; read no data.")
 def sql(
     common: Common,
@@ -70,27 +78,41 @@ def sql(
     max_bytes: int | None,
     *,
     dry_run: bool,
+    single: bool,
 ) -> None:
-    """Run SQL that may write, and print the answer of its last read. Several statements are one transaction.
+    """Run SQL that may write: a text, a script, or what is typed at a prompt.
 
-    Without TEXT: a prompt on a terminal, else standard input, as with "-". For one SELECT, `query` is enough.
+    TEXT is one transaction, and the answer is that of its last read. A file (--file, or TEXT that is the name of an
+    .sql file) and standard input (no TEXT, or "-") are scripts: each statement is a transaction of its own, unless the
+    script has BEGIN and COMMIT, and the first error ends it. Without TEXT, a terminal gets a prompt.
     """
     if text is not None and file is not None:
         raise click.UsageError("give TEXT or --file, not both")
+    if text is not None and _SQL_FILE.fullmatch(text):
+        file, text = Path(text), None
+        if not file.is_file():
+            raise click.UsageError(f"there is no file {str(file)!r}")
     parameters = dict(_parameter(each) for each in given) or None
-    has_text = text is not None or file is not None
-    if not (has_text or dry_run or max_bytes) and sys.stdin.isatty() and sys.stdout.isatty():
+    one_select = dry_run or max_bytes is not None
+    if text is None and file is None and not one_select and sys.stdin.isatty() and sys.stdout.isatty():
         from alluvia.cli.prompt import run_prompt
 
         run_prompt(common, timeout)
         return
-    if file is not None:
-        text = file.read_text("utf-8")
-    elif text is None or text == "-":
-        text = sys.stdin.read()
     from alluvia.query.limits import QueryLimits
 
     limits = QueryLimits(timeout_seconds=timeout, asked_bytes=max_bytes)
+    is_script = text is None or text == "-"
+    if single and not is_script:
+        raise click.UsageError("--single-transaction is for a file or standard input: TEXT is one transaction")
+    if is_script and not one_select:
+        from alluvia.cli.sql_script import run_script
+
+        run_script(common, str(file or "<stdin>"), _lines(file), parameters, limits, single=single)
+        return
+    if is_script:
+        text = "".join(_lines(file))
+    assert text is not None  # noqa: S101 - a script's is read
     if dry_run:
         from alluvia.cli.shown_rows import show_rows
         from alluvia.query.engine import run
@@ -99,6 +121,16 @@ def sql(
         show_rows(common, plan.schema, plan)
         return
     _run(common, text, parameters, limits)
+
+
+def _lines(file: Path | None) -> Iterator[str]:
+    """Yield the lines of a script, or of standard input. Raises `Invalid` for one that is not text in UTF-8."""
+    try:
+        with nullcontext(sys.stdin) if file is None else file.open(encoding="utf-8-sig") as opened:
+            for line in opened:
+                yield line.removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise Invalid(f"not text in UTF-8 ({error.reason}): save the file as UTF-8") from error
 
 
 def _run(common: Common, text: str, parameters: dict[str, Any] | None, limits: QueryLimits) -> None:

@@ -1,0 +1,30 @@
+"""The dot commands of `alluvia sql`, at the prompt and in scripts."""
+
+from __future__ import annotations
+
+from alluvia.cli.terminal.output import note, show
+from alluvia.cli.terminal.prompt_text import DOT_COMMANDS
+from alluvia.errors import Invalid
+
+
+class DotCommands:
+    """Carries dot commands out. `timing` is whether to show how long each statement takes."""
+
+    timing = False
+
+    def run(self, text: str) -> str | None:
+        """Carry a command out, or return the SQL that does. Raises `Invalid` for one that is not known."""
+        name, *words = text.rstrip("; \t\r\n").split()
+        match name, words:
+            case ".help", []:
+                show(({"command": each, "": what} for each, what in DOT_COMMANDS.items()), as_json=False)
+            case ".tables", []:
+                return "SHOW TABLES"
+            case ".schema", [table]:
+                return f"DESCRIBE {table}"
+            case ".timing", []:
+                self.timing = not self.timing
+                note(f"Timing is {'on' if self.timing else 'off'}.")
+            case _:
+                raise Invalid(f"there is no command {' '.join((name, *words))!r}: .help lists the commands")
+        return None
