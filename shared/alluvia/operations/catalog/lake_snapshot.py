@@ -18,7 +18,7 @@ from alluvia.commit.intents import Claim, TableAt, pending
 from alluvia.commit.versions import expired_message, oldest_readable
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.log.replay import State
-from alluvia.errors import Corrupt, Invalid, TableNotFound, TransactionExpired, Unsupported, VersionExpired
+from alluvia.errors import Corrupt, Invalid, TableNotFound, TransactionExpired, Unavailable, Unsupported, VersionExpired
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.catalog.transaction_order import NOT_THERE, Claims, behind, carried_out
 from alluvia.store import Store
@@ -26,6 +26,8 @@ from alluvia.table_names import STREAMS, TABLE_NAME
 
 TABLES_MAX = 100
 """A lake of more tables is not looked up as a whole."""
+LOOKS_MAX = 100
+"""How often logs are followed: once, and again only if the last time met a new transaction."""
 _SKIPPED = (Corrupt, Invalid, Unsupported)
 """A fault of one table, or a missing right, stops no transaction over others."""
 
@@ -85,14 +87,23 @@ class LakeSnapshot:
     """Tables at the moment when this is made. Of each, only its version is looked up, and its state when it is used."""
 
     def __init__(self, store: Store, logs: Iterable[_Log], *, skips: bool = False) -> None:
-        """Look for new commits in some logs; those that cannot be read are left out if it `skips`."""
+        """Look for new commits in some logs; those that cannot be read are left out if it `skips`.
+
+        Raises `Unavailable` if each of `LOOKS_MAX` looks meets a new transaction.
+        """
         self._store = store
         self._skips = skips
         self._logs = {log.handle.name: log for log in logs}
         self._decided: dict[str, Claims] = {}
         late, known = list(self._logs), set[str]()
-        while late:
+        for _ in range(LOOKS_MAX):
             late = self._late(known) if self._follow(late) else list(self._logs)
+            if not late:
+                return
+        raise Unavailable(
+            f"no consistent snapshot of {len(self._logs)} tables in {LOOKS_MAX} looks: other writers kept committing "
+            "transactions over several tables: try again when fewer writers are active"
+        )
 
     @classmethod
     def of_tables(cls, store: Store, handles: Sequence[TableHandle]) -> LakeSnapshot:

@@ -8,6 +8,8 @@ import pytest
 
 from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
+from alluvia.errors import Unavailable
+from alluvia.operations.catalog.lake_snapshot import LOOKS_MAX
 from alluvia.store import CountingStore
 from tests.transactions import APPLY_OF_A, APPLY_OF_B, SCHEMA, HookedStore, again, amounts, stopped, two_tables
 
@@ -69,3 +71,25 @@ def test_only_a_transaction_that_another_table_takes_part_in_costs_another_look(
         looks.append(counting.requests["get"])
     assert looks == [6, 4 + 2]
     assert amounts(reader) == (190, 200)
+
+
+@pytest.mark.parametrize("moves", [LOOKS_MAX - 1, LOOKS_MAX], ids=["in time", "too many"])
+def test_a_reader_gives_up_where_each_look_meets_another_transaction(lake: Lake, moves: int) -> None:
+    done = 0
+
+    def hook(kind: str, key: str) -> None:
+        nonlocal done
+        if warm and kind == "get" and key.startswith("a/_delta_log/") and done < moves:
+            done += 1
+            move(again(lake), "b", "c")
+
+    warm = False
+    reader = Lake(HookedStore(lake.store, hook), lake.clock)
+    amounts(reader)
+    warm = True
+    if moves < LOOKS_MAX:
+        assert amounts(reader) == (200, 200 - 10 * moves)
+    else:
+        with pytest.raises(Unavailable, match=f"no consistent snapshot of 2 tables in {LOOKS_MAX} looks"):
+            amounts(reader)
+    assert done == moves
