@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import orjson
-
 from alluvia.arrow_compute import pc
-from alluvia.delta.log.actions import AddFile, Metadata, Protocol, RemoveFile
+from alluvia.delta.log.actions import AddFile, RemoveFile
+from alluvia.delta.log.checkpoints.reader import metadata_difference, same_protocol
 from alluvia.delta.log.checkpoints.writer import STRUCT
 from alluvia.delta.log.files.action_rows import FileRows
 from alluvia.delta.log.files.columns import statistics_texts
@@ -217,36 +216,6 @@ def _values(file: AddFile) -> dict[str, str]:
 def _vector(file: AddFile | RemoveFile) -> dict[str, Any]:
     names = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
     return {name: (file.deletion_vector or {}).get(name) for name in names}
-
-
-def same_protocol(ours: Protocol, theirs: Protocol) -> bool:
-    """Whether two protocols demand the same; features have no order."""
-    return _demands(ours) == _demands(theirs)
-
-
-def _demands(protocol: Protocol) -> tuple[int, int, set[str], set[str]]:
-    readers, writers = set(protocol.reader_features or ()), set(protocol.writer_features or ())
-    return protocol.min_reader_version, protocol.min_writer_version, readers, writers
-
-
-def metadata_difference(ours: Metadata, theirs: Metadata) -> str | None:
-    """Return what a checkpoint's metadata says differently, None if nothing; JSON may be written in any order."""
-    if ours.id != theirs.id:
-        return "table id"
-    if _parsed(ours.schema_string) != _parsed(theirs.schema_string):
-        return "schema"
-    if ours.partition_columns != theirs.partition_columns:
-        return "list of partition columns"
-    if dict(ours.configuration) != dict(theirs.configuration):
-        return "set of properties"
-    return None
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return orjson.loads(text)
-    except ValueError:
-        return text
 
 
 def _counted(files: Sequence[object]) -> str:

@@ -161,9 +161,9 @@ def disagreement(state: State, commit: CommitActions, *, whole: bool = True) -> 
 
     The removes of a truncated commit prove nothing: further on, it may add the same file.
     """
-    if commit.protocol is not None and not _same_protocol(commit.protocol, state.protocol):
+    if commit.protocol is not None and not same_protocol(commit.protocol, state.protocol):
         return "it holds another protocol"
-    if commit.metadata is not None and not _same_table(commit.metadata, state.metadata):
+    if commit.metadata is not None and metadata_difference(commit.metadata, state.metadata) is not None:
         return "it holds another metaData"
     if files_in(state) is None:
         return None
@@ -206,24 +206,27 @@ def first_lines(head: bytes) -> bytes:
     return head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1]
 
 
-def _same_protocol(ours: Protocol, theirs: Protocol) -> bool:
-    """Whether two protocols ask for the same; features have no order."""
-    versions = (ours.min_reader_version, ours.min_writer_version) == (
-        theirs.min_reader_version,
-        theirs.min_writer_version,
-    )
-    readers = set(ours.reader_features or ()) == set(theirs.reader_features or ())
-    return versions and readers and set(ours.writer_features or ()) == set(theirs.writer_features or ())
+def same_protocol(ours: Protocol, theirs: Protocol) -> bool:
+    """Whether two protocols demand the same; features have no order."""
+    return _demands(ours) == _demands(theirs)
 
 
-def _same_table(ours: Metadata, theirs: Metadata) -> bool:
-    """Whether two metadata say the same of rows; writers may order the JSON of a schema as they like."""
-    return (
-        ours.id == theirs.id
-        and ours.partition_columns == theirs.partition_columns
-        and ours.configuration == theirs.configuration
-        and _parsed(ours.schema_string) == _parsed(theirs.schema_string)
-    )
+def _demands(protocol: Protocol) -> tuple[int, int, set[str], set[str]]:
+    readers, writers = set(protocol.reader_features or ()), set(protocol.writer_features or ())
+    return protocol.min_reader_version, protocol.min_writer_version, readers, writers
+
+
+def metadata_difference(ours: Metadata, theirs: Metadata) -> str | None:
+    """Return what a checkpoint's metadata says differently, None if nothing; JSON may be written in any order."""
+    if ours.id != theirs.id:
+        return "table id"
+    if _parsed(ours.schema_string) != _parsed(theirs.schema_string):
+        return "schema"
+    if ours.partition_columns != theirs.partition_columns:
+        return "list of partition columns"
+    if dict(ours.configuration) != dict(theirs.configuration):
+        return "set of properties"
+    return None
 
 
 def _parsed(text: str) -> Any:
