@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 
 from alluvia.delta.lineage import is_dropped
-from alluvia.delta.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile
+from alluvia.delta.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, change_rows
 from alluvia.delta.log.commit import IN_COMMIT_TIMESTAMPS, CommitActions
 from alluvia.delta.properties import APPEND_ONLY, CONSTRAINT, ID_FIELD, PARTITION_BY, TIME_FIELD
 from alluvia.delta.schema.serialization import only_adds_nullable
@@ -57,7 +57,7 @@ class Attempt:
     @property
     def changes_rows(self) -> bool:
         """Whether any of the attempt's files changes rows, so that it is not a compaction."""
-        return any(add.data_change for add in self.adds) or any(remove.data_change for remove in self.removes)
+        return change_rows(self.adds, self.removes)
 
 
 Check = Callable[[Attempt, CommitActions], Conflict | None]

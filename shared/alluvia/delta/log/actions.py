@@ -6,7 +6,7 @@ writing. A file from another writer keeps its original URI, because some readers
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from functools import lru_cache
 
@@ -223,6 +223,11 @@ class RemoveFile:
             deletion_vector=_present(part(body, "deletionVector")),
             uri=text(body, "path"),
         )
+
+
+def change_rows(adds: Iterable[AddFile], removes: Iterable[RemoveFile]) -> bool:
+    """Whether any of some files changes rows, so that they are not a compaction."""
+    return any(add.data_change for add in adds) or any(remove.data_change for remove in removes)
 
 
 @dataclass(frozen=True, slots=True)

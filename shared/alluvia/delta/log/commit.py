@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from alluvia.delta.log.actions import AddFile, CdcFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
+from alluvia.delta.log.actions import AddFile, CdcFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn, change_rows
 from alluvia.delta.log.features import IN_COMMIT_TIMESTAMP
 from alluvia.delta.log.fields import Json
 from alluvia.delta.log.paths import commit_name
@@ -66,9 +66,9 @@ class CommitActions:
         return CommitActions(self.version, info, self.protocol, self.metadata, self.txns, self.domains, *files)
 
     @property
-    def data_change(self) -> bool:
-        """Whether the commit changes rows."""
-        return any(add.data_change for add in self.adds) or any(remove.data_change for remove in self.removes)
+    def changes_rows(self) -> bool:
+        """Whether any of the commit's files changes rows, so that it is not a compaction."""
+        return change_rows(self.adds, self.removes)
 
 
 def encode_commit(info: Json, actions: Iterable[Action]) -> bytes:

@@ -127,7 +127,7 @@ class BranchedTable:
             metadata = commit.metadata or metadata
             if not harmless_change(self.base.metadata, metadata):
                 return every
-            if not commit.data_change or commit.info.get("isBlindAppend", False):
+            if not commit.changes_rows or commit.info.get("isBlindAppend", False):
                 continue
             recorded = decode_reads(commit.info)
             if recorded is None:
@@ -146,7 +146,7 @@ class BranchedTable:
         """
         base = self.base
         assert base is not None  # noqa: S101 - others are created
-        changes_rows = any(commit.data_change for commit in self.commits)
+        changes_rows = any(commit.changes_rows for commit in self.commits)
         metadata = None if self.metadata == base.metadata else self.metadata
         restored = undone_versions(self.metadata.configuration) != undone_versions(base.metadata.configuration)
         can_match, files_read = self.reads() if reads or restored else (None, frozenset[str]())

@@ -83,4 +83,4 @@ def plan_undo(base: State, commits: Sequence[CommitActions], now: State, wanted:
 def is_compaction(commit: CommitActions) -> bool:
     """Whether a commit only moves rows into other files."""
     plain = commit.metadata is None and commit.protocol is None and not commit.cdc
-    return plain and bool(commit.adds and commit.removes) and not commit.data_change
+    return plain and bool(commit.adds and commit.removes) and not commit.changes_rows

@@ -117,7 +117,7 @@ def test_the_merge_commit_changes_no_data(lake: Lake) -> None:
     table.optimize()
     commit = table._handle.log.read_commit(3)
     assert commit is not None
-    assert not commit.data_change
+    assert not commit.changes_rows
     assert commit.info["operation"] == "OPTIMIZE"
     assert commit.info["isBlindAppend"] is False
 
