@@ -21,7 +21,7 @@ from alluvia.commit.transaction import TRANSACTION_AGE_MS_MAX, Commit
 from alluvia.commit.warm_table import WarmTable
 from alluvia.delta.arguments import check_names, check_place
 from alluvia.errors import Invalid
-from alluvia.operations.catalog.catalog import check_whole_lake
+from alluvia.operations.catalog.catalog import check_whole_lake, rejects_handle
 from alluvia.store import Store, open_reaching_store, open_wide_store
 from alluvia.store.uris import table_place
 from alluvia.table_names import REJECTS
@@ -222,7 +222,7 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
         from alluvia.rollups.creating import check_no_rollups
 
         check_no_rollups(self.catalog, name)
-        return drop.drop_table(self.catalog.handle(name).own(), self.catalog.rejects_handle(name))
+        return drop.drop_table(self.catalog.handle(name).own(), rejects_handle(self.catalog, name))
 
     def clone(
         self,
@@ -251,7 +251,7 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
         """
         from alluvia.operations.tables import drop
 
-        return drop.undrop_table(self.catalog.handle(name).own(), self.catalog.rejects_handle(name), version)
+        return drop.undrop_table(self.catalog.handle(name).own(), rejects_handle(self.catalog, name), version)
 
     def restore(
         self,
@@ -318,7 +318,7 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
         """Return a branch. A GET and a HEAD. Raises `Invalid` if there is none of that name, or it has expired."""
         from alluvia.api import lake_branch
 
-        keeper = lake_branch.open_branch(self, name)
+        keeper = lake_branch.live_keeper(self, name)
         return self._branches.setdefault(keeper.id, lake_branch.Branch(self, keeper))
 
     def discard_branch(self, name: str) -> None:

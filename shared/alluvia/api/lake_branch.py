@@ -156,7 +156,7 @@ class Branch(Lake):
 
     def _check_there(self) -> None:
         """Raise `Invalid` for a branch that was discarded, or has expired."""
-        _live(self.main, self.name, self.keeper.id)
+        live_keeper(self.main, self.name, self.keeper.id)
 
     def _kept(self) -> Keeper:
         if self.keeper.moment_ms is None and not self.keeper.stored_ms:
@@ -185,12 +185,11 @@ def create_branch(lake: Lake, name: str, at: datetime | str | None, expires: tim
     return Branch(lake, keep_moment(lake.catalog, BRANCH, name, at_ms, expires_ms=expires_ms))
 
 
-def open_branch(lake: Lake, name: str) -> Keeper:
-    """Return what keeps a branch. Raises `Invalid` if there is none, or it has expired. A GET and a HEAD."""
-    return _live(lake, name)
+def live_keeper(lake: Lake, name: str, branch_id: str | None = None) -> Keeper:
+    """Return the keeper of a branch. Raises `Invalid` if there is no such branch, or it has expired. A GET and a HEAD.
 
-
-def _live(lake: Lake, name: str, branch_id: str | None = None) -> Keeper:
+    With `branch_id`, a later branch of that name is another one.
+    """
     keeper = _found(lake, name, branch_id)
     if DISCARDED in keeper.details:
         raise Invalid(f"branch {name!r} is being discarded: call lake.discard_branch({name!r}) again to finish")

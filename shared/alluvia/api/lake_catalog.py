@@ -16,7 +16,7 @@ from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.log.actions import Metadata
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Corrupt, Invalid, TableNotFound, Unsupported
-from alluvia.operations.catalog.catalog import NewTable, WritableCatalog, check_name
+from alluvia.operations.catalog.catalog import NewTable, WritableCatalog, check_name, rejects_handle
 from alluvia.operations.catalog.lake_snapshot import LakeSnapshot
 from alluvia.operations.catalog.request_batching import RequestGroups
 from alluvia.operations.catalog.views import View, find_view
@@ -91,10 +91,6 @@ class LakeCatalog:
                     del self._handles[next(iter(self._handles))]
             self._handles[name] = handle  # the last used comes last
             return handle
-
-    def rejects_handle(self, name: str) -> TableHandle | None:
-        """Return the handle of a table's rejected events; None for a table of such, which has none."""
-        return None if name.endswith(f"/{REJECTS}") else self.handle(f"{name}/{REJECTS}")
 
     def readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
         """Return the tables of some names, those of each branch as they are at one moment, without those not there."""
@@ -180,7 +176,7 @@ class LakeCatalog:
         if replace:
             raise Invalid("replace: a table is replaced in a transaction: call create_table on lake.transaction()")
         handle = self.handle(name)
-        create(handle.own(), metadata, exist_ok=exist_ok, rejects=self.rejects_handle(name))
+        create(handle.own(), metadata, exist_ok=exist_ok, rejects=rejects_handle(self, name))
         return handle
 
     def _holds(self, name: str, *, dropped: bool) -> bool:

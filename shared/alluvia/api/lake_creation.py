@@ -15,7 +15,7 @@ from alluvia.api.table_rows import TableRows
 from alluvia.commit.transaction import Commit
 from alluvia.delta.arguments import schema_of
 from alluvia.events.ingest.values import EVENTS_PARTITIONED, EVENTS_SORTED, event_schema
-from alluvia.operations.catalog.catalog import NewTable, check_whole_lake
+from alluvia.operations.catalog.catalog import NewTable, check_whole_lake, rejects_handle
 
 if TYPE_CHECKING:
     from alluvia.files.uploads import external
@@ -147,7 +147,7 @@ class OutsideTables(TableCreation[Table]):
         check_whole_lake(self.catalog.store, "attach")
         from alluvia.operations.tables import attach
 
-        attach.attach(self.catalog.handle(name), self.catalog.rejects_handle(name), uri, self.catalog.clock)
+        attach.attach(self.catalog.handle(name), rejects_handle(self.catalog, name), uri, self.catalog.clock)
         return self.table(name)
 
     def detach(self, name: str) -> Commit:

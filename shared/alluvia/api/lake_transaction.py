@@ -24,7 +24,7 @@ from alluvia.operations.catalog.request_batching import RequestGroups
 from alluvia.operations.catalog.views import View
 from alluvia.operations.transactions.lake_commit import ISOLATION
 from alluvia.operations.transactions.lake_transaction import StagedTables
-from alluvia.table_names import REJECTS, STREAM_LOG, split_branch
+from alluvia.table_names import STREAM_LOG, split_branch
 
 if TYPE_CHECKING:
     from alluvia.api.lake_stream import Stream
@@ -154,9 +154,6 @@ class _TransactionCatalog:
 
     def log_handle(self, name: str) -> TableHandle:
         return self._catalog.log_handle(name) if STREAM_LOG.fullmatch(name) else self.handle(name)
-
-    def rejects_handle(self, name: str) -> TableHandle | None:
-        return None if name.endswith(f"/{REJECTS}") else self.handle(f"{name}/{REJECTS}")
 
     def create(self, name: str, new: NewTable, *, exist_ok: bool, replace: bool = False) -> TableHandle:
         metadata = planned(self.clock, name, new)

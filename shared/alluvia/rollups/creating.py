@@ -19,7 +19,7 @@ from alluvia.delta.schema.serialization import arrow_schema, schema_string
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.relation import duckdb_type
 from alluvia.errors import Invalid, TableExists, TableNotFound
-from alluvia.operations.catalog.catalog import NewTable, WritableCatalog
+from alluvia.operations.catalog.catalog import NewTable, WritableCatalog, rejects_handle
 from alluvia.operations.planning.layout import check_ttl
 from alluvia.operations.reading.relations import Evaluate, Files, Relation
 from alluvia.operations.tables.create import create, plan_create
@@ -67,7 +67,7 @@ def create_rollup(
     check_of_rollup(metadata.configuration)
     check_ttl(metadata)
     catalog.store.put(_mark(parsed.source, name), b"1")
-    if not create(handle, metadata, exist_ok=True, rejects=catalog.rejects_handle(name)):
+    if not create(handle, metadata, exist_ok=True, rejects=rejects_handle(catalog, name)):
         raise TableExists(f"table {name!r} already exists: choose another name, or drop it first")
     return handle
 

@@ -30,7 +30,7 @@ from alluvia.files.limits import FileLimits, Misfit
 from alluvia.files.sent import SentFile, SentRows
 from alluvia.files.uploads.storing import fitted
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog.catalog import NewTable, WritableCatalog
+from alluvia.operations.catalog.catalog import NewTable, WritableCatalog, rejects_handle
 from alluvia.operations.tables.attach import ExternalPlace, absolute, find_files, place_of
 from alluvia.operations.tables.convert import read_files
 from alluvia.operations.tables.create import check_free, create, plan_create
@@ -78,7 +78,7 @@ def create_external(
     metadata = _metadata(handle, columns, place, adds)
     parameters = {"location": ", ".join(wanted), "format": place.kind}
     first = FirstVersion("CREATE EXTERNAL TABLE", parameters, adds, begun_ms=begun_ms)
-    rejects = catalog.rejects_handle(name)
+    rejects = rejects_handle(catalog, name)
     if not create(handle, metadata, exist_ok=True, rejects=rejects, first=first):
         raise TableExists(f"table {name!r} already exists: choose another name, or DROP TABLE {name}")
     return ExternalReport(handle.newest().version, len(files), sum(info.size for info in files))

@@ -17,7 +17,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.request_batching import RequestGroups
 from alluvia.operations.catalog.views import View
 from alluvia.store import Store
-from alluvia.table_names import TABLE_OR_REJECTS
+from alluvia.table_names import REJECTS, TABLE_OR_REJECTS
 
 if TYPE_CHECKING:
     from alluvia.operations.streams.stream_batches import StreamBatch
@@ -103,14 +103,16 @@ class WritableCatalog(Catalog, Protocol):
     def log_handle(self, name: str) -> TableHandle:
         """Return the handle of a table or of a stream's log, as transactions name them. Raises `Invalid`."""
 
-    def rejects_handle(self, name: str) -> TableHandle | None:
-        """Return the handle of a table's rejected events; None for a table of such, which has none."""
-
     def create(self, name: str, new: NewTable, *, exist_ok: bool, replace: bool = False) -> TableHandle:
         """Create a table, in one request; or put it in the place of one, in a transaction.
 
         Raises `TableExists` or `Invalid`.
         """
+
+
+def rejects_handle(catalog: WritableCatalog, name: str) -> TableHandle | None:
+    """Return the handle of a table's rejected events, without a request; None for a table of rejected events."""
+    return None if name.endswith(f"/{REJECTS}") else catalog.handle(f"{name}/{REJECTS}")
 
 
 def check_whole_lake(store: Store, what: str) -> None:

@@ -27,7 +27,7 @@ from alluvia.delta.schema.former_names import with_names
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, TableExists, VersionExpired
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.operations.catalog.catalog import WritableCatalog, rejects_handle
 from alluvia.operations.reading.relations import names_known, newest_versions
 from alluvia.operations.references.branch_store import BranchStore
 from alluvia.operations.references.clones import copied_files, is_below, shared_files
@@ -69,7 +69,7 @@ def clone(
     and `Invalid` for a shallow clone of an attached table, whose files cannot be kept from here.
     """
     origin, target = catalog.handle(source), catalog.handle(name).own()
-    rejects = catalog.rejects_handle(name)
+    rejects = rejects_handle(catalog, name)
     if ":" in source:
         origin.check_own()
     if [version, timestamp, tag].count(None) < 2:

@@ -16,7 +16,7 @@ from alluvia.delta.protocols import new_protocol
 from alluvia.delta.schema.former_names import inherited
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound
-from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.operations.catalog.catalog import WritableCatalog, rejects_handle
 from alluvia.operations.catalog.lake_snapshot import LakeSnapshot
 from alluvia.operations.planning.optimistic_retry import check_not_append_only
 from alluvia.operations.references.clones import held
@@ -180,7 +180,7 @@ class StagedTables:
             return StagedTable(handle, Snapshot(before, handle.root, name, handle.store), frozenset())
         newest = handle.newest(dropped=True) if may_be_dropped else None
         if newest is not None and is_dropped(newest.properties):
-            drop_rejects_left(newest.state, self._catalog.rejects_handle(name))
+            drop_rejects_left(newest.state, rejects_handle(self._catalog, name))
             return StagedTable(handle, newest, frozenset())
         return self.handle(name)
 
