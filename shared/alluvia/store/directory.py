@@ -1,20 +1,18 @@
 """A store in a directory of the local file system.
 
-A put writes a temporary file in the object's folder, flushes it to disk, and then names it: by rename for `put`, by
-hard link for `put_if_absent` and `put_new`, because link(2) fails if the name is taken and so decides a race in one
-step. Then the folder is flushed, so that the name survives a power failure as well as the bytes.
+A put writes a temporary file in the object's folder, flushes it to disk (`flushed_files.py`), and then names it: by
+rename for `put`, by hard link for `put_if_absent` and `put_new`, because link(2) fails if the name is taken and so
+decides a race in one step. Then the folder is flushed, so that the name survives a power failure as well as the bytes.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 import stat
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import BinaryIO
@@ -26,19 +24,14 @@ from alluvia.errors import (
     KeyTaken,
     NotDeleted,
     ObjectNotFound,
-    StoreRefused,
     Unavailable,
     Unsupported,
 )
 from alluvia.store.base import LINK, Address, ObjectInfo, PutResult, Store, check_key, check_prefix, check_range
+from alluvia.store.flushed_files import TEMPORARY, flushed_file, same_bytes, sync_folder
 from alluvia.store.uris import Links, canonical_path, is_loop, key_below, real_path, refuse
 
-FOLDER_TRIES = 5
-"""A sweep removes a folder at most once while a file is begun in it; several may run."""
-_TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.tmp$")
 _ABSENT = (errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
-_NAMES = (errno.EEXIST, errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR)
-_REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTSUP)
 
 
 class DirectoryStore(Store):
@@ -84,7 +77,7 @@ class DirectoryStore(Store):
         return path
 
     def _checked(self, key: str) -> str:
-        if _TEMPORARY.search(check_key(key)):
+        if TEMPORARY.search(check_key(key)):
             raise Invalid(f"the object key {key!r} is reserved for temporary files")
         return key
 
@@ -131,7 +124,7 @@ class DirectoryStore(Store):
         path = self._writable(key)
         if _stat(path) is not None:
             return PutResult.EXISTS
-        with _temporary(path, lambda file: file.write(data)) as temporary:
+        with flushed_file(path, lambda file: file.write(data)) as temporary:
             try:
                 os.link(temporary, path)
             except FileExistsError:
@@ -139,7 +132,7 @@ class DirectoryStore(Store):
                     raise
                 return PutResult.EXISTS
         try:
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
         except OSError as error:
             msg = f"{key} was written, but its folder could not be flushed to the disk: {error.strerror}"
             raise AnswerLost(msg) from error
@@ -194,26 +187,26 @@ class DirectoryStore(Store):
 
     def _replace(self, key: str, fill: Callable[[BinaryIO], object]) -> None:
         path = self._writable(key)
-        with _temporary(path, fill) as temporary:
+        with flushed_file(path, fill) as temporary:
             temporary.replace(path)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
 
     def _create(
         self, key: str, fill: Callable[[BinaryIO], object], like: Path | None = None, *, renew: bool = False
     ) -> None:
         """Write an object whose key is free or has the same bytes; with `renew`, these are written again."""
         path = self._writable(key)
-        with _temporary(path, fill, like) as temporary:
+        with flushed_file(path, fill, like) as temporary:
             try:
                 os.link(temporary, path)
             except FileExistsError:
                 if path.is_dir():
                     raise
-                if not _same_bytes(temporary, path):
+                if not same_bytes(temporary, path):
                     raise KeyTaken(key) from None
                 if renew:
                     temporary.replace(path)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
         folder, _, _ = check_prefix(prefix).rpartition("/")
@@ -240,7 +233,7 @@ class DirectoryStore(Store):
             is_folder, follow = known[entry.name]
             if is_folder:
                 yield from self._walk(prefix + entry.name)
-            elif follow is not None and not _TEMPORARY.search(entry.name):
+            elif follow is not None and not TEMPORARY.search(entry.name):
                 yield prefix + entry.name, entry, follow
 
     def _kind(self, key: str, entry: os.DirEntry[str]) -> tuple[bool, bool | None]:
@@ -289,7 +282,7 @@ class DirectoryStore(Store):
             if not names and Path(folder) != top:
                 with suppress(OSError):  # it holds folders, or something has come
                     Path(folder).rmdir()
-            for name in filter(_TEMPORARY.search, names):
+            for name in filter(TEMPORARY.search, names):
                 path = Path(folder, name)
                 with suppress(FileNotFoundError):
                     if path.stat().st_mtime_ns // 1_000_000 < before_ms:
@@ -321,76 +314,6 @@ def _read(file: FileIO, start: int, end: int | None) -> bytes:
 def _info(key: str, status: os.stat_result) -> ObjectInfo:
     etag = LINK if stat.S_ISLNK(status.st_mode) else f"{status.st_size:x}-{status.st_mtime_ns:x}-{status.st_ino:x}"
     return ObjectInfo(key, status.st_size, status.st_mtime_ns // 1_000_000, etag)
-
-
-@contextmanager
-def _temporary(path: Path, fill: Callable[[BinaryIO], object], like: Path | None = None) -> Iterator[Path]:
-    """A flushed temporary file next to an object's, to be renamed to it. Raises ours for an `OSError`.
-
-    It is a link to the file `like` if there can be one, else it is filled.
-    """
-    temporary = path.parent / f"{path.name[:50]}.{uuid.uuid4().hex}.tmp"
-    try:
-        linked, opened = _opened(path, temporary, like)
-        with opened as file:
-            if not linked:
-                fill(file)
-                file.flush()
-            os.fsync(file.fileno())
-        yield temporary
-    except OSError as error:
-        raise _unwritten(path, error) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-
-
-def _opened(path: Path, temporary: Path, like: Path | None) -> tuple[bool, BinaryIO]:
-    """Return whether a new temporary file is a link to `like`, and the file, opened: to be filled, unless it is."""
-    for _ in range(FOLDER_TRIES):
-        _make_folder(path)
-        linked = like is not None and _linked(like, temporary)
-        with suppress(FileNotFoundError):  # a sweep has removed the folder, which was still empty
-            return linked, temporary.open("rb" if linked else "xb")
-    raise FileNotFoundError(errno.ENOENT, "its folder was removed at each attempt", str(path.parent))
-
-
-def _linked(path: Path, link: Path) -> bool:
-    """Give a file another name, if both are on one file system that has hard links."""
-    try:
-        os.link(path, link)
-    except OSError:
-        return False
-    return True
-
-
-def _same_bytes(one: Path, other: Path) -> bool:
-    with one.open("rb") as first, other.open("rb") as second:
-        while (data := first.read(1 << 20)) == second.read(1 << 20):
-            if not data:
-                return True
-    return False
-
-
-def _make_folder(path: Path) -> None:
-    """Make an object's folder, and flush the names of those that were missing."""
-    missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for folder in missing:
-        _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _unwritten(path: Path, error: OSError) -> AlluviaError:
-    kind = Invalid if error.errno in _NAMES else StoreRefused if error.errno in _REFUSALS else Unavailable
-    return kind(f"cannot write {path.name}: {error.strerror or error}")
 
 
 def _stat(path: Path) -> os.stat_result | None:

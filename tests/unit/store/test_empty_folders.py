@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import alluvia
-from alluvia.store import DirectoryStore, directory
+from alluvia.store import DirectoryStore, flushed_files
 
 
 def test_vacuum_removes_the_folders_of_partitions_that_are_gone(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_vacuum_removes_the_folders_of_partitions_that_are_gone(tmp_path: Path) 
 
 
 def test_a_writer_whose_folder_is_removed_makes_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, made, removed = DirectoryStore(tmp_path), directory._make_folder, list[Path]()
+    store, made, removed = DirectoryStore(tmp_path), flushed_files._make_folder, list[Path]()
 
     def make_and_lose(path: Path) -> None:
         made(path)
@@ -34,7 +34,7 @@ def test_a_writer_whose_folder_is_removed_makes_it_again(tmp_path: Path, monkeyp
             removed.append(path.parent)
             path.parent.rmdir()
 
-    monkeypatch.setattr(directory, "_make_folder", make_and_lose)
+    monkeypatch.setattr(flushed_files, "_make_folder", make_and_lose)
     store.put("t/p=a/file", b"rows")
     assert (store.get("t/p=a/file"), removed) == (b"rows", [tmp_path / "t" / "p=a"] * 2)
 
