@@ -58,7 +58,7 @@ LEFT_OUT = (
     "tests/reach/",
     "tests/simulation/test_crowds.py",
     "tests/simulation/test_mutants.py",
-    "tests/simulation/test_turns.py",
+    "tests/simulation/test_backoff.py",
     "tests/spark/test_committing.py::test_any_mix_of_jobs_and_posts_stores_each_event_once",
     "tests/spark/test_manifest.py::test_every_byte_is_in_one_task_in_order",
     "tests/spark/test_normalise.py::test_nasty_events_become_what_ingestion_makes_of_them",

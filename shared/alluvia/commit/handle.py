@@ -146,7 +146,7 @@ class TableHandle(ReadableTable, Protocol):
 class TableTransaction(Protocol):
     """One change of a table, planned on a snapshot."""
 
-    def commit(self, changes: Changes, on_lost: OnLost | None = None, *, in_turn: bool = True) -> Commit | None:
+    def commit(self, changes: Changes, on_lost: OnLost | None = None, *, backs_off: bool = True) -> Commit | None:
         """Commit the changes, or stage them. After a lost race, `on_lost` sees the winners, as `Transaction` has it."""
 
     def check(self, winners: Sequence[CommitActions], changes: Changes) -> frozenset[str]:

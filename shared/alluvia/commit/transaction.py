@@ -66,16 +66,16 @@ class Transaction:
         self._carries_out = False
         self._moved: frozenset[str] = frozenset()
 
-    def commit(self, changes: Changes, on_lost: OnLost | None = None, *, in_turn: bool = True) -> Commit | None:
+    def commit(self, changes: Changes, on_lost: OnLost | None = None, *, backs_off: bool = True) -> Commit | None:
         """Commit the changes at the next free version.
 
         After a lost race each winner goes through the conflict rules, then `on_lost` sees the winners and returns the
-        changes to go on with, or None to give up without a commit (then this returns None). Between the tries it gives
-        way to other writers; not `in_turn` commits who does so for them too. Raises a `Conflict`, `CommitUnknown`,
-        `Unavailable`, or `Unsupported` where a winner made the table one we cannot write.
+        changes to go on with, or None to give up without a commit (then this returns None). It waits between the tries,
+        so that other writers get their turn, unless not `backs_off`: then the caller commits for them, too. Raises a
+        `Conflict`, `CommitUnknown`, `Unavailable`, or `Unsupported` where a winner made the table one we cannot write.
         """
         with self._log.lock:
-            return self._commit(changes, on_lost, in_turn=in_turn)
+            return self._commit(changes, on_lost, backs_off=backs_off)
 
     def claim(
         self,
@@ -147,11 +147,11 @@ class Transaction:
         on_lost: OnLost | None,
         claiming: Callable[[CommitActions], CommitActions] | None = None,
         *,
-        in_turn: bool = True,
+        backs_off: bool = True,
     ) -> Commit | None:
         state, losses, others = self._base, 0, 0
-        clock, turns = self._log.clock, self._log.turns
-        pause = turns.before_commit(clock.now_ms(), clock.uniform()) if in_turn else 0.0
+        clock, backoff = self._log.clock, self._log.backoff
+        pause = backoff.before_commit(clock.now_ms(), clock.uniform()) if backs_off else 0.0
         if pause:
             clock.sleep(pause)
         known = self._committed_since(state.version)
@@ -186,15 +186,15 @@ class Transaction:
                 if self._slept(commit.version):
                     self._log.confirm(commit.version, data)
                 newest = self._log.advance([commit], began_ms)
-                turns.committed(others, began_ms, clock.now_ms())
+                backoff.committed(others, began_ms, clock.now_ms())
                 if claiming is None:  # upkeep would wait for the decision, which comes after all claims
                     self._log.committed(newest, 2 if self._carries_out else 1)
                 rows = sum(file.num_records or 0 for file in changes.adds)
                 return Commit(commit.version, commit.timestamp_ms, rows, len(changes.adds))
             losses += 1
-            if in_turn:
-                clock.sleep(turns.after_loss(losses, clock.uniform()))
-            known = self._catch_up(winner, began_ms, further=in_turn or losses > 1)
+            if backs_off:
+                clock.sleep(backoff.after_loss(losses, clock.uniform()))
+            known = self._catch_up(winner, began_ms, further=backs_off or losses > 1)
             others += len(known)
 
     def _settle_claims(self, state: State, changes: Changes) -> list[DomainMetadata] | None:

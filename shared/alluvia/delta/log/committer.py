@@ -3,8 +3,8 @@
 A writer that has just committed knows the newest version and would win the next race too, while the others still read
 its commit. So a process that saw others commit while it waited pauses before its next commit, for a part of the time
 that as many commits take, and a writer that loses repeatedly waits less each time. In a closed loop of eight writers,
-the longest wait is then about four times the median (`tests/simulation/test_turns.py`). If waits only grew, one writer
-could wait forever. All waits are multiples of the time of a request, so they suit near and distant stores.
+the longest wait is then about four times the median (`tests/simulation/test_backoff.py`). If waits only grew, one
+writer could wait forever. All waits are multiples of the time of a request, so they suit near and distant stores.
 
 An unclear answer of the store proves nothing, and a taken key may have been taken by this very write. Only the object
 under the key decides. Source: icechunk, design-docs/017-conditional-put-lost-response.md.
@@ -33,8 +33,8 @@ _REQUEST_SECONDS_MAX = 0.5
 _INERTIA = 0.8
 
 
-class Turns:
-    """The races for a table's versions that one process has seen. Hold the log's lock to use it."""
+class Backoff:
+    """How long to wait for other writers, by the races for versions that this process has seen. Hold the log's lock."""
 
     def __init__(self) -> None:
         self._request_seconds = REQUEST_SECONDS

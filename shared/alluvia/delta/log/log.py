@@ -11,7 +11,7 @@ from alluvia.clock import Clock
 from alluvia.delta.log.checkpoints.putting import put_checkpoint, put_v2_checkpoint
 from alluvia.delta.log.checkpoints.writer import Form
 from alluvia.delta.log.commit import EVENT_TEXTS, CommitActions, timed_since
-from alluvia.delta.log.committer import Turns, put_once, unknown
+from alluvia.delta.log.committer import Backoff, put_once, unknown
 from alluvia.delta.log.paths import commit_name
 from alluvia.delta.log.reading import LISTINGS_MAX, LogReader
 from alluvia.delta.log.replay import State, find_segment, oldest_version, replay, taken_ms
@@ -41,7 +41,7 @@ class Log(LogReader):
         self._recent: deque[CommitActions] = deque()
         self._id_chars = 0
         self._released = -1
-        self.turns = Turns()
+        self.backoff = Backoff()
         self.committed: Callable[[State, int], None] = lambda _state, _versions: None
         """Told of each commit of ours, and how many versions it took: what was claimed took one for its claim, too."""
         self._seen_ms = 0

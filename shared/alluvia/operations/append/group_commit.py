@@ -258,7 +258,7 @@ class _Owner:
             return changes if len(self._admitted(group)) == len(group) else None
 
         try:
-            commit = transaction.commit(changes, after_loss, in_turn=False)
+            commit = transaction.commit(changes, after_loss, backs_off=False)
         except Conflict:  # the commits say how this offer ended
             return None
         if commit is None:

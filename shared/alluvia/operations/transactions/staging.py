@@ -292,7 +292,7 @@ class _Staging:
         self._handle = handle
         self._read = read
 
-    def commit(self, changes: Changes, on_lost: OnLost | None = None, *, in_turn: bool = True) -> Commit | None:  # noqa: ARG002
+    def commit(self, changes: Changes, on_lost: OnLost | None = None, *, backs_off: bool = True) -> Commit | None:  # noqa: ARG002
         self._handle.scans.remove(self._read)
         return self._handle.stage(self._handle.with_taken_over(changes))
 

@@ -41,7 +41,7 @@ class SlowStore(Wrapper):
 def waits(seed: int, writers: int) -> list[int]:
     """Return how long each append took, those under way at the end included, in simulated µs."""
     scheduler = Scheduler(1_700_000_000_000_000)
-    shared = MemoryStore("turns")
+    shared = MemoryStore("backoff")
     end_us = scheduler.now_us + SECONDS * 1_000_000
     taken: list[int] = []
     with simulated(), running(scheduler):
