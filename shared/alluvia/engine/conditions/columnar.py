@@ -55,6 +55,11 @@ _SUMS = {"+": "add_checked", "-": "subtract_checked", "*": "multiply_checked"}
 _DOUBLE_EXACT = 1 << 53
 
 
+def definite(mask: pa.BooleanArray) -> pa.BooleanArray:
+    """Return a mask with false in place of null."""
+    return pc.fill_null(mask, pa.scalar(False, pa.bool_())) if mask.null_count else mask
+
+
 class _NotComputableError(Exception):
     """DuckDB must compute it."""
 

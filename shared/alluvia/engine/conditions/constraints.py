@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.delta.deletion_vectors.storage import definite
 from alluvia.delta.schema.names import fold
+from alluvia.engine.conditions.columnar import definite
 from alluvia.engine.conditions.condition import Condition, condition
 from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.engine.duck.literals import quote_name

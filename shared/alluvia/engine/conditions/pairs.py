@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from alluvia.delta.deletion_vectors.storage import definite
 from alluvia.delta.schema.caller_rows import conform
 from alluvia.delta.schema.names import fold
+from alluvia.engine.conditions.columnar import definite
 from alluvia.engine.conditions.condition import Condition, condition
 from alluvia.engine.queries.parse import Node, walk
 from alluvia.errors import Invalid

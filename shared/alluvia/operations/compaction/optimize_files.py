@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.delta.clustering import CLUSTER_TAG, cell_of, tag_start
-from alluvia.delta.deletion_vectors.storage import count, mask_of, positions_of, whole
+from alluvia.delta.deletion_vectors.storage import mask_of, positions_of, whole
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.files.action_rows import LogRows
 from alluvia.delta.log.files.file_set import FEW_ACTIONS, ActionSet
@@ -218,7 +218,7 @@ def _without_lone(
     sections: list[LogRows[AddFile]], masks: list[pa.BooleanArray], spec: PartitionSpec
 ) -> list[pa.BooleanArray]:
     """Drop the small files with which no other can be merged, by Delta's partition values."""
-    if sum(map(count, masks)) <= FEW_ACTIONS:
+    if sum(mask.true_count for mask in masks) <= FEW_ACTIONS:
         return masks
     columns = [_stored_values(section, mask, spec) for section, mask in zip(sections, masks, strict=True)]
     often = _frequent(columns, 2)
@@ -247,7 +247,7 @@ def _stored_values(section: LogRows[AddFile], mask: pa.BooleanArray, spec: Parti
     columns = [section.map_texts("partitionValues", name).filter(mask) for name in spec.stored_columns]
     parts = [pc.fill_null(column, _NULL) for column in columns]
     return pc.binary_join_element_wise(
-        *(parts or [pa.repeat(pa.scalar(""), count(mask))]), pa.scalar(_SEPARATOR, pa.string())
+        *(parts or [pa.repeat(pa.scalar(""), mask.true_count)]), pa.scalar(_SEPARATOR, pa.string())
     )
 
 

@@ -20,7 +20,6 @@ from alluvia.commit.changes import Changes
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.versions import oldest_readable
 from alluvia.delta.data_files.scan import Scan
-from alluvia.delta.deletion_vectors.storage import count
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.checkpoints.putting import parse_last_checkpoint
 from alluvia.delta.log.checkpoints.reader import Checkpoint
@@ -147,7 +146,7 @@ class EraseEdit(Edit):
             self.unclear[data.file.path] = reasons
         masks = [each.mask for each in judged]
         mask = pa.concat_arrays(masks) if masks else pa.array([], pa.bool_())
-        return Hits(pc.and_(mask, data.live)) if count(mask) else None
+        return Hits(pc.and_(mask, data.live)) if mask.true_count else None
 
     def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
         metrics = {"numAddedFiles": len(changes.adds), "numCopiedRows": done.rows_copied}

@@ -15,8 +15,8 @@ import orjson
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.delta.deletion_vectors.storage import definite
 from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.conditions.columnar import definite
 from alluvia.engine.conditions.condition import Condition, condition
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass

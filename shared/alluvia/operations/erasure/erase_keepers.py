@@ -13,7 +13,6 @@ from alluvia.commit.intents import pending, placed_in
 from alluvia.commit.reads import READS_INFO, without_reads
 from alluvia.commit.versions import oldest_readable
 from alluvia.commit.warm_table import WarmTable
-from alluvia.delta.deletion_vectors.storage import count
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.log.paths import commit_name
@@ -179,7 +178,7 @@ def _file_holds(handle: TableHandle, matching: Matching, file: AddFile) -> bool:
     try:
         for data in opened(handle, matching.snapshot, [file], {}):
             with data:
-                return any(count(judged.mask) > 0 for judged in judged_batches(data, matching))
+                return any(judged.mask.true_count > 0 for judged in judged_batches(data, matching))
     except Corrupt:
         return True
     return False

@@ -13,7 +13,6 @@ from alluvia.commit.commit_records import DECISIONS
 from alluvia.commit.event_window.index import WINDOW_FOLDER
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.intents import pending, placed_in
-from alluvia.delta.deletion_vectors.storage import count
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.commit import parse_commit
 from alluvia.delta.log.paths import (
@@ -307,7 +306,7 @@ class _Search:
         if not set(self._matching.columns) <= set(rows.column_names):
             return True
         batches = rows.select(self._matching.columns).to_batches()
-        return any(count(self._matching.judge(batch, False).mask) > 0 for batch in batches)
+        return any(self._matching.judge(batch, False).mask.true_count > 0 for batch in batches)
 
     def _data(self) -> None:
         wanted = []
@@ -353,7 +352,7 @@ class _Search:
         except Corrupt:
             return Judgement(holds=True)
         reasons = frozenset().union(*(each.unclear for each in every))
-        return Judgement(any(count(each.mask) for each in every), reasons)
+        return Judgement(any(each.mask.true_count for each in every), reasons)
 
     def _row_trace(self, kind: str, info: ObjectInfo, *, live: bool) -> Trace:
         if live:

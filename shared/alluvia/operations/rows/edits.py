@@ -11,7 +11,7 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.commit.changes import Changes
 from alluvia.delta.data_files.scan import Scan
-from alluvia.delta.deletion_vectors.storage import NO_POSITIONS, count
+from alluvia.delta.deletion_vectors.storage import NO_POSITIONS, numbers
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.skipping.predicate import Predicate
 from alluvia.delta.snapshot import Snapshot
@@ -57,7 +57,7 @@ class Hits:
     def slice(self, start: int, length: int) -> Hits:
         """Return the hits of some rows that follow one another."""
         mask = self.mask.slice(start, length)
-        before, here = count(self.mask.slice(0, start)), count(mask)
+        before, here = self.mask.slice(0, start).true_count, mask.true_count
         updated = None if self.updated is None else self.updated.slice(before, here)
         sources = None if self.sources is None else self.sources.slice(before, here)
         clauses = None if self.clauses is None else self.clauses.slice(before, here)
@@ -66,12 +66,12 @@ class Hits:
     @property
     def changed(self) -> int:
         """Return the number of rows."""
-        return count(self.mask)
+        return self.mask.true_count
 
     @property
     def rows_updated(self) -> int:
         """Return the number of rows that are updated."""
-        return 0 if self.updated is None else count(self.updated)
+        return 0 if self.updated is None else self.updated.true_count
 
     @property
     def nbytes(self) -> int:
@@ -159,6 +159,27 @@ class Edit(ABC):
     @abstractmethod
     def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
         """Return what the table's history says of the edit."""
+
+
+def interleaved(rows: pa.Table, replaced: pa.BooleanArray, new: pa.Table) -> pa.Table:
+    """Return rows with those of a mask replaced in place by new ones, in order, in the columns that `new` has."""
+    places: pa.Array | None = None
+    columns, given = rows.columns, dict(zip(new.column_names, new.columns, strict=True))
+    every = replaced.true_count == len(rows)
+    for at, column in enumerate(rows.schema):
+        if column.name not in given:
+            continue
+        old, values = columns[at], given[column.name].cast(column.type)
+        if every:
+            columns[at] = values
+        elif pa.types.is_nested(column.type):  # for which Arrow has no replace_with_mask
+            if places is None:
+                rank = pc.cumulative_sum(replaced.cast(pa.int64()))
+                places = pc.if_else(replaced, pc.add(rank, len(rows) - 1), numbers(len(rows)))
+            columns[at] = pa.chunked_array([*old.chunks, *values.chunks], column.type).take(places)
+        else:
+            columns[at] = pc.replace_with_mask(old, replaced, values.combine_chunks())
+    return pa.Table.from_arrays(columns, schema=rows.schema)
 
 
 def vectors_added(changes: Changes) -> int:

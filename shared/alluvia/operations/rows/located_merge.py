@@ -16,7 +16,7 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.commit.changes import Changes
 from alluvia.delta.data_files.scan import Scan
-from alluvia.delta.deletion_vectors.storage import count, mask_of, numbers
+from alluvia.delta.deletion_vectors.storage import mask_of, numbers
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.schema.caller_rows import conform, conform_by_position
 from alluvia.delta.snapshot import Snapshot
@@ -127,7 +127,7 @@ class LocatedMerge(MergeEdit):
         clauses = rows.column(2).combine_chunks().cast(CLAUSE)
         sources = pc.add(numbers(len(here)), here.start)
         again = pc.equal(positions.slice(1), positions.slice(0, len(here) - 1))
-        if count(again):
+        if again.true_count:
             if self._rules.twice:
                 raise Invalid(self._rules.twice)
             first = pa.concat_arrays([pa.array([True]), pc.invert(again)])

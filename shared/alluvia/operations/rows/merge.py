@@ -13,7 +13,6 @@ from typing import Protocol
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.delta.deletion_vectors.storage import count, interleaved
 from alluvia.delta.schema.caller_rows import conform
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.types import type_name
@@ -25,7 +24,7 @@ from alluvia.engine.queries.parse import Node
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.reading.datafile import DataFile
-from alluvia.operations.rows.edits import Edit, Hits, moves_rows
+from alluvia.operations.rows.edits import Edit, Hits, interleaved, moves_rows
 
 MATCHED, UNMATCHED, BY_SOURCE = "matched", "unmatched", "unmatched by source"
 CLAUSE = pa.int16()
@@ -225,7 +224,7 @@ class MergeEdit(Edit):
         assert hits.sources is not None  # noqa: S101
         for number, clause in enumerate(self._clauses):
             here = pc.equal(hits.clauses, pa.scalar(number, CLAUSE))
-            if clause.action == "update" and count(here):
+            if clause.action == "update" and here.true_count:
                 values = self.values(number, rows.filter(here), hits.sources.filter(here))
                 rows = interleaved(rows, here, values)
         return rows

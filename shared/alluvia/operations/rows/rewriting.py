@@ -15,7 +15,7 @@ from alluvia.commit.handle import TableHandle
 from alluvia.commit.transaction import FILE_AGE_MS_MAX
 from alluvia.delta.deletion_vectors.descriptors import cardinality_of
 from alluvia.delta.deletion_vectors.roaring import sorted_positions
-from alluvia.delta.deletion_vectors.storage import NO_POSITIONS, count, interleaved, positions_of, write_deletions
+from alluvia.delta.deletion_vectors.storage import NO_POSITIONS, positions_of, write_deletions
 from alluvia.delta.log.actions import AddFile, CdcFile
 from alluvia.delta.snapshot import Snapshot
 from alluvia.delta.statistics.written import loose_statistics
@@ -23,7 +23,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.planning.layout import row_check
 from alluvia.operations.reading.change_files import ChangeWriter
 from alluvia.operations.reading.datafile import Background, DataFile, FileSink, opened
-from alluvia.operations.rows.edits import Edit, Hits
+from alluvia.operations.rows.edits import Edit, Hits, interleaved
 from alluvia.progress import report
 
 WAITING_BYTES = 64 << 20
@@ -214,7 +214,7 @@ class Rewriter:
         hits = matched.changing()
         if not hits.changed and not self.edit.erases:
             return Outcome(data.file, changed=False, sources=matched.sources)
-        live = count(data.live)
+        live = data.live.true_count
         outcome = Outcome(
             data.file,
             changed=True,
@@ -355,7 +355,7 @@ def _whole(file: AddFile) -> Outcome:
 
 
 def _filtered(rows: pa.Table, mask: pa.BooleanArray) -> pa.Table:
-    return rows if count(mask) == len(rows) else rows.filter(mask)
+    return rows if mask.true_count == len(rows) else rows.filter(mask)
 
 
 def _spread(hits: Hits) -> pa.BooleanArray:

@@ -10,11 +10,10 @@ from alluvia.arrow_compute import pc
 from alluvia.commit.changes import Changes
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.data_files.scan import Scan
-from alluvia.delta.deletion_vectors.storage import count, definite
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.assignments import assignments
-from alluvia.engine.conditions.columnar import masked
+from alluvia.engine.conditions.columnar import definite, masked
 from alluvia.engine.conditions.condition import ROWS_AT_ONCE, condition
 from alluvia.operations.merge_query.folding import check_edit
 from alluvia.operations.reading.datafile import DataFile
@@ -61,14 +60,14 @@ class WhereEdit(Edit):
         for batch in data.batches(self._columns, rows=self.condition.rows_at_once):
             live = data.live.slice(start, len(batch))
             start += len(batch)
-            if count(live) == len(batch):
+            if live.true_count == len(batch):
                 masks.append(definite(self.condition.mask(batch)))
             else:
                 masks.append(pc.replace_with_mask(live, live, definite(self.condition.mask(batch.filter(live)))))
         mask = pa.concat_arrays(masks) if masks else pa.array([], pa.bool_())
-        if not count(mask):
+        if not mask.true_count:
             return None
-        return Hits(mask, pa.repeat(pa.scalar(value=True, type=pa.bool_()), count(mask)) if self.updates else None)
+        return Hits(mask, pa.repeat(pa.scalar(value=True, type=pa.bool_()), mask.true_count) if self.updates else None)
 
 
 class DeleteEdit(WhereEdit):

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import alluvia
+from alluvia.engine.conditions.columnar import definite
 from alluvia.engine.conditions.condition import condition
 from alluvia.errors import Invalid
 
@@ -111,3 +112,7 @@ def test_a_value_that_cannot_be_compared_is_the_callers_error() -> None:
 def test_a_table_is_scanned_by_a_condition(lake: alluvia.Lake) -> None:
     rows = lake.table("events").scan(columns=["kind"], where="n < 12 AND place.zip = 1").read_all()
     assert rows.to_pylist() == [{"kind": "kind-1"}] * 2
+
+
+def test_null_in_a_mask_becomes_false() -> None:
+    assert definite(pa.array([True, None, False], pa.bool_())).to_pylist() == [True, False, False]
