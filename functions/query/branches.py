@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from alluvia.access.rights import READ
 from alluvia.api.lake_branch import Branch
+from alluvia.clock import datetime_of
 from alluvia.delta.arguments import lasting
 from alluvia.delta.refs import BRANCH, Keeper, find_keeper, list_keepers
 from alluvia.errors import BranchConflict, Conflict, cut
@@ -124,4 +124,4 @@ def _facts(keeper: Keeper, now_ms: int) -> dict[str, Any]:
 
 
 def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
+    return datetime_of(ms).isoformat()

@@ -6,7 +6,6 @@ Only a caller with exactly the rights of the sender sees a job. For others, it d
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
@@ -14,6 +13,7 @@ import orjson
 
 from alluvia.access.claims import TokenClaims, read_claims
 from alluvia.access.rights import Rights
+from alluvia.clock import datetime_of
 from alluvia.errors import Invalid, Unavailable
 from alluvia.operations.results.jobs import (
     CANCELLED,
@@ -245,4 +245,4 @@ def _result_path(job: QueryJob) -> str:
 
 
 def _moment(at_ms: int | None) -> str | None:
-    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return None if at_ms is None else datetime_of(at_ms).isoformat(timespec="milliseconds")

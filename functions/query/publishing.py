@@ -6,10 +6,10 @@ Publishing is a right of its own. A query keeps its publisher's rights, which ma
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from alluvia.clock import datetime_of
 from alluvia.errors import Invalid, cut
 from alluvia.query import published
 from alluvia.query.parameters import Declared, to_json
@@ -89,7 +89,7 @@ def _facts(query: PublishedQuery, caller: Caller) -> dict[str, Any]:
         "name": query.name,
         "version": query.version,
         "parameters": {each.name: _declared(each) for each in query.parameters},
-        "published": datetime.fromtimestamp(query.published_ms / 1000, UTC).isoformat(),
+        "published": datetime_of(query.published_ms).isoformat(),
     }
     if may_read_all(caller, query) and not hides_columns(caller, query):
         told |= {"query": query.query, "publisher": query.publisher}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any
 
 from alluvia.access.rights import READ, table_pattern
+from alluvia.clock import datetime_of
 from alluvia.commit.versions import oldest_version
 from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
@@ -38,7 +38,7 @@ def show_table(caller: Caller, name: str) -> Response:
         "name": name,
         "version": snapshot.version,
         "versions": {"oldest": oldest_version(handle), "newest": snapshot.version},
-        "committed": datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC).isoformat(),
+        "committed": datetime_of(snapshot.timestamp_ms).isoformat(),
         "columns": [
             {"name": each.name, "type": type_name(each.type), "nullable": each.nullable}
             for each in map(snapshot.schema.field, shown)

@@ -14,10 +14,15 @@ _RANDOM = ~(0xF << 76 | 3 << 62)
 """The bits of a UUID that say that it is random, and the others. Source: RFC 9562, section 5.4."""
 
 
+def datetime_of(milliseconds: int) -> datetime:
+    """Return a time from ms since the Unix epoch, in UTC. Raises `ValueError` or `OverflowError` beyond year 9999."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
 def moment(milliseconds: int) -> datetime | None:
-    """Return a time from ms since the Unix epoch; None for one that Python does not have."""
+    """Return a time from ms since the Unix epoch, in UTC; None for a time that Python does not have."""
     try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+        return datetime_of(milliseconds)
     except (ValueError, OverflowError, OSError):
         return None
 

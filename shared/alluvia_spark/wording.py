@@ -9,7 +9,7 @@ from difflib import get_close_matches
 
 import pyarrow as pa
 
-from alluvia.commit.versions import milliseconds
+from alluvia.delta.arguments import milliseconds
 from alluvia.delta.schema.caller_rows import conform
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.types import type_name

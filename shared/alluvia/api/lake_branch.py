@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 
 from alluvia.api.lake import Lake
 from alluvia.api.lake_catalog import LakeCatalog
-from alluvia.commit.versions import milliseconds
+from alluvia.clock import datetime_of
+from alluvia.delta.arguments import milliseconds
 from alluvia.delta.refs import (
     BRANCH,
     DISCARDED,
@@ -82,7 +83,7 @@ class Branch(Lake):
     @property
     def expires_at(self) -> datetime | None:
         """Return when the branch expires, in UTC; None if it does not."""
-        return None if self.keeper.expires_ms is None else _time(self.keeper.expires_ms)
+        return None if self.keeper.expires_ms is None else datetime_of(self.keeper.expires_ms)
 
     def __repr__(self) -> str:
         return f"<Branch {self.name!r} of {self.main.uri!r}>"
@@ -230,8 +231,8 @@ def discard_branch(lake: Lake, name: str, branch_id: str | None = None) -> None:
 def list_branches(lake: Lake) -> list[BranchInfo]:
     """Return the branches of a lake, in the order of their names. One LIST, and one GET for each."""
     return [
-        BranchInfo(each.name, _time(each.moment), _time(each.created_ms),
-                   None if each.expires_ms is None else _time(each.expires_ms))
+        BranchInfo(each.name, datetime_of(each.moment), datetime_of(each.created_ms),
+                   None if each.expires_ms is None else datetime_of(each.expires_ms))
         for each in list_keepers(lake.store, None, BRANCH)
     ]  # fmt: skip
 
@@ -257,7 +258,3 @@ def _moment_ms(lake: Lake, at: datetime | str) -> int:
     if moment_ms < 0:
         raise Invalid(f"at: {at} is before 1970, when no lake held anything")
     return moment_ms
-
-
-def _time(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)

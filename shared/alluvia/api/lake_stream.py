@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from alluvia.api.lake_catalog import OfCatalog
+from alluvia.clock import datetime_of
 from alluvia.delta.arguments import check_names
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
@@ -215,4 +216,4 @@ def info_of(catalog: WritableCatalog, stream: StreamState) -> StreamInfo:
 
 
 def _moment(at_ms: int | None) -> datetime | None:
-    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)
+    return None if at_ms is None else datetime_of(at_ms)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from alluvia.delta.arguments import milliseconds
 from alluvia.delta.lineage import DroppedTable, dropped_tables, first_version, in_gap, is_dropped, version_gaps
 from alluvia.delta.log.actions import Metadata
 from alluvia.delta.log.log import version_at
@@ -14,7 +15,7 @@ from alluvia.delta.log.replay import State
 from alluvia.delta.places import attached_from, read_only_message
 from alluvia.delta.properties import OLDEST_READABLE
 from alluvia.delta.snapshot import Snapshot
-from alluvia.errors import Corrupt, Invalid, ReadOnly, TableNotFound, VersionExpired, VersionNotFound
+from alluvia.errors import Corrupt, ReadOnly, TableNotFound, VersionExpired, VersionNotFound
 from alluvia.store import Store
 
 if TYPE_CHECKING:
@@ -100,32 +101,10 @@ def dropped_message(name: str) -> str:
     return f"there is no table {name!r}: it was dropped; undrop({name!r}) brings it back until vacuum deletes its files"
 
 
-def milliseconds(moment: datetime | str | None) -> int:
-    """Return a moment in ms since the Unix epoch; without a time zone it is UTC. Raises `Invalid`."""
-    if isinstance(moment, str):
-        try:
-            moment = datetime.fromisoformat(moment.strip())
-        except ValueError as error:
-            raise Invalid(f"timestamp: {moment!r} is not an ISO 8601 time") from error
-    if not isinstance(moment, datetime):
-        raise Invalid(f"timestamp: expected a datetime or ISO 8601 text, got {type(moment).__name__}")
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
-
-
 def version_with(table: ReadableTable, columns: Iterable[str]) -> Snapshot:
     """Return the current version, or the newest if it lacks a column: another writer may have added it."""
     snapshot = table.at_hand()
     return snapshot if set(columns) <= set(snapshot.schema.names) else table.newest()
-
-
-def check_asked(version: int | None, timestamp: datetime | str | None) -> None:
-    """Raise `Invalid` for arguments that do not name a version."""
-    if version is not None and timestamp is not None:
-        raise Invalid("version, timestamp: give one of them, not both")
-    if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
-        raise Invalid(f"version: expected a whole number, got {version!r}")
 
 
 def readable_version(

@@ -10,7 +10,8 @@ from alluvia.clock import Clock
 from alluvia.commit.commit_offers import Contention
 from alluvia.commit.commit_records import Decisions, table_at
 from alluvia.commit.transaction import TRANSACTION_AGE_MS_MAX, Transaction, carry_out_claim
-from alluvia.commit.versions import Naming, Versions, check_asked, readable_version
+from alluvia.commit.versions import Naming, Versions, readable_version
+from alluvia.delta.arguments import check_version
 from alluvia.delta.lineage import is_dropped
 from alluvia.delta.log.log import Log
 from alluvia.delta.log.replay import CommitMissing, State
@@ -121,7 +122,7 @@ class WarmTable:
             return state
 
     def snapshot(self, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
-        check_asked(version, timestamp)
+        check_version(version, timestamp)
         newest = self.newest()
         if version is None and timestamp is None:
             return newest

@@ -1,4 +1,7 @@
-"""Checks of callers' arguments, and durations such as `30d`. Each error names the argument. Pure."""
+"""Arguments of callers: names, numbers, types, and times such as `2026-01-31`, `30d` and `1 hour ago`. Pure.
+
+Each error names the argument.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from alluvia.clock import Clock
+from alluvia.clock import Clock, datetime_of
 from alluvia.errors import Invalid
 
 
@@ -64,6 +67,28 @@ def type_of(name: object, kind: object) -> pa.DataType:
     if isinstance(kind, pa.DataType):
         return kind
     raise Invalid(f"column {name}: expected a type's name such as 'long', or a pyarrow type, got {kind!r:.100}")
+
+
+def check_version(version: int | None, timestamp: datetime | str | None) -> None:
+    """Raise `Invalid` for arguments that do not name a version."""
+    if version is not None and timestamp is not None:
+        raise Invalid("version, timestamp: give one of them, not both")
+    if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
+        raise Invalid(f"version: expected a whole number, got {version!r}")
+
+
+def milliseconds(moment: datetime | str | None) -> int:
+    """Return a moment in ms since the Unix epoch; without a time zone it is UTC. Raises `Invalid`."""
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment.strip())
+        except ValueError as error:
+            raise Invalid(f"timestamp: {moment!r} is not an ISO 8601 time") from error
+    if not isinstance(moment, datetime):
+        raise Invalid(f"timestamp: expected a datetime or ISO 8601 text, got {type(moment).__name__}")
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
 
 
 _LONG_MS = {"second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
@@ -126,7 +151,7 @@ def moment_ago(offset: str | int, clock: Clock) -> datetime:
     at_ms = clock.now_ms() - offset_ms(offset)
     if at_ms < 0:
         raise Invalid(f"offset: {offset!r:.100} is longer ago than any table")
-    return datetime.fromtimestamp(at_ms / 1000, UTC)
+    return datetime_of(at_ms)
 
 
 def lasting(text: str, field: str) -> timedelta:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cached_property
 
 import pyarrow as pa
 
 from alluvia import notebook
+from alluvia.clock import datetime_of
 from alluvia.delta.file_schema_adapter import FileForm, ReadPlan
 from alluvia.delta.log.actions import AddFile, Protocol
 from alluvia.delta.log.files.file_set import ActionSet
@@ -85,7 +85,7 @@ class Snapshot:
     def _committed(self) -> str:
         if not self.timestamp_ms:
             return ""
-        return f", committed {datetime.fromtimestamp(self.timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return f", committed {datetime_of(self.timestamp_ms):%Y-%m-%d %H:%M:%S} UTC"
 
     @property
     def version(self) -> int:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from alluvia.clock import datetime_of
 from alluvia.delta.refs import BRANCH, list_keepers
 from alluvia.inspection.asking import Asked, batches_of
 from alluvia.operations.references.branch_store import BranchStore
@@ -33,15 +33,11 @@ def branches(asked: Asked) -> Iterator[pa.RecordBatch]:
     rows = [
         {
             "name": keeper.name,
-            "moment": _time(keeper.moment),
-            "created_at": _time(keeper.created_ms),
-            "expires_at": None if keeper.expires_ms is None else _time(keeper.expires_ms),
+            "moment": datetime_of(keeper.moment),
+            "created_at": datetime_of(keeper.created_ms),
+            "expires_at": None if keeper.expires_ms is None else datetime_of(keeper.expires_ms),
             "expired": not keeper.is_live(now_ms),
         }
         for keeper in list_keepers(store.inner if isinstance(store, BranchStore) else store, None, BRANCH)
     ]
     yield from batches_of(rows, SCHEMA)
-
-
-def _time(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)

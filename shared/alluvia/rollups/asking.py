@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from alluvia.clock import datetime_of
 from alluvia.delta.properties import ROLLUP
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, TableNotFound
@@ -60,7 +61,7 @@ def freshness(catalog: Catalog, rollup: Snapshot, source: Snapshot | None = None
     progress = rollup.state.txns.get(app_id(source))
     if progress is None:
         return Freshness(definition.source, rollup.version, None, source.version, source.version + 1, None)
-    as_of = None if progress.last_updated is None else datetime.fromtimestamp(progress.last_updated / 1000, UTC)
+    as_of = None if progress.last_updated is None else datetime_of(progress.last_updated)
     behind = max(0, source.version - progress.version)
     return Freshness(definition.source, rollup.version, progress.version, source.version, behind, as_of)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from alluvia.commit.versions import milliseconds
-from alluvia.delta.arguments import lasting, moment_ago
+from alluvia.clock import datetime_of
+from alluvia.delta.arguments import lasting, milliseconds, moment_ago
 from alluvia.delta.refs import BRANCH, TAG, find_keeper
 from alluvia.errors import BranchConflict, Conflict, Invalid, TableExists, TableNotFound, VersionNotFound
 from alluvia.operations.branches.branch_report import published_row
@@ -161,15 +161,11 @@ def _begin(lake: Lake, node: CreateBranch) -> datetime | None:
     if node.offset is not None:
         return moment_ago(node.offset, lake.clock)
     if node.tag is None:
-        return None if node.timestamp is None else _time(milliseconds(node.timestamp))
+        return None if node.timestamp is None else datetime_of(milliseconds(node.timestamp))
     tag = find_keeper(lake.store, None, TAG, node.tag)
     if tag is None or not tag.is_live(lake.clock.now_ms()):
         raise VersionNotFound(f"the lake has no tag {node.tag!r:.100}")
-    return _time(tag.moment)
-
-
-def _time(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
+    return datetime_of(tag.moment)
 
 
 def _is_there(lake: Lake, name: str) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from itertools import chain
 
+from alluvia.clock import datetime_of
 from alluvia.commit.commit_offers import OFFERS, decode_offer
 from alluvia.commit.commit_records import DECISIONS
 from alluvia.commit.event_window.index import WINDOW_FOLDER
@@ -264,7 +264,7 @@ class _Search:
         """Note what only the log's own clean-up can remove: other processes may be about to read it."""
         settings = self._snapshot.settings
         kept_ms = max(settings.log_retention_ms, settings.file_retention_ms + LOG_AGE_MS_MIN, LOG_AGE_MS_MIN)
-        until = datetime.fromtimestamp((info.modified_ms + kept_ms) / 1000, UTC)
+        until = datetime_of(info.modified_ms + kept_ms)
         self.found.traces.append(Trace(kind, info.key, _WHY[PATH], until, removable=False))
 
     def _remember(self, files: Sequence[FileEntry]) -> None:
@@ -362,7 +362,7 @@ class _Search:
         age_ms = self._now_ms - info.modified_ms
         if age_ms >= ORPHAN_AGE_MS_MIN:
             return Trace(kind, info.key, "no version needs it, and it holds matching rows")
-        until = datetime.fromtimestamp((info.modified_ms + ORPHAN_AGE_MS_MIN) / 1000, UTC)
+        until = datetime_of(info.modified_ms + ORPHAN_AGE_MS_MIN)
         why = "it holds matching rows, and a transaction may be about to commit it"
         return Trace(kind, info.key, why, until, removable=False)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import orjson
 
+from alluvia.clock import datetime_of
 from alluvia.commit.handle import ReadableTable
 from alluvia.commit.intents import CLAIM, TRANSACTION
 from alluvia.commit.versions import kept_versions, oldest_readable
@@ -117,7 +118,7 @@ def _transaction_of(commit: CommitActions) -> str | None:
 
 def _moment(commit: CommitActions, timestamp_ms: int) -> datetime:
     try:
-        return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+        return datetime_of(timestamp_ms)
     except (ValueError, OverflowError, OSError) as error:
         msg = f"{commit_name(commit.version)} has the timestamp {timestamp_ms} ms, which is not a valid time"
         raise Corrupt(msg) from error

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
+from alluvia.clock import datetime_of
 from alluvia.commit.handle import ReadableTable, TableHandle
 from alluvia.commit.intents import TableAt
-from alluvia.commit.versions import milliseconds, other_table_message
-from alluvia.delta.arguments import duration_ms
+from alluvia.commit.versions import other_table_message
+from alluvia.delta.arguments import duration_ms, milliseconds
 from alluvia.delta.lineage import in_gap, version_gaps
 from alluvia.delta.refs import TAG, Keeper, all_keepers, find_keeper, list_keepers, release
 from alluvia.delta.snapshot import Snapshot
@@ -112,7 +113,7 @@ def tagged_at(handle: ReadableTable, name: str) -> TableAt:
         handle.newest()  # without a table, that is what is wrong
         raise _no_tag(handle.store, handle.name, name)
     if keeper.expires_ms is not None and not keeper.is_live(handle.clock.now_ms()):
-        raise VersionExpired(f"{keeper} expired at {_moment(keeper.expires_ms):%Y-%m-%d %H:%M:%S} UTC")
+        raise VersionExpired(f"{keeper} expired at {datetime_of(keeper.expires_ms):%Y-%m-%d %H:%M:%S} UTC")
     gaps = version_gaps(handle.newest().properties)
     at = kept_at(handle, keeper)
     if in_gap(gaps, at.version):
@@ -141,13 +142,9 @@ def _tag(keeper: Keeper, now_ms: int) -> Tag:
         keeper.name,
         keeper.table,
         keeper.version,
-        None if keeper.table is not None else _moment(keeper.moment),
-        _moment(keeper.created_ms),
-        None if keeper.expires_ms is None else _moment(keeper.expires_ms),
+        None if keeper.table is not None else datetime_of(keeper.moment),
+        datetime_of(keeper.created_ms),
+        None if keeper.expires_ms is None else datetime_of(keeper.expires_ms),
         not keeper.is_live(now_ms),
         keeper.by,
     )
-
-
-def _moment(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import partial
 
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
+from alluvia.clock import datetime_of
 from alluvia.commit.changes import EXPIRE, RESTORE, UNDROP
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.arguments import check_number
@@ -169,7 +169,7 @@ def _all_rows(source: TableHandle, newest: Snapshot, schema: pa.Schema) -> Itera
     label = {
         CHANGE_TYPE: INSERT,
         COMMIT_VERSION: newest.version,
-        COMMIT_TIMESTAMP: datetime.fromtimestamp(newest.timestamp_ms / 1000, UTC),
+        COMMIT_TIMESTAMP: datetime_of(newest.timestamp_ms),
     }
     for batch in scan(newest, source.store):
         columns = [

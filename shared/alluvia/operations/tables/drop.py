@@ -8,8 +8,9 @@ of any library, loses a race that it must notice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 
+from alluvia.clock import datetime_of
 from alluvia.commit.changes import Changes
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.transaction import Commit, Transaction
@@ -244,7 +245,7 @@ def dropped_here(handle: TableHandle) -> list[Dropped]:
     if not all(find_log(handle.store, handle.root)):
         return []
     tables = in_reach(handle.log.refresh())
-    return [Dropped(handle.name, t.version, datetime.fromtimestamp(t.dropped_ms / 1000, UTC)) for t in tables]
+    return [Dropped(handle.name, t.version, datetime_of(t.dropped_ms)) for t in tables]
 
 
 def find_log(store: Store, root: str) -> tuple[bool, bool]:

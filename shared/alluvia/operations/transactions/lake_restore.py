@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 
+from alluvia.clock import datetime_of
 from alluvia.commit.changes import Changes
-from alluvia.commit.versions import milliseconds, oldest_readable, other_table_message
-from alluvia.delta.arguments import moment_ago
+from alluvia.commit.versions import oldest_readable, other_table_message
+from alluvia.delta.arguments import milliseconds, moment_ago
 from alluvia.delta.lineage import DroppedTable, dropped_tables, in_gap, is_dropped, version_gaps
 from alluvia.delta.log.actions import DomainMetadata
 from alluvia.delta.properties import ROLLUP
@@ -214,7 +215,7 @@ def restore_as_asked(
         keeper = find_keeper(catalog.store, None, TAG, tag)
         if keeper is None or not keeper.is_live(catalog.clock.now_ms()):
             raise VersionNotFound(f"the lake has no tag {tag!r:.100}")
-        at = datetime.fromtimestamp(keeper.moment / 1000, UTC)
+        at = datetime_of(keeper.moment)
         return restore_lake(catalog, at, dry_run=dry_run, check=check, then_of=partial(_tagged, catalog, keeper))
     at = moment_ago(offset, catalog.clock) if offset is not None else _moment(timestamp)
     return restore_lake(catalog, at, dry_run=dry_run, check=check)
@@ -238,4 +239,4 @@ def _tagged(catalog: WritableCatalog, keeper: Keeper, names: Sequence[str]) -> d
 
 
 def _moment(timestamp: datetime | str | None) -> datetime:
-    return datetime.fromtimestamp(milliseconds(timestamp) / 1000, UTC)
+    return datetime_of(milliseconds(timestamp))
