@@ -22,7 +22,7 @@ from alluvia.api.lake import Lake, Table
 from alluvia.errors import CommitUnknown, Unavailable
 from alluvia.operations.append import ingest
 from alluvia.store import MemoryStore, ObjectInfo, Store, Wrapper
-from alluvia.store.at_once import REQUESTS_AT_ONCE
+from alluvia.store.requests import REQUESTS_AT_ONCE
 from alluvia.store.s3.s3_requests import TRIES
 from benchmarks.report import Figure
 from tests.s3server import S3Server

@@ -45,7 +45,7 @@ from alluvia.serverless.routes.query_fields import (
     ROWS,
     VERSIONS,
 )
-from alluvia.store.at_once import metered, seconds_left
+from alluvia.store.requests import metered, seconds_left
 
 from .codings import choose_coding, encoded
 from .large import LargeResult, linked

@@ -20,7 +20,7 @@ from alluvia.clock import ManualClock
 from alluvia.server.metrics import COMMITS, CONFLICTS, CommitCount
 from alluvia.server.serve import in_background
 from alluvia.store import MemoryStore, PutResult
-from alluvia.store.at_once import Meter
+from alluvia.store.requests import Meter
 from tests.package.conftest import ROOT
 from tests.s3server import S3Server
 from tests.serving import serving

@@ -13,7 +13,7 @@ import alluvia
 from alluvia.errors import Unavailable
 from alluvia.serverless import warm_lake
 from alluvia.serverless.deadlines import ANSWER_SECONDS, in_time
-from alluvia.store.at_once import STEPS, check_left, ending, seconds_left, within
+from alluvia.store.requests import STEPS, check_left, ending, seconds_left, within
 from functions.ingest import handler as ingest
 from functions.query import handler as query
 from tests.s3server import S3Server

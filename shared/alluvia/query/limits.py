@@ -23,7 +23,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.reading.relations import Files, Inputs
 from alluvia.prices import GET_DOLLARS, LAMBDA_GB_SECOND_DOLLARS
 from alluvia.query.process.fetching import SMALL_BYTES
-from alluvia.store.at_once import Meter
+from alluvia.store.requests import Meter
 
 STEP_BYTES = 8 << 20
 """DuckDB takes a large file in pieces of about this size: the columns of a row group."""

@@ -33,7 +33,7 @@ from alluvia.query.process.fetching import EARLY_FILES, may_end_early
 from alluvia.query.process.session import Session
 from alluvia.query.scans import TableScan, newest_snapshots, plan_scans, report
 from alluvia.query.views import expand
-from alluvia.store.at_once import metered_here
+from alluvia.store.requests import metered_here
 
 if TYPE_CHECKING:
     from alluvia.query.inspecting import Inspection

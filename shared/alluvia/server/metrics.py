@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from alluvia.query.limits import READ
 from alluvia.serverless.http import EVENTS_HEADER, Response, failure
 from alluvia.store import PutResult, Store
-from alluvia.store.at_once import TOTAL, Meter
+from alluvia.store.requests import TOTAL, Meter
 from alluvia.store.wrapper import Wrapper
 from alluvia.table_names import TABLE_OR_REJECTS
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-from alluvia.store.at_once import ending
+from alluvia.store.requests import ending
 
 Event = TypeVar("Event")
 Answer = TypeVar("Answer")

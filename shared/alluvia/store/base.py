@@ -40,7 +40,7 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid, KeyTaken, ObjectNotFound, Unavailable
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.store.at_once import REQUESTS_AT_ONCE, each, fetched_ahead, one_ahead
+from alluvia.store.requests import REQUESTS_AT_ONCE, each, fetched_ahead, one_ahead
 from alluvia.store.uris import key_below
 
 T = TypeVar("T")

@@ -18,8 +18,8 @@ from alluvia.engine.queries.parse import Analysis
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.processes.pool import OutOfMemory, OutOfTime, Pool, ProcessDied, Watch, Worker
 from alluvia.query.formats import RenderedRows
-from alluvia.store.at_once import note_requests
 from alluvia.store.caches.served import ServedFile, packed
+from alluvia.store.requests import note_requests
 
 DESCRIBE = "DESCRIBE "
 _CLOSE_SECONDS = 5.0

@@ -16,9 +16,9 @@ from fsspec import AbstractFileSystem
 from alluvia.clock import SystemClock
 from alluvia.errors import AlluviaError, ObjectNotFound
 from alluvia.store import Store, open_store
-from alluvia.store.at_once import TOTAL
 from alluvia.store.caches.range_cache import KeptBytes
 from alluvia.store.caches.served import SCHEME, ServedFile
+from alluvia.store.requests import TOTAL
 
 HOT_BYTES = 64 << 20
 HOT_RANGE_BYTES = 16 << 20

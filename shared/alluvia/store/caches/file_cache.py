@@ -24,10 +24,10 @@ from typing import NamedTuple
 from alluvia.errors import AlluviaError
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.scratch import scratch_root
-from alluvia.store.at_once import REQUESTS_AT_ONCE, metered_here
 from alluvia.store.base import Store
 from alluvia.store.caches.range_cache import KEPT_SECONDS
 from alluvia.store.numbers import number_of
+from alluvia.store.requests import REQUESTS_AT_ONCE, metered_here
 
 _CHECK_SECONDS = 0.05
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Literal
 import obstore
 
 from alluvia.errors import AnswerLost, KeyTaken, NotDeleted, ObjectNotFound, Unavailable
-from alluvia.store.at_once import note_requests
 from alluvia.store.base import PAGE_KEYS, Address, ObjectInfo, OldVersion, PutResult, check_prefix, check_range
+from alluvia.store.requests import note_requests
 from alluvia.store.s3.s3_client import CHANGED, NOT_PARTIAL, Failure
 from alluvia.store.s3.s3_conditions import PROOF_KEY, Condition, is_aws, prove
 from alluvia.store.s3.s3_listing import S3Listing, object_info, old_versions

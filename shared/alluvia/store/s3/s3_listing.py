@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.errors import StoreRefused, Unavailable
-from alluvia.store.at_once import note_requests
 from alluvia.store.base import PAGE_KEYS, ListedPage, ObjectInfo, OldVersion, Store, check_prefix
+from alluvia.store.requests import note_requests
 from alluvia.store.s3.credentials import Keys
 from alluvia.store.s3.s3_requests import S3Requests
 

@@ -14,8 +14,8 @@ from obstore.exceptions import BaseError
 
 from alluvia.clock import Clock
 from alluvia.errors import Invalid, ObjectNotFound, StoreRefused, Unavailable, Unsupported
-from alluvia.store.at_once import SECONDS_MIN, check_left, note_requests, seconds_left, within
 from alluvia.store.base import check_key
+from alluvia.store.requests import SECONDS_MIN, check_left, note_requests, seconds_left, within
 from alluvia.store.s3.credentials import Keys, find_access
 from alluvia.store.s3.s3_client import UPLOAD_SECONDS, Failure, NoKeys, new_client, read_failure, read_seconds_here
 

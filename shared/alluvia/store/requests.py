@@ -27,6 +27,7 @@ from alluvia.scratch import scratch_root
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Meter:
@@ -125,7 +126,6 @@ def check_left() -> None:
         raise Unavailable("the lake's storage was too slow, and the request ran out of time: try again")
 
 
-T = TypeVar("T")
 REQUESTS_AT_ONCE = 16
 AHEAD_OBJECTS = 8
 AHEAD_BYTES = 256 << 20

@@ -11,7 +11,7 @@ import pytest
 
 from alluvia.errors import ObjectNotFound
 from alluvia.store import MemoryStore
-from alluvia.store.at_once import AHEAD_BYTES, AHEAD_OBJECTS, REQUESTS_AT_ONCE, each, fetched_ahead
+from alluvia.store.requests import AHEAD_BYTES, AHEAD_OBJECTS, REQUESTS_AT_ONCE, each, fetched_ahead
 
 
 def test_so_many_run_at_once_and_no_more() -> None:
