@@ -144,12 +144,12 @@ def kept_versions(table: ReadableTable, oldest: int) -> set[int]:
 
     Two LISTs, and a GET for each of them; where there are any of the whole lake, one LIST of the log more.
     """
-    from alluvia.delta.refs import keepers_of, meant  # most readers do without
+    from alluvia.delta.refs import keepers_of, kept_version  # most readers do without
 
     kept = keepers_of(table.store, table.root, table.name)
     live = [keeper for keeper in kept.live(table.clock.now_ms()) if not keeper.pending]
     stored_ms = table.log.stored_ms() if any(keeper.table is None for keeper in live) else {}
-    versions = (meant(keeper, kept.pins, stored_ms, oldest) for keeper in live)
+    versions = (kept_version(keeper, kept.pins, stored_ms, oldest) for keeper in live)
     return {version for version in versions if version is not None and version < oldest}
 
 

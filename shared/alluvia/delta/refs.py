@@ -109,8 +109,8 @@ class Keepers:
         return [keeper for keeper in self.keepers if keeper.is_live(now_ms)]
 
 
-def meant(keeper: Keeper, pins: Mapping[str, int], stored_ms: Mapping[int, int], oldest: int) -> int | None:
-    """Return which version of a table a keeper means; None for files alone, and without a log at its moment. Pure.
+def kept_version(keeper: Keeper, pins: Mapping[str, int], stored_ms: Mapping[int, int], oldest: int) -> int | None:
+    """Return the version of a table that a keeper keeps; None for files alone, and without a log at its moment. Pure.
 
     `stored_ms` says when the store took the table's commits, as in `Log.stored_ms`, and `oldest` is the oldest
     version that can be read. The version of a moment is the newest that was taken at or before it; None also where the

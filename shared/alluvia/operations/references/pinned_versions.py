@@ -26,7 +26,7 @@ from alluvia.delta.refs import (
     find_pin,
     find_tagged,
     keepers_of,
-    meant,
+    kept_version,
     put_keeper,
     put_over,
     release,
@@ -160,7 +160,7 @@ def kept_at(handle: ReadableTable, keeper: Keeper) -> TableAt:
     oldest = oldest_readable(handle.newest(dropped=True).state)
     pin = find_pin(handle.store, handle.name, keeper)
     stored_ms = handle.log.stored_ms()
-    version = meant(keeper, {} if pin is None else {keeper.id: pin}, stored_ms, oldest)
+    version = kept_version(keeper, {} if pin is None else {keeper.id: pin}, stored_ms, oldest)
     if version is None:
         raise _not_there(handle, keeper, stored_ms)
     with handle.lock:
@@ -234,11 +234,11 @@ def _check_there(handle: ReadableTable, keeper: Keeper) -> None:
     others = [each for each in kept.live(handle.clock.now_ms()) if not each.pending]
     moments = keeper.table is None or any(each.table is None for each in others)
     stored_ms = handle.log.stored_ms() if moments else {}
-    version = meant(keeper, kept.pins, stored_ms, oldest)
+    version = kept_version(keeper, kept.pins, stored_ms, oldest)
     if version is None:
         if not _began_later(keeper, stored_ms):
             raise _not_there(handle, keeper, stored_ms)
-    elif version < oldest and version not in {meant(each, kept.pins, stored_ms, oldest) for each in others}:
+    elif version < oldest and version not in {kept_version(each, kept.pins, stored_ms, oldest) for each in others}:
         raise VersionExpired(expired_message(handle.name, version, oldest))
 
 

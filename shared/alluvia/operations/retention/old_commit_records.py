@@ -12,7 +12,7 @@ from alluvia.commit.intents import pending
 from alluvia.commit.transaction import carry_out_claim
 from alluvia.commit.versions import oldest_readable
 from alluvia.commit.warm_table import WarmTable
-from alluvia.delta.refs import keepers_of, meant
+from alluvia.delta.refs import keepers_of, kept_version
 from alluvia.errors import Corrupt, TableNotFound, Unavailable, VersionExpired, VersionNotFound
 from alluvia.store import ObjectInfo
 
@@ -72,7 +72,7 @@ def _asked_for(
         oldest = oldest_readable(table.log.refresh())
         standing: dict[int, set[str] | None] = {}
         for keeper in keepers:
-            version = None if keeper.pending else meant(keeper, kept.pins, stored_ms, oldest)
+            version = None if keeper.pending else kept_version(keeper, kept.pins, stored_ms, oldest)
             if version is not None and version not in standing:
                 standing[version] = _standing(table, version)
             listed = None if version is None else standing[version]

@@ -17,7 +17,18 @@ from alluvia.delta.log.checkpoints.putting import put_single
 from alluvia.delta.log.checkpoints.writer import write_checkpoint
 from alluvia.delta.log.paths import LOG_FOLDER, checkpoint_name, commit_name
 from alluvia.delta.log.replay import Listing, find_segment, read_listing
-from alluvia.delta.refs import BRANCH, CLONE, FILES, Keeper, Keepers, find_keeper, keepers_of, meant, pin_key, release
+from alluvia.delta.refs import (
+    BRANCH,
+    CLONE,
+    FILES,
+    Keeper,
+    Keepers,
+    find_keeper,
+    keepers_of,
+    kept_version,
+    pin_key,
+    release,
+)
 from alluvia.delta.snapshot import Snapshot
 from alluvia.operations.checkpointing import form_of
 from alluvia.operations.references.branch_store import delete_folder
@@ -67,7 +78,7 @@ class KeptFiles:
                 keys = [handle.root + key for key in orjson.loads(keeper.details[FILES])]
                 self.live = pc.unique(pa.concat_arrays([self.live, hashed(pa.array(keys, pa.string()))]))
                 continue
-            version = meant(keeper, kept.pins, stored_ms, oldest)
+            version = kept_version(keeper, kept.pins, stored_ms, oldest)
             # What waits for a version that was given up will not be told that it is kept.
             left = keeper.pending and (version is None or version < oldest or self._is_left(keeper))
             if version is not None and version < below and not left:
