@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from alluvia.clock import Clock
 from alluvia.commit.commit_offers import Contention
-from alluvia.commit.commit_records import Decisions, table_at
+from alluvia.commit.commit_records import committed, table_at
+from alluvia.commit.intents import pending
 from alluvia.commit.transaction import TRANSACTION_AGE_MS_MAX, Transaction, carry_out_claim
 from alluvia.commit.versions import Naming, Versions, readable_version
 from alluvia.delta.arguments import check_version
@@ -154,12 +155,12 @@ class WarmTable:
         return {}
 
     def carry_out(self, snapshot: Snapshot) -> bool:
-        claims = table_at(self.log, snapshot.state).claims
-        for claim in claims:
-            decision = Decisions.about(self.log, claim).read(claim)
-            if decision is not None and decision.committed:
-                carry_out_claim(self.log, claim, decision.claims)
-        return bool(claims)
+        standing = pending(snapshot.state.domains)
+        decisions = committed(self.log, standing)
+        for claim in standing:
+            if claim.transaction_id in decisions:
+                carry_out_claim(self.log, claim, decisions[claim.transaction_id].claims)
+        return bool(decisions)
 
     def transaction(
         self,
