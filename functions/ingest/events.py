@@ -21,7 +21,7 @@ from alluvia.events.formats.body_format import BodyFormat, RequestOutcome, SentB
 from alluvia.events.ingest.envelope import BOM, inflated, media_type
 from alluvia.events.ingest.messages import pack, unpack
 from alluvia.events.ingest.pipeline import ingest_batch, keep_rejects, table_for
-from alluvia.events.ingest.values import Origin, RawEvent, Reject, Split
+from alluvia.events.ingest.values import REJECTS_MAX, Origin, RawEvent, Reject, Split
 from alluvia.serverless.http import (
     EVENTS_HEADER,
     TABLE_HEADER,
@@ -40,7 +40,6 @@ from .settings import SERVICE, IngestSettings
 KEY_LIMIT_CHARS = 255
 REFUSED = (Invalid, Unsupported, TableNotFound, Unavailable, CommitUnknown, Conflict, Unauthenticated, TooManyRequests)
 """The errors that are answered with a status: see `refused`."""
-ERRORS_MAX = 100
 
 logger = Logger(service=SERVICE, child=True)
 
@@ -194,7 +193,7 @@ def status_of(split: Split, accepted: int, rejected: int, good: int) -> int:
 
 def errors_of(rejects: list[Reject], count: int) -> dict[str, Any]:
     """Say why the first rejects are rejects, and how many of all are left out here."""
-    shown = [{"position": each.position, "reason": each.reason} for each in rejects[:ERRORS_MAX]]
+    shown = [{"position": each.position, "reason": each.reason} for each in rejects[:REJECTS_MAX]]
     left_out = count - len(shown)
     return {"errors": shown} | ({"errors_left_out": left_out} if left_out else {})
 

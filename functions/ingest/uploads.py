@@ -12,12 +12,12 @@ from alluvia.access.rights import ADMIN, READ
 from alluvia.errors import AlluviaError, Invalid, Unsupported
 from alluvia.events.ingest.compression import TooLarge, UnknownEncoding, inflate, known_encoding
 from alluvia.events.ingest.envelope import media_type
+from alluvia.events.ingest.values import IngestOutcome
 from alluvia.files.file_rows import format_of
 from alluvia.files.limits import FileLimits, Misfit
 from alluvia.files.sent import SentFile
 from alluvia.files.uploads.schemas import declared_schema
 from alluvia.files.uploads.storing import Stored, Upload, store
-from alluvia.files.uploads.uploaded_events import StoredEvents
 from alluvia.serverless.http import TABLE_HEADER, Request, Response, answer, refusal
 from alluvia.serverless.log_lines import Logger
 from alluvia.serverless.routes.ingest_routes import BYTES, CREATE, EVOLVE, PARTS, UPLOAD_FIELDS
@@ -105,10 +105,10 @@ def asked_of(request: Request) -> dict[str, str]:
     return values
 
 
-def stored_answer(table: str, done: Stored | StoredEvents) -> Response:
+def stored_answer(table: str, done: Stored | IngestOutcome) -> Response:
     """Return the answer of a file that was stored, or whose events were all rejected."""
     headers = {TABLE_HEADER: table}
-    if isinstance(done, StoredEvents):
+    if isinstance(done, IngestOutcome):
         counts = done.counts()
         logger.info("committed", extra={"table": table, **counts})
         headers = event_headers(table, counts)

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 import alluvia
-from alluvia.cli.commands.files import COUNTS
 from alluvia.cli.terminal.progress import _line, _State
 from alluvia.progress import report, reporting_to
 from tests.cli.terminals import COMMAND, environment, read_all, through_pipe
@@ -128,7 +127,8 @@ def test_work_over_a_second_shows_progress(tmp_path: Path) -> None:
     shown += read_all(reader)
     os.close(reader)
     assert process.returncode == 0
-    assert out.decode().splitlines()[0].split() == ["file", *COUNTS, "version"]
+    counts = ["accepted", "stored", "duplicates", "rejected", "conflicting"]
+    assert out.decode().splitlines()[0].split() == ["file", *counts, "version"]
     assert shown.endswith(WIPED)
 
 

@@ -16,8 +16,8 @@ import pytest
 import alluvia
 from alluvia.clock import SystemClock
 from alluvia.errors import Invalid
+from alluvia.events.ingest.values import REJECTS_MAX
 from alluvia.serverless import warm_lake
-from functions.ingest.events import ERRORS_MAX
 from functions.ingest.handler import handler
 from functions.ingest.settings import EVENTS_MAX
 from tests.s3server import CREDENTIALS, REGION, S3Server
@@ -198,9 +198,9 @@ def test_an_event_over_the_limit(lake: alluvia.Lake, monkeypatch: pytest.MonkeyP
 
 
 def test_only_the_first_errors_are_listed(lake: alluvia.Lake) -> None:
-    _, answer, _ = post("\n".join(["{}", *["5"] * (ERRORS_MAX + 20)]))
-    assert (answer["rejected"], len(answer["errors"]), answer["errors_left_out"]) == (ERRORS_MAX + 20, ERRORS_MAX, 20)
-    assert lake.table("clicks/_rejects").scan().read_all().num_rows == ERRORS_MAX + 20
+    _, answer, _ = post("\n".join(["{}", *["5"] * (REJECTS_MAX + 20)]))
+    assert (answer["rejected"], len(answer["errors"]), answer["errors_left_out"]) == (REJECTS_MAX + 20, REJECTS_MAX, 20)
+    assert lake.table("clicks/_rejects").scan().read_all().num_rows == REJECTS_MAX + 20
 
 
 def test_an_answer_is_small_whatever_was_sent(lake: alluvia.Lake) -> None:

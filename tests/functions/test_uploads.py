@@ -248,6 +248,19 @@ def test_a_file_for_a_table_of_events_is_ingested(lake: alluvia.Lake) -> None:
     assert refused(send(lake, "clicks", body, "format=csv&evolve=true"))[0] == 400
 
 
+def test_the_outcomes_of_a_files_parts_add_up(lake: alluvia.Lake) -> None:
+    lake.create_events("clicks")
+    large = [b'{"event_id":"%d","text":"%b"}\n' % (at, b"x" * 400_000) for at in range(11)]  # over 4 MB: a part
+    other = b'{"event_id":"1","text":"other"}\n'
+    body = b"".join([b"5\n" * 60, *large, b"6\n" * 60, large[0], other])
+    status, answer, _ = send(lake, "clicks", body, "format=ndjson")
+    counts = {"accepted": 12, "stored": 11, "duplicates": 1, "rejected": 121, "conflicting": 1}
+    assert (status, {name: answer[name] for name in counts}) == (200, counts)
+    assert answer["version"] == lake.table("clicks").version
+    positions = [*range(60), *range(71, 111)]
+    assert ([each["position"] for each in answer["errors"]], answer["errors_left_out"]) == (positions, 21)
+
+
 def test_the_parts_of_parquet_depend_on_its_rows_alone(lake: alluvia.Lake, tmp_path: Path) -> None:
     """So that events without ids are the same ones by whichever way they come, and make few commits."""
     lake.create_events("clicks")

@@ -20,8 +20,8 @@ from alluvia.cli.command_line import cli
 from alluvia.commit.event_window import id_files
 from alluvia.errors import AlluviaError, Invalid, TableNotFound
 from alluvia.events.ingest.envelope import split
-from alluvia.events.ingest.pipeline import Answer, ingest_batch
-from alluvia.events.ingest.values import Limits
+from alluvia.events.ingest.pipeline import ingest_batch
+from alluvia.events.ingest.values import IngestOutcome, Limits
 from alluvia_spark import backfill, checking
 from alluvia_spark.backfill_job import execute, known_ids
 from alluvia_spark.backfill_job.job import ROWS, Report, Written
@@ -47,7 +47,7 @@ def make_lake(place: Path) -> Lake:
     return lake
 
 
-def _ingest(lake: Lake, lines: list[bytes]) -> Answer:
+def _ingest(lake: Lake, lines: list[bytes]) -> IngestOutcome:
     body = split(b"\n".join(lines), content_type=NDJSON, content_encoding=None, limits=Limits())
     return ingest_batch(lake.catalog, "ev", body.events, body.rejects, arrival_us=1)
 
@@ -152,7 +152,7 @@ class _Pair:
         for lake in (self.filled, self.posted):
             self._post(lake, lines, key)
 
-    def _post(self, lake: Lake, lines: list[bytes], key: str) -> Answer:
+    def _post(self, lake: Lake, lines: list[bytes], key: str) -> IngestOutcome:
         body = split(b"\n".join(lines), content_type=NDJSON, content_encoding=None, limits=Limits())
         return ingest_batch(lake.catalog, "ev", body.events, body.rejects, arrival_us=1, idempotency_key=key)
 

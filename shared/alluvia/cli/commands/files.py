@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -23,6 +24,7 @@ import pyarrow as pa
 from alluvia.api.lake import Lake, Table, connect
 from alluvia.errors import Invalid
 from alluvia.events.ingest.event_tables import find_events
+from alluvia.events.ingest.values import IngestOutcome
 from alluvia.files.event_files import PART_BYTES, FilePart, NoEvents, parts
 from alluvia.files.file_rows import format_of
 from alluvia.files.file_text import is_parquet
@@ -31,7 +33,6 @@ from alluvia.files.sent import SentFile
 from alluvia.files.uploads.uploaded_events import store_parts
 from alluvia.progress import report
 
-COUNTS = ("accepted", "stored", "duplicates", "rejected", "conflicting")
 WORKERS_MAX = 4
 LARGE_BYTES = 32 << 20
 """How large files are, together, that several processes take by default: each needs half a second to start."""
@@ -39,9 +40,8 @@ LARGE_BYTES = 32 << 20
 GROUP_FILES_MAX = 256
 """So many files are committed together at most. If one breaks the code, each of them is committed alone."""
 
-Counts = dict[str, int | None]
-Store = Callable[[Iterable[list[FilePart]]], Iterator[list[Counts]]]
-"""Commits groups of parts, each in one commit, and says what became of each part, in order."""
+Store = Callable[[Iterable[list[FilePart]]], Iterator[list[IngestOutcome]]]
+"""Commits groups of parts, each in one commit, and returns the outcome of each part, in order."""
 _UNKNOWN = "{}: expected a file that ends in .csv, .tsv, .ndjson, .jsonl, .json or .parquet"
 _URI = re.compile(r"([a-z][a-z0-9+.-]*)://", re.ASCII | re.IGNORECASE)
 
@@ -124,12 +124,12 @@ def ingest_files(
             under_way.append([file for file, _ in group])
             yield [part for _, part in group]
 
-    store = store or partial(map, partial(_counts, lake, table))
-    for answers in store(groups()):
-        for file, counts in zip(under_way.popleft(), answers, strict=True):
-            file.add(counts)
+    store = store or partial(map, partial(_outcomes, lake, table))
+    for outcomes in store(groups()):
+        for file, outcome in zip(under_way.popleft(), outcomes, strict=True):
+            file.add(outcome)
     passes = len(names) > 1
-    return [file.totals for file in files if file.has_counts() or (passes and file.is_empty)], failures
+    return [file.row() for file in files if file.has_counts() or (passes and file.is_empty)], failures
 
 
 def _parts(stream: IO[bytes], name: str, kind: str | None) -> Iterator[FilePart]:
@@ -146,27 +146,29 @@ class _File:
     """A file that is being ingested. `read`: so many of its bytes are."""
 
     def __init__(self, name: str, size: int) -> None:
-        self.totals: dict[str, Any] = {"file": name, **dict.fromkeys(COUNTS, 0), "version": None}
+        self.name = name
+        self.outcome = IngestOutcome()
         self.size = size
         self.read = 0
         self.is_empty = False
-        self._report()
+        self._show()
 
-    def add(self, counts: Counts) -> None:
+    def add(self, outcome: IngestOutcome) -> None:
         """Count what became of a part."""
-        for count in COUNTS:
-            self.totals[count] += counts[count]
-        versions = [each for each in (self.totals["version"], counts["version"]) if each is not None]
-        self.totals["version"] = max(versions, default=None)
-        self._report()
+        self.outcome += outcome
+        self._show()
 
     def has_counts(self) -> bool:
         """Whether anything became of an event."""
-        return any(self.totals[count] for count in COUNTS)
+        return bool(self.outcome.accepted or self.outcome.rejected)
 
-    def _report(self) -> None:
-        done, unit = (self.read, "bytes") if self.size else (self.totals["accepted"], "events")
-        report(f"ingesting {self.totals['file']}", done, self.size, unit)
+    def row(self) -> dict[str, Any]:
+        """Return the file's row of the table that the command shows."""
+        return {"file": self.name, **self.outcome.counts()}
+
+    def _show(self) -> None:
+        done, unit = (self.read, "bytes") if self.size else (self.outcome.accepted, "events")
+        report(f"ingesting {self.name}", done, self.size, unit)
 
 
 def _grouped(files_and_parts: Iterable[tuple[_File, FilePart]]) -> Iterator[list[tuple[_File, FilePart]]]:
@@ -202,8 +204,8 @@ def processes(number: int, uri: str, table: str, endpoint_url: str | None) -> It
     pool.shutdown()
 
 
-def _in_order(pool: ProcessPoolExecutor, most: int, groups: Iterable[list[FilePart]]) -> Iterator[list[Counts]]:
-    under_way: deque[Future[list[Counts]]] = deque()
+def _in_order(pool: ProcessPoolExecutor, most: int, groups: Iterable[list[FilePart]]) -> Iterator[list[IngestOutcome]]:
+    under_way: deque[Future[list[IngestOutcome]]] = deque()
     for group in groups:
         under_way.append(pool.submit(_store, group))
         if len(under_way) == most:
@@ -220,13 +222,14 @@ def _open(uri: str, table: str, endpoint_url: str | None) -> None:
     _opened.append((lake, table))
 
 
-def _store(group: list[FilePart]) -> list[Counts]:
+def _store(group: list[FilePart]) -> list[IngestOutcome]:
     lake, table = _opened[-1]
-    return _counts(lake, table, group)
+    return _outcomes(lake, table, group)
 
 
-def _counts(lake: Lake, table: str, group: list[FilePart]) -> list[Counts]:
-    return [answer.counts() for answer in store_parts(lake.catalog, table, group)]
+def _outcomes(lake: Lake, table: str, group: list[FilePart]) -> list[IngestOutcome]:
+    """Commit parts, and return the outcome of each, without its rejects: they are in the table's."""
+    return [replace(outcome, rejects=[]) for outcome in store_parts(lake.catalog, table, group)]
 
 
 def _size(stream: IO[bytes]) -> int:

@@ -123,9 +123,9 @@ def upload(
     /v1/upload, without limits of size.
     """
     from alluvia.cli.commands.files import sent_file
+    from alluvia.events.ingest.values import IngestOutcome
     from alluvia.files.uploads.schemas import declared_schema
     from alluvia.files.uploads.storing import Upload, store
-    from alluvia.files.uploads.uploaded_events import StoredEvents
 
     if key is not None and len(files) > 1:
         raise click.UsageError("--key stands for one file: upload each with a key of its own")
@@ -138,7 +138,7 @@ def upload(
         why = None if create else "--no-create forbids to create it"
         with common.progress(f"storing {name}"):
             done = store(lake.catalog, Upload(table, file, declared, key, content, why, evolve))
-        if isinstance(done, StoredEvents):
+        if isinstance(done, IngestOutcome):
             reports.append({"file": name, **done.counts()})
             continue
         said = {"file": name, "rows": done.rows, "version": done.version, "repeated": done.repeated}

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field
 from functools import partial
 from itertools import chain, repeat
 from typing import NamedTuple
@@ -30,12 +29,12 @@ from alluvia.events.ingest.values import (
     BodyReading,
     EventRows,
     Fields,
+    IngestOutcome,
     Origin,
     RawEvent,
     Reject,
     event_schema,
 )
-from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.append.ingest import Ingested, ingest, refusals
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.catalog.request_batching import GROUP_MAX, Size
@@ -60,41 +59,6 @@ class Sent(NamedTuple):
         return Size(rows, texts + sum(len(reject.raw) for reject in self.rejects))
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The outcome of a request's events: accepted + rejected = sent, accepted = stored + duplicates.
-
-    stored: rows that the request has added. duplicates: events that the table holds since before, or that came twice.
-    conflicting: those of the rejected whose id the table knows with other content. version: one that holds all that is
-    accepted; None if nothing is. rejects: in the order of the request. kept: False where there is no table, so that
-    the rejects went nowhere.
-    """
-
-    stored: int
-    duplicates: int
-    rejected: int
-    conflicting: int
-    version: int | None
-    rejects: list[Reject] = field(default_factory=list)
-    kept: bool = True
-
-    @property
-    def accepted(self) -> int:
-        """Return how many events need not be sent again, as rows hold them."""
-        return self.stored + self.duplicates
-
-    def counts(self) -> dict[str, int | None]:
-        """Return the numbers as an answer to the sender has them."""
-        return {
-            "accepted": self.accepted,
-            "stored": self.stored,
-            "duplicates": self.duplicates,
-            "rejected": self.rejected,
-            "conflicting": self.conflicting,
-            "version": self.version,
-        }
-
-
 def ingest_batch(
     catalog: WritableCatalog,
     name: str,
@@ -106,7 +70,7 @@ def ingest_batch(
     create: bool = False,
     tables_max: int | None = None,
     reading: BodyReading | None = None,
-) -> Answer:
+) -> IngestOutcome:
     """Commit events to a table in one commit, and keep what is rejected under `<name>/_rejects`.
 
     rejects: those of the same request that were found before. create: whether a missing table is made, as long as the
@@ -118,13 +82,13 @@ def ingest_batch(
     """
     sent = Sent(events, rejects, Origin(arrival_us, idempotency_key, reading))
     together = partial(ingest_together, catalog, name, create=create, tables_max=tables_max)
-    answer: Answer = catalog.ingestion.do((name, create, tables_max), sent, sent.size(), together)
+    answer: IngestOutcome = catalog.ingestion.do((name, create, tables_max), sent, sent.size(), together)
     return answer
 
 
 def ingest_together(
     catalog: WritableCatalog, name: str, requests: Sequence[Sent], *, create: bool, tables_max: int | None
-) -> list[Answer | Exception]:
+) -> list[IngestOutcome | Exception]:
     """Commit the events of several requests in one commit, as `ingest_batch`, and return the outcome of each.
 
     A failure before the commit is its request's own: the others go without it. An error of the commit is raised; it
@@ -150,7 +114,7 @@ def ingest_together(
     except Exception:
         if len(requests) == 1 or group.committing:
             raise
-    answers: list[Answer | Exception] = []
+    answers: list[IngestOutcome | Exception] = []
     for request in requests:
         try:
             answers += ingest_together(catalog, name, [request], create=create, tables_max=tables_max)
@@ -257,7 +221,7 @@ class _Group:
         self._replayed = [0] * len(requests)
         self._unkept: list[Owned] = [(at, reject) for at, sent in enumerate(requests) for reject in sent.rejects]
 
-    def stored(self, *, create: bool, tables_max: int | None) -> list[Answer | Exception]:
+    def stored(self, *, create: bool, tables_max: int | None) -> list[IngestOutcome | Exception]:
         """Store the events, and return the answer to each request.
 
         Raises `_RejectsFailed`, and what `ingest_batch` raises.
@@ -373,7 +337,7 @@ class _Group:
 
     def _answers(
         self, version: int | None, done: Ingested | None, clashes: Sequence[Owned], *, kept: bool = True
-    ) -> list[Answer]:
+    ) -> list[IngestOutcome]:
         """Return the answer to each request, after a check that it counts each of its events once."""
         new = self._counted(() if done is None else done.new)
         repeated = self._counted(() if done is None else done.repeated)
@@ -384,7 +348,9 @@ class _Group:
         for at, (sent, rejects) in enumerate(zip(self._requests, self._rejects, strict=True)):
             duplicates = repeated[at] + self._replayed[at]
             stored_in = version if new[at] + duplicates else None
-            answer = Answer(new[at], duplicates, len(rejects), conflicting[at], stored_in, rejects, kept or not rejects)
+            answer = IngestOutcome(
+                new[at], duplicates, len(rejects), conflicting[at], stored_in, rejects, kept or not rejects
+            )
             count = len(sent.events) + len(sent.rejects)
             if answer.accepted + answer.rejected != count:
                 raise AssertionError(f"{self._name}: {count} events were sent, and {answer.counts()} say otherwise")

@@ -1,4 +1,4 @@
-"""The values that ingestion passes along: the schema of event tables, limits, raw events, rejects, and rows."""
+"""The values that ingestion passes along: schema of event tables, limits, raw events, rejects, outcomes, and rows."""
 
 from __future__ import annotations
 
@@ -170,6 +170,56 @@ class Reject:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reason", cut(self.reason, REASON_CHARS_MAX))
+
+
+REJECTS_MAX = 100
+"""Rejects that an answer names, and that the outcome of several parts keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOutcome:
+    """The outcome of events: accepted + rejected = sent, accepted = stored + duplicates. Those of parts can be added.
+
+    stored: rows that were added. duplicates: events that the table holds since before, or that came twice.
+    conflicting: those of the rejected whose id the table knows with other content. version: one that holds all that is
+    accepted; None if nothing is. rejects: in the order of the request; of a sum, the first `REJECTS_MAX`. kept: False
+    where there is no table, so that the rejects went nowhere.
+    """
+
+    stored: int = 0
+    duplicates: int = 0
+    rejected: int = 0
+    conflicting: int = 0
+    version: int | None = None
+    rejects: list[Reject] = field(default_factory=list)
+    kept: bool = True
+
+    @property
+    def accepted(self) -> int:
+        """Return how many events need not be sent again, as rows hold them."""
+        return self.stored + self.duplicates
+
+    def counts(self) -> dict[str, int | None]:
+        """Return the numbers as an answer to the sender has them."""
+        return {
+            "accepted": self.accepted,
+            "stored": self.stored,
+            "duplicates": self.duplicates,
+            "rejected": self.rejected,
+            "conflicting": self.conflicting,
+            "version": self.version,
+        }
+
+    def __add__(self, later: IngestOutcome) -> IngestOutcome:
+        return IngestOutcome(
+            self.stored + later.stored,
+            self.duplicates + later.duplicates,
+            self.rejected + later.rejected,
+            self.conflicting + later.conflicting,
+            max((each.version for each in (self, later) if each.version is not None), default=None),
+            [*self.rejects, *later.rejects][:REJECTS_MAX],
+            self.kept and later.kept,
+        )
 
 
 @dataclass(frozen=True, slots=True)

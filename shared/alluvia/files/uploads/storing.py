@@ -24,9 +24,10 @@ from alluvia.delta.log.log import Log, version_at
 from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import ConcurrentTransaction, Invalid, TableNotFound, VersionExpired, VersionNotFound
+from alluvia.events.ingest.values import IngestOutcome
 from alluvia.files.limits import Misfit
 from alluvia.files.sent import SentFile, SentRows
-from alluvia.files.uploads.uploaded_events import StoredEvents, store_events, takes_events
+from alluvia.files.uploads.uploaded_events import store_events, takes_events
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.append.append import append, append_evolving
 from alluvia.operations.catalog.catalog import NewTable, WritableCatalog
@@ -157,7 +158,7 @@ class Stored:
     repeated: bool = False
 
 
-def store(catalog: WritableCatalog, upload: Upload) -> Stored | StoredEvents:
+def store(catalog: WritableCatalog, upload: Upload) -> Stored | IngestOutcome:
     """Store a file in one commit, or do nothing if one of its key is stored; into a table of events as ingestion does.
 
     A missing table is created, with the declared columns or those that the whole file has. Raises `Misfit`
@@ -188,7 +189,7 @@ def store(catalog: WritableCatalog, upload: Upload) -> Stored | StoredEvents:
         return _append(handle, upload, rows, schema, created)
 
 
-def _events(catalog: WritableCatalog, upload: Upload, snapshot: Snapshot) -> StoredEvents:
+def _events(catalog: WritableCatalog, upload: Upload, snapshot: Snapshot) -> IngestOutcome:
     if upload.evolve or upload.declared is not None:
         raise Invalid(
             f"schema, evolve: {snapshot.name} is a table of events, which takes any fields: leave them out; columns "

@@ -3,57 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
 from alluvia.events.formats.body_format import SentBody, by_name
 from alluvia.events.ingest.columnar_batch import moved
 from alluvia.events.ingest.envelope import split, split_ndjson
-from alluvia.events.ingest.pipeline import Answer, Sent, ingest_batch, ingest_together
-from alluvia.events.ingest.values import UNLIMITED, Origin, Reject
+from alluvia.events.ingest.pipeline import Sent, ingest_batch, ingest_together
+from alluvia.events.ingest.values import UNLIMITED, IngestOutcome, Origin
 from alluvia.files.event_files import NDJSON, FilePart
 from alluvia.files.sent import SentFile
-from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import WritableCatalog
 
-REJECTS_MAX = 100
 EVENT_COLUMNS = frozenset(("event_id", "ts", "received_at"))
 """A table that has these is one of events."""
-
-
-@dataclass(slots=True)
-class StoredEvents:
-    """The outcome of a file's rows, as `pipeline.Answer` counts them; the first `REJECTS_MAX` of the rejects."""
-
-    accepted: int = 0
-    stored: int = 0
-    duplicates: int = 0
-    rejected: int = 0
-    conflicting: int = 0
-    version: int | None = None
-    rejects: list[Reject] = field(default_factory=list)
-
-    def counts(self) -> dict[str, int | None]:
-        """Return the numbers as an answer to the sender has them."""
-        return {
-            "accepted": self.accepted,
-            "stored": self.stored,
-            "duplicates": self.duplicates,
-            "rejected": self.rejected,
-            "conflicting": self.conflicting,
-            "version": self.version,
-        }
-
-    def add(self, answer: Answer) -> None:
-        """Count what became of a part."""
-        self.accepted += answer.accepted
-        self.stored += answer.stored
-        self.duplicates += answer.duplicates
-        self.rejected += answer.rejected
-        self.conflicting += answer.conflicting
-        self.version = answer.version if answer.version is not None else self.version
-        self.rejects += answer.rejects[: REJECTS_MAX - len(self.rejects)]
 
 
 def takes_events(schema: pa.Schema) -> bool:
@@ -67,20 +31,20 @@ def store_events(
     file: SentFile,
     key: str | None,
     before_commit: Callable[[], None] = lambda: None,
-) -> StoredEvents:
+) -> IngestOutcome:
     """Ingest a file part by part, in one commit each.
 
     `before_commit` is called before each, and may stop it by an exception. Without a `key`, an event without an id gets
     one from the file's content up to its part's end and its position.
     """
-    stored = StoredEvents()
+    outcome = IngestOutcome()
     for part in file.parts(f"the file.{file.kind}"):
         before_commit()
-        stored.add(store_part(catalog, table, part if key is None else replace(part, key=key)))
-    return stored
+        outcome += store_part(catalog, table, part if key is None else replace(part, key=key))
+    return outcome
 
 
-def store_part(catalog: WritableCatalog, table: str, part: FilePart) -> Answer:
+def store_part(catalog: WritableCatalog, table: str, part: FilePart) -> IngestOutcome:
     """Commit a part of a file, and return the outcome. Positions in rejects count from the file's start."""
     sent = _sent(part, catalog.clock.now_us())
     origin = sent.origin
@@ -89,7 +53,7 @@ def store_part(catalog: WritableCatalog, table: str, part: FilePart) -> Answer:
     )
 
 
-def store_parts(catalog: WritableCatalog, table: str, some: Sequence[FilePart]) -> list[Answer]:
+def store_parts(catalog: WritableCatalog, table: str, some: Sequence[FilePart]) -> list[IngestOutcome]:
     """Commit parts of several files in one commit, and return the outcome of each."""
     now_us = catalog.clock.now_us()
     requests = [_sent(part, now_us) for part in some]

@@ -8,8 +8,8 @@ from typing import Any
 import alluvia
 from alluvia.clock import ManualClock
 from alluvia.events.ingest.envelope import split
-from alluvia.events.ingest.pipeline import Answer, ingest_batch
-from alluvia.events.ingest.values import Limits
+from alluvia.events.ingest.pipeline import ingest_batch
+from alluvia.events.ingest.values import IngestOutcome, Limits
 
 NUMBERS = count()
 ARRIVAL_US = 1_700_000_000_000_000
@@ -22,7 +22,7 @@ def another(lake: alluvia.Lake) -> alluvia.Lake:
 
 def send(
     lake: alluvia.Lake, body: str, *, key: str | None = None, create: bool = True, table: str = "clicks"
-) -> Answer:
+) -> IngestOutcome:
     found = split(body.encode(), content_type=None, content_encoding=None, limits=Limits())
     return ingest_batch(
         lake.catalog, table, found.events, found.rejects, arrival_us=ARRIVAL_US, idempotency_key=key, create=create

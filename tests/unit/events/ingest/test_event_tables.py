@@ -13,8 +13,8 @@ from alluvia.clock import ManualClock
 from alluvia.commit.handle import TableHandle
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.events.ingest import pipeline
-from alluvia.events.ingest.pipeline import Answer, ingest_batch
-from alluvia.events.ingest.values import RawEvent
+from alluvia.events.ingest.pipeline import ingest_batch
+from alluvia.events.ingest.values import IngestOutcome, RawEvent
 from alluvia.operations.append.ingest import ingest
 from tests.unit.events.ingest.sent import ARRIVAL_US, NUMBERS, another, ids, rows, send
 
@@ -25,7 +25,7 @@ def lake() -> alluvia.Lake:
 
 
 def test_tables_are_created_up_to_a_limit(lake: alluvia.Lake) -> None:
-    def post(table: str, tables_max: int) -> Answer:
+    def post(table: str, tables_max: int) -> IngestOutcome:
         events = [RawEvent(0, {"event_id": "a"})]
         return ingest_batch(lake.catalog, table, events, arrival_us=ARRIVAL_US, create=True, tables_max=tables_max)
 
@@ -43,9 +43,9 @@ def test_requests_at_once_create_no_more_tables_than_the_limit(
 ) -> None:
     """While the first table is being created, others ask for tables: they wait, and then the lake has its one."""
     create, others = lake.catalog.create, ThreadPoolExecutor(2)
-    pending: list[Future[Answer]] = []
+    pending: list[Future[IngestOutcome]] = []
 
-    def post(table: str) -> Answer:
+    def post(table: str) -> IngestOutcome:
         events = [RawEvent(0, {"event_id": table})]
         return ingest_batch(lake.catalog, table, events, arrival_us=ARRIVAL_US, create=True, tables_max=1)
 

@@ -18,8 +18,8 @@ from alluvia.commit.handle import TableHandle
 from alluvia.errors import Unavailable
 from alluvia.events.ingest import pipeline
 from alluvia.events.ingest.envelope import split
-from alluvia.events.ingest.pipeline import Answer, ingest_batch, keep_rejects
-from alluvia.events.ingest.values import Limits, Origin, RawEvent, Reject
+from alluvia.events.ingest.pipeline import ingest_batch, keep_rejects
+from alluvia.events.ingest.values import IngestOutcome, Limits, Origin, RawEvent, Reject
 from alluvia.operations.append.ingest import ingest
 from tests.unit.events.ingest.sent import ARRIVAL_US, NUMBERS, another, ids, rows, send
 
@@ -111,7 +111,7 @@ def test_rejects_alone_create_no_table(lake: alluvia.Lake, body: str) -> None:
 
 
 def test_nothing_at_all(lake: alluvia.Lake) -> None:
-    assert send(lake, "[]") == Answer(0, 0, 0, 0, None, [])
+    assert send(lake, "[]") == IngestOutcome(0, 0, 0, 0, None, [])
     assert lake.tables() == []
 
 

@@ -13,8 +13,8 @@ import alluvia
 from alluvia.api.lake import Table
 from alluvia.clock import ManualClock
 from alluvia.events.ingest.envelope import split
-from alluvia.events.ingest.pipeline import Answer, ingest_batch
-from alluvia.events.ingest.values import Limits
+from alluvia.events.ingest.pipeline import ingest_batch
+from alluvia.events.ingest.values import IngestOutcome, Limits
 
 NUMBERS = count()
 ARRIVAL_US = 1_700_000_000_000_000
@@ -27,7 +27,7 @@ def lake() -> alluvia.Lake:
     return alluvia.connect(f"memory://refused-{next(NUMBERS)}", clock=ManualClock(ARRIVAL_US, next(NUMBERS)))
 
 
-def send(lake: alluvia.Lake, *events: dict[str, object]) -> Answer:
+def send(lake: alluvia.Lake, *events: dict[str, object]) -> IngestOutcome:
     found = split(json.dumps(events).encode(), content_type=None, content_encoding=None, limits=Limits())
     return ingest_batch(lake.catalog, "orders", found.events, found.rejects, arrival_us=ARRIVAL_US)
 

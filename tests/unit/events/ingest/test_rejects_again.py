@@ -15,9 +15,9 @@ from alluvia.clock import ManualClock
 from alluvia.errors import AlluviaError
 from alluvia.events.ingest import event_tables
 from alluvia.events.ingest.envelope import split
-from alluvia.events.ingest.pipeline import Answer, ingest_batch, keep_rejects
+from alluvia.events.ingest.pipeline import ingest_batch, keep_rejects
 from alluvia.events.ingest.replay import Replayed
-from alluvia.events.ingest.values import BodyReading, Limits, Origin, Reject
+from alluvia.events.ingest.values import BodyReading, IngestOutcome, Limits, Origin, Reject
 from alluvia.operations.append.ingest import ingest
 from alluvia.store import CountingStore, MemoryStore
 from tests.unit.events.ingest.test_replay import Failing
@@ -40,12 +40,12 @@ def another(lake: Lake) -> Lake:
     return Lake(lake.store, lake.clock)
 
 
-def send(lake: Lake, body: str, *, key: str | None = None, limits: Limits | None = None) -> Answer:
+def send(lake: Lake, body: str, *, key: str | None = None, limits: Limits | None = None) -> IngestOutcome:
     found = split(body.encode(), content_type=None, content_encoding=None, limits=limits or Limits())
     return ingest_batch(lake.catalog, "c", found.events, found.rejects, arrival_us=ARRIVAL_US, idempotency_key=key)
 
 
-def counts(answer: Answer) -> tuple[int, int, int]:
+def counts(answer: IngestOutcome) -> tuple[int, int, int]:
     return answer.stored, answer.duplicates, answer.rejected
 
 

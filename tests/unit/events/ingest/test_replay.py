@@ -16,10 +16,10 @@ from alluvia.clock import ManualClock, SystemClock
 from alluvia.errors import AlluviaError, Invalid, TableNotFound, Unavailable
 from alluvia.events.ingest import replay as replaying
 from alluvia.events.ingest.envelope import split
-from alluvia.events.ingest.pipeline import Answer, ingest_batch
+from alluvia.events.ingest.pipeline import ingest_batch
 from alluvia.events.ingest.rejects import REJECTS_SCHEMA, read_json
 from alluvia.events.ingest.replay import Replayed
-from alluvia.events.ingest.values import Given, Limits, RawEvent
+from alluvia.events.ingest.values import Given, IngestOutcome, Limits, RawEvent
 from alluvia.store import MemoryStore, Store, Wrapper
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ def clicks(lake: Lake) -> Lake:
     return lake
 
 
-def send(lake: Lake, body: bytes, key: str | None = None) -> Answer:
+def send(lake: Lake, body: bytes, key: str | None = None) -> IngestOutcome:
     found = split(body, content_type=None, content_encoding=None, limits=Limits())
     return ingest_batch(lake.catalog, "clicks", found.events, found.rejects, arrival_us=ARRIVAL_US, idempotency_key=key)
 

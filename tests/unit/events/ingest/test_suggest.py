@@ -14,9 +14,9 @@ from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.errors import TableNotFound
 from alluvia.events.ingest.envelope import split
-from alluvia.events.ingest.pipeline import Answer, ingest_batch
+from alluvia.events.ingest.pipeline import ingest_batch
 from alluvia.events.ingest.suggest import suggest
-from alluvia.events.ingest.values import Limits
+from alluvia.events.ingest.values import IngestOutcome, Limits
 from alluvia.store import CountingStore, MemoryStore
 
 NUMBERS = count()
@@ -30,7 +30,7 @@ def lake() -> Lake:
     return made
 
 
-def send(lake: Lake, *events: Mapping[str, object]) -> Answer:
+def send(lake: Lake, *events: Mapping[str, object]) -> IngestOutcome:
     found = split(b"\n".join(map(orjson.dumps, events)), content_type=None, content_encoding=None, limits=Limits())
     return ingest_batch(lake.catalog, "clicks", found.events, found.rejects, arrival_us=ARRIVAL_US)
 

@@ -24,8 +24,8 @@ from alluvia.errors import TableNotFound, Unavailable
 from alluvia.events.ingest import pipeline
 from alluvia.events.ingest.envelope import split
 from alluvia.events.ingest.event_rows import to_rows
-from alluvia.events.ingest.pipeline import Answer, Sent, ingest_batch, ingest_together
-from alluvia.events.ingest.values import EventRows, Limits, Origin
+from alluvia.events.ingest.pipeline import Sent, ingest_batch, ingest_together
+from alluvia.events.ingest.values import EventRows, IngestOutcome, Limits, Origin
 from alluvia.store import MemoryStore, Store, Wrapper
 
 T = TypeVar("T")
@@ -63,14 +63,14 @@ class Place:
         self.lake.create_events("clicks", pa.schema([("n", pa.int64())]), properties=properties)
         self.pool = ThreadPoolExecutor(20)
 
-    def send(self, body: str, key: str | None = None) -> Answer:
+    def send(self, body: str, key: str | None = None) -> IngestOutcome:
         found = split(body.encode(), content_type="application/x-ndjson", content_encoding=None, limits=Limits())
         arrival_us = self.lake.clock.now_us()
         return ingest_batch(
             self.lake.catalog, "clicks", found.events, found.rejects, arrival_us=arrival_us, idempotency_key=key
         )
 
-    def together(self, bodies: Sequence[str]) -> list[Future[Answer]]:
+    def together(self, bodies: Sequence[str]) -> list[Future[IngestOutcome]]:
         """Have a request under way and others waiting for it; return those others."""
         self.store.opened.clear()
         self.store.reached = False
@@ -99,7 +99,7 @@ class Place:
         return sorted(self.lake.table(table).to_arrow().to_pylist(), key=lambda row: str(row["event_id"]))
 
 
-def counts(answer: Answer) -> tuple[int, int, int, int]:
+def counts(answer: IngestOutcome) -> tuple[int, int, int, int]:
     return answer.stored, answer.duplicates, answer.rejected, answer.conflicting
 
 
@@ -165,7 +165,7 @@ def test_blocks_of_several_requests_are_converted_as_blocks() -> None:
         requests.append(Sent(found.events, [], Origin(ARRIVAL_US + number, "k")))
     with patch("alluvia.events.ingest.event_rows._Conversion.__init__", side_effect=AssertionError):
         answers = ingest_together(place.lake.catalog, "clicks", requests, create=False, tables_max=None)
-    assert [counts(each) for each in answers if isinstance(each, Answer)] == [(300, 0, 0, 0)] * 3
+    assert [counts(each) for each in answers if isinstance(each, IngestOutcome)] == [(300, 0, 0, 0)] * 3
     arrived = {row["event_id"][:2]: row["received_at"] for row in place.rows() if row["event_id"] != "first"}
     assert [(arrived[f"{number}-"] - arrived["0-"]).microseconds for number in range(3)] == [0, 1, 2]
 
@@ -228,7 +228,7 @@ def test_a_group_whose_table_was_dropped_goes_to_the_next_one_of_its_name() -> N
     with pytest.raises(TableNotFound):
         ingest_together(place.lake.catalog, "clicks", requests, create=False, tables_max=None)
     made = ingest_together(place.lake.catalog, "clicks", requests, create=True, tables_max=None)
-    assert [counts(each) for each in made if isinstance(each, Answer)] == [(1, 0, 0, 0), (0, 1, 0, 0)]
+    assert [counts(each) for each in made if isinstance(each, IngestOutcome)] == [(1, 0, 0, 0), (0, 1, 0, 0)]
 
 
 EVENTS = st.fixed_dictionaries(
@@ -255,8 +255,8 @@ def test_a_group_is_answered_as_its_requests_one_after_another(
     together = ingest_together(one.lake.catalog, "clicks", sent, create=False, tables_max=None)
     alone = [ingest_together(other.lake.catalog, "clicks", [each], create=False, tables_max=None)[0] for each in sent]
     for mine, theirs in zip(together, alone, strict=True):
-        assert isinstance(mine, Answer)
-        assert isinstance(theirs, Answer)
+        assert isinstance(mine, IngestOutcome)
+        assert isinstance(theirs, IngestOutcome)
         assert (mine.version is None) == (theirs.version is None)
         assert replace(mine, version=None) == replace(theirs, version=None)
 
@@ -265,5 +265,5 @@ def test_a_group_is_answered_as_its_requests_one_after_another(
         return sorted(shown, key=str)
 
     assert stored(one, "clicks") == stored(other, "clicks")
-    if one.lake["clicks"].version and any(isinstance(each, Answer) and each.rejected for each in together):
+    if one.lake["clicks"].version and any(isinstance(each, IngestOutcome) and each.rejected for each in together):
         assert stored(one, "clicks/_rejects") == stored(other, "clicks/_rejects")
