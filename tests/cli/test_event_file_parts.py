@@ -64,13 +64,13 @@ def read_csv(text: bytes) -> tuple[list[object], list[bytes]]:
 
 
 @settings(max_examples=400)
-@given(cells=st.lists(st.text('ab",\n', max_size=9), min_size=1, max_size=40))
+@given(cells=st.lists(st.text('ab",\n\r ', max_size=9), min_size=1, max_size=40))
 @example(['5" pipe', "a,b", '"two\nlines"'])
 def test_csv_is_cut_where_its_reader_ends_a_row(cells: list[str]) -> None:
     """A quote within a cell opens nothing."""
     text = "\n".join(["x,y", *cells, "z,z", ""]).encode()
     events, rejects = read_csv(text)
-    assume(not any(b"\n" in raw for raw in rejects))  # after which the reader of a body reads no more
+    assume(events[-1:] == [{"x": "z", "y": "z"}])  # else a quote hides where rows end, and no more of the body is read
     with patch.object(event_files, "PART_BYTES", 8):
         cut = [read_csv(part.data) for part in parts(io.BytesIO(text), "a.csv")]
     assert [value for values, _ in cut for value in values] == events
@@ -133,7 +133,7 @@ def test_rows_of_a_csv_file_may_end_in_carriage_returns_alone(shell: Shell, tmp_
     (tmp_path / "mac.csv").write_bytes(b'\xef\xbb\xbfevent_id,event\ra,"x\ry"\r\rb,z')
     assert shell.rows("ingest", "t", str(tmp_path / "mac.csv"))[0]["stored"] == 2
     found = shell.rows("query", "SELECT event_id, event FROM t ORDER BY 1")
-    assert found == [{"event_id": "a", "event": "x\ny"}, {"event_id": "b", "event": "z"}]
+    assert found == [{"event_id": "a", "event": "x\ry"}, {"event_id": "b", "event": "z"}]
 
 
 def test_a_file_is_not_read_far_ahead() -> None:

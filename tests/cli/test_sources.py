@@ -109,6 +109,8 @@ def test_a_source_is_added_tried_rotated_listed_and_removed(tmp_path: Path, monk
         (("a", "--kind", "open", "--origin", "shop.example"), "origins: 'shop.example' is not an origin"),
         (("a", "--kind", "open", "--handshake", "hub"), "verify_token: handshake hub needs one"),
         (("a", "--kind", "open", "--format", "xml"), "format: choose one of json"),
+        (("a", "--kind", "open", "--format", "csv", "--delimiter", ";;"), "delimiter: use one character, and no quote"),
+        (("a", "--kind", "open", "--format", "csv", "--delimiter", '"'), "delimiter: use one character, and no quote"),
         (("a", "--kind", "twilio", "--secret", "env:A", "--url", "https://a/b?c"), "url: write an address"),
         (
             ("a", "--kind", "stripe", "--secret", "env:A", "--tolerance-seconds", "0"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import alluvia
 from alluvia.events.formats.body_format import SentBody, by_name
-from alluvia.events.formats.csv_format import delimiter_of
+from alluvia.events.formats.csv_text import delimiter_of
 from alluvia.events.ingest.pipeline import ingest_batch
 from alluvia.events.ingest.values import Limits, RawEvent, Reject
 from alluvia.serverless import warm_lake

@@ -5,7 +5,6 @@ An empty cell is null, and so is `""` in a column that is not text; in one of te
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO
@@ -13,8 +12,8 @@ from typing import IO
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from alluvia.events.formats.csv_format import delimiter_of, ends_in_returns
-from alluvia.files.file_text import MARK, PIECE_BYTES, buffered
+from alluvia.events.formats.csv_text import CsvFault, CsvText, RowTooLong, end_of_whole_rows
+from alluvia.files.file_text import PIECE_BYTES, buffered
 from alluvia.files.limits import FileNames, Misfit, misfit
 from alluvia.files.text_values import TextType, typed
 
@@ -34,9 +33,11 @@ class CsvRows:
 
     def __init__(self, open_text: Callable[[], IO[bytes]], media_type: str, names_max: int) -> None:
         self._open_text = open_text
-        header = _header(open_text())
-        self._delimiter = delimiter_of(header, media_type)
-        self.names = _names(header, self._delimiter)
+        self._media_type = media_type
+        text = self._opened()
+        self._start = text.start
+        self._delimiter = text.delimiter
+        self.names = text.names
         FileNames(names_max).take_columns(self.names)
 
     def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
@@ -69,12 +70,9 @@ class CsvRows:
 
     def _texts(self) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the cells as text, with the number of rows before them."""
-        stream = self._open_text()
-        _header(stream)
-        quotes = _Quotes(stream)
         try:
             reader = arrow_csv.open_csv(
-                buffered(quotes.pieces()),
+                buffered(self._checked()),
                 read_options=arrow_csv.ReadOptions(use_threads=False, column_names=self.names, block_size=BLOCK_BYTES),
                 parse_options=arrow_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
                 convert_options=arrow_csv.ConvertOptions(
@@ -88,12 +86,53 @@ class CsvRows:
             for batch in reader:
                 yield start, batch
                 start += len(batch)
-            if quotes.count % 2:
-                raise Misfit("a quote is not closed, or a cell that holds a quote is not within quotes")
         except pa.ArrowInvalid as error:
             if str(error) == "Empty CSV file":
                 return
             raise self._refusal(str(error)) from None
+
+    def _checked(self) -> Iterator[bytes]:
+        """Yield the rows as text, for Arrow: it takes the end of a file for the end of a quote, and much else."""
+        stream = self._open_text()
+        stream.read(self._start)
+        held = b""
+        while piece := stream.read(PIECE_BYTES):
+            held += piece
+            if end := end_of_whole_rows(held, self._delimiter):
+                yield held[:end]
+            held = held[end:]
+            if len(held) > BLOCK_BYTES:
+                raise self._fault()
+        if end_of_whole_rows(held + b"\n", self._delimiter) <= len(held):
+            raise self._fault()
+        yield held
+
+    def _fault(self) -> Misfit:
+        """Return the error of the first row that cannot be read, or is too long."""
+        text = self._opened()
+        try:
+            for number, row in enumerate(text.rows, 1):
+                if isinstance(cells := text.cells(row), CsvFault):
+                    return Misfit(f"row {number}: {cells.reason}")
+        except RowTooLong:
+            pass
+        return Misfit(f"a row is longer than {BLOCK_BYTES} bytes, or a quote is not closed")
+
+    def _opened(self) -> CsvText:
+        try:
+            text = CsvText(self._open_text(), self._media_type, row_bytes_max=BLOCK_BYTES)
+            too_long = len(text.header) > HEADER_BYTES_MAX
+        except RowTooLong:
+            too_long = True
+        if too_long:
+            raise Misfit(f"the header row is longer than {HEADER_BYTES_MAX} bytes")
+        if text.ends_in_returns:
+            raise Misfit("rows end in carriage returns (\\r) alone: end them with line feeds")
+        if text.fault:
+            raise Misfit(f"the header row cannot be read: {text.fault}")
+        if not text.header:
+            raise Misfit("the file is empty: its first row must name the columns")
+        return text
 
     def _refusal(self, text: str) -> Misfit:
         row, column = _ROW.search(text), _COLUMN.search(text)
@@ -104,47 +143,6 @@ class CsvRows:
             return misfit(int(row[1]), name, "not valid UTF-8") if row else Misfit(f"column {name}: not valid UTF-8")
         said = text.removeprefix("CSV parse error: ")
         return Misfit(f"row {row[1]}: {said[said.index(row[0]) + len(row[0]) :]}" if row else said)
-
-
-def _header(stream: IO[bytes]) -> str:
-    line = b""
-    while not line.strip() or line.count(b'"') % 2:
-        more = stream.readline(HEADER_BYTES_MAX + 1)
-        line += more
-        if ends_in_returns(line.decode("latin-1")):
-            raise Misfit("rows end in carriage returns (\\r) alone: end them with line feeds")
-        if len(line) > HEADER_BYTES_MAX:
-            raise Misfit(f"the header row is longer than {HEADER_BYTES_MAX} bytes")
-        if not more:
-            break
-    try:
-        return line.removeprefix(MARK).decode().strip("\r\n")
-    except UnicodeDecodeError as error:
-        raise Misfit(f"the header row cannot be read: {error}") from None
-
-
-def _names(header: str, delimiter: str) -> list[str]:
-    try:
-        names = next(csv.reader([header], delimiter=delimiter, strict=True), [])
-    except csv.Error as error:
-        raise Misfit(f"the header row cannot be read: {error}") from None
-    if not names:
-        raise Misfit("the file is empty: its first row must name the columns")
-    return names
-
-
-class _Quotes:
-    """Counts the quotes of a text as it is read: Arrow takes the end of a file for the end of a quote."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self.count = 0
-
-    def pieces(self) -> Iterator[bytes]:
-        """Yield the text."""
-        while piece := self._stream.read(PIECE_BYTES):
-            self.count += piece.count(b'"')
-            yield piece
 
 
 def _shown(text: str | None) -> str:

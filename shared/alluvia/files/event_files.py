@@ -10,7 +10,6 @@ import codecs
 import io
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
@@ -22,8 +21,7 @@ import orjson
 import pyarrow as pa
 
 from alluvia.errors import Invalid
-from alluvia.events.formats.body_format import SentBody
-from alluvia.events.formats.csv_format import TABS, delimiter_of, ends_in_returns, header_fault, name_of_two
+from alluvia.events.formats.csv_text import TABS, CsvText, RowTooLong, name_of_two
 from alluvia.files.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
 from alluvia.files.limits import Misfit
 from alluvia.lazy_dataclasses import dataclass
@@ -39,7 +37,6 @@ _SPACE = b" \t\r\n"
 _SPACES = _SPACE.decode()
 _ONE_LINE = str.maketrans("\r\n", "  ")
 _TAB_ENDINGS = (".tsv", ".tab")
-_TO_CLOSING_QUOTE = re.compile(rb'(?:[^"]++|"")*+"')
 
 
 class NoEvents(Invalid):
@@ -131,7 +128,10 @@ def csv_type(name: str, kind: str | None) -> str | None:
 
 
 def _flushing(rows: Iterable[bytes], header: bytes = b"", count_max: float = math.inf) -> Pieces:
-    """Gather rows or lines into pieces; those before a damage come before its error."""
+    """Gather rows after a header, or lines, into pieces; those before a damage come before its error.
+
+    Every row counts as an event, but no blank line.
+    """
     gathered: list[bytes] = []
     size = count = 0
     failure: Exception | None = None
@@ -144,7 +144,7 @@ def _flushing(rows: Iterable[bytes], header: bytes = b"", count_max: float = mat
         if row is not None:
             gathered.append(row)
             size += len(row)
-            count += not row.isspace()
+            count += bool(header) or not row.isspace()
         if gathered and (row is None or size >= PART_BYTES or count >= count_max):
             if count:
                 yield header + b"".join(gathered), count
@@ -243,65 +243,21 @@ def _after_space(text: str, at: int) -> int:
 
 def csv_parts(source: io.BufferedReader[Any], media_type: str) -> Pieces:
     """Yield rows, each part with the header. Raises `Damaged` for a header that names nothing or something twice."""
-    has_returns = ends_in_returns(source.peek(_CHUNK_BYTES).decode("latin-1"))
-    lines = _lines_of_returns(source) if has_returns else iter(source)
-    first = next((line for line in lines if line.strip(_SPACE + MARK)), b"")
-    delimiter = delimiter_of(first.removeprefix(MARK).decode("utf-8", "surrogateescape"), media_type).encode()
-    rows = (row for row in _rows(chain([first], lines), delimiter) if not row.isspace())
-    header = next(rows, b"")
-    fault = header_fault(SentBody({"content-type": media_type}, header, 0))
-    if fault:
+    try:
+        text = CsvText(source, media_type, row_bytes_max=VALUE_BYTES_MAX)
+    except RowTooLong as error:
+        raise Damaged(str(error)) from None
+    if fault := text.header_fault():
         raise Damaged(fault)
-    return _flushing(rows, header if header.endswith(b"\n") else header + b"\n")
+    ended = text.header.endswith((b"\n", b"\r"))
+    return _flushing(_csv_rows(text), text.mark + text.header + (b"" if ended else b"\n"))
 
 
-def _lines_of_returns(source: io.BufferedReader[Any]) -> Iterator[bytes]:
-    """Yield the lines of a text whose lines end in carriage returns alone, with line feeds in their place."""
-    held = b""
-    while chunk := source.read(_CHUNK_BYTES):
-        *lines, held = (held + chunk).split(b"\r")
-        yield from (line + b"\n" for line in lines)
-        if len(held) > VALUE_BYTES_MAX:
-            raise Damaged("a line is longer than 16 MB")
-    if held:
-        yield held
-
-
-def _rows(source: Iterable[bytes], delimiter: bytes) -> Iterator[bytes]:
-    """Yield the rows of CSV, which may go over several lines within quotes."""
-    row: list[bytes] = []
-    size = number = 0
-    quoted = False
-    for line in source:
-        row.append(line)
-        size += len(line)
-        if b'"' in line:
-            quoted = _ends_quoted(line if number else line.removeprefix(MARK), delimiter, quoted)
-        if not quoted:
-            yield b"".join(row)
-            row, size, number = [], 0, number + 1
-        elif size > VALUE_BYTES_MAX:
-            raise Damaged(f"a quote in row {number} is not closed within 16 MB")
-    if row:
-        yield b"".join(row)
-
-
-def _ends_quoted(line: bytes, delimiter: bytes, quoted: bool) -> bool:
-    """Whether a line ends within quotes, as `csv.reader` has it: only at the start of a cell does a quote open them."""
-    text = line if quoted else delimiter + line  # so that its first cell begins as the others do
-    opening, at = delimiter + b'"', 0
-    while True:
-        if not quoted:
-            place = text.find(opening, at)
-            if place < 0:
-                return False
-            at = place + len(opening)
-        closing = _TO_CLOSING_QUOTE.match(text, at)
-        if closing is None:
-            return True
-        at, quoted = closing.end(), False
-        if text[at : at + 1] not in (delimiter, b"\r", b"\n", b""):
-            return False  # the reader refuses such a row at the end of its line
+def _csv_rows(text: CsvText) -> Iterator[bytes]:
+    try:
+        yield from text.rows
+    except RowTooLong as error:
+        raise Damaged(str(error)) from None
 
 
 def parquet_parts(open_file: Callable[[], IO[bytes]], bytes_max: int | None = None) -> Pieces:

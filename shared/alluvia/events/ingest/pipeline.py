@@ -49,7 +49,7 @@ class Sent(NamedTuple):
     origin: Origin
 
     def size(self) -> Size:
-        """Return how much it adds to a group; the text is not measured of what goes alone for its rows."""
+        """Return how much it adds to a group; the text is not measured if the rows alone fill one."""
         rows = len(self.events) + len(self.rejects)
         if rows > GROUP_MAX.rows:
             return Size(rows, 0)

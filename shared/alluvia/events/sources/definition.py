@@ -208,6 +208,8 @@ def _check(source: Source) -> None:
         if getattr(source, name) and pattern.fullmatch(getattr(source, name)) is None:
             what = "an address without a query" if name == "url" else "a header's name"
             raise Invalid(f"{name}: write {what}")
+    if len(source.delimiter) > 1 or source.delimiter == '"':
+        raise Invalid("delimiter: use one character, and no quote")
     for name in ("prefix", "signed", "delimiter"):
         if _PRINTABLE.fullmatch(getattr(source, name).replace("\t", " ")) is None:
             raise Invalid(f"{name}: use up to 100 printable characters of ASCII")

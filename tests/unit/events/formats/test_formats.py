@@ -20,7 +20,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from alluvia.errors import Invalid
 from alluvia.events.formats import otlp_format
 from alluvia.events.formats.body_format import NAMES, by_name, declared
-from alluvia.events.formats.csv_format import name_of_two
+from alluvia.events.formats.csv_text import name_of_two
 from alluvia.events.ingest.jsontext import encode
 from alluvia.events.ingest.values import Limits, Split
 from alluvia.files import file_text
