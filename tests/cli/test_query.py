@@ -56,7 +56,7 @@ def test_an_empty_result_has_its_head(tmp_path: Path) -> None:
 
 def test_more_rows_than_are_shown(tmp_path: Path) -> None:
     shown = lines(tmp_path, "query", "SELECT range AS n FROM range(5000)")
-    assert (len(shown), shown[-2:]) == (1003, ["999", "… 5000 rows in all; --json prints every one"])
+    assert (len(shown), shown[-2:]) == (1003, ["999", "… 5000 rows in all; --format csv and --json print every one"])
     found = lines(tmp_path, "query", "SELECT range AS n FROM range(5000)", "--json")
     assert [json.loads(line)["n"] for line in found] == list(range(5000))
 

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import click
@@ -123,6 +124,46 @@ def pairs(option: str, name: str, form: str, about: str, *, required: bool = Fal
         return values
 
     return click.option(option, name, multiple=True, metavar=form, required=required, callback=read, help=about)
+
+
+def _parameters(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str] | None:
+    values: dict[str, str] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not name.strip() or not sign:
+            raise Invalid(f"--param {text!r}: write it as NAME=VALUE")
+        if name.strip() in values:
+            raise Invalid(f"--param {text!r}: give each name once")
+        values[name.strip()] = value
+    return values or None
+
+
+FORMATS = ("table", "ndjson", "json", "csv", "arrow", "parquet", "tsv", "safecsv")
+"""Forms of rows: those of HTTP's answers, and a table to look at."""
+PARAMETERS = click.option(
+    "-p", "--param", "parameters", multiple=True, metavar="NAME=VALUE", callback=_parameters,
+    help="A value for $NAME, as text, like param_NAME over HTTP.",
+)  # fmt: skip
+_FORMAT = click.option(
+    "--format", "form", type=click.Choice(FORMATS, case_sensitive=False),
+    help="The form of the rows.  [default: table, or what the suffix of --output says]",
+)  # fmt: skip
+_OUTPUT = click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
+    help="Write the rows to FILE, completely or not at all; replaces FILE.",
+)  # fmt: skip
+
+
+def rows_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for the form of rows and the file that they go to: `asked`, a `RowsAsked`."""
+
+    @functools.wraps(function)
+    def wrapper(*arguments: Any, form: str | None, output: Path | None, **rest: Any) -> Any:
+        from alluvia.cli.shown_rows import RowsAsked
+
+        return function(*arguments, asked=RowsAsked(form, output), **rest)
+
+    return _FORMAT(_OUTPUT(wrapper))
 
 
 def names(option: str, name: str, about: str, metavar: str = "NAME") -> Decorator:

@@ -1,22 +1,32 @@
-"""Print rows of a query or the change feed: a readable table, or with `--json` the same as SQL over HTTP."""
+"""Rows of a query, a table or the change feed: a readable table, or a form in which HTTP answers, also in a file."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from alluvia.cli.common import Common
 from alluvia.cli.terminal.output import NULL, note, show_table
-from alluvia.cli.terminal.terminal import say_json
+from alluvia.cli.terminal.terminal import is_terminal, say_json, say_text
+from alluvia.cli.whole_file import whole_file
+from alluvia.errors import Invalid
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.progress import report
-from alluvia.query.formats import CHUNK_ROWS, NDJSON, render
+from alluvia.query.formats import FORMATS, JSON, NDJSON, Format, Overflow, format_named, render
 from alluvia.query.plain import plain_values
 
 ROWS_SHOWN = 1000
+TABLE = "table"
+_SUFFIXES = {"jsonl": "ndjson", "arrows": "arrow"}
+"""Suffixes of files whose form has another name; others are those of forms."""
+_STANDARD_OUTPUT = ("-", "/dev/stdout")
+_WAITING_BYTES = 1 << 16
 _FAR_YEAR = re.compile(r"([+-])(\d{6})-")
 _AS_THEY_ARE = (
     *(pa.types.is_null, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
@@ -24,14 +34,98 @@ _AS_THEY_ARE = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class RowsAsked:
+    """How rows are asked for: `--format`, and the file of `--output`, whose suffix decides where there is no format."""
+
+    form: str | None = None
+    output: Path | None = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether one of them is given."""
+        return self.form is not None or self.output is not None
+
+    def format(self, *, as_json: bool) -> Format | None:
+        """Return the form of the rows, None for a table to look at. Raises `Invalid`, naming the option."""
+        if self.form == TABLE:
+            if self.output is not None:
+                raise Invalid("--format table is for terminals: give --output a form that programs read, such as csv")
+            return None
+        if self.form is not None:
+            return format_named(self.form)
+        if as_json:
+            return NDJSON
+        return None if self.output is None or str(self.output) in _STANDARD_OUTPUT else format_of_file(self.output)
+
+
+def format_of_file(file: Path) -> Format:
+    """Return the form that a file's suffix names. Raises `Invalid`."""
+    suffix = file.suffix.removeprefix(".").lower()
+    form = next((each for each in FORMATS if each.name.lower() == _SUFFIXES.get(suffix, suffix)), None)
+    if form is None:
+        known = ", ".join(f".{each}" for each in (*(each.name.lower() for each in FORMATS), *_SUFFIXES))
+        raise Invalid(f"--output {file}: its suffix names no format: use one of {known}, or --format")
+    return form
+
+
+Show = Callable[[pa.Schema, Iterable[pa.RecordBatch]], int]
+"""Shows rows, and returns how many they are."""
+
+
+@contextmanager
+def showing(common: Common, asked: RowsAsked | None = None) -> Iterator[Show]:
+    """Yield what shows rows as they are asked for.
+
+    A file is opened before the block runs its query, and comes into its place when the block ends without an error.
+    """
+    asked = asked or RowsAsked()
+    form = asked.format(as_json=common.as_json)
+    if form is None:
+        yield lambda schema, batches: _show_as_table(common, schema, batches)
+        return
+    if asked.output is not None and str(asked.output) not in _STANDARD_OUTPUT:
+        with whole_file(asked.output, "--output") as file:
+            yield lambda schema, batches: _write_file(common, schema, batches, form, file.write)
+        return
+    if not form.is_text and is_terminal():
+        raise Invalid(f"{form.name} is not text: give a file with --output, or redirect standard output")
+    say = say_json if form in (JSON, NDJSON) else say_text
+    yield lambda schema, batches: _write(schema, batches, form, say)
+
+
 def show_rows(common: Common, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
     """Print rows: one JSON object a line, or the first of them as a table. Columns may have one name."""
-    if common.as_json:
-        for batch in batches:
-            for start in range(0, len(batch), CHUNK_ROWS):
-                lines = render(schema, [batch.slice(start, CHUNK_ROWS)], NDJSON, sys.maxsize).body
-                say_json(lines)
-        return
+    with showing(common) as show:
+        show(schema, batches)
+
+
+def _write(schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: Format, send: Callable[[bytes], object]) -> int:
+    rest = render(schema, batches, form, sys.maxsize, Overflow(_WAITING_BYTES, send))
+    send(rest.body)
+    return rest.rows
+
+
+def _write_file(
+    common: Common,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    form: Format,
+    send: Callable[[bytes], object],
+) -> int:
+    with common.progress("reading the rows"):
+        return _write(schema, _counted(batches), form, send)
+
+
+def _counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    count = 0
+    for batch in batches:
+        yield batch
+        count += len(batch)
+        report("reading the rows", count, 0, "rows")
+
+
+def _show_as_table(common: Common, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
     rows: list[tuple[Any, ...]] = []
     count = 0
     with common.progress("reading the rows"):
@@ -42,7 +136,8 @@ def show_rows(common: Common, schema: pa.Schema, batches: Iterable[pa.RecordBatc
             report("reading the rows", count, 0, "rows")
     show_table(schema.names, rows, null=NULL)
     if count > len(rows):
-        note(f"… {count} rows in all; --json prints every one")
+        note(f"… {count} rows in all; --format csv and --json print every one")
+    return count
 
 
 def shown_values(array: pa.Array) -> list[Any]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from alluvia.api.lake import Lake
 from alluvia.cli.common import Common
 from alluvia.cli.dot_commands import DotCommands
-from alluvia.cli.shown_rows import show_rows
+from alluvia.cli.shown_rows import RowsAsked, Show, showing
 from alluvia.cli.terminal.output import note
 from alluvia.cli.terminal.prompt_text import ends_prompt
 from alluvia.cli.terminal.terminal import say, tell
@@ -38,19 +38,44 @@ def run_script(
     lines: Iterable[str],
     parameters: Mapping[str, Any] | None,
     limits: QueryLimits,
+    asked: RowsAsked,
     *,
     single: bool,
 ) -> None:
     """Run a script, which errors call by its `name`; as one transaction if it is to be a `single` one.
 
     Each statement is a transaction of its own, unless the script begins one. The first error ends the script and exits
-    1; earlier commits stay. Raises `Invalid` for a parameter that no statement has.
+    1; earlier commits stay. Raises `Invalid` for a parameter that no statement has, and for rows that go to a file,
+    unless the script has exactly one read.
     """
     parts: Iterable[ScriptPart] = script_parts(lines)
     if parameters:
         parts = list(parts)
         _check_used(parameters, parts)
-    _Script(common, name, parameters or {}, limits, single=single).run(parts)
+    form = asked.format(as_json=common.as_json)
+    if asked.output is not None or not (form is None or form.is_text):
+        parts = list(parts)
+        _check_one_read(parts)
+    with showing(common, asked) as show:
+        separator = "" if form is None else None
+        _Script(common, name, parameters or {}, limits, show, separator, single=single).run(parts)
+
+
+def _check_one_read(parts: Sequence[ScriptPart]) -> None:
+    reads = sum(not part.is_dot_command and any(map(_is_shown, _parsed(part.text))) for part in parts)
+    if reads != 1:
+        raise Invalid(f"the script has {reads} statements that read, and a file takes the rows of one")
+
+
+def _parsed(text: str) -> Sequence[SqlStatement]:
+    try:
+        return parse(text)
+    except Invalid:  # the error comes with its line when the statement runs
+        return ()
+
+
+def _is_shown(statement: SqlStatement) -> bool:
+    return not (statement.writes or statement.controls) or isinstance(statement.node, PublishBranch)
 
 
 def _check_used(parameters: Mapping[str, Any], parts: Sequence[ScriptPart]) -> None:
@@ -68,10 +93,19 @@ def _goes_on(part: ScriptPart) -> bool:
 
 class _Script:
     def __init__(
-        self, common: Common, name: str, parameters: Mapping[str, Any], limits: QueryLimits, *, single: bool
+        self,
+        common: Common,
+        name: str,
+        parameters: Mapping[str, Any],
+        limits: QueryLimits,
+        show: Show,
+        separator: str | None,
+        *,
+        single: bool,
     ) -> None:
         self._common, self._name, self._parameters, self._limits = common, name, parameters, limits
         self._single = single
+        self._show_rows, self._separator = show, separator
         self._commands = DotCommands()
         self._shown = False
         self._opened: SqlSession | None = None
@@ -118,16 +152,16 @@ class _Script:
         with self._common.progress("running the statements"):
             answer = session.execute(sql, self._of(sql))
         self._note(statement, session, line)
-        if not (statement.writes or statement.controls) or isinstance(statement.node, PublishBranch):
+        if _is_shown(statement):
             self._show(answer)
         elif not (isinstance(statement.node, Control) and statement.node.action == "begin"):
             tell(f"{self._name}:{line}: {statement.kind.upper()}: {_said(answer)}")
 
     def _show(self, answer: pa.Table) -> None:
-        if self._shown and not self._common.as_json:
-            say("")
+        if self._shown and self._separator is not None:
+            say(self._separator)
         self._shown = True
-        show_rows(self._common, answer.schema, answer.to_batches())
+        self._show_rows(answer.schema, answer.to_batches())
 
     def _note(self, statement: SqlStatement, session: SqlSession, line: int) -> None:
         """Keep the lines of writes and of an open transaction's BEGIN, for errors to come."""

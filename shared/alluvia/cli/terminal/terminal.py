@@ -47,6 +47,15 @@ def say_json(data: bytes) -> None:
     _write(escaped_json(data.decode()) if is_terminal() else data)
 
 
+def say_text(data: bytes) -> None:
+    """Print a part of an answer to standard output as it is; on a terminal, with what could harm it escaped."""
+    if is_terminal():
+        lines = data.decode().replace("\r\n", "\n").split("\n")
+        _write("\n".join("\t".join(map(escaped, line.split("\t"))) for line in lines))
+    else:
+        _write(data)
+
+
 def tell(text: str) -> None:
     """Print lines to standard error, always escaped, because people read logs in terminals later."""
     sys.stderr.write(f"{_lines(text)}\n")  # not by `click.echo`, which would write into a line of progress
