@@ -26,7 +26,7 @@ Answer = TypeVar("Answer")
 
 @cache
 def allowed_origins(text: str) -> frozenset[str]:
-    """Return the sites of a setting, as browsers name them. Raises `Invalid`, naming it, for what is not an origin."""
+    """Return the sites of a setting, as browsers name them. Raises `Invalid` for any other text."""
     origins = {each: ANY if each == ANY else normal_origin(each) for each in text.split()}
     for each, origin in origins.items():
         if origin is None:
