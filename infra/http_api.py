@@ -1,4 +1,4 @@
-"""The HTTP API: events to /v1/events/{table} and /v1/logs, queries to /q and /v1/queries, SQL that writes to /sql, …"""
+"""The HTTP API: it has the routes that `alluvia.serverless.routes` declares, as far as the settings ask for them."""
 
 from __future__ import annotations
 
@@ -12,48 +12,17 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from alluvia.serverless.routes.ingest_routes import INGEST_ROUTES
+from alluvia.serverless.routes.query_routes import QUERY_ROUTES
+from alluvia.serverless.routes.route import PUBLISHES, SENDER, Route
 from infra.nag import accept
 from infra.settings import Settings
 
-EVENT_PATHS = ("/v1/events/{table}", "/v1/logs")
-_READ = (api.HttpMethod.GET, api.HttpMethod.HEAD)
-QUERY_ROUTES = {
-    "/q": (api.HttpMethod.POST, *_READ),
-    "/q/{hash}": _READ,
-    "/v1/queries": _READ,
-    "/v1/queries/{query}": _READ,
-    "/v1/jobs/{job}": (*_READ, api.HttpMethod.DELETE),
-    "/v1/jobs/{job}/{result}": _READ,
-    "/v1/branches": _READ,
-    "/v1/branches/{branch}": _READ,
-    "/v1/branches/{branch}/diff": _READ,
-    "/v1/tables": _READ,
-    "/v1/tables/{table}": _READ,
-    "/readyz": _READ,
-    "/openapi.json": _READ,
-}
-SQL_ROUTES = {
-    "/sql": (api.HttpMethod.POST,),
-    "/v1/branches": (api.HttpMethod.POST,),
-    "/v1/branches/{branch}": (api.HttpMethod.DELETE,),
-    "/v1/branches/{branch}/publish": (api.HttpMethod.POST,),
-}
-"""Of the function that may write, where the settings ask for it."""
-UPLOAD_ROUTES = {
-    "/v1/upload/{table}": (api.HttpMethod.POST,),
-    "/v1/upload/{table}/{upload}": (api.HttpMethod.GET,),
-    "/v1/upload/{table}/{upload}/complete": (api.HttpMethod.POST,),
-}
-PUBLISHING = {"/v1/queries/{query}": (api.HttpMethod.PUT, api.HttpMethod.DELETE)}
-"""Of the same function, where the settings ask for it."""
-# Events, handshakes, and what browsers ask before they send.
-WEBHOOK_METHODS = (api.HttpMethod.POST, api.HttpMethod.GET, api.HttpMethod.OPTIONS)
-CALLS = ("track", "identify", "page", "screen", "group", "alias", "batch", "import", *"tipsgab")
-WEBHOOK_ROUTES = {"/v1/webhooks/{source}": WEBHOOK_METHODS} | {
-    f"/v1/{call}": (api.HttpMethod.POST, api.HttpMethod.OPTIONS) for call in CALLS
-}
-"""The methods of each path whose senders the function verifies: of sources, and of Segment's API, which has paths of
-one letter for analytics.js."""
+EVENTS, WEBHOOKS, UPLOADS = "events", "webhooks", "uploads"
+QUERIES, PUBLISHING, SQL = "queries", "publishing", "sql"
+"""The kinds of routes."""
+_PART_OF_FILE = "upload_parts.put_part"
+"""The taker of a route that only a server without S3 has: in AWS, parts of files go to presigned URLs."""
 PREFLIGHTS = "OPTIONS /{proxy+}"
 ACCESS_LOG_FIELDS = {
     "requestId": "$context.requestId",
@@ -106,53 +75,47 @@ class HttpApi(Construct):
         if isinstance(authorizer, api.HttpNoneAuthorizer):
             accept(self.api, "APIG4", "The functions verify the bearer token of each request: alluvia:auth is tokens.")
         to_ingest = integrations.HttpLambdaIntegration("Ingest", ingest)
-        for path in EVENT_PATHS:
-            self.api.add_routes(path=path, methods=[api.HttpMethod.POST], integration=to_ingest)
-        self.api.add_routes(path="/healthz", methods=[*_READ], integration=to_ingest)
         to_query = integrations.HttpLambdaIntegration("Query", query)
-        of_query = [*QUERY_ROUTES.items(), *(PUBLISHING.items() if publishing else ())]
-        queries = [(path, methods, to_query) for path, methods in of_query]
-        if sql is not None:
-            to_sql = integrations.HttpLambdaIntegration("Sql", sql)
-            queries += [(path, methods, to_sql) for path, methods in SQL_ROUTES.items()]
-        if upload is not None:
-            to_upload = integrations.HttpLambdaIntegration("Upload", upload)
-            queries += [(path, methods, to_upload) for path, methods in UPLOAD_ROUTES.items()]
-        routes = [
-            route
-            for path, methods, integration in queries
-            for route in self.api.add_routes(path=path, methods=[*methods], integration=integration)
-        ]
-        self.stage = self._stage(throttle)
-        settings = {
-            f"{method.value} {path}": _limits(query_throttle) for path, methods, _ in queries for method in methods
+        kinds: dict[str, tuple[integrations.HttpLambdaIntegration, api.ThrottleSettings | None]] = {
+            EVENTS: (to_ingest, None),
+            QUERIES: (to_query, query_throttle),
         }
+        if sql is not None:
+            kinds[SQL] = (integrations.HttpLambdaIntegration("Sql", sql), query_throttle)
+        if upload is not None:
+            kinds[UPLOADS] = (integrations.HttpLambdaIntegration("Upload", upload), query_throttle)
+        if publishing:
+            kinds[PUBLISHING] = (to_query, query_throttle)
         if webhook_throttle is not None:
-            routes += self._webhooks(to_ingest)
-            settings |= {
-                f"{method.value} {path}": _limits(webhook_throttle)
-                for path, methods in WEBHOOK_ROUTES.items()
-                for method in methods
-            }
+            kinds[WEBHOOKS] = (to_ingest, webhook_throttle)
+        limited: list[api.HttpRoute] = []
+        limits: dict[str, object] = {}
+        for route in (*INGEST_ROUTES, *QUERY_ROUTES):
+            if kind_of(route) in kinds:
+                integration, own_throttle = kinds[kind_of(route)]
+                added = self._add(route, integration)
+                if own_throttle is not None:
+                    limited += added
+                    limits |= {f"{method} {route.path}": _limits(own_throttle) for method in route.methods}
         if preflights:
-            routes += self._preflights(to_ingest)
-            settings[PREFLIGHTS] = _limits(query_throttle)
-        _resource(self.stage).route_settings = settings
+            limited += self._preflights(to_ingest)
+            limits[PREFLIGHTS] = _limits(query_throttle)
+        self.stage = self._stage(throttle)
+        _resource(self.stage).route_settings = limits
         # API Gateway refuses settings of a route that does not exist yet.
-        self.stage.node.add_dependency(*routes)
+        self.stage.node.add_dependency(*limited)
         self.url = self.stage.url
 
-    def _webhooks(self, to_ingest: integrations.HttpLambdaIntegration) -> list[api.HttpRoute]:
-        routes = [
-            route
-            for path, methods in WEBHOOK_ROUTES.items()
-            for route in self.api.add_routes(
-                path=path, methods=[*methods], integration=to_ingest, authorizer=api.HttpNoneAuthorizer()
-            )
-        ]
-        for route in routes:
-            accept(route, "APIG4", "Senders of webhooks have no AWS credentials; the function verifies each request.")
-        return routes
+    def _add(self, route: Route, integration: integrations.HttpLambdaIntegration) -> list[api.HttpRoute]:
+        methods = [api.HttpMethod(method) for method in route.methods]
+        if route.right != SENDER:
+            return self.api.add_routes(path=route.path, methods=methods, integration=integration)
+        added: list[api.HttpRoute] = self.api.add_routes(
+            path=route.path, methods=methods, integration=integration, authorizer=api.HttpNoneAuthorizer()
+        )
+        for each in added:
+            accept(each, "APIG4", "Senders of webhooks have no AWS credentials; the function verifies each request.")
+        return added
 
     def _preflights(self, to_ingest: integrations.HttpLambdaIntegration) -> list[api.HttpRoute]:
         """Add one route for preflight requests of browsers to all others; sources have their own, which go first."""
@@ -180,6 +143,17 @@ class HttpApi(Construct):
             destination_arn=access_log.log_group_arn, format=json.dumps(ACCESS_LOG_FIELDS)
         )
         return stage
+
+
+def kind_of(route: Route) -> str:
+    """Return what the settings call a route: they say whether there are routes of its kind."""
+    if route.taker == _PART_OF_FILE:
+        return ""
+    if route in INGEST_ROUTES:
+        return {"webhooks": WEBHOOKS, "uploads": UPLOADS, "upload_parts": UPLOADS}.get(route.module, EVENTS)
+    if route.right == PUBLISHES:
+        return PUBLISHING
+    return SQL if route.right.scope == "admin:*" or route.name == "sql" else QUERIES
 
 
 def authorizer_of(settings: Settings) -> api.IHttpRouteAuthorizer:

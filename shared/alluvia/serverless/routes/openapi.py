@@ -97,7 +97,7 @@ def document(routes: Iterable[Route], *, version: str, description: str, scheme:
 
 def _operation(route: Route, method: str, *, all_ask: bool) -> Json:
     name = route.name if method != "HEAD" else f"head_{route.name}"
-    tag = _TAGS.get(route.taker.partition(".")[0], "Service")
+    tag = _TAGS.get(route.module, "Service")
     operation: Json = {"operationId": name, "tags": [tag], "summary": route.summary}
     if route.right.scope:
         operation["description"] = f"Needs the scope {route.right.scope}."

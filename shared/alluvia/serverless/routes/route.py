@@ -123,6 +123,11 @@ class Route:
         return self.named or self.taker.rpartition(".")[2]
 
     @property
+    def module(self) -> str:
+        """Return the module of its taker."""
+        return self.taker.partition(".")[0]
+
+    @property
     def public(self) -> bool:
         """Whether anyone may send requests."""
         return self.right in (PUBLIC, SENDER)
@@ -134,8 +139,7 @@ class Route:
 
     def load_taker(self, package: str) -> Any:
         """Return the function that takes its requests, by the package of the Lambda function."""
-        module, _, name = self.taker.partition(".")
-        return getattr(import_module(f"{package}.{module}"), name)
+        return getattr(import_module(f"{package}.{self.module}"), self.taker.rpartition(".")[2])
 
 
 def routed(routes: Iterable[Route], request: Request, otherwise: str) -> tuple[Route, list[str]] | Response:
