@@ -16,7 +16,16 @@ import orjson
 
 from alluvia import Lake
 from alluvia.access.rights import APPEND
-from alluvia.errors import AlluviaError, CommitUnknown, Conflict, Invalid, TableNotFound, Unavailable, Unsupported
+from alluvia.errors import (
+    AlluviaError,
+    CommitUnknown,
+    Conflict,
+    Forbidden,
+    Invalid,
+    TableNotFound,
+    Unavailable,
+    Unsupported,
+)
 from alluvia.events.formats.body_format import BodyFormat, RequestOutcome, SentBody, by_name, declared, reading_of
 from alluvia.events.ingest.envelope import BOM, inflated, media_type
 from alluvia.events.ingest.messages import pack, unpack
@@ -51,7 +60,12 @@ def post_events(request: Request, settings: IngestSettings, lake: Lake, table: s
 
 
 def post_logs(request: Request, settings: IngestSettings, lake: Lake) -> Response:
-    """Take log records of OTLP/HTTP, for the table of the settings."""
+    """Take log records of OTLP/HTTP, for the table of the settings, if the caller has the right to append to it."""
+    try:
+        if settings.rights is not None:
+            settings.rights.check(APPEND, settings.logs_table)
+    except Forbidden as error:
+        return answered(by_name("otlp"), SentBody(request.headers, b"", 0), refused(error))
     return take_body(request, settings.logs_table, "otlp", settings, lake)
 
 
@@ -124,9 +138,7 @@ def settle_body(
 
 
 def settle(table: str, split: Split, origin: Origin, settings: IngestSettings, lake: Lake) -> Response:
-    """Commit or queue the events of a request, and answer with the outcome. Raises `Forbidden`."""
-    if settings.rights is not None:
-        settings.rights.check(APPEND, table)
+    """Commit or queue the events of a request, and answer with the outcome."""
     way = commit if settings.queue_url is None else enqueue
     return way(table, split, origin, settings, lake)
 

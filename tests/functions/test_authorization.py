@@ -132,6 +132,24 @@ def test_events_need_the_scope_to_append(lake: alluvia.Lake) -> None:
     assert post("clicks%2F_rejects", token(lake, grant("append:*")))["statusCode"] == 403
 
 
+@pytest.mark.parametrize("path", ["/v1/events/clicks", "/v1/logs", "/v1/upload/clicks"])
+def test_the_right_to_append_is_checked_before_the_body(lake: alluvia.Lake, path: str) -> None:
+    request = {
+        "rawPath": path,
+        "headers": {"Authorization": f"Bearer {token(lake, grant('read:clicks'))}"},
+        "requestContext": {"http": {"method": "POST", "path": path}, "stage": "$default"},
+        "body": "no base64",
+        "isBase64Encoded": True,
+    }
+    assert outcome(ingest.handler(request, None))[0] == 403
+
+
+def test_the_document_names_the_scope_of_events(lake: alluvia.Lake) -> None:
+    request = {"rawPath": "/openapi.json", "requestContext": {"http": {"method": "GET"}, "stage": "$default"}}
+    paths = json.loads(query.handler(request, None)["body"])["paths"]
+    assert paths["/v1/events/{table}"]["post"]["description"] == "Needs the scope append:{table}."
+
+
 def test_a_statement_that_is_not_allowed_undoes_those_before_it(lake: alluvia.Lake) -> None:
     bearer = token(lake, grant("append:totals"), grant("read:totals"))
     before = lake["totals"].version

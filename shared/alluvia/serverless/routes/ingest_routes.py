@@ -79,7 +79,7 @@ INGEST_ROUTES = (
     Route(
         "POST /v1/events/{table}",
         "events.post_events",
-        ANY_CALLER,
+        of_table(APPEND),
         "Store events, each once",
         _EVENT_ANSWERS,
         fields=(_CODING, _KEY),
