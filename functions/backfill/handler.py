@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from alluvia.backfill_jobs import FORMATS, ON_BAD_FILE, check_job_id, default_job_id
 from alluvia.errors import AlluviaError, Invalid, Unavailable
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.events import fields_of
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 ATTEMPTS_MAX = 3
 RUN_MINUTES_MAX = 12 * 60  # the job itself refuses to commit after that
 ARCHIVE = "environment.tar.gz#environment"  # `#` names the folder that Spark unpacks it in; see infra/backfill.py
-_JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _SOURCE = re.compile(r"s3a?://[a-z0-9][a-z0-9.-]+/[^\x00-\x1f]+")
 _CODE_URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9._/-]*)?")
 _RUN_ID = re.compile(r"[0-9a-z]{1,64}")
@@ -36,7 +36,7 @@ _FIELDS = {
     "start": ("action", "table", "source", "job_id", "attempt", "spark", *_READING),
     "status": ("action", "job_run_id"),
 }
-_CHOICES = {"format": ("json", "csv", "parquet"), "on_bad_file": ("fail", "reject")}
+_CHOICES = {"format": FORMATS, "on_bad_file": ON_BAD_FILE}
 _GB, _COUNT = re.compile(r"[1-9][0-9]{0,3}[gG]"), re.compile(r"[1-9][0-9]{0,3}")
 _SPARK = {
     "spark.driver.cores": _COUNT,
@@ -107,12 +107,8 @@ class JobRequest:
         """Check an event; raise `Invalid`, naming the field."""
         table = _text(event, "table", TABLE_NAME, "a table's name: a lower-case letter, then letters, digits and _")
         source = _text(event, "source", _SOURCE, "s3://bucket/path: a key, a prefix or a pattern")
-        if event.get("job_id") is None:
-            job_id = default_job_id(table, source)
-        else:
-            job_id = _text(
-                event, "job_id", _JOB_ID, "up to 128 letters, digits and . _ -, with a letter or digit first"
-            )
+        given = event.get("job_id")
+        job_id = default_job_id(table, source) if given is None else check_job_id(given)
         attempt = event.get("attempt", 1)
         if not isinstance(attempt, int) or isinstance(attempt, bool) or attempt < 1:
             raise Invalid(f"attempt must be a whole number, 1 or more, not {attempt!r}")
@@ -122,11 +118,6 @@ class JobRequest:
     def client_token(self) -> str:
         """The same for the same request, so that EMR Serverless starts it once however often it is sent."""
         return hashlib.sha256(json.dumps([self.table, self.job_id, self.attempt]).encode()).hexdigest()
-
-
-def default_job_id(table: str, source: str) -> str:
-    """Return the id of a job that was given none: the same source goes into the same table once."""
-    return hashlib.sha256(json.dumps([table, source]).encode()).hexdigest()[:32]
 
 
 @with_request_id(logger)

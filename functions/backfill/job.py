@@ -8,13 +8,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
+from alluvia.backfill_jobs import FORMATS, ON_BAD_FILE
 from alluvia.clock import SystemClock
 from alluvia.errors import AlluviaError
-from alluvia.files.event_files import KINDS
 from alluvia.store import open_store
 from alluvia_spark.backfill import run
 from alluvia_spark.backfill_job.job import Report
-from alluvia_spark.sources.files import ON_BAD_FILE, SourceOptions
+from alluvia_spark.sources.files import SourceOptions
 
 STORE_OPTIONS = ("endpoint_url", "region")
 
@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--table", required=True, help="a table that exists")
     parser.add_argument("--source", required=True, help="a file, a directory or a glob: s3://, s3a://, or a path")
     parser.add_argument("--job-id", help="what makes two runs one job; by default table and source do")
-    parser.add_argument("--format", choices=KINDS, help="how all files are read; by default they tell")
+    parser.add_argument("--format", choices=FORMATS, help="how all files are read; by default they tell")
     parser.add_argument("--hive", action="store_true", help="take fields from folders such as dt=2024-01-01")
     parser.add_argument("--manifest", action="store_true", help="the source is a list of files")
     parser.add_argument("--on-bad-file", choices=ON_BAD_FILE, default="fail", help="the treatment of a damaged file")

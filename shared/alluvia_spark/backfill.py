@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import alluvia
 from alluvia.api.lake import Lake
+from alluvia.backfill_jobs import check_job_id, default_job_id
 from alluvia.clock import Clock, SystemClock
 from alluvia.commit.transaction import FILE_AGE_MS_MAX
 from alluvia.delta.schema.serialization import arrow_schema, only_adds_nullable
@@ -25,7 +26,7 @@ from alluvia.store import Store, open_store
 from alluvia_spark.backfill_job.committing import Committed, commit, done_before, is_done
 from alluvia_spark.backfill_job.execute import execute
 from alluvia_spark.backfill_job.job import REJECTS, ROWS, Job, JobOutcome, Report, Target
-from alluvia_spark.backfill_job.record import Record, check_job_id, known_job, obtain, take_over
+from alluvia_spark.backfill_job.record import Record, known_job, obtain, take_over
 from alluvia_spark.backfill_job.tasks import told_once
 from alluvia_spark.session import QUICK_JAVA, session
 from alluvia_spark.sources.files import SourceOptions
@@ -34,11 +35,6 @@ from alluvia_spark.sources.source import list_files
 
 DEFAULT = SourceOptions()
 TRIES = 5
-
-
-def default_job_id(table: str, source: str) -> str:
-    """Return the id of a job that was given none: the same source goes into the same table once."""
-    return hashlib.sha256(json.dumps([table, source]).encode()).hexdigest()[:32]
 
 
 def run(

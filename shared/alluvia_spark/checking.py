@@ -18,11 +18,12 @@ from pyspark import StorageLevel
 
 import alluvia
 from alluvia.api.lake import Lake
+from alluvia.backfill_jobs import default_job_id
 from alluvia.clock import Clock, SystemClock
 from alluvia.commit.event_window.id_files import plan_files
 from alluvia.delta.schema.serialization import arrow_schema
 from alluvia.events.ingest.event_tables import find_rejects
-from alluvia_spark.backfill import DEFAULT, default_job_id, run_folder
+from alluvia_spark.backfill import DEFAULT, run_folder
 from alluvia_spark.backfill_job import scratch
 from alluvia_spark.backfill_job.dropping import HeldFiles, by_task, identities, joined_ranges
 from alluvia_spark.backfill_job.execute import check_read, job_session, portion_at, put_splits

@@ -12,8 +12,8 @@ from moto import mock_aws
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
 
+from alluvia.backfill_jobs import default_job_id
 from alluvia.errors import Invalid, Unavailable
-from alluvia_spark import backfill as job
 from alluvia_spark.backfill_job.estimate import estimate
 from alluvia_spark.sources.files import SourceOptions
 from functions.backfill import handler as backfill
@@ -116,8 +116,10 @@ def test_without_a_job_id_another_source_or_table_is_another_job(application: st
     assert len({backfill.handler(request, None)["job_id"] for request in requests}) == 3
 
 
-def test_the_function_and_the_command_give_a_job_the_same_id() -> None:
-    assert backfill.default_job_id("requests", "s3://a/b") == job.default_job_id("requests", "s3://a/b")
+def test_the_function_and_the_command_give_a_job_the_same_id(application: str) -> None:
+    known = "f832a669bff46a35a4c79c3af8b92db2"  # of jobs that have run
+    assert backfill.handler(REQUEST, None)["job_id"] == known
+    assert default_job_id(REQUEST["table"], REQUEST["source"]) == known
 
 
 def test_status(application: str) -> None:

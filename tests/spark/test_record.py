@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from alluvia.backfill_jobs import check_job_id
 from alluvia.clock import ManualClock
 from alluvia.errors import AnswerLost, CommitUnknown, Corrupt, Invalid
 from alluvia.store import MemoryStore, PutResult
 from alluvia_spark.backfill import DEFAULT
-from alluvia_spark.backfill_job.record import Record, check_job_id, obtain
+from alluvia_spark.backfill_job.record import Record, obtain
 from alluvia_spark.sources.files import SourceOptions
 from alluvia_spark.sources.manifest import Manifest, file_page, write_manifest
 from alluvia_spark.sources.places import Found

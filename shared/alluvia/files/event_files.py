@@ -30,7 +30,6 @@ from alluvia.query.plain import plain_values
 PART_BYTES = 4 << 20
 VALUE_BYTES_MAX = 16 << 20
 """The longest JSON value or row of CSV that goes over several lines; a file up to this length is read in one go."""
-KINDS = ("json", "csv", "parquet")
 PARQUET_ROWS = 5_000
 _CHUNK_BYTES = 1 << 20
 _SPACE = b" \t\r\n"
@@ -57,7 +56,7 @@ class FilePart:
 
 
 def parts(stream: IO[bytes], name: str, kind: str | None = None, bytes_max: int | None = None) -> Iterator[FilePart]:
-    """Yield a file's events. `kind` is one of `KINDS`; None if the file tells. `bytes_max` is of Parquet alone.
+    """Yield a file's events. `kind`: "json", "csv", "parquet"; None if the file tells. `bytes_max` is of Parquet alone.
 
     Raises `NoEvents`, `Invalid` for a damaged file after what came before the damage, and `TooLarge`; all but the last
     name the file.

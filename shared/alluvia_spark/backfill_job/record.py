@@ -8,13 +8,13 @@ table that has its name later gets no row.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 
 import orjson
 import pyarrow as pa
 
+from alluvia.backfill_jobs import check_job_id
 from alluvia.clock import Clock
 from alluvia.delta.log.committer import put_once
 from alluvia.errors import Corrupt, Invalid, ObjectNotFound
@@ -23,7 +23,6 @@ from alluvia_spark.sources.files import SourceOptions
 from alluvia_spark.sources.manifest import Manifest, open_manifest, write_manifest
 
 _FIELDS = {"source": str, "started_us": int, "schema": str, "manifest": str, "table_id": str, "reading": dict}
-_JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +51,6 @@ class Record:
             return cls(**{name: kind(body[name]) for name, kind in _FIELDS.items()})
         except (ValueError, KeyError, TypeError) as error:
             raise Corrupt(f"{key} is not a record of a backfill job: {error}") from error
-
-
-def check_job_id(job_id: str) -> str:
-    """Return a job id that can be part of a key; raise `Invalid` for another."""
-    if not _JOB_ID.fullmatch(job_id):
-        raise Invalid(f"job_id {job_id!r} must be up to 128 letters, digits and . _ -, with a letter or digit first")
-    return job_id
 
 
 def obtain(

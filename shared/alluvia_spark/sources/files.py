@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from alluvia.backfill_jobs import FORMATS, ON_BAD_FILE
 from alluvia.errors import Invalid, ObjectNotFound
-from alluvia.files.event_files import KINDS
 from alluvia.store import Store
 from alluvia.store.base import check_key
 from alluvia_spark.sources.places import fixed_part
 
 FETCH_BYTES = 8 << 20
-ON_BAD_FILE = ("fail", "reject")
 MISSING_ETAG = '"missing"'
 """The ETag of a listed file that was missing when the job began. If it comes later, it has another ETag."""
 
@@ -46,8 +45,8 @@ class SourceOptions:
     on_bad_file: str = "fail"
 
     def __post_init__(self) -> None:
-        if self.format not in (None, *KINDS):
-            raise Invalid(f"format must be one of {', '.join(KINDS)}, not {self.format!r}")
+        if self.format not in (None, *FORMATS):
+            raise Invalid(f"format must be one of {', '.join(FORMATS)}, not {self.format!r}")
         if self.on_bad_file not in ON_BAD_FILE:
             raise Invalid(f"on_bad_file must be one of {', '.join(ON_BAD_FILE)}, not {self.on_bad_file!r}")
 
