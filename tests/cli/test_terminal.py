@@ -127,6 +127,19 @@ def test_a_wide_terminal_shows_all_in_columns(lake: str) -> None:
     assert len(ends) == 1
 
 
+def test_each_property_of_a_table_has_a_line_of_its_own(lake: str) -> None:
+    properties = {
+        "delta.logRetentionDuration": "interval 30 days",
+        "team.owner": "x" * 30,
+        "team.note": "y " * 30 + HOSTILE,
+    }
+    alluvia.connect(lake).create_table("owned", {"n": "long"}, properties=properties)
+    shown = plain(on_terminal(["describe", "owned", "--lake", lake], 80).text)
+    lines = [line.partition("  ")[2].strip() or line.strip() for line in shown.splitlines()]
+    assert {"delta.logRetentionDuration=interval 30 days", f"team.owner={'x' * 30}"} <= {*lines}
+    assert not FORBIDDEN.search(shown)
+
+
 def test_a_terminal_too_narrow_for_columns_shows_a_block_for_each_row(lake: str) -> None:
     shown = plain(on_terminal(["query", "SELECT * FROM wide ORDER BY n", "--lake", lake], 40).text)
     assert [line.rstrip() for line in shown.splitlines()] == [

@@ -58,14 +58,23 @@ def note(text: str) -> None:
 
 def _show_fields(row: dict[str, Any]) -> None:
     names = [name.replace("_", " ") for name in row]
-    cells = list(map(cell, row.values()))
     if is_terminal():
         from alluvia.cli.terminal.layout import print_fields
 
-        print_fields(map(escaped, names), map(escaped, cells))
+        print_fields(map(escaped, names), map(_on_terminal, row.values()))
     elif names:
-        width = max(map(len, names))
+        cells, width = map(cell, row.values()), max(map(len, names))
         say("\n".join(f"{name:<{width}}  {each}" for name, each in zip(names, cells, strict=True)))
+
+
+def _on_terminal(value: Any) -> str:
+    """Return a field's value, escaped, with a line for each entry of a mapping."""
+    if not isinstance(value, dict):
+        return escaped(cell(value))
+    entries = {
+        name: ", ".join(map(cell, each)) if isinstance(each, list) else cell(each) for name, each in value.items()
+    }
+    return "\n".join(escaped(f"{name}={each}") for name, each in entries.items())
 
 
 def _aligned(names: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
