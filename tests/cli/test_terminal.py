@@ -191,7 +191,7 @@ def test_a_closed_pipe_is_silent(more: list[str]) -> None:
 @pytest.mark.parametrize(("columns", "longest"), [(80, range(70, 80)), (200, range(90, 100))])
 def test_help_shows_whole_sentences_and_uses_the_width(columns: int, longest: range) -> None:
     shown = on_terminal(["--help"], columns)
-    assert "..." not in shown.text.partition("Commands:")[2]
+    assert "..." not in shown.text.partition("Events:")[2]
     assert "Attach the Delta table at URI, outside the lake, as TABLE, for reading." in " ".join(shown.text.split())
     assert max(map(len, shown.text.splitlines())) in longest
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 
 import click
@@ -34,6 +35,12 @@ COMMANDS = dict(commands(cli))
 
 def test_each_verb_is_a_command() -> None:
     assert set(VERBS) <= set(COMMANDS)
+
+
+def test_the_help_lists_each_command_once_below_a_topic() -> None:
+    shown = CliRunner().invoke(cli, ["--help"]).stdout.partition("\n\nEvents:\n")[2]
+    listed = re.findall(r"^  ([a-z]+) ", shown, re.MULTILINE)
+    assert sorted(listed) == cli.list_commands(click.Context(cli))
 
 
 @pytest.mark.parametrize("name", COMMANDS)

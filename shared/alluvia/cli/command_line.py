@@ -28,6 +28,17 @@ _GROUPS = {
     "tag": "Names for versions of a table, or for the whole lake as it is now; tagged versions stay readable.",
     "token": "Bearer tokens, for callers of the HTTP routes.",
 }
+_TOPICS = {
+    "Events": "ingest, backfill, source, rejects, suggest",
+    "Rows": "upload, upsert, update, delete, erase",
+    "Queries": "query, sql, publish, published, unpublish",
+    "Tables": "create, evolve, clone, convert, attach, detach, drop, undrop",
+    "Inspection": "tables, describe, files, history, changes, verify",
+    "Versions": "restore, flashback, tag, branch, stream",
+    "Maintenance": "optimize, vacuum, expire, checkpoint, rollup",
+    "Server": "demo, serve, token, invoke",
+}
+"""The commands as the help lists them."""
 _MODULES = {
     "backfill": "backfill",
     "branches": "branch diff, branch publish",
@@ -46,6 +57,9 @@ _MODULES = {
     ),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split(", ")}
+
+
+_NAME_WIDTH = max(len(name.partition(" ")[0]) for name in _MODULE_OF)
 
 
 class _Group(click.Group):
@@ -71,10 +85,13 @@ class _Group(click.Group):
         return _command(name) if name in _MODULE_OF else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands, each with the whole first sentence of its help: click would cut it to a line."""
-        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, each.get_short_help_str(limit=sys.maxsize)) for name, each in commands if each])
+        """List the commands by topic, each with the whole first sentence of its help: click would cut it to a line."""
+        topics = {"Commands": ", ".join(self.list_commands(ctx))} if self._words else _TOPICS
+        for topic, names in topics.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names.split(", ")]
+            with formatter.section(topic):
+                lines = [(name, each.get_short_help_str(limit=sys.maxsize)) for name, each in commands if each]
+                formatter.write_dl([(name.ljust(_NAME_WIDTH), line) for name, line in lines])
 
 
 def _command(name: str) -> click.Command:
