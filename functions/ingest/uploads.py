@@ -36,7 +36,7 @@ def take_file(request: Request, settings: IngestSettings, lake: Lake, table: str
     """Store the file of a request, and answer with the outcome of its rows, errors included."""
     try:
         check_takes_files(settings)
-        asked = asked_of(request)
+        asked = upload_fields(request)
         if not asked.keys().isdisjoint((PARTS.name, BYTES.name)):
             from .upload_parts import begin_parts  # loads what signs
 
@@ -93,7 +93,7 @@ def upload_of(
     )
 
 
-def asked_of(request: Request) -> dict[str, str]:
+def upload_fields(request: Request) -> dict[str, str]:
     """Return a request's parameters. Raises `Invalid` for one that there is not, or that comes twice."""
     values: dict[str, str] = {}
     for name, value in parse_qsl(request.query_string, keep_blank_values=True):

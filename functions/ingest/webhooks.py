@@ -29,10 +29,10 @@ from alluvia.events.sources.receiving import (
     challenge_of,
     events_of,
     format_of,
-    heard,
     key_of_signed,
     options_of,
     reading_of_source,
+    trusted_headers,
 )
 from alluvia.serverless.http import Request, Response, answer, failure
 from alluvia.serverless.log_lines import Logger
@@ -218,7 +218,7 @@ def _refusal(source: Source, delivery: Delivery, lake: Lake, secret_ms: int) -> 
 
 def _taken(request: Request, source: Source, body: bytes, settings: IngestSettings, lake: Lake) -> Response:
     name = format_of(source, request.headers, body)
-    request = replace(request, headers=heard(source, request.headers, name, body))
+    request = replace(request, headers=trusted_headers(source, request.headers, name, body))
     form = by_name(name)
     sent, split = read_body(request, form, settings, lake.clock.now_us(), options_of(source))
     challenge = challenge_of(source, split)

@@ -68,7 +68,7 @@ def submit(asked: QueryRequest, wish: AnswerForm, caller: Caller, lent: Rights |
     key = caller.request.headers.get("idempotency-key")
     if key is not None and not 0 < len(key) <= KEY_CHARS_MAX:
         raise Invalid(f"Idempotency-Key: send 1 to {KEY_CHARS_MAX} characters")
-    request = request_of_job(asked, wish)
+    request = encode_request(asked, wish)
     owner = owner_of(caller.rights)
     whole = {"request": request, "owner": owner, "rights": _plain(lent or caller.rights), LENT: lent is not None}
     hashed = None if key is None else sha256(orjson.dumps([owner, key])).hexdigest()
@@ -183,7 +183,7 @@ def shown(job: QueryJob, caller: Caller) -> dict[str, Any]:
     return told | ({"versions": headers[VERSIONS]} if VERSIONS in headers else {})
 
 
-def request_of_job(asked: QueryRequest, wish: AnswerForm) -> dict[str, Any]:
+def encode_request(asked: QueryRequest, wish: AnswerForm) -> dict[str, Any]:
     """Return what a job keeps of a request."""
     return {
         "text": asked.text,
@@ -196,7 +196,7 @@ def request_of_job(asked: QueryRequest, wish: AnswerForm) -> dict[str, Any]:
     }
 
 
-def asked_by_job(job: QueryJob) -> tuple[QueryRequest, AnswerForm]:
+def decode_request(job: QueryJob) -> tuple[QueryRequest, AnswerForm]:
     """Return the request that a job keeps."""
     given = dict(job.asked["request"])
     if isinstance(given["parameters"], str):  # versions before this one kept the value itself

@@ -17,7 +17,7 @@ from alluvia.serverless.http import Response, refusal
 from alluvia.serverless.routes.query_fields import ELAPSED, RESULT_BYTES
 
 from .answering import STATUSES, Caller, elapsed, large_result, logger, result_headers, run_query, with_costs
-from .jobs import LENT, asked_by_job, rights_of_job
+from .jobs import LENT, decode_request, rights_of_job
 from .published import veiled, veiled_headers
 from .settings import QuerySettings
 
@@ -54,7 +54,7 @@ def run_job(job_id: str, settings: QuerySettings, lake: Lake) -> dict[str, Any]:
 def _run(job: QueryJob, caller: Caller) -> dict[str, Any]:
     """Run the query of a job, and return the facts about its end. Raises what the query raises."""
     began_ms = caller.lake.clock.now_ms()
-    asked, wish = asked_by_job(job)
+    asked, wish = decode_request(job)
     key: str | None = None
 
     def respond() -> tuple[Response, Caller]:

@@ -27,7 +27,7 @@ from alluvia_spark.backfill_job.committing import Committed, commit, done_before
 from alluvia_spark.backfill_job.execute import execute
 from alluvia_spark.backfill_job.job import REJECTS, ROWS, Job, JobOutcome, Report, Target
 from alluvia_spark.backfill_job.record import Record, known_job, obtain, take_over
-from alluvia_spark.backfill_job.tasks import told_once
+from alluvia_spark.backfill_job.tasks import remembered_failure
 from alluvia_spark.session import QUICK_JAVA, session
 from alluvia_spark.sources.files import SourceOptions
 from alluvia_spark.sources.manifest import Manifest
@@ -78,7 +78,7 @@ def run(
     if is_done(before, job_id):
         return Report(job_id, table, before.version, already_applied=True)
     started = session(f"alluvia backfill {job_id}", settings=QUICK_JAVA) if spark is None else nullcontext(spark)
-    with told_once(lake.store, f"{before.root}_alluvia/backfill/{job_id}/", attempt), started as active:
+    with remembered_failure(lake.store, f"{before.root}_alluvia/backfill/{job_id}/", attempt), started as active:
         for tries_left in reversed(range(TRIES)):
             rejects = rejects_of(lake.catalog, table).newest()
             job = Job(

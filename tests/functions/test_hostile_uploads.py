@@ -23,7 +23,7 @@ from alluvia.errors import Invalid
 from alluvia.events.ingest.compression import TooLarge
 from alluvia.files import json_rows
 from alluvia.files.limits import FileLimits, FileNames
-from alluvia.files.sent import Gone, SentFile
+from alluvia.files.sent import SenderDisconnected, SentFile
 from alluvia.files.uploads.storing import Stored, Upload, store
 from alluvia.processes import pool
 from alluvia.processes.reading import READERS
@@ -150,6 +150,6 @@ def test_work_for_a_sender_that_has_gone_is_left() -> None:
         return len(asked) > 3
 
     file = SentFile(gzip.compress(b"a\n" + b"12345\n" * 40_000_000, 1), "csv", FileLimits(1 << 30, cancelled=gone))
-    with pytest.raises(Gone), file.rows() as found:
+    with pytest.raises(SenderDisconnected), file.rows() as found:
         found.schema({})
     assert all(worker.alive for worker in READERS._idle)

@@ -84,7 +84,7 @@ class FileSession:
         return self._rows
 
 
-class Gone(Misfit):
+class SenderDisconnected(Misfit):
     """The sender has disconnected, so no answer is needed."""
 
 
@@ -92,7 +92,7 @@ class Gone(Misfit):
 class SentFile:
     """A file, or its bytes, of one of `limits.FORMATS`, and what reading it may take.
 
-    All methods raise `Misfit`, `TooLarge`, and `Gone`.
+    All methods raise `Misfit`, `TooLarge`, and `SenderDisconnected`.
     """
 
     source: bytes | Path
@@ -141,7 +141,7 @@ class SentFile:
                 "several files, or write it with smaller row groups"
             ) from None
         except Cancelled:
-            raise Gone("the sender disconnected, so the file was not stored") from None
+            raise SenderDisconnected("the sender disconnected, so the file was not stored") from None
 
 
 class SentRows:

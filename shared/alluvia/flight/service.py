@@ -47,10 +47,10 @@ Context = grpc.ServicerContext
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """How calls get in: who a caller is, and `place`, which holds one of the places that queries have at once."""
+    """How calls get in: who a caller is, and `slot`, which holds one of the slots of queries."""
 
     authorization: Callable[[], Authorization]
-    place: Callable[[], AbstractContextManager[None]]
+    slot: Callable[[], AbstractContextManager[None]]
     log: Callable[[str], object]
 
 
@@ -111,7 +111,7 @@ class FlightService:
             caller = self._caller(context)
             descriptor = read("FlightDescriptor", self._request(requests, context))
             call.what = unpacked(descriptor.cmd)[0]
-            with self._gate.place():
+            with self._gate.slot():
                 columns, ticket = self._commands.info(descriptor.cmd, caller)
             endpoint = new("FlightEndpoint", ticket=new("Ticket", ticket=ticket))
             return bytes(
@@ -131,7 +131,7 @@ class FlightService:
             caller = self._caller(context)
             descriptor = read("FlightDescriptor", self._request(requests, context))
             call.what = unpacked(descriptor.cmd)[0]
-            with self._gate.place():
+            with self._gate.slot():
                 columns = self._commands.columns(descriptor.cmd, caller)
             return bytes(new("SchemaResult", schema=schema_bytes(columns)).SerializeToString())
 
@@ -144,7 +144,7 @@ class FlightService:
             end = self._commands.running.add(caller, ticket, context.cancel)
             try:
                 with (
-                    self._gate.place(),
+                    self._gate.slot(),
                     self._in_time(context),
                     self._commands.rows(ticket, caller, _noting_end(context)) as rows,
                 ):
@@ -166,10 +166,10 @@ class FlightService:
                 rows = received(_all(first, parts), REQUEST_BYTES_MAX)
                 if rows is not None and rows.num_columns and name == "CommandPreparedStatementUpdate":
                     self._commands.bind(asked, rows, caller)
-                with self._gate.place():
+                with self._gate.slot():
                     body = self._commands.update(name, asked, caller)
             elif name == "CommandStatementIngest":
-                with self._gate.place():
+                with self._gate.slot():
                     body = self._commands.ingest(asked, reader_of(_all(first, parts)), caller)
             elif name == "CommandPreparedStatementQuery":
                 body = self._commands.bind(asked, received(_all(first, parts), REQUEST_BYTES_MAX), caller)
@@ -211,7 +211,7 @@ class FlightService:
         if name == "ClosePreparedStatement":
             self._commands.prepared.take(caller.key, asked.prepared_statement_handle)
             return None
-        with self._gate.place():
+        with self._gate.slot():
             if name == "CreatePreparedStatement":
                 return self._commands.prepare(asked.query, asked.transaction_id, caller)
             self._commands.end(asked.transaction_id, asked.action, caller)
@@ -319,7 +319,7 @@ def _request(context: Context) -> Request:
 
 
 CALLS_MAX = 256
-"""Calls at once, nearly all of which wait: for a place, or for the client. One more is refused."""
+"""Calls at once, nearly all of which wait: for a slot, or for the client. One more is refused."""
 _STOP_SECONDS = 2.0
 _OPTIONS = (
     ("grpc.max_receive_message_length", REQUEST_BYTES_MAX + 65_536),

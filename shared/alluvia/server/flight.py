@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from alluvia.api.lake import Lake
 from alluvia.extras import needing
 from alluvia.server.gateway import load_module
-from alluvia.server.guards import Door
+from alluvia.server.guards import Admission
 from alluvia.serverless.authorization import Authorization
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def serving_flight(
-    lake: Lake, door: Door, log: Callable[[str], object], host: str, port: int
+    lake: Lake, admission: Admission, log: Callable[[str], object], host: str, port: int
 ) -> AbstractContextManager[int]:
     """Serve a lake over Flight SQL until the block ends, and yield the port. Raises `Invalid`, `NotInstalled`."""
     with needing("flight", "Flight SQL"):
         from alluvia.flight.service import Gate, serving
 
-    return serving(lake, _rules, Gate(lambda: Authorization.read(os.environ), door.place, log), host, port)
+    return serving(lake, _rules, Gate(lambda: Authorization.read(os.environ), admission.slot, log), host, port)
 
 
 def _rules() -> StatementRules:

@@ -19,14 +19,14 @@ from urllib.parse import parse_qsl, quote
 from alluvia.clock import Clock
 from alluvia.extras import needing
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.server.guards import LARGE, QUERIES, UPLOADS, Door, HostNames, Places, refusal
+from alluvia.server.guards import LARGE, QUERIES, UPLOADS, Admission, HostNames, Slots, refusal
 from alluvia.server.large_results import PATH as DOWNLOADS_PATH
 from alluvia.server.large_results import Download, FileWrapper
 from alluvia.server.listening import request_line, utf8_path
 from alluvia.server.metrics import OTHER, Metrics
 from alluvia.server.metrics import PATH as METRICS_PATH
 from alluvia.serverless.authorization import AUTH
-from alluvia.serverless.cors import preflight_answer, told_to_pages
+from alluvia.serverless.cors import cors_headers, preflight_answer
 from alluvia.serverless.http import GONE, NOSNIFF, TABLE_HEADER, Response, failure
 from alluvia.serverless.routes.ingest_routes import INGEST_ROUTES, is_of_source
 from alluvia.serverless.routes.query_routes import QUERY_ROUTES
@@ -90,11 +90,11 @@ class ServerRules:
     """
 
     hosts: HostNames = HostNames()
-    queries: Places = QUERIES
-    large: Places = LARGE
+    queries: Slots = QUERIES
+    large: Slots = LARGE
     tells_metrics: bool = True
     """Whether every caller that may send requests may read the metrics."""
-    uploads: Places = UPLOADS
+    uploads: Slots = UPLOADS
 
 
 class Gateway:
@@ -120,13 +120,13 @@ class Gateway:
         self._metrics = metrics or Metrics()
         self._ingest = load_handler("ingest")
         self._query = load_handler("query")
-        self._queries = Door(rules.queries, "queries")
+        self._queries = Admission(rules.queries, "queries")
         self._drains = False
-        self._large = Door(rules.large, "large posts")
-        self._uploads = Door(rules.uploads, "uploads")
+        self._large = Admission(rules.large, "large posts")
+        self._uploads = Admission(rules.uploads, "uploads")
 
     @property
-    def queries(self) -> Door:
+    def queries(self) -> Admission:
         """Return what lets queries in, for others that run them."""
         return self._queries
 
@@ -174,9 +174,9 @@ class Gateway:
             return self._routed(event, wrap)
         answer = preflight_answer(event, os.environ) or self._routed(event, wrap)
         if isinstance(answer, Download):
-            headers = told_to_pages(event, os.environ, answer.headers)
+            headers = cors_headers(event, os.environ, answer.headers)
             return Download(answer.status, headers, answer.body, answer.size)
-        return answer | {"headers": told_to_pages(event, os.environ, answer["headers"])}
+        return answer | {"headers": cors_headers(event, os.environ, answer["headers"])}
 
     def _routed(self, event: dict[str, Any], wrap: FileWrapper | None) -> Response | Download:
         if event["rawPath"] == METRICS_PATH:
@@ -187,8 +187,8 @@ class Gateway:
             return self._downloads(event, wrap)
         if all(route.names_in(event["rawPath"]) is None for route in QUERY_ROUTES):
             call = partial(self._call, self._ingest, event)
-            door = self._uploads if event["rawPath"].startswith(UPLOAD_PATHS) else self._large
-            answer = door.through(call) if door is self._uploads or _is_large(event) else call()
+            admission = self._uploads if event["rawPath"].startswith(UPLOAD_PATHS) else self._large
+            answer = admission.through(call) if admission is self._uploads or _is_large(event) else call()
             table = answer["headers"].get(TABLE_HEADER)
             if answer["statusCode"] < 300 and table is not None:
                 self._changed(table)

@@ -21,7 +21,7 @@ from alluvia.serverless.settings import number
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class Slots:
     """How many requests of a kind may run at once, and how many may wait for that."""
 
     at_once: int
@@ -34,37 +34,37 @@ class Places:
 
 
 RETRY_SECONDS = 5
-QUERIES = Places(4, 16)
-LARGE = Places(8, 56)
-UPLOADS = Places(2, 30)
+QUERIES = Slots(4, 16)
+LARGE = Slots(8, 56)
+UPLOADS = Slots(2, 30)
 """A file takes up to half a GB of memory while it is written."""
 UPLOADS_AT_ONCE = "ALLUVIA_UPLOADS_AT_ONCE"
 
 
-def uploads_of(environment: Mapping[str, str]) -> Places:
+def uploads_of(environment: Mapping[str, str]) -> Slots:
     """Return how many uploads are processed at once, from the settings. Raises `Invalid`, naming the variable."""
-    return Places(number(environment, UPLOADS_AT_ONCE, "uploads", UPLOADS.at_once, most=32), UPLOADS.waiting)
+    return Slots(number(environment, UPLOADS_AT_ONCE, "uploads", UPLOADS.at_once, most=32), UPLOADS.waiting)
 
 
-class Door:
-    """Lets requests of a kind in, as many as there are places."""
+class Admission:
+    """Limits how many requests of a kind run at once, and how many wait for that."""
 
-    def __init__(self, places: Places, kind: str) -> None:
-        self._running = BoundedSemaphore(places.at_once)
-        self._taken = BoundedSemaphore(places.total)
+    def __init__(self, slots: Slots, kind: str) -> None:
+        self._running = BoundedSemaphore(slots.at_once)
+        self._taken = BoundedSemaphore(slots.total)
         self._kind = kind
 
     def through(self, call: Callable[[], Response]) -> Response:
         """Answer a request when its turn comes, or with 503 if too many wait."""
         try:
-            with self.place():
+            with self.slot():
                 return call()
         except TooManyRequests as error:
             return failure(503, str(error), **{"Retry-After": str(error.retry_after_seconds)})
 
     @contextmanager
-    def place(self) -> Iterator[None]:
-        """Hold one of the places, once it is free. Raises `TooManyRequests` if too many wait."""
+    def slot(self) -> Iterator[None]:
+        """Hold a slot, once one is free. Raises `TooManyRequests` if too many wait."""
         if not self._taken.acquire(blocking=False):
             raise TooManyRequests(f"too many {self._kind} are waiting: send this one again later", RETRY_SECONDS)
         try:

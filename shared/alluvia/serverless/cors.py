@@ -56,7 +56,7 @@ def with_cors(
             preflight = preflight_answer(event, environment)
             response: Any = handler(event, context) if preflight is None else preflight
             if isinstance(response, dict) and "statusCode" in response:
-                response["headers"] = told_to_pages(event, environment, response.get("headers") or {})
+                response["headers"] = cors_headers(event, environment, response.get("headers") or {})
             answer: Answer = response
             return answer
 
@@ -65,7 +65,7 @@ def with_cors(
     return decorate
 
 
-def told_to_pages(
+def cors_headers(
     event: Mapping[str, Any], environment: Mapping[str, str], headers: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the headers of an answer, with those by which a page of a configured site may read it.

@@ -34,7 +34,7 @@ from alluvia_spark.sources.manifest import Portion, read_splits
 
 
 @contextmanager
-def told_once(store: Store, folder: str, attempt: int | None) -> Iterator[None]:
+def remembered_failure(store: Store, folder: str, attempt: int | None) -> Iterator[None]:
     """Keep an error that would come again, and raise it at once in later tries of the same attempt.
 
     `folder` is the job's. An attempt is a start of the job by a person, who has repaired something when the next is

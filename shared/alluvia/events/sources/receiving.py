@@ -54,7 +54,7 @@ def format_of(source: Source, headers: Mapping[str, str], body: bytes) -> str:
     return of_source(source.format, kind.format, media_type(headers.get("content-type")), headers)
 
 
-def heard(source: Source, headers: Mapping[str, str], name: str, body: bytes) -> Mapping[str, str]:
+def trusted_headers(source: Source, headers: Mapping[str, str], name: str, body: bytes) -> Mapping[str, str]:
     """Return the headers of a request that say something about its events, whose body is in the format of a name.
 
     A signature covers the body, and few headers or none: an attacker could send a captured request again with
@@ -204,7 +204,7 @@ def _read(row: Mapping[str, Any], said: Said, reading: BodyReading, source: Sour
     key = None
     if source is not None:
         name = format_of(source, headers, raw)
-        headers = {**heard(source, headers, name, raw)}
+        headers = {**trusted_headers(source, headers, name, raw)}
         reading = reading_of_source(source, Delivery(headers, raw), replace(reading, headers=headers))
     if said.raw in (BODY, PART):
         name = reading.format if source is None else name

@@ -13,7 +13,7 @@ import pytest
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
 from alluvia.server.gateway import Gateway, ServerRules
-from alluvia.server.guards import UPLOADS, Places, uploads_of
+from alluvia.server.guards import UPLOADS, Slots, uploads_of
 
 SMALL = b'{"event_id":"a"}'
 LARGE = b'{"event_id":"' + b"a" * 70_000 + b'"}'
@@ -32,8 +32,8 @@ def post(gateway: Gateway, body: bytes) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("large", [LARGE, gzip.compress(SMALL, mtime=0), b"\x28\xb5\x2f\xfd" + SMALL])
-def test_a_large_post_takes_a_place_and_a_small_one_does_not(large: bytes) -> None:
-    gateway = Gateway(ManualClock(), ServerRules(large=Places(1, 0)))
+def test_a_large_post_takes_a_slot_and_a_small_one_does_not(large: bytes) -> None:
+    gateway = Gateway(ManualClock(), ServerRules(large=Slots(1, 0)))
     arrived, opened = threading.Event(), threading.Event()
 
     def take(event: dict[str, Any], _: Any) -> dict[str, Any]:
@@ -57,8 +57,8 @@ def test_a_large_post_takes_a_place_and_a_small_one_does_not(large: bytes) -> No
 
 
 def test_a_setting_says_how_many_uploads_are_processed_at_once() -> None:
-    assert uploads_of({}) == UPLOADS == Places(2, 30)
-    assert uploads_of({"ALLUVIA_UPLOADS_AT_ONCE": "1"}) == Places(1, 30)
+    assert uploads_of({}) == UPLOADS == Slots(2, 30)
+    assert uploads_of({"ALLUVIA_UPLOADS_AT_ONCE": "1"}) == Slots(1, 30)
     for wrong in ("0", "33", "two"):
         with pytest.raises(Invalid, match="ALLUVIA_UPLOADS_AT_ONCE is"):
             uploads_of({"ALLUVIA_UPLOADS_AT_ONCE": wrong})
