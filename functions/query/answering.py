@@ -34,6 +34,8 @@ from alluvia.query.scans import TableScan
 from alluvia.serverless.http import BRANCH_HEADER, Request, Response
 from alluvia.serverless.http import answer as json_answer
 from alluvia.serverless.log_lines import Logger
+from alluvia.serverless.query_settings import QuerySettings
+from alluvia.serverless.query_statements import allowed_statements
 from alluvia.serverless.routes.query_fields import (
     BYTES_READ,
     DOLLARS,
@@ -50,8 +52,7 @@ from alluvia.store.requests import metered, seconds_left
 from .codings import choose_coding, encoded
 from .large import LargeResult, linked
 from .query_request import QueryRequest
-from .settings import QuerySettings
-from .statements import allowed_statements, run_statements
+from .statements import run_statements
 
 # An answer's text is escaped once more on its way out of Lambda, which may double it; base64 adds a third.
 TEXT_LIMIT_BYTES = 1_000_000

@@ -30,6 +30,8 @@ from alluvia.serverless.cors import with_cors
 from alluvia.serverless.deadlines import in_time
 from alluvia.serverless.http import Request, Response, refusal, safe
 from alluvia.serverless.log_lines import Logger, with_request_id
+from alluvia.serverless.query_settings import QuerySettings
+from alluvia.serverless.query_statements import WRITES_ARE_OFF
 from alluvia.serverless.routes.query_fields import ASYNC
 from alluvia.serverless.routes.query_routes import QUERY_ROUTES
 from alluvia.serverless.routes.route import PUBLISHES, Right, Route, routed
@@ -37,8 +39,6 @@ from alluvia.serverless.routes.route import PUBLISHES, Right, Route, routed
 from . import published, tables  # noqa: F401 - takers that are loaded while a function initialises
 from .answering import STATUSES, Caller, answer, wanted, with_costs
 from .query_request import given_by_name, named, request_of
-from .settings import QuerySettings
-from .statements import WRITES_ARE_OFF
 
 JOB = "job"
 """The id of a job in an invocation that is to run it."""

@@ -31,13 +31,13 @@ from alluvia.query.formats import format_named
 from alluvia.query.parameters import from_json, named_values, to_json
 from alluvia.serverless.http import BRANCH_HEADER, Request, Response, TooManyRequests, failure
 from alluvia.serverless.job_starting import can_start, start
+from alluvia.serverless.query_statements import allowed_statements
 from alluvia.serverless.routes.query_fields import ASYNC, EXPIRED, JOB_NUMBERS, MODE, VERSIONS
 from alluvia.serverless.routes.query_routes import JOBS_PATH
 
 from .answering import NO_STORE, AnswerForm, Caller, facts, still_there, stored_coding, success
 from .large import linked
 from .query_request import QueryRequest
-from .statements import allowed_statements
 
 KEY_CHARS_MAX = 255
 LENT = "lent"

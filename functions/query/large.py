@@ -24,10 +24,10 @@ from alluvia.operations.results.results import (
 from alluvia.query.engine import Rendered
 from alluvia.query.formats import Format
 from alluvia.serverless.http import Response, TooManyRequests, answer
+from alluvia.serverless.query_settings import CALLER_RESULT_BYTES
 from alluvia.serverless.routes.query_fields import RESULT_BYTES
 
 from .codings import encoded_parts
-from .settings import CALLER_RESULT_BYTES
 
 if TYPE_CHECKING:
     from alluvia import Lake

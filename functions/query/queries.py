@@ -16,6 +16,7 @@ from alluvia.query.engine import Rendered
 from alluvia.query.identity import identify
 from alluvia.query.permitted import permitted
 from alluvia.serverless.http import Response, failure
+from alluvia.serverless.query_statements import has_writes
 from alluvia.serverless.routes.query_fields import (
     ASYNC,
     BYTES_READ,
@@ -50,7 +51,6 @@ from .answering import (
 from .codings import CODINGS
 from .large import linked
 from .query_request import QUERY_HEADERS, QueryRequest, posted, shown
-from .statements import has_writes
 
 
 def read(caller: Caller) -> Response:

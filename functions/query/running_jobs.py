@@ -14,12 +14,12 @@ from alluvia.errors import AlluviaError
 from alluvia.operations.results.jobs import DONE, FAILED, QueryJob, end_job, has_ended, keep_alive, start_job
 from alluvia.operations.results.results import take_back
 from alluvia.serverless.http import Response, refusal
+from alluvia.serverless.query_settings import QuerySettings
 from alluvia.serverless.routes.query_fields import ELAPSED, RESULT_BYTES
 
 from .answering import STATUSES, Caller, elapsed, large_result, logger, result_headers, run_query, with_costs
 from .jobs import LENT, decode_request, rights_of_job
 from .published import veiled, veiled_headers
-from .settings import QuerySettings
 
 LOOK_SECONDS = 2.0
 LOOKS_A_LEASE = 8

@@ -1,56 +1,17 @@
-"""Statements of a request: which of them may run, and running them as one transaction."""
+"""Run the statements of a request as one transaction."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from alluvia import Lake
 from alluvia.access.rights import Rights
-from alluvia.errors import CommitUnknown, Forbidden
+from alluvia.errors import CommitUnknown
 from alluvia.query.formats import Format, RenderedRows, render
 from alluvia.query.parameters import Parameters
-from alluvia.sql.grammar.first_word import is_query
-
-from .settings import QuerySettings
-
-if TYPE_CHECKING:
-    from alluvia.sql.grammar.statements import SqlStatement
-
-
-WRITES_ARE_OFF = (
-    "To allow writes, start `alluvia serve` with --allow-writes; in AWS, deploy with alluvia:sql_writes=true and send "
-    "statements to POST /sql (ALLUVIA_ALLOW_WRITES=true and a role that may write, for a function of your own)"
-)
-"""The remedy, in errors."""
-
-
-def allowed_statements(text: str, *, writes: bool) -> list[SqlStatement]:
-    """Return the statements of a text; none of one query. Raises `Forbidden` for VACUUM, and writes that may not be."""
-    if is_query(text):
-        return []  # which loads nothing that reads statements
-    from alluvia.sql.grammar.nodes import Query
-    from alluvia.sql.grammar.statements import parse
-
-    statements = parse(text)
-    for statement in statements:
-        name = statement.kind.upper()
-        if statement.writes and not writes:
-            raise Forbidden(f"{name} writes, and only reads are allowed here. {WRITES_ARE_OFF}")
-        if statement.kind == "vacuum":
-            raise Forbidden("VACUUM deletes files, which no request may: run `alluvia vacuum`, or the vacuum function")
-    return [] if len(statements) == 1 and isinstance(statements[0].node, Query) else statements
-
-
-def has_writes(text: str) -> bool:
-    """Whether a text has statements that are not reads."""
-    if is_query(text):
-        return False
-    from alluvia.sql.grammar.statements import parse
-
-    return any(statement.writes or statement.kind == "vacuum" for statement in parse(text))
+from alluvia.serverless.query_settings import QuerySettings
 
 
 def run_statements(

@@ -12,8 +12,8 @@ import pytest
 
 import alluvia
 from alluvia.errors import Invalid
+from alluvia.serverless.query_settings import QuerySettings
 from functions.query import handler as query
-from functions.query.settings import QuerySettings
 from tests.s3server import S3Server
 from tests.samples import payload
 

@@ -14,10 +14,10 @@ import alluvia
 from alluvia.errors import AnswerLost, NotDeleted, Unavailable
 from alluvia.query.formats import RenderedRows, render
 from alluvia.serverless import warm_lake
+from alluvia.serverless.query_settings import QuerySettings
 from alluvia.store.wrapper import Wrapper
 from functions.query import handler as query
 from functions.query import statements
-from functions.query.settings import QuerySettings
 from tests.functions.test_query import Answer, error_of, event
 from tests.log_lines import Context, log_lines
 from tests.samples import payload

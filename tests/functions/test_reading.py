@@ -17,11 +17,11 @@ import pytest
 import alluvia
 from alluvia.errors import Invalid, Unavailable
 from alluvia.operations.results.results import KeptResult, keep_result
+from alluvia.serverless.query_settings import QuerySettings
 from alluvia.store import Store
 from functions.query import handler as query
 from functions.query import queries
 from functions.query.answering import run_query
-from functions.query.settings import QuerySettings
 from tests.access import grant, token
 from tests.functions.test_query import Answer, event
 

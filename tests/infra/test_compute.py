@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from alluvia.operations.results.jobs import START_MS_MAX
+from alluvia.serverless.query_settings import QuerySettings
 from alluvia_spark.backfill_job.estimate import APPLICATION_DISK_GB
 from functions.backfill.handler import WORKERS
-from functions.query.settings import QuerySettings
 from infra.specs import STACK_NAME
 from tests.infra.policies import resources_of, text, the_id
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from alluvia.api.lake import Lake
 from alluvia.extras import needing
-from alluvia.server.gateway import load_module
 from alluvia.server.guards import Admission
 from alluvia.serverless.authorization import Authorization
+from alluvia.serverless.query_settings import QuerySettings
+from alluvia.serverless.query_statements import allowed_statements
 
 if TYPE_CHECKING:
     from alluvia.flight.statements import StatementRules
@@ -32,6 +33,6 @@ def _rules() -> StatementRules:
     """Return what the query function allows, by its settings as they are now."""
     from alluvia.flight.statements import StatementRules
 
-    settings = load_module("query", "settings").QuerySettings.read(os.environ)
-    allowed = partial(load_module("query", "statements").allowed_statements, writes=settings.allow_writes)
+    settings = QuerySettings.read(os.environ)
+    allowed = partial(allowed_statements, writes=settings.allow_writes)
     return StatementRules(settings.limits, settings.result_limit_bytes, settings.allow_writes, allowed)

@@ -42,15 +42,10 @@ COMMAND = "alluvia" if _INSTALLED else ".venv/bin/alluvia"
 TIME_LIMIT_MS = 15 * 60 * 1000
 
 
-def load_module(function: str, module: str) -> Any:
-    """Return one of a function's modules. Raises `NotInstalled` where a package that it needs is missing."""
-    with needing("aws", f"the {function} function"):
-        return importlib.import_module(f"{_FUNCTIONS}.{function}.{module}")
-
-
 def load_handler(function: str) -> Handler:
-    """Return a function's handler. Raises `NotInstalled` as `load_module` does."""
-    handler: Handler = load_module(function, "handler").handler
+    """Return a function's handler. Raises `NotInstalled` where a package that it needs is missing."""
+    with needing("aws", f"the {function} function"):
+        handler: Handler = importlib.import_module(f"{_FUNCTIONS}.{function}.handler").handler
     return handler
 
 

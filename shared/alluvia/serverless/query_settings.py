@@ -1,4 +1,4 @@
-"""What the query function reads from its environment."""
+"""Settings of queries: what the query function, and Flight SQL next to it, read from the environment."""
 
 from __future__ import annotations
 
