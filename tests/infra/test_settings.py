@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from infra.setting_values import BackfillSource, WebhookSecret
@@ -48,87 +50,70 @@ def test_the_defaults_are_those_of_cdk_json() -> None:
         commit_concurrency=8,
         merge_concurrency=4,
         vacuum_concurrency=2,
+        uploads=False,
+        publishing=False,
+        upload_concurrency=None,
     )
+
+
+GIVEN: dict[str, tuple[str, Any]] = {
+    "ingest_mode": ("direct", "direct"),
+    "create_tables": ("True", True),
+    "sql_writes": ("true", True),
+    "auth": ("jwt", "jwt"),
+    "jwt_issuer": ("https://issuer.example", "https://issuer.example"),
+    "jwt_audience": ("lake", "lake"),
+    "jwt_scopes": ("permissions", "permissions"),
+    "jwt_scope_prefix": ("lake/", "lake/"),
+    "jwt_where": ("tenant = $tenant", "tenant = $tenant"),
+    "jwt_hide": ("email phone", "email phone"),
+    "cors_origins": (
+        "https://app.example  https://other.example:8443 https://app.example",
+        ("https://app.example", "https://other.example:8443"),
+    ),
+    "retention_hours": (" 24 ", 24),
+    "alarm_email": ("oncall@example.com", "oncall@example.com"),
+    "backfill_sources": (
+        "s3://one-bucket/a/b/,s3://one-bucket/c,s3://two/,s3://three,",
+        (BackfillSource("one-bucket", "a/b/"), BackfillSource("one-bucket", "c/"), *WHOLE),
+    ),
+    "emr_release": ("emr-spark-8.2.0", "emr-spark-8.2.0"),
+    "ingest_rate": ("1", 1),
+    "ingest_burst": ("2", 2),
+    "query_rate": ("3", 3),
+    "query_burst": ("4", 4),
+    "query_bytes": ("1000000000000", 10**12),
+    "query_seconds": ("27", 27),
+    "webhooks": ("true", True),
+    "webhook_secrets": (
+        "secretsmanager:a/b, ssm:/c/d",
+        (WebhookSecret("secretsmanager", "a/b"), WebhookSecret("ssm", "/c/d")),
+    ),
+    "webhook_rate": ("10", 10),
+    "webhook_burst": ("11", 11),
+    "caller_jobs": ("100", 100),
+    "caller_result_bytes": ("12", 12),
+    "caller_uploads": ("1000", 1000),
+    "caller_upload_bytes": ("13", 13),
+    "ingest_concurrency": ("5", 5),
+    "query_concurrency": ("6", 6),
+    "sql_concurrency": ("16", 16),
+    "job_concurrency": ("17", 17),
+    "commit_concurrency": ("7", 7),
+    "merge_concurrency": ("8", 8),
+    "vacuum_concurrency": ("9", 9),
+    "uploads": ("true", True),
+    "publishing": ("true", True),
+    "upload_concurrency": ("18", 18),
+}
+"""By the name of a setting: what cdk.json or `-c` gives, and what it means."""
 
 
 def test_every_setting_is_read() -> None:
-    context = {
-        "@aws-cdk/some:flag": True,
-        "alluvia:ingest_mode": "direct",
-        "alluvia:create_tables": "True",
-        "alluvia:sql_writes": "true",
-        "alluvia:auth": "jwt",
-        "alluvia:jwt_issuer": "https://issuer.example",
-        "alluvia:jwt_audience": "lake",
-        "alluvia:jwt_scopes": "permissions",
-        "alluvia:jwt_scope_prefix": "lake/",
-        "alluvia:jwt_where": "tenant = $tenant",
-        "alluvia:jwt_hide": "email phone",
-        "alluvia:cors_origins": "https://app.example  https://other.example:8443 https://app.example",
-        "alluvia:retention_hours": " 24 ",
-        "alluvia:alarm_email": "oncall@example.com",
-        "alluvia:backfill_sources": "s3://one-bucket/a/b/,s3://one-bucket/c,s3://two/,s3://three,",
-        "alluvia:emr_release": "emr-spark-8.2.0",
-        "alluvia:ingest_rate": "1",
-        "alluvia:ingest_burst": "2",
-        "alluvia:query_rate": "3",
-        "alluvia:query_burst": "4",
-        "alluvia:query_bytes": "1000000000000",
-        "alluvia:query_seconds": "27",
-        "alluvia:webhooks": "true",
-        "alluvia:webhook_secrets": "secretsmanager:a/b, ssm:/c/d",
-        "alluvia:webhook_rate": "10",
-        "alluvia:webhook_burst": "11",
-        "alluvia:caller_jobs": "100",
-        "alluvia:caller_result_bytes": "12",
-        "alluvia:caller_uploads": "1000",
-        "alluvia:caller_upload_bytes": "13",
-        "alluvia:ingest_concurrency": "5",
-        "alluvia:query_concurrency": "6",
-        "alluvia:sql_concurrency": "16",
-        "alluvia:job_concurrency": "17",
-        "alluvia:commit_concurrency": "7",
-        "alluvia:merge_concurrency": "8",
-        "alluvia:vacuum_concurrency": "9",
-    }
-    assert read_settings(context) == Settings(
-        ingest_mode="direct",
-        create_tables=True,
-        sql_writes=True,
-        auth="jwt",
-        jwt_issuer="https://issuer.example",
-        jwt_audience="lake",
-        jwt_scopes="permissions",
-        jwt_scope_prefix="lake/",
-        jwt_where="tenant = $tenant",
-        jwt_hide="email phone",
-        cors_origins=("https://app.example", "https://other.example:8443"),
-        retention_hours=24,
-        alarm_email="oncall@example.com",
-        backfill_sources=(BackfillSource("one-bucket", "a/b/"), BackfillSource("one-bucket", "c/"), *WHOLE),
-        emr_release="emr-spark-8.2.0",
-        ingest_rate=1,
-        ingest_burst=2,
-        query_rate=3,
-        query_burst=4,
-        query_bytes=10**12,
-        query_seconds=27,
-        webhooks=True,
-        webhook_secrets=(WebhookSecret("secretsmanager", "a/b"), WebhookSecret("ssm", "/c/d")),
-        webhook_rate=10,
-        webhook_burst=11,
-        caller_jobs=100,
-        caller_result_bytes=12,
-        caller_uploads=1000,
-        caller_upload_bytes=13,
-        ingest_concurrency=5,
-        query_concurrency=6,
-        sql_concurrency=16,
-        job_concurrency=17,
-        commit_concurrency=7,
-        merge_concurrency=8,
-        vacuum_concurrency=9,
-    )
+    assert {f"alluvia:{name}" for name in GIVEN} == {name for name in CDK_CONTEXT if name.startswith("alluvia:")}
+    context = {f"alluvia:{name}": text for name, (text, _) in GIVEN.items()}
+    expected = {name: value for name, (_, value) in GIVEN.items()}
+    assert read_settings({"@aws-cdk/some:flag": True, **context}) == Settings(**expected)
 
 
 @pytest.mark.parametrize(
