@@ -104,6 +104,20 @@ VALUES = [
     ("decimal(9,2)", "0.5", Decimal("0.50")),
     ("boolean", "true", True),
     ("date", "2026-01-31", "2026-01-31"),
+    ("date", "2026-01-31T23:30:00-01:00", "2026-02-01"),
+    ("date", "1769817600", "2026-01-31"),
+    ("date", "1769817600000", "2026-01-31"),
+    ("date", "20260131", "2026-01-31"),
+    ("timestamp", "2026-01-31", "2026-01-31T00:00:00Z"),
+    ("timestamp", "2026-01-31T12:00:00", "2026-01-31T12:00:00Z"),
+    ("timestamp", "2026-01-31T12:00:00 01:00", "2026-01-31T11:00:00Z"),
+    ("timestamp", "1769858400", "2026-01-31T11:20:00Z"),
+    ("timestamp", "1769858400.25", "2026-01-31T11:20:00.25Z"),
+    ("timestamp", "1769858400123", "2026-01-31T11:20:00.123Z"),
+    ("timestamp", "1769858400123456", "2026-01-31T11:20:00.123456Z"),
+    ("timestamp", "0", "1970-01-01T00:00:00Z"),
+    ("timestamp_ntz", "2026-01-31T12:00:00+01:00", "2026-01-31T11:00:00"),
+    ("timestamp_ntz", "1769858400", "2026-01-31T11:20:00"),
     ("timestamp", "2026-01-31T12:00:00+01:00", "2026-01-31T11:00:00Z"),
     ("timestamp_ntz", "2026-01-31 12:00:00", "2026-01-31T12:00:00"),
     ("string", "2026-01-31", "2026-01-31"),
@@ -118,7 +132,70 @@ def test_values_have_their_types_whatever_else_they_look_like(lake: alluvia.Lake
         found.append(json.loads(answer["body"], parse_float=Decimal)[0]["x"])
         tags.add(answer["headers"]["ETag"])
     assert found == [value for _, _, value in VALUES]
-    assert len(tags) == len(VALUES)  # the date and the text of it are two answers
+    kinds = {(kind, str(value)) for kind, _, value in VALUES}
+    assert len(tags) == len(kinds)  # the date and the text of it are two answers, two forms of a date are one
+
+
+FORMS = "send 2026-11-20, 2026-11-20T10:30:00Z, or seconds, milliseconds or microseconds since 1970"
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamp_ntz"])
+@pytest.mark.parametrize("text", ["yesterday", "20.11.2026", "11/20/2026", "2026-13-01", "2026", "1" * 18, "nan", ""])
+def test_what_is_no_time_names_the_parameter_and_the_forms(lake: alluvia.Lake, kind: str, text: str) -> None:
+    lake.publish_query("since", "SELECT $since AS since", {"since": kind})
+    answer = get("since.json", since=text)
+    assert answer["statusCode"] == 400
+    assert error_of(answer) == f"since: {text!r} is not a value of the type {kind}: {FORMS}"
+
+
+TIMES = ["2026-11-20", "20261120", "2026-11-20T00:00:00Z", "2026-11-20T02:00:00+02:00", "1795132800", "1795132800000"]
+
+
+@pytest.mark.parametrize("text", [*TIMES, "1795132800000000"])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "seen >= $since",
+        "m.seen BETWEEN $since AND now()",
+        "day IN ($since, NULL)",
+        "plain >= $since",
+        "date_trunc('day', seen) = $since",
+        "$since::DATE = day",
+        "seen >= CAST($since AS TIMESTAMPTZ)",
+    ],
+)
+def test_a_query_of_ones_own_takes_times_in_the_same_forms(lake: alluvia.Lake, text: str, condition: str) -> None:
+    table = lake.create_table("moments", {"seen": "timestamp", "day": "date", "plain": "timestamp_ntz"})
+    rows = [
+        {"seen": f"2026-11-{day}T10:00:00Z", "day": f"2026-11-{day}", "plain": f"2026-11-{day}"} for day in (19, 20)
+    ]
+    values = ", ".join("('{seen}', '{day}', '{plain}')".format(**each) for each in rows)
+    lake.sql(f"INSERT INTO moments VALUES {values}")
+    sql = f"SELECT count(*) AS n FROM moments m WHERE {condition}"
+    assert table.count() == 2
+    sent = event("", method="GET") | {
+        "rawQueryString": urlencode({"query": sql, "format": "json", "param_since": text})
+    }
+    answer = query.handler(sent, None)
+    assert (answer["statusCode"], json.loads(answer["body"])) == (200, [{"n": 1}]), answer["body"]
+    if text.isdigit() and text not in TIMES[:2]:
+        sent = event(json.dumps({"query": sql, "parameters": {"since": int(text)}, "format": "json"}))
+        assert json.loads(query.handler(sent, None)["body"]) == [{"n": 1}]
+
+
+def test_a_text_that_is_no_time_is_named_with_its_parameter(lake: alluvia.Lake) -> None:
+    lake.create_table("moments", {"seen": "timestamp"})
+    lake.sql("INSERT INTO moments VALUES (now())")
+    sql = "SELECT count(*) AS n FROM moments WHERE seen >= $since"
+    sent = event("", method="GET") | {"rawQueryString": urlencode({"query": sql, "param_since": "yesterday"})}
+    answer = query.handler(sent, None)
+    assert (answer["statusCode"], error_of(answer)) == (400, f"parameter $since: 'yesterday' is not a time: {FORMS}")
+
+
+def test_a_number_that_is_compared_with_numbers_stays_one(lake: alluvia.Lake) -> None:
+    lake.sql("INSERT INTO hits VALUES ('/big', 1795132800, 'a')")
+    [row] = lake.sql("SELECT path FROM hits WHERE n = $n", {"n": 1795132800}).to_pylist()
+    assert row == {"path": "/big"}
 
 
 @pytest.mark.parametrize(

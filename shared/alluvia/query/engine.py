@@ -20,6 +20,7 @@ from alluvia.engine.duck.failures import QueryTooCostly, UnreadableFile, out_of_
 from alluvia.engine.duck.relation import RowPlaces
 from alluvia.engine.queries.parse import parse
 from alluvia.engine.queries.references import shows_tables
+from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.processes.pool import Watch
@@ -28,6 +29,7 @@ from alluvia.query.formats import Format, render
 from alluvia.query.identity import Identity, identity_of
 from alluvia.query.limits import QueryLimits
 from alluvia.query.opening import Opened, open_session
+from alluvia.query.parameter_times import naming_parameter
 from alluvia.query.parameters import Parameters, arrow_row, named_values
 from alluvia.query.process.fetching import asks_no_rows
 from alluvia.query.process.processes import LargeResults
@@ -199,7 +201,7 @@ def _attempt(
     values = arrow_row(named_values(parameters)) if parameters else None
     unreadable: set[str | None] = set()
     while True:
-        session = Session(catalog.store, limits, watch, lambda path: None in unreadable or path in unreadable, values)
+        session = Session(catalog.store, limits, watch, lambda path: None in unreadable or path in unreadable)
         try:
             statement = parse(query, session.analyse)
             if shows_tables(statement.root) and not statement.explain:
@@ -229,6 +231,9 @@ def _attempt(
                 raise error.otherwise from None  # all that it may be about was read: the query failed of its own
             # Our own reader knows more kinds of Parquet, or what is wrong and with which file.
             unreadable.add(error.path)
+        except Invalid as error:
+            session.close()
+            raise naming_parameter(error, values) from error
         except BaseException:
             session.close()
             raise

@@ -17,7 +17,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.constants import Constants
 from alluvia.engine.duck.relation import RowPlaces
 from alluvia.engine.queries.engine_faults import rules_left_out
-from alluvia.engine.queries.parse import Statement
+from alluvia.engine.queries.parse import Node, Statement
 from alluvia.engine.queries.references import Reference, References, find_references, names_in_use
 from alluvia.engine.queries.rewrite import Rewritten, rewrite
 from alluvia.errors import Invalid
@@ -27,6 +27,7 @@ from alluvia.operations.merge_query.folding import FINAL
 from alluvia.operations.reading.relations import Files, Inputs, LocalRows, Relation
 from alluvia.query.derived import StreamReading, find_derived
 from alluvia.query.limits import PlannedReads, QueryLimits
+from alluvia.query.parameter_times import with_times
 from alluvia.query.parameters import check_given
 from alluvia.query.process.evaluator import evaluation
 from alluvia.query.process.fetching import EARLY_FILES, may_end_early
@@ -69,18 +70,18 @@ def open_session(
     without_rows: bool,
 ) -> Opened:
     """Give a session what a query names, but not in a dry run; tables without a file where no row is asked for."""
-    given = {} if values is None else {name: values[name][0] for name in values.column_names}
-    if given:
-        check_given(statement.root, given)
-    references = find_references(statement.root, parameters=bool(given))
+    if values is not None:
+        check_given(statement.root, dict.fromkeys(values.column_names))
+    references = find_references(statement.root, parameters=values is not None)
     with ThreadPoolExecutor(1) as pool:  # the newest versions are looked up while DuckDB starts
         looking = pool.submit(metered_here(newest_snapshots), catalog, references)
         now_us = session.begin()
     newest = looking.result()
-    expanded = expand(catalog, statement, references, newest, session.analyse, parameters=bool(given))
+    expanded = expand(catalog, statement, references, newest, session.analyse, parameters=values is not None)
     if expanded.views:  # which name other tables: all are read at one moment
         statement, references = expanded.statement, expanded.references
         newest = newest_snapshots(catalog, references)
+    given = {} if values is None else _bound(session, statement.root, newest, values)
     constants = Constants(now_us, names_in_use(statement.root), given, session.plan)
     reads = PlannedReads(limits, catalog.rights)
     with_rows = not (dry_run or without_rows or statement.explain)
@@ -123,6 +124,13 @@ def open_session(
         session.open(inputs, views, _fetched_max(statement), rules_left_out(statement.root, of_views=bool(views)))
     named = _tables_named(references, scans, {reference: relation for reference, (_, relation) in derived.items()})
     return Opened(statement, scans, tuple(reports), rewritten, named, tuple(reads.snapshots))
+
+
+def _bound(session: Session, root: Node, newest: Mapping[str, Snapshot], values: pa.Table) -> dict[str, pa.Scalar]:
+    """Bind the values of a query's parameters, times as such, and return them by name."""
+    values = with_times(root, [each.schema for each in newest.values()], values)
+    session.bind(values)
+    return {name: values[name][0] for name in values.column_names}
 
 
 def _derived(

@@ -22,6 +22,7 @@ from alluvia.delta.schema.types import normal_name
 from alluvia.engine.queries.parse import Node, walk
 from alluvia.errors import Invalid, Unsupported
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.query.parameter_times import FORMS, read_time
 
 VERSION = "version"
 """Means the version of the query in a request, so no parameter can have this name."""
@@ -48,13 +49,19 @@ class Declared:
         return f"{self.name} ({self.type}{'' if self.default is None else f', {self.default!r:.100} by default'})"
 
     def value(self, text: str) -> Any:
-        """Return the value that a text stands for. Raises `Invalid`, naming the parameter and its type."""
+        """Return the value that a text stands for. Raises `Invalid`, naming the parameter and its type.
+
+        Dates and timestamps come in the forms of `parameter_times`.
+        """
+        kind = primitive_type(self.type)
+        is_time = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
         try:
-            value = pa.array([text], pa.string()).cast(primitive_type(self.type))[0].as_py()
+            value = read_time(text, kind) if is_time else pa.array([text], pa.string()).cast(kind)[0].as_py()
         except (pa.ArrowException, ValueError, OverflowError):
             value = None
         if value is None or (isinstance(value, float) and not math.isfinite(value)):
-            raise Invalid(f"{self.name}: {text!r:.100} is not a value of the type {self.type}")
+            forms = f": {FORMS}" if is_time else ""
+            raise Invalid(f"{self.name}: {text!r:.100} is not a value of the type {self.type}{forms}")
         return value
 
 

@@ -76,8 +76,7 @@ class Session:
     """Runs one query, and must be closed after it.
 
     `watch` has the limits as a process is held to them, with the time at which the query must be done.
-    `copied` says of which data files, by name, DuckDB is given a copy that this library made. `values` has one row, the
-    values of the query's parameters by name.
+    `copied` says of which data files, by name, DuckDB is given a copy that this library made.
     """
 
     def __init__(
@@ -86,7 +85,6 @@ class Session:
         limits: QueryLimits,
         watch: Watch,
         copied: Callable[[str], bool] = lambda _: False,
-        values: pa.Table | None = None,
     ) -> None:
         self._store = store
         self._limits = limits
@@ -96,7 +94,7 @@ class Session:
         self._keys: dict[str, str] = {}
         self._served: list[ServedFile] = []
         self._held = Held()
-        self._values = values
+        self._values: pa.Table | None = None
         self._engine = Engine(watch)
         self._closed = False
         self._folder = Path(tempfile.mkdtemp(dir=scratch_root()))
@@ -113,6 +111,10 @@ class Session:
         """Have DuckDB read a text, which may take it as long as the query has."""
         with self._translated(Context(text)):
             return self._engine.analyse(text)
+
+    def bind(self, values: pa.Table) -> None:
+        """Have the query run with the values of its parameters: one row, by name."""
+        self._values = values
 
     def begin(self) -> int:
         """Open the database, and return the query's `now()`, in µs since the Unix epoch."""
