@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Protocol
 
-import duckdb
 import pyarrow as pa
 
 from alluvia.engine.duck.arrow_values import arrow_table
@@ -42,6 +42,8 @@ class OwnEvaluator:
 
     def compute(self, query: str, rows: pa.Table) -> pa.Table:
         """Return the rows of a query over the relation `rows`. Raises `EngineError`."""
+        import duckdb  # loaded late: most conditions and values do without
+
         self._connection.register(ROWS, rows.to_reader())  # a table would come by way of a dataset, in twice the time
         try:
             return arrow_table(self._connection.execute(query))
@@ -51,19 +53,35 @@ class OwnEvaluator:
             self._connection.unregister(ROWS)
 
 
-_elsewhere: ContextVar[Evaluator | None] = ContextVar("alluvia_evaluating", default=None)
+_making: ContextVar[Callable[[], Evaluator]] = ContextVar("alluvia_making_evaluators", default=OwnEvaluator)
 
 
 @contextmanager
 def evaluating(evaluator: Evaluator) -> Iterator[None]:
     """Have an evaluator compute all expressions that are read in the block."""
-    token = _elsewhere.set(evaluator)
+    with _made_by(lambda: evaluator):
+        yield
+
+
+@contextmanager
+def at_one_time() -> Iterator[None]:
+    """Have one evaluator compute all expressions that are read in the block, so that all see one time.
+
+    It is made, and loads DuckDB, for the first expression that needs one.
+    """
+    with _made_by(cache(_making.get())):
+        yield
+
+
+@contextmanager
+def _made_by(make: Callable[[], Evaluator]) -> Iterator[None]:
+    token = _making.set(make)
     try:
         yield
     finally:
-        _elsewhere.reset(token)
+        _making.reset(token)
 
 
 def current_evaluator() -> Evaluator:
-    """Return what computes expressions here: that of `evaluating`, or one of its own in this process."""
-    return _elsewhere.get() or OwnEvaluator()
+    """Return what computes expressions here: that of `evaluating`, or one of this process."""
+    return _making.get()()

@@ -50,15 +50,13 @@ def merge(handle: TableHandle, source: pa.Table, rules: MergeRules) -> RowChange
     the source have the same key, or one has a key that the table's column cannot hold. Raises `Invalid` for expressions
     that do not fit.
     """
-    from alluvia.engine.duck.evaluators import current_evaluator, evaluating  # loads DuckDB
 
     def edit(snapshot: Snapshot) -> KeyedMerge:
         check_edit(snapshot, "MERGE", None)
         keyed = keys_of(rules, snapshot.schema, source.schema)
         keys = _source_keys(source, keyed.columns, snapshot.schema)
         on = None if keyed.alone else rules.on
-        with evaluating(current_evaluator()):  # so that all expressions see one time
-            return KeyedMerge(snapshot, source, keys, rules, {"on": masked(rules.on)}, on=on)
+        return KeyedMerge(snapshot, source, keys, rules, {"on": masked(rules.on)}, on=on)
 
     return change_rows(handle, "MERGE", edit)
 

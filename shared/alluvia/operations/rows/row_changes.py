@@ -9,6 +9,7 @@ from alluvia.commit.changes import Changes
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.log.actions import Txn
 from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.duck.evaluators import at_one_time
 from alluvia.operations.planning.optimistic_retry import (
     applied,
     check_not_append_only,
@@ -98,7 +99,9 @@ class Plans:
     def _rewriter(self, snapshot: Snapshot) -> Rewriter:
         if self._planned is None or self._planned[0].state.metadata != snapshot.state.metadata:
             lost = self._planned
-            self._planned = snapshot, self._rewrite(self._handle, snapshot, self._read_edit(snapshot))
+            with at_one_time():
+                edit = self._read_edit(snapshot)
+            self._planned = snapshot, self._rewrite(self._handle, snapshot, edit)
             if lost is not None:
                 discard(self._handle, snapshot, lost[1].new_files())
         return self._planned[1]

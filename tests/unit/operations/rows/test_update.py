@@ -191,3 +191,13 @@ def test_rows_that_a_winner_makes_match_are_updated_too(lake: Lake, kind: str) -
     report = ours.update({"id": "id + 500"}, where="name = 'odd' OR id = 3")
     assert (report.tries, report.rows_updated) == (2, 2)
     assert {503, 515} <= by_id(race.theirs.table("t")).keys()
+
+
+def test_the_condition_and_the_values_see_one_time(lake: Lake) -> None:
+    """Exactly one row matches: it says what the time is to the condition."""
+    table = lake.create_table("t", {"n": "long", "seen": "long"})
+    table.append([{"n": number} for number in range(1000)])
+    assert table.update({"seen": "epoch_us(now()) % 1000"}, "epoch_us(now()) % 1000 = n").rows_updated == 1
+    assert table.count() == 1000
+    [row] = table.to_arrow(where="seen IS NOT NULL").to_pylist()
+    assert row["seen"] == row["n"]

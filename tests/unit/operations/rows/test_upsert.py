@@ -291,3 +291,19 @@ def test_both_ways_to_find_keys_find_the_same(monkeypatch: pytest.MonkeyPatch, k
         wanted = {at: given.index(key) for at, key in enumerate(there) if key is not None and key in given}
         assert dict(zip(positions.to_pylist(), numbers.to_pylist(), strict=True)) == wanted
         assert positions.to_pylist() == sorted(wanted)
+
+
+def test_all_conditions_see_one_time(lake: Lake) -> None:
+    """One row is deleted and one inserted: they say what the time is to the conditions."""
+    table = lake.create_table("t", {"n": "long"})
+    table.append([{"n": number} for number in range(1000)])
+    done = table.upsert(
+        [{"n": number} for number in range(2000)],
+        on=["n"],
+        delete_when="epoch_us(now()) % 1000 = n",
+        insert_when="epoch_us(now()) % 1000 + 1000 = new.n",
+    )
+    assert (done.rows_deleted, done.rows_inserted) == (1, 1)
+    left = set(table.to_arrow()["n"].to_pylist())
+    [deleted], [inserted] = set(range(1000)) - left, left - set(range(1000))
+    assert inserted == deleted + 1000
