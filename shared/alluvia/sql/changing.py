@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from alluvia.delta.snapshot import Snapshot
-from alluvia.engine.conditions.columnar import masked
 from alluvia.engine.conditions.condition import columns_used
 from alluvia.engine.conditions.sql_assignments import SqlValues, read_value
 from alluvia.engine.conditions.sql_condition import read_expression
 from alluvia.engine.duck.literals import free_name, quote_name
 from alluvia.engine.duck.relation import RowPlaces
 from alluvia.engine.queries.parse import Node, walk
+from alluvia.engine.queries.tokens import masked
 from alluvia.operations.merge_query.folding import check_edit
 from alluvia.operations.rows.edits import delete_metrics, update_metrics
 from alluvia.operations.rows.located_merge import LocatedClause, LocatedMerge, LocatedRows, LocatedRules, kept

@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from alluvia.engine.conditions.columnar import masked
 from alluvia.engine.conditions.pairs import PairValues, Side
 from alluvia.engine.conditions.sql_assignments import VALUE_AT, read_value
 from alluvia.engine.conditions.sql_condition import read_expression
@@ -21,6 +20,7 @@ from alluvia.engine.duck.literals import free_name, literal, quote_name
 from alluvia.engine.queries.parse import LOCATION, outside_subqueries, parse, walk
 from alluvia.engine.queries.references import find_references
 from alluvia.engine.queries.reproducible import expressions
+from alluvia.engine.queries.tokens import masked
 from alluvia.errors import Invalid
 from alluvia.operations.merge_query.folding import check_edit
 from alluvia.operations.rows import keyed_merge

@@ -6,7 +6,6 @@ overflow in less than 64 bits.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -16,28 +15,6 @@ from alluvia.arrow_compute import pc
 from alluvia.delta.schema.names import fold
 from alluvia.engine.queries.parse import Node, is_constant
 from alluvia.lazy_dataclasses import dataclass
-
-_TOKEN = re.compile(
-    r"""
-    (?P<comment>--[^\n]*|/\*.*?\*/)
-    | (?P<value>(?<!\w)[eE]'(?:[^'\\]|''|\\.)*'|(?:(?<!\w)[xXbB])?'(?:[^']|'')*'
-        |\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|(?<!\w)\.?\d[\w.]*)
-    | (?P<name>"(?:[^"]|"")*"|[^\W\d]\w*)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_QUOTED_NAME = re.compile(r'"(?:[^"]|"")*"')
-_UNCLEAR = re.compile(r"""['"]|\$\w*\$|/\*|\*/""")
-
-
-def masked(text: str) -> str:
-    """Return an SQL expression with `?` for each text and number, and without comments.
-
-    Where it cannot be told which part is a value, all of it is `?`.
-    """
-    shown = _TOKEN.sub(lambda token: token["name"] or ("?" if token["value"] else " "), text)
-    return "?" if _UNCLEAR.search(_QUOTED_NAME.sub("", shown)) else " ".join(shown.split())
-
 
 Mask = Callable[[pa.RecordBatch], pa.BooleanArray]
 Compute = Callable[[pa.RecordBatch], pa.Array]

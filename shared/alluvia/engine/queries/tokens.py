@@ -97,6 +97,41 @@ def whole_tokens(text: str) -> list[Token]:
         return []
 
 
+def masked(text: str) -> str:
+    """Return an SQL expression with `?` for each text and number, and without comments.
+
+    Where it cannot be told which part is a value, all of it is `?`.
+    """
+    try:
+        shown = _TOKEN.sub(_shown, _without_comments(text) if "/*" in text else text)
+    except Invalid:
+        return "?"
+    return " ".join(shown.split())
+
+
+def _shown(token: re.Match[str]) -> str:
+    kind, shown = token.lastgroup, token[0]
+    if kind in ("text", "number"):
+        return "?"
+    if kind == "word":
+        start, end = token.span()
+        before, after = token.string[max(start - 1, 0) : start], token.string[end : end + 1]
+        is_part_of_value = before.isalnum() or before == "_" or (after == "'" and fold(shown) in ("b", "e", "x"))
+        return "" if is_part_of_value else shown  # as of 0x1F and x'1f'
+    if kind == "strange" and shown in "'\"$":
+        raise Unfinished(_strange(shown))
+    return " " if kind in ("space", "strange") else shown
+
+
+def _without_comments(text: str) -> str:
+    kept, at = list[str](), 0
+    while (token := _TOKEN.match(text, at)) is not None:
+        is_comment = token.lastgroup == "comment"
+        kept.append(" " if is_comment else token[0])
+        at = _comment_end(text, at) if is_comment else token.end()
+    return "".join(kept)
+
+
 def check_size(text: object) -> None:
     """Raise `Invalid` unless it is a text that is not too long."""
     check_text("query", text, "SELECT 1")

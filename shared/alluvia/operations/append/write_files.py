@@ -13,7 +13,7 @@ from alluvia.commit.transaction import Commit, too_old
 from alluvia.delta.data_files.writer import FileWriter
 from alluvia.delta.log.actions import AddFile, Metadata, Txn
 from alluvia.delta.snapshot import Snapshot
-from alluvia.engine.conditions.columnar import masked
+from alluvia.engine.queries.tokens import masked
 from alluvia.errors import Invalid, Unsupported
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.append.append import fits

@@ -17,8 +17,8 @@ from alluvia.delta.log.actions import AddFile
 from alluvia.delta.schema.caller_rows import conform
 from alluvia.delta.skipping.predicate import Predicate, Unknown
 from alluvia.delta.snapshot import Snapshot
-from alluvia.engine.conditions.columnar import masked
 from alluvia.engine.conditions.pairs import Pairs, PairTest, PairValues, Rows
+from alluvia.engine.queries.tokens import masked
 from alluvia.errors import Invalid
 from alluvia.operations.merge_query.folding import check_edit
 from alluvia.operations.reading.datafile import DataFile

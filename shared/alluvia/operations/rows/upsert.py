@@ -13,9 +13,9 @@ from alluvia.delta.schema.caller_rows import columns_of_rows, conform, conformed
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
-from alluvia.engine.conditions.columnar import masked
 from alluvia.engine.conditions.condition import expression_of
 from alluvia.engine.conditions.pairs import Pairs, Side
+from alluvia.engine.queries.tokens import masked
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.merge_query.folding import check_edit

@@ -13,8 +13,9 @@ from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.assignments import assignments
-from alluvia.engine.conditions.columnar import definite, masked
+from alluvia.engine.conditions.columnar import definite
 from alluvia.engine.conditions.condition import ROWS_AT_ONCE, condition
+from alluvia.engine.queries.tokens import masked
 from alluvia.operations.merge_query.folding import check_edit
 from alluvia.operations.reading.datafile import DataFile
 from alluvia.operations.rows.edits import Edit, Hits, RowChanges, delete_metrics, moves_rows, update_metrics
