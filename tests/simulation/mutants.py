@@ -738,7 +738,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "commit files that vacuum may have taken meanwhile",
-        "operations/rows/rewriting.py",
+        "operations/rows/parts.py",
         " and part.begun_ms >= young_ms]",
         "]",
         (

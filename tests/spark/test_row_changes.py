@@ -60,7 +60,7 @@ def test_spark_does_what_the_library_does(
 def test_races_and_refusals(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = alluvia.connect(str(tmp_path))
     table = make(lake, "t", "vectors")
-    planned = row_changes.SparkRewriter.work
+    planned = row_changes.SparkWorker.work
     tries: list[int] = []
 
     def raced(self, snapshot, candidates):  # type: ignore[no-untyped-def]
@@ -71,7 +71,7 @@ def test_races_and_refusals(spark: SparkSession, tmp_path: Path, monkeypatch: py
         tries.append(len(candidates))
         return found
 
-    monkeypatch.setattr(row_changes.SparkRewriter, "work", raced)
+    monkeypatch.setattr(row_changes.SparkWorker, "work", raced)
     done = alluvia_spark.update(spark, str(tmp_path), {"name": "'x'"}, "place = 'a'", table="t")
     assert (done.rows_updated, done.tries, tries) == (10, 2, [1, 2])
     assert set(table.to_arrow(["name"], "place = 'a'")["name"].to_pylist()) == {"x"}
@@ -190,7 +190,7 @@ def test_an_upsert_that_loses_a_race_meets_the_rows_of_the_winner(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = make(alluvia.connect(str(tmp_path)), "t", "copied")
-    planned = joined_upsert.JoinRewriter.work
+    planned = joined_upsert.JoinWorker.work
     tries: list[int] = []
 
     def raced(self, snapshot, candidates):  # type: ignore[no-untyped-def]
@@ -200,7 +200,7 @@ def test_an_upsert_that_loses_a_race_meets_the_rows_of_the_winner(
         tries.append(len(candidates))
         return found
 
-    monkeypatch.setattr(joined_upsert.JoinRewriter, "work", raced)
+    monkeypatch.setattr(joined_upsert.JoinWorker, "work", raced)
     rows = spark.createDataFrame([(3, "new"), (50, "new"), (51, "new")], "id long, name string")
     done = alluvia_spark.upsert(judges.uri_of(table), rows, ["id"])
     assert (done.rows_updated, done.rows_inserted, done.tries) == (2, 1, 2)
@@ -216,7 +216,7 @@ def test_an_upsert_whose_tasks_slept_for_a_day_upserts_all_the_same(
     lake = Lake(open_store(str(tmp_path), clock), clock)
     table = make(lake, "t", "copied")
     monkeypatch.setattr(TablePlace, "handle", lambda _: lake.catalog.handle("t"))
-    worked_on = joined_upsert.JoinRewriter._worked_on
+    worked_on = joined_upsert.JoinWorker._worked_on
     taken: list[int] = []
 
     def slept(self, groups, done):  # type: ignore[no-untyped-def]
@@ -226,7 +226,7 @@ def test_an_upsert_whose_tasks_slept_for_a_day_upserts_all_the_same(
             taken.append(len(lake.table("t").vacuum(timedelta(0)).orphans))
         return found
 
-    monkeypatch.setattr(joined_upsert.JoinRewriter, "_worked_on", slept)
+    monkeypatch.setattr(joined_upsert.JoinWorker, "_worked_on", slept)
     rows = spark.createDataFrame([(3, "new"), (51, "new")], "id long, name string")
     done = alluvia_spark.upsert(judges.uri_of(table), rows, ["id"])
     assert (taken, done.rows_updated, done.rows_inserted) == ([2], 1, 1)

@@ -24,10 +24,12 @@ from alluvia.delta.arguments import check_names
 from alluvia.delta.deletion_vectors.storage import NO_POSITIONS
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.duck.evaluators import at_one_time
 from alluvia.errors import AlluviaError
 from alluvia.operations.reading.datafile import opened
 from alluvia.operations.rows.edits import Edit, RowChanges
-from alluvia.operations.rows.rewriting import Outcome, Part, Rewriter
+from alluvia.operations.rows.parts import Outcome, Part, files_left, outcomes_of, part_of, still_good
+from alluvia.operations.rows.rewriting import Rewriter
 from alluvia.operations.rows.row_changes import change_rows
 from alluvia.operations.rows.source_keys import KEYS_SORTED_MAX, SourceKeys, repeated_key
 from alluvia.operations.rows.upsert import Rules, check_rules, read_rows, upsert_edit
@@ -72,10 +74,10 @@ def upsert(
             given = source.columns.empty_table()
             return upsert_edit(snapshot, given, source.on, rules, source.known_keys(snapshot), source.count)
 
-        def rewriter(handle: TableHandle, snapshot: Snapshot, planned: Edit) -> Rewriter:
-            return JoinRewriter(handle, snapshot, planned, place, source, rules)
+        def worker(handle: TableHandle, snapshot: Snapshot, planned: Edit) -> JoinWorker:
+            return JoinWorker(handle, snapshot, planned, place, source, rules)
 
-        return change_rows(handle, "upsert", edit, rewriter, txn)
+        return change_rows(handle, "upsert", edit, worker, txn)
     finally:
         if not is_kept:
             rows.unpersist()
@@ -159,7 +161,7 @@ class UpsertTask(TableTask):
     rules: Rules
 
 
-class JoinRewriter(Rewriter):
+class JoinWorker:
     """Has Spark join the new rows with those of files, and its tasks change the files and insert what is left."""
 
     def __init__(
@@ -171,7 +173,9 @@ class JoinRewriter(Rewriter):
         source: SourceRows,
         rules: Rules,
     ) -> None:
-        super().__init__(handle, snapshot, edit)
+        self.edit = edit
+        self.parts: list[Part] = []
+        self._clock = handle.clock
         self._source = source
         self._rules = rules
         self._keys = StructType(
@@ -180,16 +184,18 @@ class JoinRewriter(Rewriter):
         self._task = UpsertTask(place, without_files(snapshot), source.columns.names, source.on, rules)
 
     def work(self, snapshot: Snapshot, candidates: Sequence[AddFile]) -> list[Outcome]:  # noqa: ARG002
-        pending = self._pending(candidates)
-        self.parts = [part for part in self.parts if part.outcomes]  # rows that were inserted may match a file now
+        """Bring the outcomes up to a snapshot, of which `candidates` are the files that can match."""
+        now_ms = self._clock.now_ms()
+        good = still_good(self.parts, candidates, now_ms)
+        pending = files_left(good, candidates)
+        self.parts = [part for part in good if part.outcomes]  # rows that were inserted may match a file now
         waiting = {file.key for file in pending}
         done = [file for file in candidates if file.key not in waiting] if self._rules.inserts else []
         groups = grouped(pending)
         if self._source.count and (groups or self._rules.inserts):
             self.parts += self._worked_on(groups, grouped(done))
-        worked_on = {key for part in self.parts for key in part.outcomes}
-        self.parts += [self._new_part(Outcome(file, changed=False)) for file in candidates if file.key not in worked_on]
-        return self._outcomes()
+        self.parts += [part_of(now_ms, Outcome(file, changed=False)) for file in files_left(self.parts, candidates)]
+        return outcomes_of(self.parts)
 
     def _worked_on(self, groups: Groups, done: Groups) -> list[Part]:
         routed = self._routed([*groups, *done], len(groups))
@@ -257,13 +263,12 @@ def _put(shared: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
     try:
         handle, snapshot = task.opened()
         for number, rows in _by_group(batches, len(groups)):
-            edit = upsert_edit(snapshot, rows.rename_columns(task.columns), task.on, task.rules)
-            if number < len(groups):
-                rewriter: Rewriter = _FileRewriter(handle, snapshot, edit)
-                rewriter.work(snapshot, list(filter(edit.matcher(snapshot), groups[number])))
-            else:
-                rewriter = _Inserter(handle, snapshot, edit)
-                rewriter.work(snapshot, [])
+            inserts = number >= len(groups)
+            rules = task.rules if inserts else replace(task.rules, unmatched="ignore")  # all match rows of the group
+            with at_one_time():
+                edit = upsert_edit(snapshot, rows.rename_columns(task.columns), task.on, rules)
+            rewriter = Rewriter(handle, snapshot, edit, with_others=inserts)
+            rewriter.work(snapshot, [] if inserts else list(filter(edit.matcher(snapshot), groups[number])))
             yield _answer(list(map(_small, rewriter.parts)))
     except AlluviaError as error:
         yield _answer(error)
@@ -303,17 +308,3 @@ def _by_group(batches: Iterable[pa.RecordBatch], groups: int) -> Iterator[tuple[
 def _rows(batches: Sequence[pa.RecordBatch]) -> pa.Table:
     rows = pa.Table.from_batches(list(batches))
     return plain_rows(rows.select(rows.column_names[1:]))
-
-
-class _FileRewriter(Rewriter):
-    """Inserts nothing: what a group's rows match is in the group."""
-
-    def _insert(self) -> None:
-        pass
-
-
-class _Inserter(Rewriter):
-    """Inserts rows that match nothing."""
-
-    def _feeds(self) -> bool:
-        return self._changes is not None  # as tasks that change files do

@@ -22,9 +22,11 @@ from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.replay import State
 from alluvia.delta.schema.names import fold
 from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.duck.evaluators import at_one_time
 from alluvia.errors import AlluviaError, Invalid
 from alluvia.operations.rows.edits import Edit, RowChanges
-from alluvia.operations.rows.rewriting import Outcome, Part, Rewriter
+from alluvia.operations.rows.parts import Outcome, Part, files_left, still_good
+from alluvia.operations.rows.rewriting import Rewriter
 from alluvia.operations.rows.row_changes import change_rows
 from alluvia.operations.rows.where_edits import DeleteEdit, UpdateEdit
 from alluvia_spark.frames import spare_later_tasks
@@ -89,15 +91,15 @@ def delete(spark: SparkSession, place: TablePlace, where: str, txn: Transaction)
 
 
 def _change(spark: SparkSession, place: TablePlace, name: str, edit: ReadEdit, txn: Transaction) -> RowChanges:
-    def rewriter(handle: TableHandle, snapshot: Snapshot, planned: Edit) -> Rewriter:
-        return SparkRewriter(handle, snapshot, planned, spark, place, edit)
+    def worker(handle: TableHandle, snapshot: Snapshot, planned: Edit) -> SparkWorker:
+        return SparkWorker(handle, snapshot, planned, spark, place, edit)
 
     with finding(place.uri, place.table):
-        return change_rows(place.handle(), name, edit, rewriter, txn)
+        return change_rows(place.handle(), name, edit, worker, txn)
 
 
-class SparkRewriter(Rewriter):
-    """Has Spark's tasks work on files, and does the rest itself: what the log alone decides."""
+class SparkWorker:
+    """Has Spark's tasks work on files, and a rewriter here do the rest: what the log alone decides."""
 
     def __init__(
         self,
@@ -108,15 +110,25 @@ class SparkRewriter(Rewriter):
         place: TablePlace,
         read_edit: ReadEdit,
     ) -> None:
-        super().__init__(handle, snapshot, edit)
+        self.edit = edit
+        self._rewriter = Rewriter(handle, snapshot, edit)
+        self._clock = handle.clock
         self._spark = spark
         self._task = EditTask(place, without_files(snapshot), read_edit, SystemClock().new_id())
 
+    @property
+    def parts(self) -> list[Part]:
+        """Return what the tasks and the rewriter have done."""
+        return self._rewriter.parts
+
     def work(self, snapshot: Snapshot, candidates: Sequence[AddFile]) -> list[Outcome]:
-        groups = grouped(file for file in self._pending(candidates) if not self.edit.goes_whole(file))
+        """Bring the outcomes up to a snapshot, of which `candidates` are the files that can match."""
+        parts = still_good(self.parts, candidates, self._clock.now_ms())
+        groups = grouped(file for file in files_left(parts, candidates) if not self.edit.goes_whole(file))
         if groups:
-            self.parts += self._worked_on(groups)
-        return super().work(snapshot, candidates)
+            parts += self._worked_on(groups)
+        self._rewriter.parts = parts
+        return self._rewriter.work(snapshot, candidates)
 
     def _worked_on(self, groups: Sequence[Sequence[AddFile]]) -> list[Part]:
         shared = dumped((self._task, groups))
@@ -167,7 +179,8 @@ def _work(task: EditTask, files: Sequence[AddFile]) -> bytes:
         handle, snapshot = task.opened()
         if task.number not in _edits:
             _edits.clear()
-            _edits[task.number] = task.edit(snapshot)
+            with at_one_time():
+                _edits[task.number] = task.edit(snapshot)
         rewriter = Rewriter(handle, snapshot, _edits[task.number])
         rewriter.work(snapshot, files)
         return dumped(rewriter.parts)

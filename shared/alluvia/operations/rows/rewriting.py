@@ -6,17 +6,16 @@ One file is encoded while the next is read. Memory holds one row group of each a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.commit.handle import TableHandle
-from alluvia.commit.transaction import FILE_AGE_MS_MAX
 from alluvia.delta.deletion_vectors.descriptors import cardinality_of
 from alluvia.delta.deletion_vectors.roaring import sorted_positions
 from alluvia.delta.deletion_vectors.storage import NO_POSITIONS, positions_of, write_deletions
-from alluvia.delta.log.actions import AddFile, CdcFile
+from alluvia.delta.log.actions import AddFile
 from alluvia.delta.snapshot import Snapshot
 from alluvia.delta.statistics.written import loose_statistics
 from alluvia.lazy_dataclasses import dataclass
@@ -24,31 +23,13 @@ from alluvia.operations.planning.layout import row_check
 from alluvia.operations.reading.change_files import ChangeWriter
 from alluvia.operations.reading.datafile import Background, DataFile, FileSink, opened
 from alluvia.operations.rows.edits import Edit, Hits, interleaved
+from alluvia.operations.rows.parts import Outcome, Part, files_left, outcomes_of, part_of, still_good
 from alluvia.progress import report
 
 WAITING_BYTES = 64 << 20
 """Once this many bytes of new rows are collected, they are written to files of their own."""
 REMEMBERED_BYTES = 64 << 20
 """So much is kept of which rows were found in which file, for when a concurrent commit deletes others of it."""
-
-
-@dataclass(slots=True)
-class Outcome:
-    """The outcome of one file. `add` replaces it; without one it is removed completely.
-
-    `rows` counts all that the file holds, the others those that it has left. `deleted` is None where the log alone said
-    that all go, and not how many they are. `vector` holds positions that wait to be written.
-    """
-
-    file: AddFile
-    changed: bool
-    add: AddFile | None = None
-    rows: int = 0
-    deleted: int | None = 0
-    updated: int = 0
-    copied: int = 0
-    sources: pa.Int64Array | None = None
-    vector: pa.Int64Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +45,14 @@ class _FoundRows:
         return int(self.deleted.nbytes) + (0 if self.hits is None else self.hits.nbytes)
 
 
-@dataclass(slots=True)
-class Part:
-    """Files that were worked on together: their new rows and their changes share files, and stand or fall together.
-
-    Nothing of it was written before `begun_ms`. `inserted` has the numbers of the source's rows that it inserts.
-    """
-
-    begun_ms: int
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
-    adds: list[AddFile] = field(default_factory=list)
-    cdc: list[CdcFile] = field(default_factory=list)
-    inserted: pa.Int64Array | None = None
-    rows_inserted: int = 0
-
-
 class Rewriter:
     """Works on the files of a table for one edit, and keeps what it did: a second plan pays for what is new.
 
-    Good for snapshots that share the metadata of the first.
+    Good for snapshots that share the metadata of the first. `with_others` says that other rewriters work for the same
+    commit: rows that are inserted then go into its change files, whatever this one changes.
     """
 
-    def __init__(self, handle: TableHandle, snapshot: Snapshot, edit: Edit) -> None:
+    def __init__(self, handle: TableHandle, snapshot: Snapshot, edit: Edit, *, with_others: bool = False) -> None:
         self.edit = edit
         self.parts: list[Part] = []
         self._handle = handle
@@ -98,6 +65,7 @@ class Rewriter:
         self._open = self._new_part()
         self._encoded: tuple[Outcome, FileSink] | None = None
         self._waiting: list[pa.Table] = []
+        self._with_others = with_others
         self._found: dict[str, _FoundRows] = {}
         self._found_bytes = 0
 
@@ -108,7 +76,8 @@ class Rewriter:
         """
         self._snapshot = snapshot
         self._open = self._new_part()
-        pending = self._pending(candidates)
+        self.parts = still_good(self.parts, candidates, self._handle.clock.now_ms())
+        pending = files_left(self.parts, candidates)
         whole = [file for file in pending if self.edit.goes_whole(file)]
         for file in whole:
             self.parts.append(self._new_part(_whole(file)))
@@ -126,31 +95,10 @@ class Rewriter:
             self._open, self._waiting = self._new_part(), []
             if self._changes is not None:
                 self._changes.clear()
-        return self._outcomes()
-
-    def new_files(self) -> list[AddFile]:
-        """Return the data files that the parts have written."""
-        replaced = [
-            outcome.add
-            for part in self.parts
-            for outcome in part.outcomes.values()
-            if outcome.add is not None and outcome.add.path != outcome.file.path
-        ]
-        return [*replaced, *(add for part in self.parts for add in part.adds)]
-
-    def _pending(self, candidates: Sequence[AddFile]) -> list[AddFile]:
-        """Return the files that no part is about that still holds; other parts are dropped."""
-        live = {file.key for file in candidates}
-        young_ms = self._handle.clock.now_ms() - FILE_AGE_MS_MAX
-        self.parts = [part for part in self.parts if part.outcomes.keys() <= live and part.begun_ms >= young_ms]
-        done = {key for part in self.parts for key in part.outcomes}
-        return [file for file in candidates if file.key not in done]
+        return outcomes_of(self.parts)
 
     def _new_part(self, *outcomes: Outcome) -> Part:
-        return Part(self._handle.clock.now_ms(), {outcome.file.key: outcome for outcome in outcomes})
-
-    def _outcomes(self) -> list[Outcome]:
-        return [outcome for part in (*self.parts, self._open) for outcome in part.outcomes.values()]
+        return part_of(self._handle.clock.now_ms(), *outcomes)
 
     def _read(self, files: Sequence[AddFile]) -> None:
         known = {path: remembered.rows for path, remembered in self._found.items()}
@@ -168,7 +116,8 @@ class Rewriter:
 
     def _insert(self) -> None:
         """Add the new rows to the open part; those of an earlier plan do where they are the same."""
-        matched = [outcome.sources for outcome in self._outcomes() if outcome.sources is not None]
+        outcomes = outcomes_of([*self.parts, self._open])
+        matched = [outcome.sources for outcome in outcomes if outcome.sources is not None]
         new = self.edit.inserts(pa.concat_arrays([NO_POSITIONS, *matched]))
         earlier = next((part for part in self.parts if part.inserted is not None), None)
         feed = self._feeds()
@@ -191,7 +140,9 @@ class Rewriter:
 
     def _feeds(self) -> bool:
         """Whether the commit holds change files, which then must hold all changes."""
-        return self._changes is not None and (self._changes.waiting_bytes > 0 or any(part.cdc for part in self.parts))
+        if self._changes is None:
+            return False
+        return self._with_others or self._changes.waiting_bytes > 0 or any(part.cdc for part in self.parts)
 
     def _waiting_bytes(self) -> int:
         """Return how much of the open part waits to share a file with what comes next; 0 if it is complete."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from alluvia.commit.changes import Changes
 from alluvia.commit.handle import TableHandle
-from alluvia.delta.log.actions import Txn
+from alluvia.delta.log.actions import AddFile, Txn
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.evaluators import at_one_time
 from alluvia.operations.planning.optimistic_retry import (
@@ -19,25 +20,42 @@ from alluvia.operations.planning.optimistic_retry import (
     discard,
 )
 from alluvia.operations.rows.edits import Edit, RowChanges
-from alluvia.operations.rows.rewriting import Outcome, Rewriter
+from alluvia.operations.rows.parts import Outcome, Part, new_files
+from alluvia.operations.rows.rewriting import Rewriter
 
-Rewrite = Callable[[TableHandle, Snapshot, Edit], Rewriter]
+
+class FileWorker(Protocol):
+    """Works on files for one edit, and keeps the `parts` for a later plan."""
+
+    @property
+    def edit(self) -> Edit:
+        """Return the edit."""
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """Return what was done."""
+
+    def work(self, snapshot: Snapshot, candidates: Sequence[AddFile], /) -> list[Outcome]:
+        """Bring the outcomes up to a snapshot, of which `candidates` are the files that can match."""
+
+
+MakeWorker = Callable[[TableHandle, Snapshot, Edit], FileWorker]
 
 
 def change_rows(
     handle: TableHandle,
     name: str,
     read_edit: Callable[[Snapshot], Edit],
-    rewriter: Rewrite = Rewriter,
+    worker: MakeWorker = Rewriter,
     txn: tuple[str, int] | None = None,
 ) -> RowChanges:
     """Carry an edit out in one commit; none where no row changes. `read_edit` returns it for a table as it is now.
 
-    Only files that can hold rows that change are read, by the `rewriter`. With `txn`, an application and its number,
+    Only files that can hold rows that change are read, by the `worker`. With `txn`, an application and its number,
     the edit is carried out once: where the table has that number or a higher one, nothing is done. Raises `Invalid` for
     an append-only table, with the operation's `name`.
     """
-    plans = Plans(handle, name, read_edit, rewriter, txn)
+    plans = Plans(handle, name, read_edit, worker, txn)
     commit, _, tries = commit_planned(handle, plans.plan)
     if commit is None:
         return replace(plans.done, tries=tries)
@@ -54,17 +72,17 @@ class Plans:
         handle: TableHandle,
         name: str,
         read_edit: Callable[[Snapshot], Edit],
-        rewriter: Rewrite = Rewriter,
+        worker: MakeWorker = Rewriter,
         txn: tuple[str, int] | None = None,
     ) -> None:
         if txn is not None:
             check_txn(txn)
         self._txn = txn
-        self._rewrite = rewriter
+        self._make_worker = worker
         self._handle = handle
         self._name = name
         self._read_edit = read_edit
-        self._planned: tuple[Snapshot, Rewriter] | None = None
+        self._planned: tuple[Snapshot, FileWorker] | None = None
 
     def plan(self, snapshot: Snapshot) -> Changes | None:
         """Return what to commit on a version; None where nothing is to be done."""
@@ -73,15 +91,15 @@ class Plans:
         if self._txn is not None and applied(snapshot, self._txn) is not None:
             self.done = RowChanges(snapshot.version, snapshot.timestamp_ms)
             return None
-        rewriter = self._rewriter(snapshot)
-        outcomes = rewriter.work(snapshot, rewriter.edit.candidates(snapshot))
+        worker = self._worker(snapshot)
+        outcomes = worker.work(snapshot, worker.edit.candidates(snapshot))
         read = sum(outcome.rows > 0 or not outcome.changed for outcome in outcomes)
         self.done = RowChanges(snapshot.version, snapshot.timestamp_ms, files_read=read)
         changed = [outcome for outcome in outcomes if outcome.changed]
-        inserted = sum(part.rows_inserted for part in rewriter.parts)
+        inserted = sum(part.rows_inserted for part in worker.parts)
         if not changed and not inserted and self._txn is None:
             return None
-        changes = self._changes(snapshot, rewriter, outcomes)
+        changes = self._changes(snapshot, worker, outcomes)
         deleted = [outcome.deleted for outcome in changed]
         known = [number for number in deleted if number is not None]
         self.done = replace(
@@ -93,32 +111,32 @@ class Plans:
             files_added=len(changes.adds),
             files_removed=len(changes.removes),
         )
-        changes.metrics = rewriter.edit.metrics(self.done, changes)
+        changes.metrics = worker.edit.metrics(self.done, changes)
         return changes
 
-    def _rewriter(self, snapshot: Snapshot) -> Rewriter:
+    def _worker(self, snapshot: Snapshot) -> FileWorker:
         if self._planned is None or self._planned[0].state.metadata != snapshot.state.metadata:
             lost = self._planned
             with at_one_time():
                 edit = self._read_edit(snapshot)
-            self._planned = snapshot, self._rewrite(self._handle, snapshot, edit)
+            self._planned = snapshot, self._make_worker(self._handle, snapshot, edit)
             if lost is not None:
-                discard(self._handle, snapshot, lost[1].new_files())
+                discard(self._handle, snapshot, new_files(lost[1].parts))
         return self._planned[1]
 
-    def _changes(self, snapshot: Snapshot, rewriter: Rewriter, outcomes: Sequence[Outcome]) -> Changes:
+    def _changes(self, snapshot: Snapshot, worker: FileWorker, outcomes: Sequence[Outcome]) -> Changes:
         now_ms = self._handle.clock.now_ms()
         changed = [outcome for outcome in outcomes if outcome.changed]
         adds = [outcome.add for outcome in changed if outcome.add is not None]
         read = frozenset(each.file.key for each in outcomes if each.changed or each.sources is not None)
         return Changes(
-            rewriter.edit.operation,
-            dict(rewriter.edit.parameters),
-            adds=[*adds, *(add for part in rewriter.parts for add in part.adds)],
+            worker.edit.operation,
+            dict(worker.edit.parameters),
+            adds=[*adds, *(add for part in worker.parts for add in part.adds)],
             removes=[outcome.file.removed(now_ms, data_change=True) for outcome in changed],
-            cdc=[file for part in rewriter.parts for file in part.cdc],
-            can_match=rewriter.edit.matcher(snapshot),
-            predicates=(rewriter.edit.reads,),
+            cdc=[file for part in worker.parts for file in part.cdc],
+            can_match=worker.edit.matcher(snapshot),
+            predicates=(worker.edit.reads,),
             files_read=read,
             txns=() if self._txn is None else [Txn(*self._txn, now_ms)],
         )
