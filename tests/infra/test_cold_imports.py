@@ -120,6 +120,13 @@ def test_on_a_directory(tmp_path: Path, spec: Spec, event: dict[str, Any] | None
     assert loaded(spec, event, {"ALLUVIA_LAKE": str(tmp_path)}) == expected
 
 
+def test_a_simple_check_constraint_needs_no_duckdb(tmp_path: Path) -> None:
+    lake = alluvia.connect(tmp_path)
+    make(lake)
+    lake.sql("ALTER TABLE events ADD CONSTRAINT known CHECK (event IS NULL OR event <> '')")
+    assert "duckdb" not in loaded(INGEST, POST, {"ALLUVIA_LAKE": str(tmp_path)})
+
+
 @each_function
 def test_on_s3(s3_server: S3Server, spec: Spec, event: dict[str, Any] | None, expected: set[str]) -> None:
     lake = alluvia.connect(f"s3://{s3_server.new_bucket()}/lake", **s3_server.options)

@@ -114,14 +114,17 @@ def words_in(expression: Node) -> frozenset[str]:
     return frozenset(str(value) for value in known if isinstance(value, (str, int, float)) and str(value))
 
 
-def expression_of(text: str) -> Node:
-    """Return the tree of a condition, whatever its columns are. Raises `Invalid` unless it is one expression."""
+def expression_of(text: str, *, subqueries: bool = False) -> Node:
+    """Return the tree of a condition, whatever its columns are, with `subqueries` if they are allowed.
+
+    Raises `Invalid` unless it is one expression.
+    """
     check_text("where", text, "id = 1")
     expression = plain_condition(text)
     if expression is None:
         from alluvia.engine.conditions.sql_condition import read_expression  # loads DuckDB
 
-        expression = read_expression(text)
+        expression = read_expression(text, subqueries=subqueries)
     return expression
 
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.delta.schema.names import fold
 from alluvia.engine.conditions.columnar import definite
-from alluvia.engine.conditions.condition import Condition, condition
+from alluvia.engine.conditions.condition import Condition, condition, expression_of
 from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.engine.duck.literals import quote_name
-from alluvia.engine.queries.parse import Node, is_constant, parse, walk
+from alluvia.engine.queries.parse import Node, is_constant, walk
 from alluvia.errors import Invalid, Unsupported
 
 _CLASSES = frozenset({"BETWEEN", "CASE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "OPERATOR"})
@@ -26,7 +26,6 @@ _OPERATORS = frozenset(
 )
 _FUNCTIONS = frozenset({"+", "-", "*", "abs", "coalesce", "length", "~~", "!~~"})
 _SHOWN_MAX = 200
-_WHERE = "SELECT * FROM rows WHERE "
 
 
 class ConstraintCheck:
@@ -73,7 +72,7 @@ def columns_of_constraint(name: str, text: str, schema: pa.Schema) -> tuple[str,
 def _condition(name: str, text: str, schema: pa.Schema) -> Condition:
     translated = _translated(name, text)
     try:
-        expression = parse(_WHERE + translated).root["where_clause"]
+        expression = expression_of(translated, subqueries=True)
         strange = next((node for node in walk(expression) if "class" in node and not _is_known(node)), None)
         if strange is not None:
             what = strange.get("function_name") or strange["type"]
