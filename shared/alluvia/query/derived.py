@@ -19,6 +19,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.constants import Constants
 from alluvia.engine.queries.references import At, Reference, References
 from alluvia.errors import Forbidden, Invalid, TableNotFound
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.merge_query.folding import FINAL, folded
 from alluvia.operations.reading.relations import Evaluate, Files, LocalRows, Relation
@@ -101,50 +102,41 @@ def _folded_visible(catalog: Catalog, snapshot: Snapshot, constants: Constants, 
     return relation.narrowed(seen.predicate)
 
 
+@dataclass(frozen=True, slots=True)
 class StreamReading:
     """Reads streams for one query, into files in `folder`: none in a dry run, and columns alone unless `with_rows`."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        folder: Path,
-        limits: QueryLimits,
-        reads: PlannedReads,
-        *,
-        dry_run: bool,
-        with_rows: bool,
-    ) -> None:
-        self.folder = folder
-        self._catalog = catalog
-        self._limits = limits
-        self._reads = reads
-        self._dry_run = dry_run
-        self._with_rows = with_rows
+    catalog: Catalog
+    folder: Path
+    limits: QueryLimits
+    reads: PlannedReads
+    dry_run: bool
+    with_rows: bool
 
     def relation(self, name: str, prefix: str) -> tuple[pa.Schema, Relation] | None:
         """Return what a name stands for, with its columns; None if it is not a stream's.
 
         Names of inputs and views begin with `prefix`. Raises what `Catalog.read_stream` does, and `QueryTooCostly`.
         """
-        stream = self._catalog.find_stream(name)
+        stream = self.catalog.find_stream(name)
         if stream is None:
             return None
-        if self._catalog.rights is not None:
-            self._catalog.rights.check_sees_all(f"stream {name}", (stream.source,))
-        if self._dry_run:
+        if self.catalog.rights is not None:
+            self.catalog.rights.check_sees_all(f"stream {name}", (stream.source,))
+        if self.dry_run:
             raise Invalid(f"a dry run reads no rows, so it cannot read stream {name}: send the query without dry_run")
         import pyarrow.parquet as pq  # queries without streams do without
 
         from alluvia.operations.streams.stream_batches import columns_of
 
-        batch = self._catalog.read_stream(name) if self._with_rows else None  # else it would count as read
-        schema = columns_of(self._catalog, stream) if batch is None else batch.schema
+        batch = self.catalog.read_stream(name) if self.with_rows else None  # else it would count as read
+        schema = columns_of(self.catalog, stream) if batch is None else batch.schema
         path = self.folder / f"{prefix}stream.parquet"
         with pq.ParquetWriter(path, schema, store_schema=False) as writer:
             if batch is not None:
-                self._reads.add_changes(stream.source, batch.bytes)
+                self.reads.add_changes(stream.source, batch.bytes)
                 for rows in batch.batches():
-                    self._limits.check()
+                    self.limits.check()
                     writer.write_batch(rows)
         own = f"{prefix}rows"
         return schema, Relation({own: LocalRows(path, schema)}, {f"{prefix}result": f"FROM alluvia.{own}"})

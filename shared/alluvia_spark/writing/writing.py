@@ -53,6 +53,7 @@ class WrittenFiles(WriterCommitMessage):
     adds: Sequence[AddFile]
 
 
+@dataclass(frozen=True)
 class TableWriter(DataSourceArrowWriter):
     """One write of a DataFrame. `base` is the table's version when it was planned, without files.
 
@@ -62,28 +63,15 @@ class TableWriter(DataSourceArrowWriter):
     partitioned table are replaced, as no option says which.
     """
 
-    def __init__(
-        self,
-        options: AlluviaOptions,
-        write: FileWrite,
-        base: State,
-        names: list[str],
-        *,
-        creates: bool,
-        done: bool,
-        partitions: pa.Schema | None = None,
-        replaces_partitions: bool = False,
-        appends: bool = True,
-    ) -> None:
-        self._options = options
-        self._write = write
-        self._base = base
-        self._names = names
-        self._creates = creates
-        self._done = done
-        self._partitions = partitions
-        self._replaces_partitions = replaces_partitions
-        self._appends = appends
+    options: AlluviaOptions
+    file_write: FileWrite
+    base: State
+    names: list[str]
+    creates: bool
+    done: bool
+    partitions: pa.Schema | None = None
+    replaces_partitions: bool = False
+    appends: bool = True
 
     @classmethod
     def planned(cls, options: AlluviaOptions, columns: StructType, *, overwrite: bool) -> TableWriter:
@@ -132,23 +120,23 @@ class TableWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:  # type: ignore[override] # as for Spark's own
         spare_later_tasks()
-        if self._replaces_partitions and not self._done:
+        if self.replaces_partitions and not self.done:
             _check_overwrites_all()
         return self.write_rows(iterator)
 
     def write_rows(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
         """Write the rows of a task as data files."""
-        if self._done:
+        if self.done:
             return WrittenFiles(())
-        batches = (batch.rename_columns(self._names) for batch in iterator)
+        batches = (batch.rename_columns(self.names) for batch in iterator)
         first = next(batches, None)
         if first is None:
             return WrittenFiles(())
-        handle = self._options.handle()
-        base = Snapshot(self._base, handle.root, handle.name)
-        writer = file_writer(handle, self._write, base)
+        handle = self.options.handle()
+        base = Snapshot(self.base, handle.root, handle.name)
+        writer = file_writer(handle, self.file_write, base)
         rows = pa.RecordBatchReader.from_batches(first.schema, chain([first], batches))
-        target = self._write.snapshot(base)
+        target = self.file_write.snapshot(base)
         columns = [name for name in target.partition_spec.identity_columns if name in rows.schema.names]
         chunks = conformed(_with_nulls(rows, columns), target.schema, CHUNK_BYTES)
         return WrittenFiles([add for chunk in chunks for add in writer.write(chunk)])
@@ -162,19 +150,19 @@ class TableWriter(DataSourceArrowWriter):
 
         Where another has created the table meanwhile, rows that fit it are appended; `alone` raises `TableExists`.
         """
-        if self._done:
-            newest = self._options.handle().newest()
+        if self.done:
+            newest = self.options.handle().newest()
             return Commit(newest.version, newest.timestamp_ms, 0, 0)
-        handle, write = self._options.handle(), self._write
+        handle, write = self.options.handle(), self.file_write
         adds = [add for each in messages if isinstance(each, WrittenFiles) for add in each.adds]
-        if self._creates:
-            created = create(handle, self._base.metadata, exist_ok=not alone)
+        if self.creates:
+            created = create(handle, self.base.metadata, exist_ok=not alone)
             there = handle.newest().state.metadata
-            if created or (self._appends and fits(write.metadata, there)):
+            if created or (self.appends and fits(write.metadata, there)):
                 write = replace(write, metadata=there)
-        if self._partitions is not None and adds:
-            snapshot = Snapshot(self._base, handle.root, handle.name)
-            write = replace(write, replaces=same_partitions(snapshot, self._partitions, adds))
+        if self.partitions is not None and adds:
+            snapshot = Snapshot(self.base, handle.root, handle.name)
+            write = replace(write, replaces=same_partitions(snapshot, self.partitions, adds))
         return commit_written(handle, write, adds)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
