@@ -21,9 +21,9 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.query.permitted import visible_schema
 from alluvia.sql.binding import named, parameter_names
+from alluvia.sql.grammar.cursor import Cursor
 from alluvia.sql.grammar.nodes import Insert
 from alluvia.sql.grammar.statements import parse
-from alluvia.sql.grammar.tokens import Cursor
 from alluvia.sql.grammar.types import column_type
 from alluvia.table_names import TABLE_NAME
 

@@ -13,8 +13,8 @@ from alluvia.engine.duck.literals import literal
 from alluvia.engine.queries.tokens import Token, tokens_of
 from alluvia.errors import Invalid
 from alluvia.query.parameters import Values, arrow_row, check_names
+from alluvia.sql.grammar.cursor import Sql
 from alluvia.sql.grammar.nodes import Assignments
-from alluvia.sql.grammar.tokens import Sql
 
 EXPRESSION_TOKENS_MAX = 20_000
 """Longer ones would keep DuckDB's planner busy for seconds."""

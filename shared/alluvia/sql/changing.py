@@ -18,8 +18,8 @@ from alluvia.operations.rows.edits import delete_metrics, update_metrics
 from alluvia.operations.rows.located_merge import LocatedClause, LocatedMerge, LocatedRows, LocatedRules, kept
 from alluvia.operations.rows.row_changes import change_rows
 from alluvia.sql.binding import assigned
+from alluvia.sql.grammar.cursor import holds_query
 from alluvia.sql.grammar.nodes import Delete, Update, reads_more
-from alluvia.sql.grammar.tokens import holds_query
 from alluvia.sql.scope import Done, SqlScope
 
 

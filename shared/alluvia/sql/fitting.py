@@ -21,7 +21,7 @@ from alluvia.errors import Invalid
 from alluvia.query.engine import Result
 from alluvia.query.parameters import Values
 from alluvia.sql.binding import parameters
-from alluvia.sql.grammar.tokens import Sql
+from alluvia.sql.grammar.cursor import Sql
 
 _OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
 Texts = Mapping[int, Mapping[int, str]]

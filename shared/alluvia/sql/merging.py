@@ -31,8 +31,8 @@ from alluvia.operations.rows.row_changes import change_rows
 from alluvia.operations.rows.source_keys import UnfitKeys
 from alluvia.sql.binding import column_of, with_literals
 from alluvia.sql.changing import located, places_in, quote_table
+from alluvia.sql.grammar.cursor import Sql, holds_query
 from alluvia.sql.grammar.nodes import Merge, reads_more
-from alluvia.sql.grammar.tokens import Sql, holds_query
 from alluvia.sql.scope import Done, SqlScope
 
 SOURCE_BYTES = 256 << 20

@@ -24,7 +24,7 @@ from alluvia.query.parameters import Values
 from alluvia.query.permitted import permitted
 from alluvia.sql.binding import bound, expression
 from alluvia.sql.grammar import nodes
-from alluvia.sql.grammar.tokens import Sql
+from alluvia.sql.grammar.cursor import Sql
 
 if TYPE_CHECKING:
     from alluvia.api.lake import Lake

@@ -8,9 +8,9 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
+from alluvia.sql.grammar.cursor import Sql
 from alluvia.sql.grammar.nodes import Assignments, Delete, Insert, Merge, Update, WhenClause
 from alluvia.sql.grammar.statements import parse
-from alluvia.sql.grammar.tokens import Sql
 from tests.examples import examples
 from tests.sql.sequences import Sequence
 

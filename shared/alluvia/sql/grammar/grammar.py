@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from alluvia.errors import Invalid
 from alluvia.sql.grammar import nodes
+from alluvia.sql.grammar.cursor import Cursor
 from alluvia.sql.grammar.grammar_alter import read_alter
 from alluvia.sql.grammar.grammar_objects import read_drop_branch, read_drop_tag, read_isolation, read_publish
 from alluvia.sql.grammar.grammar_rows import read_delete, read_insert, read_merge, read_truncate, read_update
 from alluvia.sql.grammar.grammar_tables import read_create
-from alluvia.sql.grammar.tokens import Cursor
 
 Reader = Callable[[Cursor], tuple[str, nodes.Node]]
 

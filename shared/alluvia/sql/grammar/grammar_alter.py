@@ -8,8 +8,8 @@ from alluvia.delta.properties import CLUSTER_BY, SORT_BY, names_text
 from alluvia.engine.duck.literals import quote_name
 from alluvia.errors import Invalid
 from alluvia.sql.grammar import nodes
+from alluvia.sql.grammar.cursor import Cursor
 from alluvia.sql.grammar.grammar_tables import read_column, read_properties, read_property
-from alluvia.sql.grammar.tokens import Cursor
 
 
 def read_alter(cursor: Cursor) -> tuple[str, nodes.Node]:

@@ -7,7 +7,7 @@ from typing import Any
 from alluvia.errors import Invalid
 from alluvia.operations.transactions.lake_commit import ISOLATION, SERIALIZABLE
 from alluvia.sql.grammar import nodes
-from alluvia.sql.grammar.tokens import Cursor
+from alluvia.sql.grammar.cursor import Cursor
 
 _NAME = "the name of a branch"
 _INTO = ("main", "lake")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from alluvia.engine.queries.tokens import tokens_of
 from alluvia.errors import Invalid
 from alluvia.sql.grammar import nodes
-from alluvia.sql.grammar.tokens import Cursor, Sql
+from alluvia.sql.grammar.cursor import Cursor, Sql
 
 _ROWS_OF = ("select", "values", "with", "from", "table", "(", "pivot", "unpivot")
 

@@ -8,8 +8,8 @@ from alluvia.delta.properties import CONSTRAINT
 from alluvia.engine.queries.tokens import tokens_of
 from alluvia.errors import Invalid
 from alluvia.sql.grammar import nodes
+from alluvia.sql.grammar.cursor import Cursor
 from alluvia.sql.grammar.grammar_objects import read_branch, read_stream, read_tag
-from alluvia.sql.grammar.tokens import Cursor
 from alluvia.sql.grammar.types import column_type
 
 _CREATE_INSTEAD = {

@@ -11,7 +11,7 @@ from dataclasses import field
 import pyarrow as pa
 
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.sql.grammar.tokens import Sql, holds_query
+from alluvia.sql.grammar.cursor import Sql, holds_query
 
 Assignments = tuple[tuple[str, Sql], ...]
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from alluvia.engine.queries.tokens import Token, check_size, tokens_of
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.sql.grammar.cursor import Cursor, Sql, count_placeholders
 from alluvia.sql.grammar.first_word import QUERIES, first_word, is_query
 from alluvia.sql.grammar.nodes import (
     Attach,
@@ -38,7 +39,6 @@ from alluvia.sql.grammar.nodes import (
     Update,
     reads_more,
 )
-from alluvia.sql.grammar.tokens import Cursor, Sql, count_placeholders
 
 STATEMENTS_MAX = 1000
 _READS = re.compile(r"\b(?:select|from|table)\b", re.IGNORECASE)

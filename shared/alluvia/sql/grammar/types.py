@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from alluvia.delta.schema.serialization import primitive_type
 from alluvia.errors import Invalid
-from alluvia.sql.grammar.tokens import Cursor
+from alluvia.sql.grammar.cursor import Cursor
 
 _OTHER_NAMES = {
     "int8": "long", "int4": "integer", "int2": "short", "int1": "byte", "float8": "double", "float4": "float",
