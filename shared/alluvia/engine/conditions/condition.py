@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -70,9 +71,7 @@ class Condition:
         """Return what pruning understands of it where it is evaluated at a time, in µs since the Unix epoch."""
         if self._computed is not None:
             return self.predicate
-        taken = names_in_use(self.expression) | {fold(name) for name in schema.names}
-        constants, known = Constants(now_us, taken), _columns(schema)
-        return constants.together(lambda: column_predicate(self.expression, known, constants))
+        return _predicate(self.expression, _columns(schema), _constants(self.expression, schema, now_us))
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows for which the condition holds. Raises `Invalid` where it fails on a value."""
@@ -141,9 +140,7 @@ def pruning_predicate(text: str, schema: pa.Schema, now_us: int, analyse: Analys
 
         expression = read_expression(text, analyse=analyse)
         _try(text, schema, _evaluation())
-    tree, known = expression, _columns(schema)
-    constants = Constants(now_us, names_in_use(tree) | {fold(name) for name in schema.names}, run=run)
-    return constants.together(lambda: column_predicate(tree, known, constants))
+    return _predicate(expression, _columns(schema), replace(_constants(expression, schema, now_us), run=run))
 
 
 def _evaluation() -> Evaluation:
@@ -158,8 +155,7 @@ def _condition_of_sql(text: str, schema: pa.Schema) -> Condition:
     expression = read_expression(text)
     evaluation = _evaluation()
     _try(text, schema, evaluation)
-    taken = names_in_use(expression) | {fold(name) for name in schema.names}
-    constants = Constants(evaluation.now_us, taken)
+    constants = _constants(expression, schema, evaluation.now_us)
     return _condition(text, expression, schema, constants, None, lambda: evaluation)
 
 
@@ -177,7 +173,7 @@ def _condition(
     evaluation: Callable[[], Evaluation],
 ) -> Condition:
     known = _columns(schema)
-    predicate = constants.together(lambda: column_predicate(expression, known, constants))
+    predicate = _predicate(expression, known, constants)
     excluded = complement(expression, known, constants)
     columns = columns_used(expression, schema)
     rows_at_once = ROWS_AT_ONCE_BY_DUCKDB if computed is None else ROWS_AT_ONCE
@@ -189,6 +185,14 @@ def columns_used(expression: Node, schema: pa.Schema) -> tuple[str, ...]:
     references = [node["column_names"] for node in walk(expression) if node.get("class") == "COLUMN_REF"]
     used = {fold(name) for names in references for name in names[:2]}
     return tuple(name for name in schema.names if fold(name) in used)
+
+
+def _constants(expression: Node, schema: pa.Schema, now_us: int) -> Constants:
+    return Constants(now_us, names_in_use(expression) | {fold(name) for name in schema.names})
+
+
+def _predicate(expression: Node, known: ColumnFinder, constants: Constants) -> Predicate:
+    return constants.together(lambda: column_predicate(expression, known, constants))
 
 
 def _columns(schema: pa.Schema) -> ColumnFinder:
