@@ -110,13 +110,17 @@ class _QueriedMerge:
             f"MERGE: several rows of {alias} would change one row of {table}: ask for more in ON or WHEN MATCHED AND, "
             "or group the rows of the source first"
         )
-        parameters = {"on": masked(self._rules.on)}
-        edits = LocatedRules("MERGE", self._clauses, parameters, partial(merge_metrics, None), "" if deletes else twice)
-        with located(self._scope, self._query(), self._places) as pairs:
+        text, source_rows = self._query()
+        parameters, metrics = {"on": masked(self._rules.on)}, partial(merge_metrics, source_rows)
+        edits = LocatedRules("MERGE", self._clauses, parameters, metrics, "" if deletes else twice)
+        with located(self._scope, text, self._places) as pairs:
             return change_rows(self._handle, "MERGE", lambda now: LocatedMerge(now, pairs, edits))
 
-    def _query(self) -> str:
-        """Return the query for the pairs to which a clause applies, each with its place, the clause and its values."""
+    def _query(self) -> tuple[str, int | None]:
+        """Return the query for the pairs to which a clause applies, each with its place, the clause and its values.
+
+        Return the number of the source's rows, too, where it is known.
+        """
         rules, places = self._rules, self._places
         there = free_name("alluvia_there", self._source.names)
         alias, source_alias = quote_name(rules.alias), quote_name(rules.source_alias)
@@ -127,18 +131,19 @@ class _QueriedMerge:
             _check_queries(
                 self._scope, each, {MATCHED: [table, rows], UNMATCHED: [rows], BY_SOURCE: [table]}[each.when]
             )
-        reached = ""
+        reached, source_rows = "", None
         kind = _join({each.when for each in rules.clauses})
         if kind in ("INNER", "RIGHT"):  # the others keep rows of the table that have no row of the source
-            reached = _key_conditions(self._scope, self._node, self._keys, self._schema, self._source)
+            reached, source_rows = _key_conditions(self._scope, self._node, self._keys, self._schema, self._source)
         pair = _pair(rules.clauses, self._values, f"{alias}.{places.file} IS NOT NULL", f"{source_alias}.{there}")
         parts = [_NUMBER, *map(_value_name, range(sum(map(len, self._values))))]
         shown = ", ".join(f"struct_extract({_PAIR}, '{name}')" for name in parts)
-        return (
+        text = (
             f"FROM (FROM {table} {kind} JOIN {rows} ON (\n{rules.on}\n){reached} "
             f"SELECT {alias}.{places.file}, {alias}.{places.position}, {pair} AS {_PAIR}) "
             f"SELECT {places.file}, {places.position}, {shown} WHERE {_PAIR} IS NOT NULL ORDER BY 1, 2"
         )
+        return text, source_rows
 
 
 def _join(whens: set[str]) -> str:
@@ -241,11 +246,14 @@ def _value_name(number: int) -> str:
     return f"value{number}"
 
 
-def _key_conditions(scope: SqlScope, node: Merge, keys: Mapping[str, str], target: pa.Schema, source: pa.Schema) -> str:
+def _key_conditions(
+    scope: SqlScope, node: Merge, keys: Mapping[str, str], target: pa.Schema, source: pa.Schema
+) -> tuple[str, int | None]:
     """Return conditions on the table that hold for each row with a key of the source, to be added to ON.
 
-    `keys` are columns of the table with those of the source that they equal. Reads the source, once or twice. Empty
-    where the source may give other rows when it is read again, or where the types have no common order.
+    `keys` are columns of the table with those of the source that they equal. Reads the source, once or twice, and
+    counts its rows. There are no conditions, and no count, where the source may give other rows when it is read again,
+    or where the types have no common order.
     """
     names = {
         mine: quote_name(theirs)
@@ -253,22 +261,23 @@ def _key_conditions(scope: SqlScope, node: Merge, keys: Mapping[str, str], targe
         if _ordered(target.field(mine).type, source.field(theirs).type)
     }
     if not names or not _is_same_again(scope, node):
-        return ""
+        return "", None
     try:
-        bounds = _row(scope, node, [f"{what}({name})" for name in names.values() for what in ("min", "max", _COUNT)])
+        asked = [f"{what}({name})" for name in names.values() for what in ("min", "max", _COUNT)]
+        count, *bounds = _row(scope, node, ["count(*)", *asked])
         few = [mine for at, mine in enumerate(names) if 0 < bounds[3 * at + 2] <= KEYS_MAX]
         values = dict(zip(few, _row(scope, node, [f"list(DISTINCT {names[mine]})" for mine in few]), strict=True))
     except (ValueError, OverflowError):  # a time that Python cannot represent
-        return ""
+        return "", None
     conditions = []
     for at, mine in enumerate(names):
         column, (least, greatest) = f"{quote_name(node.alias)}.{quote_name(mine)}", bounds[3 * at : 3 * at + 2]
         if least is None:
-            return " AND false"
+            return " AND false", count
         if mine in values:
             conditions.append(f"{column} IN ({', '.join(literal(each) for each in values[mine] if each is not None)})")
         conditions.append(f"{column} BETWEEN {literal(least)} AND {literal(greatest)}")
-    return "".join(f" AND {each}" for each in conditions)
+    return "".join(f" AND {each}" for each in conditions), count
 
 
 def _row(scope: SqlScope, node: Merge, shown: list[str]) -> list[Any]:

@@ -186,6 +186,15 @@ def test_all_parts_of_a_merge_see_one_time_and_the_history_says_the_same(merged:
 
 
 @pytest.mark.usefixtures("each_way")
+def test_the_history_counts_the_rows_of_the_source(merged: alluvia.Lake) -> None:
+    merged.sql(
+        "MERGE INTO t USING u ON t.id = u.id WHEN MATCHED THEN UPDATE SET n = u.n "
+        "WHEN NOT MATCHED THEN INSERT (id) VALUES (u.id)"
+    )
+    assert merged.table("t").history(1)[0].metrics["numSourceRows"] == "3"
+
+
+@pytest.mark.usefixtures("each_way")
 def test_values_of_every_kind(lake: alluvia.Lake) -> None:
     columns = (
         "k INT, i BIGINT, d DECIMAL(9, 2), b BINARY, l ARRAY<INT>, m MAP<STRING, INT>, s STRUCT<a: INT, b: STRING>"
