@@ -1,14 +1,17 @@
-"""MERGE INTO does the same whether keys in memory or a query pair the rows, for keys of many types."""
+"""MERGE INTO does the same whether keys in memory or a query pair the rows, and what DuckDB's own does."""
 
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
+import duckdb
 import pytest
 
 import alluvia
-from alluvia.errors import AlluviaError
+from alluvia.errors import AlluviaError, Invalid
+from alluvia.operations.rows import keyed_merge
 from alluvia.sql import merging
 from tests.examples import seeds_from
 
@@ -44,13 +47,44 @@ LAYOUTS = [
 ]
 
 
+ROWS = "SELECT k::VARCHAR AS k, n, s, l, st FROM t"
+DUCKDB_TYPES = {
+    " ARRAY<BIGINT>": " BIGINT[]",
+    " STRUCT<a: BIGINT, b: STRING>": " STRUCT(a BIGINT, b VARCHAR)",
+    " BINARY": " BLOB",
+    " TIMESTAMP": " TIMESTAMPTZ",
+}
+
+
 @pytest.mark.parametrize("seed", seeds_from(100, 12))
-def test_both_ways_to_pair_rows_do_the_same(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_both_ways_to_pair_rows_do_the_same_as_duckdb(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     setup, merge = drawn(random.Random(seed))
     in_memory = merged(f"memory://pairs-{seed}-keys", setup, merge)
     monkeypatch.setattr(merging, "SOURCE_BYTES", 1)
+    monkeypatch.setattr(keyed_merge, "merge", None)  # a query pairs the rows
     by_query = merged(f"memory://pairs-{seed}-query", setup, merge)
     assert in_memory == by_query, f"{setup}\n{merge}"
+    pairs, expected = judged(setup, merge)
+    if in_memory is Invalid:
+        assert pairs > 1, f"{setup}\n{merge}"
+    else:
+        assert in_memory[1] == expected, f"{setup}\n{merge}"
+
+
+def judged(setup: list[str], merge: str) -> tuple[int, list[str]]:
+    """Return with how many rows of the source a row of the table pairs at most, and the rows after DuckDB's MERGE."""
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    create, *inserts = setup
+    for ours, theirs in DUCKDB_TYPES.items():
+        create = create.replace(ours, theirs)
+    for text in [re.sub(r"\) (PARTITION BY|TBLPROPERTIES) .*", ")", create), *inserts]:
+        connection.execute(text)
+    using, on = re.fullmatch(r"MERGE INTO t USING (.*?) ON (.*?) WHEN .*", merge).groups()  # type: ignore[union-attr]
+    counts = f"SELECT count(*) AS number FROM t JOIN {using} ON {on} GROUP BY t.rowid"
+    pairs = connection.execute(f"SELECT coalesce(max(number), 0) FROM ({counts})").fetchall()[0][0]
+    connection.execute(merge)
+    return pairs, sorted(map(repr, connection.execute(ROWS).to_arrow_table().to_pylist()))
 
 
 def merged(uri: str, setup: list[str], merge: str) -> Any:
@@ -62,7 +96,7 @@ def merged(uri: str, setup: list[str], merge: str) -> Any:
         done = lake.sql(merge).to_pylist()[0]
     except AlluviaError as error:
         return type(error)
-    return done, sorted(map(repr, lake.sql("SELECT k::VARCHAR AS k, n, s, l, st FROM t").to_pylist()))
+    return done, sorted(map(repr, lake.sql(ROWS).to_pylist()))
 
 
 def drawn(chance: random.Random) -> tuple[list[str], str]:
