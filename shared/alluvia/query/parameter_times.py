@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,17}(?:\.[0-9]{1,9})?", re.ASCII)
 _BASIC_DATE = re.compile(r"[12][0-9]{3}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])", re.ASCII)
 _LOST_PLUS = re.compile(r"(?P<time>[Tt ][0-9:.]+) (?P<offset>[0-9]{2}:?[0-9]{2})\Z", re.ASCII)
 """A `+` in a query string that was not percent-encoded is read as a space."""
-_SCALES_US = ((10**11, 1_000_000), (10**14, 1_000), (10**17, 1))  # below this magnitude, one unit has so many µs
+_SCALES_US = ((10**11, 1_000_000), (10**14, 1_000), (10**17, 1))  # below this magnitude, the length of one unit in µs
 _LEAST = 10**8
 """Below it, a number is rather a year, or a count, than seconds since 1970; 0 is the epoch."""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
