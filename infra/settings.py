@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 from infra.setting_values import (
     PREFIX,
@@ -129,7 +130,9 @@ def read_settings(context: Mapping[str, object]) -> Settings:
     given = {name: str(value).strip() for name, value in context.items() if name.startswith(PREFIX)}
     unknown = set(given) - {PREFIX + name for name in Settings.__dataclass_fields__}
     if unknown:
-        raise ValueError(f"unknown setting {min(unknown)}: see infra/settings.py for those that there are")
+        near = get_close_matches(min(unknown), (PREFIX + name for name in Settings.__dataclass_fields__), 1, 0.7)
+        fix = f"did you mean {near[0]}?" if near else "infra/settings.py has those that exist"
+        raise ValueError(f"unknown setting {min(unknown)}: {fix}")
     values = {name.removeprefix(PREFIX): value for name, value in given.items() if value}
     settings = DEFAULT
     for read in (_with_parts, _with_callers, _with_webhooks, _with_limits, _with_concurrency):

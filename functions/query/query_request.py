@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote
 
 from alluvia.errors import Invalid, cut
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.nearest_name import did_you_mean, nearest
 from alluvia.query.parameters import IN_A_HEADER, TOKEN, Parameters, from_json
 from alluvia.serverless.http import Request, UnsupportedMediaType
 from alluvia.serverless.routes.fields import IN_QUERY, JsonBody, RequestField
@@ -48,8 +49,6 @@ CLICKHOUSE_FORMATS = {
 }
 """ClickHouse's names of formats that answers have here, too. Its JSON, CSV and TSV are other formats than ours."""
 FIELDS_MAX = 1000
-NAME_CHARS_MAX = 100
-"""Of an unknown name: the search for the nearest one takes time with the square of its length."""
 _FORMAT_LAST = re.compile(r"(?i)\bFORMAT\s+(?P<name>[A-Z]\w*)[\s;]*\Z")
 _FIELD_FIRST = re.compile(rb"\s*\w+=")
 _NAMES_FOLLOW = frozenset(("FROM", "JOIN", "SELECT", "DISTINCT", "ALL", "ZONE", "COLLATE", "TABLE", "AS", "BY"))
@@ -177,10 +176,8 @@ def named(fields: object) -> dict[str, Any]:
 def _unknown(name: str) -> str:
     if name == TOKEN:
         return IN_A_HEADER
-    from difflib import get_close_matches  # only to say what is wrong
-
-    nearest = get_close_matches(name[:NAME_CHARS_MAX].lower(), (*NAMES, *OTHER_NAMES), 1, 0.5)
-    hint = f" (did you mean {OTHER_NAMES.get(nearest[0], nearest[0])}?)" if nearest else ""
+    near = nearest(name, (*NAMES, *OTHER_NAMES))
+    hint = f" (did you mean {OTHER_NAMES.get(near[0], near[0])}?)" if near else ""
     return f"{cut(name, 100)} is not a field of a request{hint}: send {', '.join(NAMES)}"
 
 
@@ -278,7 +275,8 @@ def read_fields(request: Request, fields: Sequence[RequestField], hint: str = ""
     given, known = values_by_name(request), [field.name for field in fields]
     other = next((name for name in given if name not in known), None)
     if other is not None:
-        raise Invalid(f"{cut(other, 100)} is not a field of this request{hint}")
+        near = did_you_mean(other, known)
+        raise Invalid(f"{cut(other, 100)} is not a field of this request{f' ({near})' if near else ''}{hint}")
     return {field.name: field.read(given.get(field.name)) for field in fields}
 
 
@@ -301,7 +299,9 @@ def read_object(request: Request, body: JsonBody) -> dict[str, Any]:
     known = [field.name for field in body.fields]
     unknown = next((name for name in fields if name not in known), None)
     if unknown is not None:
-        raise Invalid(f"{cut(unknown, 100)} is not a field of {body.what}: send {body.example}")
+        near = did_you_mean(unknown, known)
+        hint = f" ({near})" if near else ""
+        raise Invalid(f"{cut(unknown, 100)} is not a field of {body.what}{hint}: send {body.example}")
     return {field.name: field.read(fields.get(field.name), as_json=True) for field in body.fields}
 
 

@@ -57,7 +57,7 @@ def __getattr__(name: str) -> Any:
         return getattr(snapshot if name == "Snapshot" else lake, name)
     from alluvia.api.api_hints import MODULE, no_attribute
 
-    raise no_attribute("alluvia", name, MODULE)
+    raise no_attribute("alluvia", name, MODULE, __all__)
 
 
 def __dir__() -> list[str]:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.properties import KNOWN
 from alluvia.errors import Invalid
+from alluvia.nearest_name import did_you_mean
 from alluvia_spark.tables import absolute_place, handle_of
-from alluvia_spark.wording import TIMESTAMP, VERSION, nearest
+from alluvia_spark.wording import TIMESTAMP, VERSION
 
 READING = ("version", "timestamp", "tag", "branch", "where")
 CREATING = ("partitionBy", "sortBy", "clusterBy")
@@ -126,7 +127,7 @@ class AlluviaOptions:
 def _unknown(name: str) -> str:
     """Say that there is no such option, and which is nearest. Spark gives names in lower case."""
     known = {*_NAMES.values(), *_PROPERTIES.values(), "versionAsOf", "timestampAsOf"}
-    near = nearest(name, known)
+    near = did_you_mean(name, known, 3)
     if near:
-        return f"option {name} is unknown: did you mean {' or '.join(near)}?"
+        return f"option {name} is unknown: {near}"
     return f"option {name} is unknown; the known ones are {', '.join(sorted(set(_NAMES.values())))}"

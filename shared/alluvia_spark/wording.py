@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from difflib import get_close_matches
 
 import pyarrow as pa
 
@@ -17,6 +16,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.condition import expression_of
 from alluvia.engine.queries.parse import walk
 from alluvia.errors import Invalid, TableExists, TableNotFound, VersionExpired, VersionNotFound
+from alluvia.nearest_name import did_you_mean
 
 VERSION, TIMESTAMP = "version (versionAsOf)", "timestamp (timestampAsOf)"
 _NAMED_MOST = 10
@@ -72,8 +72,8 @@ def read_version(
 
 def unresolved(what: str, name: str, known: Sequence[str]) -> Invalid:
     """Return the error about a column that there is not, with the columns whose names are nearest."""
-    near = nearest(name, known)
-    fix = f"did you mean {' or '.join(near)}?" if near else f"the columns are {listed(known)}"
+    near = did_you_mean(name, known, 3)
+    fix = near or f"the columns are {listed(known)}"
     kind = "WITH_SUGGESTION" if near else "WITHOUT_SUGGESTION"
     return Invalid(f"[UNRESOLVED_COLUMN.{kind}] {what}: there is no column {name}; {fix}")
 
@@ -98,12 +98,6 @@ def _unknown_column(condition: str, schema: pa.Schema, message: str) -> str | No
     known = {fold(name) for name in schema.names}
     named = [node["column_names"][0] for node in walk(tree) if node.get("class") == "COLUMN_REF"]
     return next((name for name in named if fold(name) not in known and f'"{name}"' in message), None)
-
-
-def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Return up to three names that are like one, in any case."""
-    spelled = {each.lower(): each for each in known}
-    return [spelled[each] for each in get_close_matches(name.lower(), spelled, 3, 0.7)]
 
 
 def listed(names: Sequence[str]) -> str:

@@ -112,3 +112,21 @@ def test_a_right_to_a_table_is_checked_for_the_whole_name_in_the_path(
     sent = event("", path=f"/v1/upload/{path}") | {"headers": headers, "rawQueryString": search}
     answer = ingest.handler(sent, None)
     assert (answer["statusCode"], "append:clicks._rejects" in answer["body"]) == (403, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/v1/event/orders", "did you mean /v1/events/orders?"),
+        ("/v1/tabels", "did you mean /v1/tables?"),
+        ("/v1/tabels/orders", "did you mean /v1/tables/orders?"),
+        ("/v1/querys/top.json", "did you mean /v1/queries/top.json?"),
+        ("/health", "did you mean /healthz?"),
+        ("/v0/sql", "Tinybird's /v0/sql is /q here, with the same q"),
+        ("/nothing/like/it", "send events to POST /v1/events/{table}"),
+    ],
+)
+@pytest.mark.usefixtures("lake")
+def test_an_unknown_path_suggests_the_nearest(path: str, told: str) -> None:
+    answer = ingest.handler(event("", path=path), None)
+    assert (answer["statusCode"], answer["body"]) == (404, f'{{"error":"there is nothing at {path}: {told}"}}')

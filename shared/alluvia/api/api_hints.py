@@ -5,7 +5,9 @@ The names are those of deltalake, pyiceberg and duckdb, and earlier ones of our 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+from alluvia.nearest_name import did_you_mean
 
 MODULE = {
     "DeltaTable": "alluvia.open_table(uri)",
@@ -52,9 +54,15 @@ TABLE = {
 }
 
 
-def no_attribute(owner: str, name: str, known: Mapping[str, str]) -> AttributeError:
-    """Return the error for a name that `owner` does not have, with what to call where `known` has it."""
+def no_attribute(owner: str, name: str, known: Mapping[str, str], names: Iterable[str]) -> AttributeError:
+    """Return the error for a name that `owner` does not have, with what to call where `known` has it.
+
+    `names` are those that it has: the nearest is suggested.
+    """
     use = f"; use {known[name]}" if name in known else ""
+    if not use and not name.startswith("_"):  # such names are looked for by copy, pickle and notebooks
+        near = did_you_mean(name, (each for each in names if not each.startswith("_")))
+        use = f"; {near}" if near else ""
     return AttributeError(f"{owner} has no {name!r}{use}", name=name)
 
 

@@ -132,7 +132,7 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
     if not TYPE_CHECKING:  # else type checkers would take any name for an attribute
 
         def __getattr__(self, name: str) -> Any:
-            raise api_hints.no_attribute("Lake", name, api_hints.LAKE)
+            raise api_hints.no_attribute("Lake", name, api_hints.LAKE, dir(type(self)))
 
     def table(self, name: str) -> Table:
         """Return a table by name, without a request. If there is none, the first use raises `TableNotFound`.

@@ -14,6 +14,7 @@ from alluvia.clock import datetime_of
 from alluvia.delta.arguments import check_names
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.nearest_name import did_you_mean
 from alluvia.operations.catalog.catalog import WritableCatalog
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ class Stream:
         unknown = next((name for name in names if name not in batch.schema.names), None)
         if unknown is not None:
             raise Invalid(
-                f"columns: stream {self.name} has no column {unknown!r}; it has {', '.join(batch.schema.names)}"
+                f"columns: stream {self.name} has no column {unknown!r}; "
+                f"{did_you_mean(unknown, batch.schema.names) or 'it has ' + ', '.join(batch.schema.names)}"
             )
         schema = pa.schema([batch.schema.field(name) for name in names])
 

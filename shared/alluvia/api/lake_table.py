@@ -47,7 +47,7 @@ class Table(TableRows):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise api_hints.no_attribute("Table", name, api_hints.TABLE)
+            raise api_hints.no_attribute("Table", name, api_hints.TABLE, dir(type(self)))
 
     def commit_files(
         self, adds: Sequence[AddFile], txn: tuple[str, int] | None = None, age: timedelta | None = None

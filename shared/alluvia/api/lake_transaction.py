@@ -126,7 +126,7 @@ class TransactionTable(TableRows):
         def __getattr__(self, name: str) -> Any:
             if hasattr(Table, name):
                 raise Invalid(f"{name} cannot be part of a transaction: call it on lake.table(…)")
-            raise api_hints.no_attribute("TransactionTable", name, api_hints.TABLE)
+            raise api_hints.no_attribute("TransactionTable", name, api_hints.TABLE, dir(type(self)))
 
 
 class _TransactionCatalog:

@@ -10,14 +10,16 @@ from typing import Any, NoReturn
 import click
 
 from alluvia.cli.errors import reason
+from alluvia.cli.options import GIVEN_TO_GROUPS, words_of
 from alluvia.cli.terminal.terminal import ending_with_its_reader, tell
 from alluvia.errors import AlluviaError
+from alluvia.nearest_name import did_you_mean
 from alluvia.version import __version__
 
 _HELP = """A serverless lakehouse for event data: Delta tables, committed with nothing but conditional writes.
 
 TABLE is a table's name; NAME._rejects is the table of its rejected events, as in SQL. A command that fails exits 1,
-wrong usage 2."""
+wrong usage 2. The options below stand before the command or after it."""
 
 _GROUPS = {
     "branch": "Branches of the lake: write on one, see what changed, publish it in one transaction.",
@@ -56,6 +58,21 @@ _MODULES = {
         "stream list, stream move, stream show, tag create, tag delete, tag list, undrop, unpublish, update, upsert"
     ),
 }
+_OTHER_WORDS = {
+    "cat": "query",
+    "compact": "optimize",
+    "desc": "describe",
+    "import": "ingest for events, or upload for rows",
+    "insert": "upload, or sql",
+    "load": "ingest for events, or upload for rows",
+    "ls": "tables",
+    "merge": "optimize to compact files, or upsert for SQL's MERGE INTO",
+    "rm": "drop",
+    "select": "query",
+    "shell": "sql, which opens a prompt",
+    "show": "tables, or describe",
+}
+"""Commands of other tools, and those to use here."""
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split(", ")}
 
 
@@ -66,7 +83,7 @@ class _Group(click.Group):
     """Commands whose names begin with that of the group; all of them for the command line itself."""
 
     def __init__(self, name: str, words: tuple[str, ...] = (), **more: Any) -> None:
-        super().__init__(name, **more)
+        super().__init__(name, params=[*GIVEN_TO_GROUPS], **more)
         self._words = words
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -80,9 +97,24 @@ class _Group(click.Group):
         name = " ".join((*self._words, cmd_name))
         if name in _GROUPS:
             return _Group(cmd_name, (cmd_name,), help=_GROUPS[name])
-        if name == "merge":
-            raise click.UsageError("no command 'merge': use optimize to compact files, or upsert for SQL's MERGE INTO")
         return _command(name) if name in _MODULE_OF else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command, and give it the options that stand before it. Fails with the nearest name for another."""
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            ctx.fail(self._unknown(ctx, args[0]))
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command, [*words_of(ctx.params), *rest]
+
+    def _unknown(self, ctx: click.Context, word: str) -> str:
+        whole = " ".join((*self._words, word))
+        if word in _OTHER_WORDS:
+            return f"there is no command {whole!r}: use {_OTHER_WORDS[word]}"
+        own = (" ".join((*self._words, name)) for name in self.list_commands(ctx))
+        near = did_you_mean(whole, own) or did_you_mean(word, _MODULE_OF)
+        return f"there is no command {whole!r}: {near or f'`{ctx.command_path} --help` lists the commands'}"
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands by topic, each with the whole first sentence of its help: click would cut it to a line."""

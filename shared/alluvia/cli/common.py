@@ -6,21 +6,23 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any
 
 from alluvia.cli.errors import check_folder, folder_of, how_to_begin, is_empty, reason
 from alluvia.cli.terminal.output import show
 from alluvia.cli.terminal.progress import progress
 from alluvia.cli.terminal.terminal import tell
-from alluvia.errors import ReadOnly, TableNotFound
+from alluvia.errors import AlluviaError, Invalid, ReadOnly, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.nearest_name import hint
 from alluvia.progress import report
 
 if TYPE_CHECKING:
     from alluvia.api.lake import Lake, Table
 
 Row = Mapping[str, Any]
+NO_TABLE = re.compile(r"there is no table '([^']+)'")
 _PLACE = re.compile(r"^line \d+, column \d+: ")
 """Where in its own text a statement is wrong."""
 
@@ -66,7 +68,15 @@ class Common:
 
     def branch_of(self, lake: Lake) -> Lake:
         """Return the branch of a lake that is asked for, or the lake itself."""
-        return lake if self.branch is None else lake.on_branch(self.branch)
+        if self.branch is None:
+            return lake
+        try:
+            return lake.on_branch(self.branch)
+        except Invalid as error:
+            near = hint(self.branch, names := [each.name for each in lake.branches()])
+            if self.branch in names or not near:
+                raise
+            raise Invalid(f"there is no branch {self.branch!r}{near}") from error
 
     def table_at(self, uri: str) -> Table:
         """Open a table at its path or URI, which may be outside the lake."""
@@ -87,8 +97,17 @@ class Common:
         `--debug`."""
         if self.debug:
             tell("".join(traceback.format_exception(error)).rstrip("\n"))
-        text = reason(error, table)
+        text = reason(error, table) + self._near_table(error)
         tell(f"alluvia: {place}: {_PLACE.sub('', text)}" if place else f"alluvia: {text}")
+
+    def _near_table(self, error: BaseException) -> str:
+        """Return the question for the table that is like one that there is not. It lists the tables, after an error."""
+        unknown = NO_TABLE.fullmatch(str(error)) if isinstance(error, TableNotFound) else None
+        if unknown is None:
+            return ""
+        with suppress(AlluviaError):
+            return hint(unknown[1], self.lake().tables())
+        return ""
 
 
 def show_each(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from alluvia.cli.terminal.output import note, show
 from alluvia.cli.terminal.prompt_text import DOT_COMMANDS
 from alluvia.errors import Invalid
+from alluvia.nearest_name import did_you_mean
 
 
 class DotCommands:
@@ -26,5 +27,7 @@ class DotCommands:
                 self.timing = not self.timing
                 note(f"Timing is {'on' if self.timing else 'off'}.")
             case _:
-                raise Invalid(f"there is no command {' '.join((name, *words))!r}: .help lists the commands")
+                near = did_you_mean(name, (each for each in DOT_COMMANDS if each != name))
+                fix = near or ".help lists the commands"
+                raise Invalid(f"there is no command {' '.join((name, *words))!r}: {fix}")
         return None

@@ -14,6 +14,10 @@ _WORDS = (
     (re.compile(r"\bpass exist_ok=True"), "give --exist-ok"),
     (re.compile(r"\bundrop\('([^']*)'\)"), r"`alluvia undrop \1`"),
     (re.compile(r"\bevolve\(add=…\)"), "`alluvia evolve --add NAME:TYPE`"),
+    (
+        re.compile(r"\blake\.branch\('([^']*)'\) cuts it, lake\.branches\(\) lists"),
+        r"`alluvia branch create \1` creates it, `alluvia branch list` lists",
+    ),
     (re.compile(r"\bevolve\(…\)"), "`alluvia evolve --property NAME=VALUE`"),
 )
 """What the library says to those who call it from Python, and what to type instead."""

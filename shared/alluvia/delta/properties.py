@@ -15,6 +15,7 @@ from alluvia.delta.log.commit import IN_COMMIT_TIMESTAMPS
 from alluvia.delta.log.features import TYPE_WIDENING
 from alluvia.errors import Corrupt, Invalid
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.nearest_name import nearest
 
 PARTITION_BY = "alluvia.partition_by"
 SORT_BY = "alluvia.sort_by"
@@ -149,7 +150,9 @@ def check_properties(configuration: Mapping[str, object]) -> dict[str, str]:
             msg = f"property {name} cannot be set: the protocol follows from the other properties and the columns"
             raise Invalid(msg)
         if name.startswith(("alluvia.", "delta.")) and name not in KNOWN and not constraint:
-            raise Invalid(f"property {name} is unknown; the known ones are {', '.join(sorted(KNOWN))}")
+            bare = {each.partition(".")[2]: each for each in sorted(KNOWN)}
+            near = next((f"did you mean {bare[each]}?" for each in nearest(name.partition(".")[2], bare)), None)
+            raise Invalid(f"property {name} is unknown: {near or 'the known ones are ' + ', '.join(sorted(KNOWN))}")
         checked[name] = value
     _read(checked)
     return checked

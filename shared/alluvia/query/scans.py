@@ -19,6 +19,7 @@ from alluvia.engine.queries.references import At, Reference, References
 from alluvia.engine.queries.scopes import filters_by_table
 from alluvia.errors import Invalid, TableNotFound, VersionNotFound
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.nearest_name import did_you_mean
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.reading.relations import Files, ShownPart
 from alluvia.query.limits import dollars, requests_of
@@ -181,8 +182,11 @@ def _unknown(catalog: Catalog, reference: Reference) -> str:
         if reference.table in LAKE_FUNCTIONS:
             return f"{reference.shown}() needs the name of a table as text first; {holds}"
         allowed = ", ".join(sorted({*TABLE_FUNCTIONS, *LAKE_FUNCTIONS}))
+        if near := did_you_mean(reference.table or reference.shown, (*TABLE_FUNCTIONS, *LAKE_FUNCTIONS, *names)):
+            return f"there is no table function {reference.shown}(): {near}"
         return f"{reference.shown}() is neither a table of the lake ({holds}) nor an allowed table function ({allowed})"
-    return f"the lake has no table {reference.shown!r}; {holds}"
+    near = did_you_mean(reference.shown, names)
+    return f"the lake has no table {reference.shown!r}{f': {near}' if near else f'; {holds}'}"
 
 
 def scan_table(reports: Sequence[TableScan], plan: str | None = None) -> pa.Table:

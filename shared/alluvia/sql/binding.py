@@ -12,6 +12,7 @@ from alluvia.delta.schema.names import fold
 from alluvia.engine.duck.literals import literal
 from alluvia.engine.queries.tokens import Token, tokens_of
 from alluvia.errors import Invalid
+from alluvia.nearest_name import did_you_mean
 from alluvia.query.parameters import Values, arrow_row, check_names
 from alluvia.sql.grammar.cursor import Sql
 from alluvia.sql.grammar.nodes import Assignments
@@ -131,5 +132,7 @@ def column_of(name: str, names: Sequence[str], table: str) -> str:
         return name
     column = next((each for each in names if fold(each) == fold(name)), None)
     if column is None:
-        raise Invalid(f"table {table} has no column {name}: it has {', '.join(names)}")
+        raise Invalid(
+            f"table {table} has no column {name}: {did_you_mean(name, names) or 'it has ' + ', '.join(names)}"
+        )
     return column

@@ -87,10 +87,16 @@ def test_a_broken_value_names_its_property(name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["alluvia.dedupwindow", "delta.appendonly", "delta.constraints.", "delta.someFutureSetting"]
+    ("name", "told"),
+    [
+        ("alluvia.dedupwindow", r"did you mean alluvia\.dedup_window\?"),
+        ("alluvia.appendonly", r"did you mean delta\.appendOnly\?"),
+        ("delta.constraints.", "the known ones are alluvia.bloom_filters"),
+        ("delta.someFutureSetting", "the known ones are alluvia.bloom_filters"),
+    ],
 )
-def test_an_unknown_property_of_ours_or_deltas_is_refused(name: str) -> None:
-    with pytest.raises(Invalid, match=f"property {name} is unknown; the known ones are alluvia.bloom_filters"):
+def test_an_unknown_property_of_ours_or_deltas_is_refused(name: str, told: str) -> None:
+    with pytest.raises(Invalid, match=f"property {name} is unknown: {told}"):
         check_properties({name: "true"})
 
 

@@ -159,10 +159,18 @@ def test_a_moment_that_is_none_is_refused(lake: alluvia.Lake, text: str, reason:
 
 
 @pytest.mark.parametrize(
-    "text", ["FROM nothing", "FROM 'x.parquet'", "FROM events.other", "FROM a.b.events", "FROM a.main.events"]
+    ("text", "told"),
+    [
+        ("FROM nothing", "; the tables are: events, users"),
+        ("FROM 'x.parquet'", "; the tables are: events, users"),
+        ("FROM events.other", r": did you mean events\?"),
+        ("FROM a.main.events", "; the tables are: events, users"),
+        ("FROM a.b.events", r": did you mean events\?"),
+        ("FROM eventz", r": did you mean events\?"),
+    ],
 )
-def test_an_unknown_table_is_answered_with_those_that_there_are(lake: alluvia.Lake, text: str) -> None:
-    with pytest.raises(TableNotFound, match="the tables are: events, users"):
+def test_an_unknown_table_is_answered_with_the_nearest_or_with_all(lake: alluvia.Lake, text: str, told: str) -> None:
+    with pytest.raises(TableNotFound, match=f"has no table '[^']*'{told}$"):
         run(lake.catalog, text)
 
 

@@ -66,9 +66,11 @@ def serve(
     from alluvia.server.listening import drain_at_sigterm
     from alluvia.server.metrics import Metrics
     from alluvia.server.serve import Options, running, telling
+    from alluvia.server.setting_names import check_settings
     from alluvia.serverless.settings import environment
     from alluvia.serverless.warm_lake import outside_of
 
+    check_settings(os.environ)
     auth = _auth(auth, given["host"], loopback=is_loopback(given["host"]))
     options = Options(tells_metrics=auth == "open" and metrics_address is None, **given)
     metrics_place = None if metrics_address is None else _place(metrics_address)

@@ -13,6 +13,7 @@ from alluvia.cli.common import Common
 from alluvia.cli.options import expires, lake_command, names, pairs
 from alluvia.cli.terminal.terminal import say, tell
 from alluvia.errors import Invalid, TableNotFound
+from alluvia.nearest_name import did_you_mean
 
 if TYPE_CHECKING:
     from alluvia.access.claims import TokenClaims
@@ -218,7 +219,8 @@ def _check_fits(lake: Lake, grant: Grant) -> None:
             condition(grant.where, schema)
         unknown = sorted(grant.hide - set(map(fold, schema.names)))
         if unknown:
-            raise Invalid(f"--hide: table {name} has no column {unknown[0]}: it has {', '.join(schema.names)}")
+            near = did_you_mean(unknown[0], schema.names) or f"it has {', '.join(schema.names)}"
+            raise Invalid(f"--hide: table {name} has no column {unknown[0]}: {near}")
         if grant.hide and "properties" in set(schema.names) - grant.hide:
             tell(
                 f"Table {name} shows its column properties. Fields of events are there if they had no column when the "

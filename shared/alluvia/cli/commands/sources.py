@@ -10,9 +10,10 @@ from alluvia.cli.common import Common
 from alluvia.cli.options import lake_command
 from alluvia.cli.terminal.terminal import tell
 from alluvia.errors import Invalid, TableNotFound
+from alluvia.nearest_name import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from alluvia.api.lake import Lake
     from alluvia.events.sources.definition import Source
@@ -117,7 +118,7 @@ def source_rotate(common: Common, name: str, secret: str, keep_hours: int) -> di
     after: list[Source] = []
 
     def change(sources: dict[str, Source]) -> None:
-        source = sources.get(name) or _missing(name)
+        source = sources.get(name) or _missing(name, sources)
         if source.secret == secret:
             raise Invalid("--secret: the source has its secret from there already")
         rotated = replace(source, secret=secret, previous_secret=source.secret, previous_until=until)
@@ -137,7 +138,7 @@ def source_remove(common: Common, name: str) -> dict[str, Any]:
 
     def drop(sources: dict[str, Source]) -> None:
         if sources.pop(name, None) is None and name not in faulty:
-            _missing(name)
+            _missing(name, sources)
 
     lake = common.lake()
     faulty = _faults(lake)
@@ -159,15 +160,16 @@ def source_test(common: Common, name: str, base: str | None, body: Any, content_
     from alluvia.events.sources.lake_sources import read_sources
 
     lake = common.lake()
-    source = read_sources(lake.store).find(name) or _missing(name)
+    sources = read_sources(lake.store)
+    source = sources.find(name) or _missing(name, sources.by_name)
     done, fault = try_source(lake, source, base, None if body is None else body.read(), content_type)
     common.show(done)
     if fault:
         raise Invalid(fault)
 
 
-def _missing(name: str) -> Source:
-    raise Invalid(f"there is no source {name!r:.100}: see `alluvia source list`")
+def _missing(name: str, known: Iterable[str]) -> Source:
+    raise Invalid(f"there is no source {name!r:.100}: {did_you_mean(name, known) or 'see `alluvia source list`'}")
 
 
 def _faults(lake: Lake) -> set[str]:

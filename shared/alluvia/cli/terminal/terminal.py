@@ -48,7 +48,7 @@ def say_json(data: bytes) -> None:
 
 
 def say_text(data: bytes) -> None:
-    """Print a part of an answer to standard output as it is; on a terminal, with what could harm it escaped."""
+    """Print a part of an answer to standard output as it is; on a terminal, harmful characters are escaped."""
     if is_terminal():
         lines = data.decode().replace("\r\n", "\n").split("\n")
         _write("\n".join("\t".join(map(escaped, line.split("\t"))) for line in lines))

@@ -20,6 +20,7 @@ from alluvia.delta.skipping.pruning import prune, prune_buckets
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unsupported
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.nearest_name import hint
 from alluvia.store import Store
 
 THREADED_BYTES_MIN = 1 << 20
@@ -107,7 +108,9 @@ class Scan:
             return schema
         unknown = sorted(set(self.columns) - set(schema.names))
         if unknown or len(set(self.columns)) < len(self.columns):
-            raise Invalid(f"columns: {unknown[0]!r} is not in the table" if unknown else "columns: a name is repeated")
+            if not unknown:
+                raise Invalid("columns: a name is repeated")
+            raise Invalid(f"columns: {unknown[0]!r} is not in the table{hint(unknown[0], self.snapshot.schema.names)}")
         return pa.schema([schema.field(name) for name in self.columns])
 
     @cached_property

@@ -15,6 +15,7 @@ import pyarrow as pa
 from alluvia.delta.schema.types import type_name
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.nearest_name import hint
 
 TIMES = {"year": 4, "month": 7, "day": 10, "hour": 13}
 """Transforms of a time, and how many characters of its ISO form their values have."""
@@ -110,7 +111,7 @@ def _field(text: str, schema: pa.Schema) -> PartitionField:
         )
     column, width = _arguments(text, transform, arguments)
     if column not in schema.names:
-        raise Invalid(f"partition_by: {text!r} is not a column of the schema")
+        raise Invalid(f"partition_by: {text!r} is not a column of the schema{hint(column, schema.names)}")
     field = PartitionField(column, transform, width, schema.field(column).type)
     _check_type(field, text)
     return field

@@ -15,6 +15,7 @@ from alluvia.delta.schema.conversion import converted, has_decimals, too_long
 from alluvia.delta.schema.nesting import check_required, has_required
 from alluvia.delta.schema.types import type_name
 from alluvia.errors import Invalid
+from alluvia.nearest_name import did_you_mean
 
 _FLOAT32_MAX = 3.4028234663852886e38
 _WHOLE_DIGITS = 40
@@ -246,7 +247,10 @@ def _check_digits(column: pa.ChunkedArray, field: pa.Field) -> None:
 def _check_known(names: Iterable[str], schema: pa.Schema) -> None:
     unknown = sorted(set(names) - set(schema.names))
     if unknown:
-        raise Invalid(f"column {unknown[0]} is not in the table: add it with evolve(add=…), or leave it out")
+        near = did_you_mean(unknown[0], schema.names)
+        raise Invalid(
+            f"column {unknown[0]} is not in the table: {near or 'add it with evolve(add=…), or leave it out'}"
+        )
 
 
 def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:

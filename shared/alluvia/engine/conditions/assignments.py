@@ -19,6 +19,7 @@ from alluvia.engine.conditions.condition import columns_used
 from alluvia.engine.conditions.fast_parser import plain_value
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.nearest_name import did_you_mean
 
 if TYPE_CHECKING:
     from alluvia.engine.conditions.sql_assignments import SqlValues
@@ -113,5 +114,6 @@ def _column(asked: object, schema: pa.Schema) -> str:
         return str(asked)
     matches = [name for name in schema.names if fold(name) == fold(str(asked))]
     if not matches:
-        raise Invalid(f"column {asked} is not in the table: add it with evolve(add=…) first")
+        near = did_you_mean(str(asked), schema.names)
+        raise Invalid(f"column {asked} is not in the table: {near or 'add it with evolve(add=…) first'}")
     return str(matches[0])

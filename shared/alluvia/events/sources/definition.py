@@ -15,6 +15,7 @@ from alluvia.events.formats.body_format import NAMES
 from alluvia.events.sources.kinds.generic import ALGORITHMS, ENCODINGS
 from alluvia.events.sources.kinds.registry import KINDS
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.nearest_name import hint
 from alluvia.table_names import TABLE_NAME
 
 if TYPE_CHECKING:
@@ -134,7 +135,8 @@ class Source:
             raise Invalid(f"kind: choose one of {', '.join(KINDS)}")
         unknown = sorted(set(given) - _ALWAYS - kind.settings)
         if unknown:
-            raise Invalid(f"{unknown[0]}: kind {given['kind']} has no such setting")
+            near = hint(unknown[0], _ALWAYS | kind.settings)
+            raise Invalid(f"{unknown[0]}: kind {given['kind']} has no such setting{near}")
         if "table" not in given:
             raise Invalid("table: name the table that the events go to")
         settings: dict[str, Any] = {key: tuple(item) if isinstance(item, list) else item for key, item in given.items()}

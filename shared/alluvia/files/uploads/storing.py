@@ -29,6 +29,7 @@ from alluvia.files.limits import Misfit
 from alluvia.files.sent import SentFile, SentRows
 from alluvia.files.uploads.uploaded_events import store_events, takes_events
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.nearest_name import did_you_mean
 from alluvia.operations.append.append import append, append_evolving
 from alluvia.operations.catalog.catalog import NewTable, WritableCatalog
 from alluvia.operations.planning.optimistic_retry import Once, check_not_rollup
@@ -230,7 +231,8 @@ def _schema(catalog: WritableCatalog, upload: Upload, rows: SentRows, snapshot: 
     names = rows.names if declared is None else declared.names
     extra = [name for name in names or () if name not in known]
     if extra:
-        raise Misfit(f"column {extra[0]!r:.100} is not in the table: leave it out, or add it with evolve")
+        near = did_you_mean(extra[0], known)
+        raise Misfit(f"column {extra[0]!r:.100} is not in the table: {near or 'leave it out, or add it with evolve'}")
     if declared is None and rows.names is not None:
         _check_complete(rows.names, table, hidden)
     return table

@@ -15,6 +15,7 @@ from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.nearest_name import hint
 from alluvia.operations.branches.branch_changes import CHANGED, DROPPED, REPLACED, BranchedTable
 from alluvia.operations.changes.row_difference import RowDifference
 from alluvia.operations.reading.change_files import AFTER, BEFORE, CHANGE_TYPE, DELETE, INSERT
@@ -135,7 +136,7 @@ def _key(table: BranchedTable, store: Store, key: Sequence[str] | None) -> list[
         return [name for name in (EVENT_ID, SOURCE) if name in names] if EVENT_ID in names else []
     unknown = [name for name in key if name not in names]
     if unknown:
-        raise Invalid(f"key: {unknown[0]!r} is not a column of {table.name}")
+        raise Invalid(f"key: {unknown[0]!r} is not a column of {table.name}{hint(unknown[0], names)}")
     return list(key)
 
 

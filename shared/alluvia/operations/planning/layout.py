@@ -24,6 +24,7 @@ from alluvia.delta.schema.serialization import arrow_schema
 from alluvia.delta.schema.types import type_name
 from alluvia.delta.statistics.typed import has_bounds
 from alluvia.errors import Invalid
+from alluvia.nearest_name import hint
 
 if TYPE_CHECKING:
     from alluvia.engine.conditions.constraints import ConstraintCheck
@@ -61,7 +62,7 @@ def _check_bloom_filters(names: Sequence[str], schema: pa.Schema) -> None:
 def _check_sort(names: Sequence[str], schema: pa.Schema) -> None:
     for name in names:
         if name not in schema.names:
-            raise Invalid(f"sort_by: {name!r} is not a column of the schema")
+            raise Invalid(f"sort_by: {name!r} is not a column of the schema{hint(name, schema.names)}")
         if pa.types.is_nested(schema.field(name).type):
             raise Invalid(f"sort_by: {name!r} is {type_name(schema.field(name).type)}, which cannot be sorted")
 
@@ -70,7 +71,7 @@ def _check_clustering(names: Sequence[str], indexed: int, schema: pa.Schema, par
     leaves = list(_leaves(field for field in schema if field.name not in partition_columns))
     for at, name in enumerate(names):
         if name not in schema.names:
-            raise Invalid(f"cluster_by: {name!r} is not a column of the schema")
+            raise Invalid(f"cluster_by: {name!r} is not a column of the schema{hint(name, schema.names)}")
         if name in names[:at]:
             raise Invalid(f"cluster_by: {name!r} is named twice")
         if name in partition_columns:
@@ -98,7 +99,8 @@ def time_column(settings: Properties, schema: pa.Schema, partition_columns: tupl
     """Return the column whose times say how old rows are. Raises `Invalid`, naming the property to set."""
     if settings.ttl_column:
         if settings.ttl_column not in schema.names:
-            raise Invalid(f"property {TTL_COLUMN}: {settings.ttl_column!r:.100} is not a column of the schema")
+            near = hint(settings.ttl_column, schema.names)
+            raise Invalid(f"property {TTL_COLUMN}: {settings.ttl_column!r:.100} is not a column of the schema{near}")
         kind = schema.field(settings.ttl_column).type
         if not _is_time(kind):
             raise Invalid(f"property {TTL_COLUMN}: {settings.ttl_column} is {type_name(kind)}, not a timestamp or date")

@@ -14,6 +14,7 @@ from alluvia.delta.refs import TAG, Keeper, all_keepers, find_keeper, list_keepe
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Invalid, VersionExpired, VersionNotFound
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.nearest_name import did_you_mean
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.references.pinned_versions import keep_moment, keep_version, kept_at
 from alluvia.store import Store
@@ -125,7 +126,8 @@ def _no_tag(store: Store, table: str | None, name: str) -> VersionNotFound:
     known = [keeper.name for keeper in list_keepers(store, table, TAG)]
     what = "the lake" if table is None else f"table {table}"
     listed = f"; its tags are: {', '.join(known[:20])}{', …' if len(known) > 20 else ''}" if known else ""
-    return VersionNotFound(f"{what} has no tag {name!r}{listed}")
+    near = did_you_mean(name, known)
+    return VersionNotFound(f"{what} has no tag {name!r}{f': {near}' if near else listed}")
 
 
 def _expiry(expires: str | timedelta | None, now_ms: int) -> int | None:

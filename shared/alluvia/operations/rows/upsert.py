@@ -18,6 +18,7 @@ from alluvia.engine.conditions.pairs import Pairs, Side
 from alluvia.engine.queries.tokens import masked
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.nearest_name import hint
 from alluvia.operations.merge_query.folding import check_edit
 from alluvia.operations.rows.edits import RowChanges
 from alluvia.operations.rows.keyed_merge import KeyedMerge
@@ -143,8 +144,8 @@ def _columns_to_set(rules: Rules, on: Sequence[str], known: Sequence[str], schem
     wanted = known if rules.columns is None else list(rules.columns)
     for name in wanted:
         if name not in known:
-            msg = f"columns: {name!r} is not a column of {'the rows' if name in schema.names else 'the table'}"
-            raise Invalid(msg)
+            whose = "the rows" if name in schema.names else "the table"
+            raise Invalid(f"columns: {name!r} is not a column of {whose}{hint(name, known)}")
     return [name for name in wanted if name not in on]
 
 
@@ -172,7 +173,8 @@ def read_rows(rows: Any, schema: pa.Schema, on: Sequence[str], extra: Callable[[
     given = columns_of_rows(rows)
     for name in on:
         if name not in schema.names or name not in given:
-            raise Invalid(f"on: {name!r} is not a column of {'the table' if name not in schema.names else 'the rows'}")
+            whose, names = ("the rows", given) if name in schema.names else ("the table", schema.names)
+            raise Invalid(f"on: {name!r} is not a column of {whose}{hint(name, names)}")
         if pa.types.is_nested(schema.field(name).type):
             raise Invalid(f"on: {name!r} is {type_name(schema.field(name).type)}, which cannot be a key")
     known = pa.schema([field for field in schema if field.name in given])

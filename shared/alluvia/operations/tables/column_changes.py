@@ -25,6 +25,7 @@ from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.serialization import arrow_schema, check_distinct
 from alluvia.delta.schema.serialization import check_names as check_new_names
 from alluvia.errors import Invalid
+from alluvia.nearest_name import did_you_mean
 
 _STATISTICS_COLUMNS = "delta.dataSkippingStatsColumns"
 _PROPERTIES = "properties"
@@ -90,7 +91,9 @@ def _found(schema: pa.Schema, name: str, what: str) -> str:
     first = name.partition(".")[0]
     if first != name and first in schema.names:
         raise Invalid(f"{what}: {name!r} is a field in column {first}: only columns can be renamed or dropped")
-    raise Invalid(f"{what}: {name!r} is not a column of the table, whose columns are {', '.join(schema.names)}")
+    near = did_you_mean(name, schema.names)
+    hint = f": {near}" if near else f", whose columns are {', '.join(schema.names)}"
+    raise Invalid(f"{what}: {name!r} is not a column of the table{hint}")
 
 
 def _check_unused(metadata: Metadata, schema: pa.Schema, names: Mapping[str, str], gone: Collection[str]) -> None:

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from alluvia.access.rights import PUBLISH, Rights
 from alluvia.errors import cut
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.nearest_name import nearest
 from alluvia.serverless.http import Request, Response, failure
 from alluvia.serverless.routes.fields import RequestField
 
@@ -156,13 +157,29 @@ def routed(routes: Iterable[Route], request: Request, otherwise: str) -> tuple[R
     if taken:
         allowed = ", ".join(taken)
         return failure(405, f"{request.path} takes {allowed}, not {request.method}", Allow=allowed)
-    hint = next((text for start, text in ELSEWHERE.items() if _begins(request.path, start)), otherwise)
-    return failure(404, f"{hint}: there is nothing at {cut(request.path, 200)}")
+    elsewhere = next((text for start, text in ELSEWHERE.items() if _begins(request.path, start)), None)
+    near = _near_path(request.path) if elsewhere is None else None
+    fix = elsewhere or (otherwise if near is None else f"did you mean {near}?")
+    return failure(404, f"there is nothing at {cut(request.path, 200)}: {fix}")
 
 
 def route_at(routes: Iterable[Route], method: str, path: str) -> Route | None:
     """Return the route of a request, by its method and path; None if it has none."""
     return next((route for route in routes if method in route.methods and route.names_in(path) is not None), None)
+
+
+def _near_path(path: str) -> str | None:
+    """Return the path of a route, of whatever function, that is like an unknown one, with the names given in it."""
+    from alluvia.serverless.routes.ingest_routes import INGEST_ROUTES  # those of the other function, for errors alone
+    from alluvia.serverless.routes.query_routes import QUERY_ROUTES
+
+    parts = path.split("/")
+    filled = [
+        "/".join(given if each.startswith("{") else each for each, given in zip(known, parts, strict=True))
+        for known in (route.path.split("/") for route in (*QUERY_ROUTES, *INGEST_ROUTES))
+        if len(known) == len(parts)
+    ]
+    return next(iter(nearest(path, (each for each in filled if each != path))), None)
 
 
 def _begins(path: str, start: str) -> bool:
