@@ -33,9 +33,9 @@ _GROUPS = {
 _TOPICS = {
     "Events": "ingest, backfill, source, rejects, suggest",
     "Rows": "upload, upsert, update, delete, erase",
-    "Queries": "query, sql, publish, published, unpublish",
+    "Queries": "query, sql, head, export, publish, published, unpublish",
     "Tables": "create, evolve, clone, convert, attach, detach, drop, undrop",
-    "Inspection": "tables, describe, files, history, changes, verify",
+    "Inspection": "status, tables, describe, schema, files, history, changes, verify",
     "Versions": "restore, flashback, tag, branch, stream",
     "Maintenance": "optimize, vacuum, expire, checkpoint, rollup",
     "Server": "demo, serve, token, invoke",
@@ -45,6 +45,7 @@ _MODULES = {
     "backfill": "backfill",
     "branches": "branch diff, branch publish",
     "checking": "erase, verify",
+    "glancing": "export, head, schema, status",
     "inspecting": "describe, files, rejects list, rejects show, suggest, tables",
     "maintaining": "checkpoint, expire, optimize, rollup refresh, vacuum",
     "querying": "changes, query, sql",
@@ -59,7 +60,7 @@ _MODULES = {
     ),
 }
 _OTHER_WORDS = {
-    "cat": "query",
+    "cat": "head, or query",
     "compact": "optimize",
     "desc": "describe",
     "import": "ingest for events, or upload for rows",

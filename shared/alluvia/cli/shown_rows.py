@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -54,19 +54,22 @@ class RowsAsked:
             return None
         if self.form is not None:
             return format_named(self.form)
-        if as_json:
-            return NDJSON
-        return None if self.output is None or str(self.output) in _STANDARD_OUTPUT else format_of_file(self.output)
+        if self.output is not None and str(self.output) not in _STANDARD_OUTPUT:
+            named = format_of_file(self.output)
+            if named is not None or not as_json:
+                return named or _refuse_suffix(self.output)
+        return NDJSON if as_json else None
 
 
-def format_of_file(file: Path) -> Format:
-    """Return the form that a file's suffix names. Raises `Invalid`."""
+def format_of_file(file: Path) -> Format | None:
+    """Return the form that a file's suffix names."""
     suffix = file.suffix.removeprefix(".").lower()
-    form = next((each for each in FORMATS if each.name.lower() == _SUFFIXES.get(suffix, suffix)), None)
-    if form is None:
-        known = ", ".join(f".{each}" for each in (*(each.name.lower() for each in FORMATS), *_SUFFIXES))
-        raise Invalid(f"--output {file}: its suffix names no format: use one of {known}, or --format")
-    return form
+    return next((each for each in FORMATS if each.name.lower() == _SUFFIXES.get(suffix, suffix)), None)
+
+
+def _refuse_suffix(file: Path) -> NoReturn:
+    known = ", ".join(f".{each}" for each in (*(each.name.lower() for each in FORMATS), *_SUFFIXES))
+    raise Invalid(f"{file}: its suffix names no format: use one of {known}, or --format")
 
 
 Show = Callable[[pa.Schema, Iterable[pa.RecordBatch]], int]
@@ -85,7 +88,7 @@ def showing(common: Common, asked: RowsAsked | None = None) -> Iterator[Show]:
         yield lambda schema, batches: _show_as_table(common, schema, batches)
         return
     if asked.output is not None and str(asked.output) not in _STANDARD_OUTPUT:
-        with whole_file(asked.output, "--output") as file:
+        with whole_file(asked.output) as file:
             yield lambda schema, batches: _write_file(common, schema, batches, form, file.write)
         return
     if not form.is_text and is_terminal():

@@ -67,12 +67,12 @@ def query(
     text = _text(text, file)
     if (word := first_word(text)) in READERS:
         raise Invalid(f"query runs one SELECT: run {word.upper()} with `alluvia sql`")
-    _query(
+    run_query(
         common, text, parameters, asked, QueryLimits(timeout_seconds=timeout, asked_bytes=max_bytes), dry_run=dry_run
     )
 
 
-def _query(
+def run_query(
     common: Common,
     text: str,
     parameters: dict[str, str] | None,
@@ -170,7 +170,7 @@ def sql(
         text = "".join(_lines(file))
     assert text is not None  # noqa: S101 - a script's is read
     if dry_run:
-        _query(common, text, parameters, asked, limits, dry_run=True)
+        run_query(common, text, parameters, asked, limits, dry_run=True)
     else:
         _run(common, text, parameters, asked, limits)
 
