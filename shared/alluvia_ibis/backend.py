@@ -22,7 +22,7 @@ from alluvia.errors import Forbidden, Invalid, TableNotFound
 from alluvia.extras import needing
 from alluvia.operations.merge_query.folding import FINAL
 from alluvia.rollups.asking import FRESHNESS, LIVE
-from alluvia.table_names import REJECTS
+from alluvia.table_names import DATABASE, REJECTS, SCHEMA
 from alluvia_ibis.access import LakeAccess, NamedTable
 from alluvia_ibis.ibis_rows import AlluviaCompiler, columns_for, fitted, for_columns, in_memory, is_in_memory
 from alluvia_ibis.opening import opened
@@ -253,8 +253,8 @@ class Backend(SQLBackend, NoExampleLoader):  # type: ignore[misc]  # ibis has no
 
     @staticmethod
     def _no_database(database: Any) -> None:
-        if database is not None:
-            raise Invalid(f"database: a lake has none, but got {database!r}: name the table alone")
+        if database not in (None, SCHEMA, (DATABASE, SCHEMA)):
+            raise Invalid(f"database: a lake has {SCHEMA} alone, but got {database!r}: name the table alone")
 
     def _register_in_memory_table(self, op: Any) -> None:
         """Do nothing: its rows are in the text of each query."""
@@ -267,8 +267,10 @@ def _table_name(name: str, catalog: str | None, database: str | None) -> NamedTa
     """Return what ibis names; `database` may be a table, for the events that it rejected. Raises `Invalid`."""
     if catalog is None and database is not None and name == REJECTS:
         return NamedTable(database, rejects=True)
-    if catalog is not None or database is not None:
-        raise Invalid(f"database: a lake has none: name the table alone, or table({REJECTS!r}, database=table)")
+    if catalog not in (None, DATABASE) or database not in (None, SCHEMA):
+        raise Invalid(
+            f"database: a lake has {SCHEMA} alone: name the table alone, or table({REJECTS!r}, database=table)"
+        )
     return NamedTable(name)
 
 

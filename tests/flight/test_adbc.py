@@ -108,15 +108,16 @@ def test_rows_of_a_data_frame(served: Served) -> None:
         modes: list[tuple[Literal["create", "append", "create_append", "replace"], int]]
         modes = [("create", 5000), ("append", 10_000), ("create_append", 15_000), ("replace", 5000)]
         for mode, total in modes:
-            assert cursor.adbc_ingest("frames", rows.to_reader(1000), mode=mode) == 5000
-            assert served.rows("SELECT count(*) FROM frames") == [(total,)]
+            schema = "main" if mode == "append" else None
+            assert cursor.adbc_ingest("frames", rows.to_reader(1000), mode=mode, db_schema_name=schema) == 5000
+            assert served.rows("SELECT count(*) FROM main.frames") == [(total,)]
         with pytest.raises(adbc_driver_manager.Error, match="already exists"):
             cursor.adbc_ingest("frames", rows, mode="create")
         with pytest.raises(adbc_driver_manager.Error, match="no table 'frames_none'"):
             cursor.adbc_ingest("frames_none", rows, mode="append")
         with pytest.raises(adbc_driver_manager.Error, match="column id is long in the table"):
             cursor.adbc_ingest("frames", pa.table({"id": ["x"]}), mode="append")
-        with pytest.raises(adbc_driver_manager.Error, match="no catalogs"):
+        with pytest.raises(adbc_driver_manager.Error, match="one schema, main"):
             cursor.adbc_ingest("frames", rows, mode="append", db_schema_name="other")
     assert served.rows("SELECT count(*) FROM frames") == [(5000,)]
 
@@ -146,6 +147,10 @@ def test_what_tools_list(served: Served) -> None:
     with served.connect() as connection:
         assert connection.adbc_get_table_types() == ["TABLE", "VIEW"]
         found = connection.adbc_get_objects(depth="all", table_name_filter="%e%").read_all().to_pylist()
+        ours = connection.adbc_get_objects(depth="all", table_name_filter="%e%", db_schema_filter="main")
+        assert ours.read_all().to_pylist() == found
+        (other,) = connection.adbc_get_objects(depth="all", db_schema_filter="other").read_all().to_pylist()
+        assert not other["catalog_db_schemas"]
         schema = connection.adbc_get_table_schema("types")
         info = connection.adbc_get_info()
     (catalog,) = found

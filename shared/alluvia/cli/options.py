@@ -15,20 +15,21 @@ import click
 from alluvia.cli.common import Common
 from alluvia.cli.errors import is_about_table
 from alluvia.errors import Invalid
-from alluvia.table_names import REJECTS_IN_SQL
+from alluvia.table_names import lake_name
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 """What `click.option` and `click.argument` return."""
 
 
 class TableName(click.ParamType[str]):
-    """A table's name; that of rejected events also as in SQL, `<name>._rejects`."""
+    """A table's name as in SQL: `t`, `main.t`, or `t._rejects` for its rejected events."""
 
     name = "table"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002
         """Return the name that the library takes."""
-        return value.replace(".", "/") if REJECTS_IN_SQL.fullmatch(value) else value
+        named = lake_name(value.split("."))
+        return value if named is None or ":" in named else named
 
 
 class Duration(click.ParamType[timedelta]):

@@ -20,6 +20,7 @@ from alluvia.sql.fitting import table_schema
 from alluvia.sql.grammar.nodes import CreateTable, Insert
 from alluvia.sql.grammar.statements import SqlStatement
 from alluvia.sql.scope import check_statement
+from alluvia.table_names import DATABASE, SCHEMA
 
 Values = Mapping[str, Any]
 
@@ -78,8 +79,11 @@ class IngestTarget:
     def of(cls, asked: Message) -> IngestTarget:
         """Return what CommandStatementIngest asks for. Raises `Invalid` for what a lake does not have."""
         options = asked.table_definition_options
-        if asked.catalog or asked.schema or asked.temporary:
-            raise Invalid("a lake has no catalogs, schemas or temporary tables: name the table alone")
+        if asked.temporary or asked.catalog not in ("", DATABASE) or asked.schema not in ("", SCHEMA):
+            raise Invalid(
+                f"a lake has no temporary tables, and one schema, {SCHEMA} of the catalog {DATABASE}: name the table "
+                "alone"
+            )
         if options.if_not_exist not in (CREATE, NOT_CREATE) or options.if_exists not in (FAIL, APPEND, REPLACE):
             raise Invalid("table_definition_options: say what to do if the table exists, and if it does not")
         return cls(fold(asked.table), options.if_not_exist, options.if_exists)

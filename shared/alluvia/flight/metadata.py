@@ -1,6 +1,6 @@
 """Answers to tools that explore a lake: its tables, views and types, as the caller may see them.
 
-A lake has neither catalogs nor schemas: the names of tables stand alone.
+Names of tables stand alone here. Filters may name the one schema, `main` of the catalog `memory`, as SQL does.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from alluvia.flight.messages import Message
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.catalog.views import VIEWS
 from alluvia.query.permitted import visible_schema
+from alluvia.table_names import DATABASE
+from alluvia.table_names import SCHEMA as MAIN_SCHEMA
 from alluvia.version import __version__
 
 SCHEMA = pa.schema(
@@ -180,7 +182,7 @@ def tables(asked: Message, catalog: Catalog, view_columns: Callable[[str], pa.Sc
     """Yield what CommandGetTables asks for, by names. `view_columns` returns the columns of a view, by its name."""
     schema = tables_schema(asked)
     types = set(asked.table_types) or {TABLE, VIEW}
-    if asked.catalog or (asked.HasField("db_schema_filter_pattern") and not like("", asked.db_schema_filter_pattern)):
+    if not _is_ours(asked):
         return
     pattern = asked.table_name_filter_pattern if asked.HasField("table_name_filter_pattern") else "%"
     names = [(name, TABLE) for name in catalog.tables() if TABLE in types and like(name, pattern)]
@@ -220,16 +222,19 @@ def described(table: str, schema: pa.Schema) -> pa.Schema:
 
 def db_schemas(asked: Message) -> pa.RecordBatch:
     """Return what CommandGetDbSchemas asks for: one without a name and without a catalog, which all tables are in."""
-    there = not asked.catalog and (
-        not asked.HasField("db_schema_filter_pattern") or like("", asked.db_schema_filter_pattern)
-    )
-    rows = [{"catalog_name": None, "db_schema_name": ""}] if there else []
+    rows = [{"catalog_name": None, "db_schema_name": ""}] if _is_ours(asked) else []
     return pa.RecordBatch.from_pylist(rows, DB_SCHEMAS)
 
 
 def table_types() -> pa.RecordBatch:
     """Return the answer to CommandGetTableTypes."""
     return pa.RecordBatch.from_pydict({"table_type": [TABLE, VIEW]}, TABLE_TYPES)
+
+
+def _is_ours(asked: Message) -> bool:
+    """Whether a request is about the one schema, which has no name here, but is `main` in SQL."""
+    pattern = asked.db_schema_filter_pattern if asked.HasField("db_schema_filter_pattern") else "%"
+    return asked.catalog in ("", DATABASE) and (like("", pattern) or like(MAIN_SCHEMA, pattern))
 
 
 def types(asked: Message) -> pa.RecordBatch:

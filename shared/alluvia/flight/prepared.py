@@ -15,12 +15,13 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.delta.schema.names import fold
+from alluvia.engine.queries.schema_names import name_of
 from alluvia.engine.queries.tokens import Token, tokens_of
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.query.permitted import visible_schema
-from alluvia.sql.binding import named, parameter_names
+from alluvia.sql.binding import parameter_names
 from alluvia.sql.grammar.cursor import Cursor
 from alluvia.sql.grammar.nodes import Insert
 from alluvia.sql.grammar.statements import parse
@@ -73,7 +74,7 @@ def _tables(text: str, tokens: Sequence[Token]) -> Iterator[str]:
     for before, token in pairwise(tokens):
         if before.word in _BEFORE_TABLES or (listed and before.word == ","):
             listed = True
-            yield named(text, token)
+            yield name_of(text, token)
         elif token.kind == "word" and token.word in _AFTER_TABLES:
             listed = False
 
@@ -101,7 +102,7 @@ def _type(
         return tokens[number].word if 0 <= number < len(tokens) else ""
 
     def column(number: int) -> pa.DataType | None:
-        return known.get(named(text, tokens[number])) if 0 <= number < len(tokens) else None
+        return known.get(name_of(text, tokens[number])) if 0 <= number < len(tokens) else None
 
     cast = at + 2 if word(at + 1) == "::" else at + 2 if word(at + 1) == "as" and word(at - 1) == "(" else None
     if cast is not None:

@@ -12,11 +12,12 @@ import pyarrow as pa
 
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.relation import duckdb_type
-from alluvia.engine.queries.functions import DATABASE, INFORMATION_SCHEMA, SCHEMA
+from alluvia.engine.queries.functions import INFORMATION_SCHEMA
 from alluvia.errors import AlluviaError, Corrupt, Forbidden, Invalid, TableNotFound, Unsupported
 from alluvia.inspection.asking import Asked, batches_of, may_match
 from alluvia.inspection.columns import notes_of
 from alluvia.operations.catalog.views import VIEWS, View
+from alluvia.table_names import DATABASE, SCHEMA
 
 Row = dict[str, object]
 _TEXT, _NUMBER, _FLAG = pa.string(), pa.int32(), pa.bool_()

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from alluvia.delta.schema.names import fold
 from alluvia.engine.duck.literals import literal
+from alluvia.engine.queries.schema_names import name_of
 from alluvia.engine.queries.tokens import Token, tokens_of
 from alluvia.errors import Invalid
 from alluvia.nearest_name import did_you_mean
@@ -103,16 +104,9 @@ def _qualifiers(text: str, tokens: Sequence[Token], alias: str, columns: frozens
     for at, token in enumerate(tokens[:-1]):
         if tokens[at + 1].word != "." or (at and tokens[at - 1].word == "."):
             continue
-        following = named(text, tokens[at + 2]) if at + 2 < len(tokens) else ""
-        if named(text, token) == alias and (alias not in columns or following in columns):
+        following = name_of(text, tokens[at + 2]) if at + 2 < len(tokens) else ""
+        if name_of(text, token) == alias and (alias not in columns or following in columns):
             yield token.start, tokens[at + 1].end, " " * (tokens[at + 1].end - token.start)
-
-
-def named(text: str, token: Token) -> str:
-    """Return the name that a token is, folded; empty if it is none."""
-    if token.kind == "quoted":
-        return fold(text[token.start + 1 : token.end - 1].replace('""', '"'))
-    return token.word if token.kind == "word" else ""
 
 
 def assigned(assignments: Assignments, names: Sequence[str], table: str) -> Iterator[tuple[str, Sql]]:

@@ -30,8 +30,6 @@ VERSIONED = frozenset({"columns", "files", "partitions", "row_groups", "table_co
 INFORMATION_SCHEMA = "information_schema"
 INFORMATION_SCHEMA_VIEWS = frozenset({"columns", "schemata", "tables", "views"})
 """Names that tools look up in `information_schema`, also about the lake."""
-DATABASE, SCHEMA = "memory", "main"
-"""What DuckDB calls a query's database and the schema in it: a lake has one of each, so they mean nothing."""
 
 TABLE_FUNCTIONS = frozenset({"generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "unnest"})
 

@@ -18,6 +18,7 @@ from alluvia.delta.arguments import check_text
 from alluvia.engine.duck.database import planner
 from alluvia.engine.duck.failures import query_error
 from alluvia.engine.queries.dialect_hints import instead_of, instead_of_with
+from alluvia.engine.queries.schema_names import without_schema
 from alluvia.engine.queries.time_travel import in_our_form
 from alluvia.errors import Invalid, cut
 from alluvia.lazy_dataclasses import dataclass
@@ -170,7 +171,7 @@ def parse(text: str, analyse: Analyse = analyse) -> Statement:
 
 def read(text: str, analyse: Analyse = analyse) -> Statement:
     """Parse a text of any length, as `parse` does. Versions of tables are then as DuckDB takes them."""
-    text = in_our_form(text)
+    text = in_our_form(without_schema(text))
     parsed = analyse(text)
     data = _explained(text.encode(), parsed.starts)
     word = _first_word(text.encode(), parsed.starts)

@@ -6,7 +6,8 @@ someone has reviewed it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -14,11 +15,9 @@ from alluvia.delta.arguments import offset_ms
 from alluvia.delta.schema.names import fold
 from alluvia.engine.queries.engine_faults import check_row_values
 from alluvia.engine.queries.functions import (
-    DATABASE,
     INFORMATION_SCHEMA,
     INFORMATION_SCHEMA_VIEWS,
     LAKE_FUNCTIONS,
-    SCHEMA,
     TABLE_FUNCTIONS,
     VERSIONED,
     is_refused,
@@ -27,7 +26,7 @@ from alluvia.engine.queries.parse import LOCATION, Node, integer_literal, text_l
 from alluvia.engine.queries.time_travel import AGO, ARGUMENTS, COLUMNS
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.table_names import REJECTS, TABLE_NAME, on_branch
+from alluvia.table_names import DATABASE, SCHEMA, lake_name
 
 _QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 _PLAIN_TABLE_NODES = frozenset({"EMPTY", "EXPRESSION_LIST", "JOIN", "SUBQUERY", "PIVOT"})
@@ -38,6 +37,8 @@ _EXPRESSIONS = frozenset(
         "LAMBDA", "LAMBDA_REF", "OPERATOR", "POSITIONAL_REFERENCE", "STAR", "SUBQUERY", "WINDOW",
     }
 )  # fmt: skip
+_PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
+_PARTS = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern}))*")
 # DuckDB's own views, which a common table expression of the same name would hide in one place and not in another.
 _SYSTEM_PREFIXES = ("duckdb_", "pg_", "pragma_", "sqlite_")
 
@@ -193,7 +194,7 @@ class _Visitor:
         function = node["function"]
         name, schema = function["function_name"], function["schema"]
         name = "columns" if name == COLUMNS else name
-        if fold(name) in TABLE_FUNCTIONS and schema in ("", "main"):
+        if fold(name) in TABLE_FUNCTIONS and schema in ("", SCHEMA):
             self._children(function, ctes)
             return
         if schema in ("", SCHEMA) and not function["catalog"] and _is_call(fold(name), function["children"]):
@@ -212,14 +213,13 @@ class _Visitor:
         table = _parts(text_literal(given.pop("table", None)) or "")
         self._add(node, table, at, Call(name, given), is_function=True)
 
-    def _add(
-        self, node: Node, name: tuple[str, str, str], at: At, call: Call | None = None, *, is_function: bool
-    ) -> None:
+    def _add(self, node: Node, name: Sequence[str], at: At, call: Call | None = None, *, is_function: bool) -> None:
         shown = ".".join(part for part in name if part)
         if at.moment is not None and any(each.get("class") == "PARAMETER" for each in walk(at.moment)):
             raise Invalid(f"the version of {shown} cannot be a parameter: write it into the query")
-        alias = node["alias"] or (call.function.rpartition(".")[2] if call is not None else name[2])
-        table = None if call is not None and not is_function else _lake_name(*name)
+        alias = node["alias"] or (call.function.rpartition(".")[2] if call is not None else name[-1])
+        is_view = call is not None and not is_function
+        table = None if is_view else _lake_name(name, dotted=call is not None)
         self.found.tables.append(Reference(node, table, shown, alias, at, is_function, call))
 
 
@@ -242,16 +242,8 @@ def _check_expression(node: Node, *, parameters: bool) -> bool:
     return bool(kind != "CONSTANT")
 
 
-def _lake_name(catalog: str, schema: str, name: str) -> str | None:
-    """Return the lake's name for `t`, `t._rejects`, `branch.t` or `branch.t._rejects`."""
-    if fold(schema) == SCHEMA and fold(name) != REJECTS and fold(catalog) in ("", DATABASE):
-        catalog = schema = ""  # as `information_schema` has them
-    parts = [fold(part) for part in (catalog, schema, name) if part]
-    rejects = f"/{REJECTS}" if len(parts) > 1 and parts[-1] == REJECTS else ""
-    *branch, table = (parts[:-1] if rejects else parts) or ("",)
-    if not TABLE_NAME.fullmatch(table) or len(branch) > 1:
-        return None
-    return on_branch(branch[0], table + rejects) if branch else table + rejects
+def _lake_name(parts: Sequence[str], *, dotted: bool = False) -> str | None:
+    return lake_name([fold(part) for part in parts if part] or [""], dotted=dotted)
 
 
 def _at_clause(clause: Node) -> At:
@@ -305,16 +297,15 @@ def _is_call(name: str, children: list[Node]) -> bool:
     if not LAKE_FUNCTIONS[name]:
         return not children
     table = text_literal(children[0]) if children and fold(children[0]["alias"]) in ("", "table") else None
-    return table is not None and _lake_name(*_parts(table)) is not None
+    return table is not None and _lake_name(_parts(table), dotted=True) is not None
 
 
-def _parts(text: str) -> tuple[str, str, str]:
-    """Return what a text names as a query names it: a branch's name may have dots, a table's has none."""
-    rest, _, last = text.rpartition(".")
-    if fold(last) != REJECTS:
-        return "", rest, last
-    branch, _, table = rest.rpartition(".")
-    return branch, table, last
+def _parts(text: str) -> list[str]:
+    """Return the parts of a name that stands in a text, as in `history('main."t"')`."""
+    if '"' not in text:
+        return text.split(".")
+    parts = [plain or quoted.replace('""', '"') for quoted, plain in _PART.findall(text)]
+    return parts if _PARTS.fullmatch(text) else [text]
 
 
 def _named_arguments(name: str, children: list[Node]) -> Iterator[tuple[str, Node]]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from alluvia.delta.schema.names import fold
 from alluvia.engine.queries.tokens import CLOSING, OPENING, Token, place_in, tokens_of
 from alluvia.errors import Invalid
-from alluvia.table_names import REJECTS
+from alluvia.table_names import SCHEMA, qualified
 
 _QUERIES = frozenset(
     ("select", "from", "with", "values", "table", "pivot", "unpivot", "show", "describe", "desc", "summarize")
@@ -84,13 +84,18 @@ class Cursor:
         raise self.wrong(what)
 
     def table(self, what: str = "the name of a table") -> str:
-        """Take the lake's name of a table: `t`, or `t._rejects`."""
-        name = fold(self.identifier(what))
-        if not self.accept("."):
-            return name
-        if fold(self.identifier(what)) != REJECTS:
-            raise Invalid(f"{name}: a lake has no schemas or catalogs: write the name of the table alone")
-        return f"{name}/{REJECTS}"
+        """Take the lake's name of a table: `t`, or `t._rejects`, both also with `main.` in front."""
+        parts = [fold(self.identifier(what))]
+        while self.accept("."):
+            parts.append(fold(self.identifier(what)))
+        branch, name = qualified(parts)
+        if branch:
+            raise Invalid(
+                f"{'.'.join(parts)}: all tables are in the schema {SCHEMA}, and only queries name tables of a branch; "
+                "to write on a branch, open it: `--branch` on the command line, lake.on_branch() in Python, the header "
+                "X-Alluvia-Branch over HTTP"
+            )
+        return name
 
     @property
     def is_text(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from alluvia.engine.queries.schema_names import without_schema
 from alluvia.engine.queries.tokens import Token, check_size, tokens_of
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
@@ -87,6 +88,7 @@ def parse(text: str) -> list[SqlStatement]:
     What is wrong within a SELECT shows when it runs.
     """
     check_size(text)
+    text = without_schema(text)
     word = first_word(text)
     if is_query(text):
         return [_query(word, text)]

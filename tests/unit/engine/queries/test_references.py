@@ -45,7 +45,7 @@ def tables(text: str) -> list[str | None]:
         ("WITH a AS (SELECT 1) FROM a AT (VERSION => 1)", ["a"]),
         ("WITH a AS (SELECT 1) FROM main.a", ["a"]),
         ("FROM memory.main.a, main.main", ["a", "main"]),
-        ("FROM main._rejects, main.a._rejects", ["main/_rejects", None]),
+        ("FROM main._rejects, main.a._rejects", ["main/_rejects", "a/_rejects"]),
         # names are folded as DuckDB folds them: the Kelvin sign is no K
         ('WITH "\u212a" AS (SELECT 1) FROM k', ["k"]),
         ('WITH "\u212a.parquet" AS (SELECT 1) FROM "k.parquet"', [None]),
