@@ -254,6 +254,16 @@ def success(body: bytes, wish: AnswerForm, headers: Mapping[str, str]) -> Respon
     }
 
 
+def part(body: bytes, wish: AnswerForm, headers: Mapping[str, str]) -> Response:
+    """Return the answer with a range of a result's bytes; the headers say which."""
+    return {
+        "statusCode": 206,
+        "headers": {"Content-Type": wish.form.content_type, "Vary": VARY, **headers},
+        "body": base64.b64encode(body).decode(),
+        "isBase64Encoded": True,
+    }
+
+
 def tagged(headers: Mapping[str, str], coding: str | None) -> dict[str, str]:
     """Return headers, with a tag of its own for a body in a coding: it has other bytes."""
     if coding is None or "ETag" not in headers:

@@ -77,10 +77,23 @@ def answer_read(asked: QueryRequest, caller: Caller) -> Response:
     wish = wanted(asked, headers)
     if has_writes(asked.text):
         return failure(405, "GET only reads: send statements that write by POST", Allow="POST")
-    response = _read(asked, wish, _as_asked(caller), headers.get("if-none-match", ""))
+    caller = _as_asked(caller)
+    response = _in_ranges(asked, wish, caller) or _read(asked, wish, caller, headers.get("if-none-match", ""))
     by_header = [name for name in QUERY_HEADERS if name in headers]
     response["headers"]["Vary"] = ", ".join([VARY, *by_header])
+    if caller.settings.keeps_results and {"ETag", "Content-Encoding"} & {*response["headers"]} == {"ETag"}:
+        response["headers"]["Accept-Ranges"] = "bytes"
     return response
+
+
+def _in_ranges(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> Response | None:
+    """Answer a request for a range, or for the headers alone, where results are kept; None for another."""
+    request, is_kept = caller.request, caller.settings.keeps_results and not asked.dry_run
+    if not is_kept or ("range" not in request.headers and request.method != "HEAD"):
+        return None
+    from .ranges import answer_in_ranges, in_ranges  # which few requests need
+
+    return answer_in_ranges(asked, wish, caller) if in_ranges(request) and is_query(asked.text) else None
 
 
 def query(caller: Caller) -> Response:
@@ -116,7 +129,7 @@ def _as_asked(caller: Caller) -> Caller:
 
 def _read(asked: QueryRequest, wish: AnswerForm, caller: Caller, tags: str = "") -> Response:
     began_ms = caller.lake.clock.now_ms()
-    key = _key(asked, wish, caller) if is_query(asked.text) and not asked.dry_run else None
+    key = key_now(asked, wish, caller) if is_query(asked.text) and not asked.dry_run else None
     if key is None:
         return answer(asked, wish, caller)
     cached = {"Cache-Control": caller.settings.cache_control, "ETag": f'"{key}"'}
@@ -164,7 +177,7 @@ def _run(
     The run may have read newer versions than the key stands for: then they lead to another result than its own.
     """
     rendered, large = run_query(asked, wish, caller)
-    made_of, (key, links) = _key_of(rendered, asked, wish), known
+    made_of, (key, links) = key_of(rendered, asked, wish), known
     told, coding = result_headers(rendered, caller.rights), stored_coding(wish)
     result = KeptResult(rendered.body, told)
     if large is not None and large.key is not None:
@@ -179,14 +192,14 @@ def _run(
     return success(rendered.body, wish, told)
 
 
-def _key(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> str | None:
+def key_now(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> str | None:
     """Return what would stand for the answer if the query ran now; None if it may differ each time."""
     catalog = permitted(caller.lake.catalog, caller.rights)
     identity = identify(catalog, asked.text, caller.settings.limits, asked.parameters)
     return None if identity is None else identity.key(asked.text, asked.parameters, wish.form.name)
 
 
-def _key_of(rendered: Rendered, asked: QueryRequest, wish: AnswerForm) -> str | None:
+def key_of(rendered: Rendered, asked: QueryRequest, wish: AnswerForm) -> str | None:
     """Return what stands for an answer, by what the run has read: tables may have changed since it was looked for."""
     identity = rendered.identity()
     return None if identity is None else identity.key(asked.text, asked.parameters, wish.form.name)
@@ -201,7 +214,7 @@ def _kept(key: str | None, result: KeptResult, asked: QueryRequest, wish: Answer
         try:
             keep_result(store, key, result)
             # An erasure deletes results after it has changed the table: it saw this one, or this look sees the change.
-            if not _is_still(key, asked, wish, caller):
+            if not is_still(key, asked, wish, caller):
                 forget_result(store, key)
         except AlluviaError:  # the answer is there, and need not wait for a store that does not take it
             logger.warning("a result could not be kept", exc_info=True)
@@ -209,9 +222,10 @@ def _kept(key: str | None, result: KeptResult, asked: QueryRequest, wish: Answer
     return MISS
 
 
-def _is_still(key: str, asked: QueryRequest, wish: AnswerForm, caller: Caller) -> bool:
+def is_still(key: str, asked: QueryRequest, wish: AnswerForm, caller: Caller) -> bool:
+    """Whether a key still stands for the answer to a query."""
     try:
-        return _key(asked, wish, caller) == key
+        return key_now(asked, wish, caller) == key
     except AlluviaError:  # a version has expired, or a table is gone
         return False
 

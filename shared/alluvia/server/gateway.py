@@ -150,6 +150,8 @@ class Gateway:
         response = self._answer(event, environ.get("wsgi.file_wrapper"))
         http = event["requestContext"]["http"]
         answer, body, size = _sendable(response)
+        if http["method"] == "HEAD":  # an answer may leave out a large body, and say its size
+            size = int(answer["headers"].get("Content-Length", size))
         took_ms, status = self._clock.now_ms() - began_ms, answer["statusCode"]
         self._log(request_line(http["sourceIp"], http["method"], http["path"], status, size, took_ms))
         self._metrics.note(self._route_of(http["path"]), http["method"], answer, size, took_ms / 1000)

@@ -10,6 +10,7 @@ from alluvia.errors import AlluviaError, Forbidden, ObjectNotFound, Unavailable
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.results.results import LARGE
 from alluvia.query.formats import format_named
+from alluvia.serverless.byte_ranges import byte_range, content_range
 from alluvia.serverless.http import Response, failure
 from alluvia.serverless.signed_paths import PathSigner
 from alluvia.store import ObjectInfo, Store
@@ -17,7 +18,6 @@ from alluvia.store import ObjectInfo, Store
 PATH = "/v1/results/"
 BLOCK_BYTES = 1 << 20
 _NAME = re.compile(r"(?:[0-9a-f]{32}/)?[0-9a-f-]{36}\.([a-z]+)(?:\.(gzip|zstd))?")
-_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 
 FileWrapper = Callable[[Any, int], Iterable[bytes]]
 
@@ -64,25 +64,14 @@ def _found(store: Store, name: str, headers: Mapping[str, str], wrap: FileWrappe
         **({} if match[2] is None else {"Content-Encoding": match[2]}),
     }
     asked = headers.get("range", "") if headers.get("if-range", told["ETag"]) == told["ETag"] else ""
-    wanted = _range(asked, info.size)
+    wanted = byte_range(asked, info.size)
     if wanted is None:
         return Download(200, told, _body(store, info, 0, info.size, wrap), info.size)
     start, end = wanted
+    told["Content-Range"] = content_range(start, end, info.size)
     if start >= end:
-        return Download(416, {**told, "Content-Range": f"bytes */{info.size}"}, [], 0)
-    told["Content-Range"] = f"bytes {start}-{end - 1}/{info.size}"
+        return Download(416, told, [], 0)
     return Download(206, told, _body(store, info, start, end, wrap), end - start)
-
-
-def _range(header: str, size: int) -> tuple[int, int] | None:
-    """Return the bytes [start, end) that a Range header asks for, of one range; None: all (RFC 9110, section 14.2)."""
-    match = _RANGE.fullmatch(header.strip())
-    if match is None or match[1] == match[2] == "":
-        return None
-    if not match[1]:
-        return (max(0, size - int(match[2])), size) if int(match[2]) else (size, size)
-    start, last = int(match[1]), int(match[2] or size)
-    return None if match[2] and last < start else (start, min(last + 1, size))
 
 
 def _body(store: Store, info: ObjectInfo, start: int, end: int, wrap: FileWrapper | None) -> Iterable[bytes]:

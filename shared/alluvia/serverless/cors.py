@@ -18,7 +18,8 @@ MAX_AGE_SECONDS = 600
 METHODS = "GET, HEAD, POST, PUT, DELETE"
 _EXPOSED = (
     "Alluvia-Table, Alluvia-Events, Alluvia-Rows, Alluvia-Versions, Alluvia-Cache, Alluvia-Result-Bytes, "
-    "Alluvia-Elapsed-Ms, ETag, Location, Retry-After, WWW-Authenticate"
+    "Alluvia-Elapsed-Ms, Accept-Ranges, Content-Disposition, Content-Range, ETag, Link, Location, "
+    "Retry-After, WWW-Authenticate"
 )
 Event = TypeVar("Event")
 Answer = TypeVar("Answer")

@@ -88,6 +88,7 @@ _READ_HEADERS: dict[str, Json] = {
     },
     "ETag": {"schema": TEXT, "description": "Stands for everything that the answer depends on."},
     "Cache-Control": {"schema": TEXT},
+    "Accept-Ranges": {"schema": TEXT, "description": "bytes, for a result that can be read in ranges."},
 }
 _ROWS: dict[str, Json] = {
     form.content_type.partition(";")[0]: {"type": "array", "items": OBJECT} if form is formats.JSON else TEXT
@@ -242,6 +243,7 @@ ANSWERS: Mapping[str, Json] = {
     ),
     "rows of the last read": content("The rows of the last read.", _ROWS, _HEADERS),
     "no rows": content("It has no rows.", _ROWS),
+    "range": content("Bytes of the rows.", ANYTHING, _READ_HEADERS | {"Content-Range": {"schema": TEXT}}),
     "unchanged": {"description": "The caller's copy is current.", "headers": {"ETag": _READ_HEADERS["ETag"]}},
     "link": told(
         "The result is too large for an answer. It is at Location, which needs no token and is valid for an hour.",

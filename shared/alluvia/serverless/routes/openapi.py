@@ -30,6 +30,7 @@ ERRORS = {
     412: "The published version is not the one that If-Match or If-None-Match expects.",
     413: "The body, or a result that cannot be a link, is over a limit.",
     415: "The type of the body is not supported.",
+    416: "The range is beyond the end of the result, whose size is in Content-Range.",
     422: "A limit on bytes, time, memory or size was exceeded, or a table has a feature that cannot be read.",
     429: "The caller is over its limit of requests. Retry-After says when to send the next one.",
     500: "A file of the lake is damaged, or it is unknown whether a commit was made.",

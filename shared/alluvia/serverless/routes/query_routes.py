@@ -32,6 +32,11 @@ _ASYNC_HEADERS = (
     in_header("Idempotency-Key", "Of a job: the same key is the same job."),
 )
 IF_NONE_MATCH = in_header("If-None-Match", "Tags of the copies that the caller has.")
+_IN_RANGES = (
+    IF_NONE_MATCH,
+    in_header("Range", "One range of bytes of the result: bytes=0-99. Several are answered with the whole result."),
+    in_header("If-Range", "The tag of the result that the range is of. Of another result, the answer is the whole."),
+)
 _CONDITIONS = (
     in_header("If-Match", "Only if the published version has one of these tags. * stands for any version."),
     in_header("If-None-Match", "Only if it has none of these tags. * means that nothing is published."),
@@ -42,10 +47,14 @@ _READ = (
     *_ASKED,
     in_header(QUERY_HEADER, "The text of the query, percent-encoded, in place of the field."),
     *LIMIT_HEADERS,
-    IF_NONE_MATCH,
+    *_IN_RANGES,
 )
-ROWS, _DONE = {200: "rows", 303: "link", 304: "unchanged"}, {200: "rows of the last read", 202: "job", 303: "link"}
+ROWS, _DONE = (
+    {200: "rows", 206: "range", 303: "link", 304: "unchanged"},
+    {200: "rows of the last read", 202: "job", 303: "link"},
+)
 QUERY_ERRORS = (404, 405, 406, 410, 413, 422)
+_READ_ERRORS = (*QUERY_ERRORS, 416)
 
 
 def _change(what: str) -> Right:
@@ -70,7 +79,7 @@ QUERY_ROUTES = (
         ANY_TABLE,
         "Run one query, or several reads",
         ROWS,
-        QUERY_ERRORS,
+        _READ_ERRORS,
         _READ,
         on_branch=True,
     ),
@@ -80,7 +89,7 @@ QUERY_ROUTES = (
         ANY_TABLE,
         "Run a query that caches know by its path",
         ROWS,
-        QUERY_ERRORS,
+        _READ_ERRORS,
         _READ,
         on_branch=True,
     ),
@@ -110,15 +119,15 @@ QUERY_ROUTES = (
         "published.run_published",
         ANY_CALLER,
         "Run a published query, or describe it",
-        {200: "rows or query", 202: "job", 303: "link", 304: "unchanged"},
-        QUERY_ERRORS,
+        {200: "rows or query", 202: "job", 206: "range", 303: "link", 304: "unchanged"},
+        _READ_ERRORS,
         (
             in_path("query", "Its name and a format, top_pages.csv. Without a format, the answer describes the query."),
             VERSION,
             _PUBLISHED_VALUES,
             *LIMIT_HEADERS,
             *_ASYNC_HEADERS,
-            IF_NONE_MATCH,
+            *_IN_RANGES,
         ),
     ),
     Route(
