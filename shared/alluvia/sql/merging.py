@@ -32,7 +32,7 @@ from alluvia.operations.rows.source_keys import UnfitKeys
 from alluvia.sql.binding import column_of, with_literals
 from alluvia.sql.changing import located, places_in, quote_table
 from alluvia.sql.grammar.cursor import Sql, holds_query
-from alluvia.sql.grammar.nodes import Merge, reads_more
+from alluvia.sql.grammar.nodes import Assignments, Merge, reads_more
 from alluvia.sql.scope import Done, SqlScope
 
 SOURCE_BYTES = 256 << 20
@@ -71,13 +71,22 @@ def _merge_rules(scope: SqlScope, node: Merge, names: Sequence[str]) -> MergeRul
     clauses = []
     for clause in node.clauses:
         values = None
-        if clause.assignments is not None:
-            values = {column_of(name, names, node.table): scope.expression(sql) for name, sql in clause.assignments}
-            if len(values) < len(clause.assignments):
+        assignments = clause.assignments if clause.values is None else _all_assigned(node, clause.values, names)
+        if assignments is not None:
+            values = {column_of(name, names, node.table): scope.expression(sql) for name, sql in assignments}
+            if len(values) < len(assignments):
                 raise Invalid(f"WHEN … THEN {clause.action.upper()}: a column is named twice")
         condition = None if clause.condition is None else scope.expression(clause.condition)
         clauses.append(MergeClause(clause.when, clause.action, condition, values))
     return MergeRules(node.alias, node.source_alias, scope.expression(node.on), clauses)
+
+
+def _all_assigned(node: Merge, values: Sequence[Sql], names: Sequence[str]) -> Assignments:
+    """Return the values of INSERT VALUES (…), or of DEFAULT VALUES, with their columns: each column has one."""
+    if values and len(values) != len(names):
+        shown = f"{len(names)} columns ({', '.join(names)}): name those that get one, as in INSERT ({names[0]}) VALUES"
+        raise Invalid(f"MERGE: INSERT has {len(values)} values, but table {node.table} {shown} (…)")
+    return tuple(zip(names, values or [Sql("NULL")] * len(names), strict=True))
 
 
 class _QueriedMerge:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from alluvia.engine.queries.tokens import tokens_of
+from collections.abc import Sequence
+
+from alluvia.engine.duck.literals import quote_name
+from alluvia.engine.queries.tokens import CLOSING, OPENING, Token, tokens_of
 from alluvia.errors import Invalid
 from alluvia.sql.grammar import nodes
 from alluvia.sql.grammar.cursor import Cursor, Sql
@@ -57,13 +60,23 @@ def _check_no_returning(cursor: Cursor) -> None:
 
 
 def _without_defaults(source: Sql) -> Sql:
-    """Return VALUES with NULL for DEFAULT, which is what columns have by default; positions stay as they are."""
+    """Return VALUES with NULL for DEFAULT, which is what columns have by default; positions stay as they are.
 
-    text = source.text
-    for token in tokens_of(text):
-        if token.word == "default":
-            text = f"{text[: token.start]}NULL   {text[token.end :]}"
+    Raises `Invalid` for DEFAULT as a part of a value, which no database computes with.
+    """
+    text, tokens = source.text, tokens_of(source.text)
+    for at, token in enumerate(tokens):
+        if token.word != "default":
+            continue
+        following = tokens[at + 1].word if at + 1 < len(tokens) else ""
+        if tokens[at - 1].word not in ("(", ",") or following not in (")", ",") or _depth(tokens[:at]) != 1:
+            raise Invalid("DEFAULT stands alone as a value, as in VALUES (1, DEFAULT): it is not part of an expression")
+        text = f"{text[: token.start]}NULL   {text[token.end :]}"
     return source._replace(text=text)
+
+
+def _depth(tokens: Sequence[Token]) -> int:
+    return sum((token.word in OPENING) - (token.word in CLOSING) for token in tokens)
 
 
 def read_update(cursor: Cursor) -> tuple[str, nodes.Node]:
@@ -112,7 +125,8 @@ def _assignments(cursor: Cursor, alias: str, *following: str) -> nodes.Assignmen
     assignments: list[tuple[str, Sql]] = []
     while not assignments or cursor.accept(","):
         if cursor.word() == "(":
-            raise Invalid("SET (a, b) = (…) is not supported: write SET a = …, b = …")
+            assignments += _assigned_together(cursor)
+            continue
         name = cursor.identifier("the name of a column")
         if cursor.accept("."):
             if name.lower() != alias.lower():
@@ -125,9 +139,25 @@ def _assignments(cursor: Cursor, alias: str, *following: str) -> nodes.Assignmen
                 f"SET {name}{cursor.word()}…: a part of a value cannot be set alone: set the column to a whole value"
             )
         cursor.expect("=")
-        value = cursor.until(",", *following, what="a value")
-        assignments.append((name, Sql("NULL", value.placeholders) if value.text.lower() == "default" else value))
+        assignments.append((name, _or_null(cursor.until(",", *following, what="a value"))))
     return tuple(assignments)
+
+
+def _assigned_together(cursor: Cursor) -> nodes.Assignments:
+    """Read (a, b) = (x, y)."""
+    names = cursor.names("the name of a column")
+    cursor.expect("=")
+    cursor.accept("row")
+    if cursor.word() != "(" or cursor.word(1) in ("select", "with", "from", "values"):
+        raise Invalid("SET (a, b) = (SELECT …) is not supported: write SET a = (SELECT …), b = (SELECT …)")
+    cursor.expect("(")
+    values: list[Sql] = []
+    while not values or cursor.accept(","):
+        values.append(_or_null(cursor.until(",", what="a value")))
+    cursor.expect(")")
+    if len(values) != len(names):
+        raise Invalid(f"SET ({', '.join(names)}) = (…) has {len(names)} columns, but {len(values)} values")
+    return tuple(zip(names, values, strict=True))
 
 
 def read_merge(cursor: Cursor) -> tuple[str, nodes.Node]:
@@ -137,10 +167,7 @@ def read_merge(cursor: Cursor) -> tuple[str, nodes.Node]:
     alias = _alias(cursor, table, "using")
     cursor.expect("using")
     source, source_alias = _source(cursor)
-    if cursor.word() == "using":
-        raise Invalid("MERGE INTO … USING (columns) is not supported: write ON t.id = s.id")
-    cursor.expect("on")
-    condition = cursor.until("when", "returning", what="a condition")
+    condition = _condition(cursor, alias, source_alias)
     clauses = []
     unconditional: set[str] = set()
     while cursor.accept("when"):
@@ -154,6 +181,16 @@ def read_merge(cursor: Cursor) -> tuple[str, nodes.Node]:
         raise cursor.wrong("WHEN MATCHED or WHEN NOT MATCHED")
     _check_no_returning(cursor)
     return "merge", nodes.Merge(table, alias, source, source_alias, condition, tuple(clauses))
+
+
+def _condition(cursor: Cursor, alias: str, source_alias: str) -> Sql:
+    """Read ON and a condition, or USING (columns), which both rows must have equal."""
+    if cursor.accept("using"):
+        names = map(quote_name, cursor.names("the name of a column"))
+        sides = quote_name(alias), quote_name(source_alias)
+        return Sql(" AND ".join(f"{sides[0]}.{name} = {sides[1]}.{name}" for name in names))
+    cursor.expect("on")
+    return cursor.until("when", "returning", what="a condition")
 
 
 def _source(cursor: Cursor) -> tuple[Sql, str]:
@@ -171,9 +208,8 @@ def _source(cursor: Cursor) -> tuple[Sql, str]:
     if not name:
         raise cursor.wrong("a name for the source, as in USING (SELECT …) AS s")
     if cursor.word() == "(":
-        raise Invalid(
-            f"USING … AS {name} (columns) is not supported: name the columns in the SELECT, as in SELECT a AS b"
-        )
+        cursor.names("the name of a column")
+        source = cursor.slice(first, cursor.at)  # DuckDB names the columns
     return source, name
 
 
@@ -192,45 +228,63 @@ def _clause(cursor: Cursor, alias: str) -> nodes.WhenClause:
     cursor.expect("then")
     if cursor.accept("do", "nothing"):
         return nodes.WhenClause(when, condition, "nothing")
+    values: tuple[Sql, ...] | None = None
     if cursor.accept("delete"):
         action, assignments = "delete", None
     elif cursor.accept("update"):
         action = "update"
-        if not cursor.accept("set"):
-            assignments = None
-        else:
-            assignments = None if cursor.accept("*") else _assignments(cursor, alias, "when", "returning")
+        assignments = None
+        if not _by_name(cursor, "UPDATE") and cursor.accept("set") and not cursor.accept("*"):
+            assignments = _assignments(cursor, alias, "when", "returning")
     elif cursor.accept("insert"):
-        action, assignments = "insert", _inserted(cursor)
+        action, (assignments, values) = "insert", _inserted(cursor)
+    elif cursor.word() == "error":
+        raise Invalid("THEN ERROR is not supported: a CHECK constraint of the table refuses rows")
     else:
         raise cursor.wrong("UPDATE, DELETE, INSERT or DO NOTHING")
     if (action == "insert") != (when == "unmatched"):
         raise Invalid(f"WHEN {_shown(when)} THEN {action.upper()} is not possible")
     if assignments is None and action == "update" and when == "unmatched by source":
         raise Invalid("WHEN NOT MATCHED BY SOURCE THEN UPDATE SET *: there is no row of the source: name the columns")
-    return nodes.WhenClause(when, condition, action, assignments)
+    return nodes.WhenClause(when, condition, action, assignments, values)
+
+
+def _by_name(cursor: Cursor, action: str) -> bool:
+    """Read [BY NAME [*]], which says what `*` means anyway."""
+    if not cursor.accept("by"):
+        return False
+    if cursor.accept("position"):
+        raise Invalid(f"{action} BY POSITION is not supported: {action} takes the source's columns by name")
+    cursor.expect("name")
+    cursor.accept("*")
+    return True
 
 
 def _shown(when: str) -> str:
     return when.upper().replace("UNMATCHED", "NOT MATCHED")
 
 
-def _inserted(cursor: Cursor) -> nodes.Assignments | None:
-    if cursor.accept("*"):
-        return None
-    if cursor.ended or cursor.word() == "when":
-        return None
-    if cursor.word() != "(":
-        raise Invalid(
-            "WHEN NOT MATCHED THEN INSERT: list the columns, as in INSERT (a, b) VALUES (s.a, s.b), or INSERT *"
-        )
-    names = cursor.names("the name of a column")
+def _inserted(cursor: Cursor) -> tuple[nodes.Assignments | None, tuple[Sql, ...] | None]:
+    """Read what INSERT takes: the columns with their values, or values of all columns in order; neither for `*`."""
+    if _by_name(cursor, "INSERT") or cursor.accept("*") or cursor.ended or cursor.word() == "when":
+        return None, None
+    if cursor.accept("default", "values"):
+        return None, ()
+    names = cursor.names("the name of a column") if cursor.word() == "(" else None
+    if cursor.word() != "values":
+        raise cursor.wrong("VALUES (…), or INSERT * for the source's columns by name")
     cursor.expect("values", "(")
     values: list[Sql] = []
     while not values or cursor.accept(","):
-        value = cursor.until(",", what="a value")
-        values.append(Sql("NULL", value.placeholders) if value.text.lower() == "default" else value)
+        values.append(_or_null(cursor.until(",", what="a value")))
     cursor.expect(")")
+    if names is None:
+        return None, tuple(values)
     if len(values) != len(names):
         raise Invalid(f"INSERT has {len(names)} columns, but {len(values)} values")
-    return tuple(zip(names, values, strict=True))
+    return tuple(zip(names, values, strict=True)), None
+
+
+def _or_null(value: Sql) -> Sql:
+    """Return a value, or NULL for DEFAULT, which is what each column has by default."""
+    return Sql("NULL", value.placeholders) if value.text.lower() == "default" else value

@@ -49,13 +49,15 @@ class Delete:
 class WhenClause:
     """A WHEN clause: `when` is `matched`, `unmatched` or `unmatched by source`, `action` the first word after THEN.
 
-    `assignments` is None for `*`; INSERT has its columns there, too.
+    `assignments` is None for `*`; INSERT has its columns there, too. `values` are those of an INSERT without columns,
+    in the order of the table's columns; none for DEFAULT VALUES.
     """
 
     when: str
     condition: Sql | None
     action: str
     assignments: Assignments | None = None
+    values: tuple[Sql, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,4 +303,5 @@ def reads_more(node: Update | Delete | WhenClause) -> bool:
     """Whether a condition or a value has a subquery."""
     condition = node.condition if isinstance(node, WhenClause) else node.where
     values = [] if isinstance(node, Delete) else [value for _, value in node.assignments or ()]
+    values += (isinstance(node, WhenClause) and node.values) or ()
     return any(map(holds_query, values if condition is None else [*values, condition]))
