@@ -149,8 +149,11 @@ def check_properties(configuration: Mapping[str, object]) -> dict[str, str]:
         if name.startswith(_PROTOCOL):
             msg = f"property {name} cannot be set: the protocol follows from the other properties and the columns"
             raise Invalid(msg)
+        bare = {each.partition(".")[2]: each for each in sorted(KNOWN)}
+        whole = next((each for short, each in bare.items() if short.lower() == name.lower()), None)
+        if whole is not None:
+            raise Invalid(f"property {name} is unknown: did you mean {whole}?")
         if name.startswith(("alluvia.", "delta.")) and name not in KNOWN and not constraint:
-            bare = {each.partition(".")[2]: each for each in sorted(KNOWN)}
             near = next((f"did you mean {bare[each]}?" for each in nearest(name.partition(".")[2], bare)), None)
             raise Invalid(f"property {name} is unknown: {near or 'the known ones are ' + ', '.join(sorted(KNOWN))}")
         checked[name] = value

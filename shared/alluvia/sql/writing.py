@@ -74,14 +74,25 @@ def create_table(scope: SqlScope, node: CreateTable) -> Done:
         created = _create(scope, node, node.columns)
         return {"table": node.table, "rows_inserted": 0, "version": created}
     with scope.query(node.query) as result:
-        names = [fold(name) for name in result.schema.names]
-        twice = next((name for name in result.schema.names if names.count(fold(name)) > 1), None)
-        if twice is not None:
-            raise Invalid(f"the SELECT has two columns {twice}: name them apart with AS")
-        schema = table_schema(result.schema)
+        schema = table_schema(_named(node, result.schema))
         _create(scope, node, schema)
         commit = scope.table(node.table).append(fitted(result, schema, literals=False))
     return {"table": node.table, "rows_inserted": commit.rows, "version": commit.version}
+
+
+def _named(node: CreateTable, schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a query with the names that the statement gives the first of them, as in DuckDB."""
+    if len(node.names) > len(schema):
+        raise Invalid(
+            f"CREATE TABLE {node.table} names {len(node.names)} columns ({', '.join(node.names)}), but the SELECT has "
+            f"{len(schema)}"
+        )
+    names = [*node.names, *schema.names[len(node.names) :]]
+    folded = [fold(name) for name in names]
+    twice = next((name for name in names if folded.count(fold(name)) > 1), None)
+    if twice is not None:
+        raise Invalid(f"CREATE TABLE {node.table} AS has two columns {twice}: name them apart with AS")
+    return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
 
 
 def _create(scope: SqlScope, node: CreateTable, schema: pa.Schema) -> int:

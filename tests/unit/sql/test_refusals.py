@@ -22,7 +22,19 @@ from alluvia.sql.grammar.statements import parse
         ("CREATE TABLE t (a int DEFAULT 1)", "column a: DEFAULT is not supported: columns are null by default"),
         ("CREATE TABLE t (a uuid)", "Delta has no type UUID: use STRING"),
         ("CREATE TABLE t (a wrong)", "unknown type 'wrong'"),
-        ("CREATE TABLE t (a int) AS SELECT 1", "takes its columns from the SELECT"),
+        ("CREATE TABLE t (a int) AS SELECT 1", "takes the types from the SELECT: CAST them there, and list"),
+        ("CREATE TABLE t (a, b)", "CREATE TABLE t: column a has no type; only CREATE TABLE … AS SELECT needs none"),
+        ("CREATE TABLE t (a int, b)", "expected the type of the column"),
+        ("CREATE TABLE t (a int) ENGINE = MergeTree", "CREATE TABLE … ENGINE is not supported: leave it out"),
+        ("CREATE TABLE t (a int) TTL a + INTERVAL 1 DAY", "set TBLPROPERTIES ('alluvia.ttl' = '30 days'"),
+        ("CREATE TABLE t (a int) PRIMARY KEY (a)", "CREATE TABLE … PRIMARY is not supported: nothing enforces"),
+        ("CREATE TABLE t (a int) STORED AS PARQUET", "CREATE TABLE … STORED is not supported: leave it out"),
+        ("CREATE TABLE t (a int) WITH (format = 'PARQUET')", "WITH (format = …) is not an option of tables"),
+        ("CREATE TABLE t (a int) WITH (partitioning = ARRAY['a'])", "WITH (partitioning = …) is not an option"),
+        ("CREATE TABLE t (a int CHECK (a > ?))", "CHECK cannot have the parameter ?, because its text is kept"),
+        ("ALTER TABLE t ADD CONSTRAINT c CHECK (a > $n)", "CHECK cannot have the parameter $n"),
+        ("CREATE VIEW v AS SELECT * FROM t WHERE a = ?", "CREATE VIEW cannot have the parameter ?, because its text"),
+        ("CREATE VIEW v AS SELECT * FROM t WHERE a = $n", "write the value into the SELECT, or filter where the view"),
         ("CREATE TABLE t LOCATION 's3://x' AS SELECT 1", "the end of the statement: a table at a LOCATION"),
         ("CREATE TABLE t (a INT) LOCATION 's3://x'", "LOCATION goes with a Delta table that is there"),
         ("CREATE OR REPLACE TABLE t LOCATION 's3://x'", "DROP TABLE t first"),
@@ -137,6 +149,22 @@ def test_a_query_of_another_dialect_says_what_to_write(lake: alluvia.Lake, text:
 )
 def test_what_is_to_be_written_runs(lake: alluvia.Lake, text: str) -> None:
     lake.sql(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [
+        ("ttl", "alluvia.ttl"),
+        ("Codec", "alluvia.codec"),
+        ("sort_by", "alluvia.sort_by"),
+        ("appendonly", "delta.appendOnly"),
+    ],
+)
+def test_a_property_without_its_prefix_is_refused_with_its_name(lake: alluvia.Lake, name: str, whole: str) -> None:
+    for text in ("CREATE TABLE n (a INT)", "ALTER TABLE t SET"):
+        with pytest.raises(Invalid) as raised:
+            lake.sql(f"{text} TBLPROPERTIES ({name} = '1')")
+        assert str(raised.value) == f"property {name} is unknown: did you mean {whole}?"
 
 
 def test_several_rows_of_a_scalar_subquery_bring_no_advice_to_set_what_cannot_be_set(lake: alluvia.Lake) -> None:

@@ -135,7 +135,7 @@ def test_columns_are_renamed_and_dropped(numbers: alluvia.Lake) -> None:
         ("ALTER TABLE t DROP COLUMNS (a, b)", "drop: a, b: a table needs at least one column"),
         ("ALTER TABLE t RENAME COLUMN a TO b", "rename: the table has a column b already"),
         ("ALTER TABLE t UNSET TBLPROPERTIES (mine)", "table t has no property mine"),
-        ("CREATE TABLE u AS SELECT a, a FROM t", "the SELECT has two columns a"),
+        ("CREATE TABLE u AS SELECT a, a FROM t", "CREATE TABLE u AS has two columns a"),
         ("CREATE TABLE u AS SELECT TIME '10:00:00' AS c", "column c is time64[us], which Delta has no type for"),
     ],
 )  # fmt: skip

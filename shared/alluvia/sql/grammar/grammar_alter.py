@@ -9,7 +9,7 @@ from alluvia.engine.duck.literals import quote_name
 from alluvia.errors import Invalid
 from alluvia.sql.grammar import nodes
 from alluvia.sql.grammar.cursor import Cursor
-from alluvia.sql.grammar.grammar_tables import read_column, read_properties, read_property
+from alluvia.sql.grammar.grammar_tables import check_no_parameters, read_column, read_properties, read_property
 
 
 def read_alter(cursor: Cursor) -> tuple[str, nodes.Node]:
@@ -25,7 +25,9 @@ def read_alter(cursor: Cursor) -> tuple[str, nodes.Node]:
     if cursor.accept("add", "constraint"):
         name = cursor.identifier("the name of the constraint")
         cursor.expect("check")
-        return "alter table", nodes.AlterTable(table, constraint=(name, cursor.brackets("a condition")))
+        condition = cursor.brackets("a condition")
+        check_no_parameters(condition, "CHECK", "write the value into the condition")
+        return "alter table", nodes.AlterTable(table, constraint=(name, condition))
     if cursor.accept("drop", "constraint"):
         there = cursor.accept("if", "exists")
         name = cursor.identifier("the name of the constraint")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from alluvia.delta.properties import CONSTRAINT
+from alluvia.engine.duck.literals import quote_name
 from alluvia.engine.queries.tokens import tokens_of
 from alluvia.errors import Invalid
 from alluvia.sql.grammar import nodes
-from alluvia.sql.grammar.cursor import Cursor
+from alluvia.sql.grammar.cursor import Cursor, Sql
 from alluvia.sql.grammar.grammar_objects import read_branch, read_stream, read_tag
 from alluvia.sql.grammar.types import column_type
 
@@ -40,6 +43,34 @@ _COLUMN_REFUSED = {
     "collate": "text is compared by its bytes; COLLATE in a query changes that",
     "comment": "set a property of your own, such as TBLPROPERTIES ('comment' = '…')",
 }
+_OPTION_INSTEAD = {
+    "engine": "leave it out: tables have one format, Delta",
+    "stored": "leave it out: tables have one format, Delta; CREATE EXTERNAL TABLE … STORED AS names that of files "
+    "elsewhere",
+    "row": "leave it out: tables have one format, Delta",
+    "options": "set TBLPROPERTIES ('alluvia.…' = '…')",
+    "settings": "set TBLPROPERTIES ('alluvia.…' = '…')",
+    "ttl": "set TBLPROPERTIES ('alluvia.ttl' = '30 days', 'alluvia.ttl_column' = '…')",
+    "primary": _COLUMN_REFUSED["primary"],
+    "unique": _COLUMN_REFUSED["unique"],
+    "index": _CREATE_INSTEAD["index"],
+    "sortkey": "write SORT BY (…)",
+    "distkey": "write PARTITION BY (…), or leave it out",
+    "diststyle": "write PARTITION BY (…), or leave it out",
+    "distributed": "write PARTITION BY (…), or leave it out",
+    "sample": "leave it out: SELECT … USING SAMPLE takes a sample of any table",
+    "inherits": "list the columns",
+    "tablespace": "leave it out: a table is in the folder of its name",
+    "on": "leave it out: there are no temporary tables",
+    "strict": "leave it out: a value must always fit its column",
+    "without": "leave it out: files have no row ids",
+    "charset": "leave it out: text is UTF-8",
+    "character": "leave it out: text is UTF-8",
+    "collate": _COLUMN_REFUSED["collate"],
+    "auto_increment": "use uuid() or row_number() in the SELECT of an INSERT",
+    "data_retention_time_in_days": "set TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 7 days')",
+}
+"""Options of other products' CREATE TABLE."""
 
 
 def read_create(cursor: Cursor) -> tuple[str, nodes.Node]:
@@ -71,10 +102,27 @@ def read_create(cursor: Cursor) -> tuple[str, nodes.Node]:
 def _view(cursor: Cursor, *, or_replace: bool) -> nodes.CreateView:
     if_not_exists = cursor.accept("if", "not", "exists")
     name = cursor.table("the name of a view")
-    if cursor.word() == "(":
-        raise Invalid("CREATE VIEW v (columns) is not supported: name the columns in the SELECT, as in SELECT a AS b")
+    columns = cursor.names("the name of a column") if cursor.word() == "(" else ()
     cursor.expect("as")
-    return nodes.CreateView(name, cursor.rest("SELECT"), or_replace, if_not_exists)
+    query = cursor.rest("SELECT")
+    check_no_parameters(query, "CREATE VIEW", "write the value into the SELECT, or filter where the view is queried")
+    return nodes.CreateView(name, _with_names(query, name, columns), or_replace, if_not_exists)
+
+
+def check_no_parameters(sql: Sql, what: str, instead: str) -> None:
+    """Raise `Invalid` for a parameter in SQL that is kept as a text, where it would have no value later."""
+    for token in tokens_of(sql.text):
+        if token.kind == "parameter":
+            shown = sql.text[token.start : token.end]
+            raise Invalid(f"{what} cannot have the parameter {shown}, because its text is kept: {instead}")
+
+
+def _with_names(query: Sql, name: str, columns: Sequence[str]) -> Sql:
+    """Return a SELECT whose first columns have other names."""
+    if not columns:
+        return query
+    named = f"{quote_name(name)}({', '.join(map(quote_name, columns))})"
+    return Sql(f"FROM (\n{query.text}\n) AS {named}", query.placeholders)
 
 
 def _external(cursor: Cursor, *, or_replace: bool) -> nodes.External:
@@ -147,14 +195,19 @@ def _table(cursor: Cursor, *, or_replace: bool) -> nodes.CreateTable | nodes.Att
         return nodes.Attach(table, uri, if_not_exists)
     columns: pa.Schema | None = None
     properties: dict[str, str] = {}
-    if cursor.accept("("):
+    names = _names_alone(cursor)
+    if not names and cursor.accept("("):
         columns, properties = _columns(cursor)
     layout: dict[str, tuple[str, ...]] = {}
     while not cursor.ended and cursor.word() != "as":
         _option(cursor, layout, properties)
     query = cursor.rest("SELECT") if cursor.accept("as") else None
     if query is not None and columns is not None:
-        raise Invalid("CREATE TABLE … AS takes its columns from the SELECT: CAST them there, and leave out the list")
+        raise Invalid(
+            "CREATE TABLE … AS takes the types from the SELECT: CAST them there, and list names alone, as in t(a, b)"
+        )
+    if query is None and names:
+        raise Invalid(f"CREATE TABLE {table}: column {names[0]} has no type; only CREATE TABLE … AS SELECT needs none")
     if query is None and columns is None:
         raise cursor.wrong("the columns of the table in parentheses, or AS SELECT")
     return nodes.CreateTable(
@@ -167,7 +220,15 @@ def _table(cursor: Cursor, *, or_replace: bool) -> nodes.CreateTable | nodes.Att
         properties,
         query,
         or_replace,
+        names,
     )
+
+
+def _names_alone(cursor: Cursor) -> tuple[str, ...]:
+    """Read the names of columns without types, in parentheses, as CREATE TABLE … AS takes them; else nothing."""
+    if cursor.word() != "(" or cursor.word(2) not in (",", ")"):
+        return ()
+    return cursor.names("the name of a column")
 
 
 def _columns(cursor: Cursor) -> tuple[pa.Schema, dict[str, str]]:
@@ -222,7 +283,9 @@ def _add_constraint(cursor: Cursor, properties: dict[str, str]) -> None:
     if cursor.word() in _COLUMN_REFUSED:
         raise Invalid(f"{cursor.word().upper()} is not supported: {_COLUMN_REFUSED[cursor.word()]}")
     cursor.expect("check")
-    text = cursor.brackets("a condition").text
+    condition = cursor.brackets("a condition")
+    check_no_parameters(condition, "CHECK", "write the value into the condition")
+    text = condition.text
     name = name or f"check_{1 + sum(each.startswith(CONSTRAINT) for each in properties)}"
     if CONSTRAINT + name in properties:
         raise Invalid(f"CONSTRAINT {name} occurs twice")
@@ -239,8 +302,10 @@ def _option(cursor: Cursor, layout: dict[str, tuple[str, ...]], properties: dict
         layout["sort"] = cursor.names("the name of a column")
     elif cursor.accept("cluster", "by") or cursor.accept("clustered", "by"):
         layout["cluster"] = cursor.names("the name of a column")
-    elif cursor.accept("tblproperties") or cursor.accept("with"):
+    elif cursor.accept("tblproperties"):
         properties.update(read_properties(cursor))
+    elif cursor.accept("with"):
+        properties.update(read_properties(cursor, own=False))
     elif cursor.word() == "like":
         raise _like_refused(cursor)
     elif cursor.accept("comment"):
@@ -250,6 +315,8 @@ def _option(cursor: Cursor, layout: dict[str, tuple[str, ...]], properties: dict
             "LOCATION goes with a Delta table that is there, and nothing else: CREATE TABLE t LOCATION '…'; a new "
             "table is in the folder of its name"
         )
+    elif (option := cursor.word()) in _OPTION_INSTEAD:
+        raise Invalid(f"CREATE TABLE … {option.upper()} is not supported: {_OPTION_INSTEAD[option]}")
     else:
         raise cursor.wrong("PARTITION BY, SORT BY, CLUSTER BY, TBLPROPERTIES or AS SELECT")
 
@@ -276,12 +343,17 @@ def _without_quotes(text: str) -> str:
     return text
 
 
-def read_properties(cursor: Cursor) -> dict[str, str]:
-    """Read (name = value, …)."""
+def read_properties(cursor: Cursor, *, own: bool = True) -> dict[str, str]:
+    """Read (name = value, …). Unless properties of one's `own` are allowed, only those of Alluvia and Delta are."""
     properties: dict[str, str] = {}
     cursor.expect("(")
     while not properties or cursor.accept(","):
         name = read_property(cursor)
+        if not own and not name.startswith(("alluvia.", "delta.")):
+            raise Invalid(
+                f"WITH ({name} = …) is not an option of tables: docs/TABLES.md lists them; TBLPROPERTIES also takes "
+                "properties of your own"
+            )
         cursor.expect("=")
         if name in properties:
             raise Invalid(f"property {name} occurs twice")

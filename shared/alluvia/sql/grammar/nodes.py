@@ -74,7 +74,10 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """CREATE TABLE, with a query for CREATE TABLE … AS. `or_replace` puts it in the place of a table."""
+    """CREATE TABLE, with a query for CREATE TABLE … AS, whose columns `names` may rename.
+
+    `or_replace` puts it in the place of a table.
+    """
 
     table: str
     if_not_exists: bool
@@ -85,6 +88,7 @@ class CreateTable:
     properties: Mapping[str, str] = field(default_factory=dict)
     query: Sql | None = None
     or_replace: bool = False
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
