@@ -23,6 +23,7 @@ from alluvia.version import __version__
 
 if TYPE_CHECKING:
     from alluvia.api.lake import Lake, Table, connect, open_table
+    from alluvia.api.served_lake import ServedLake, connect_server
     from alluvia.delta.snapshot import Snapshot
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Invalid",
     "Lake",
     "NotInstalled",
+    "ServedLake",
     "Snapshot",
     "Table",
     "TableExists",
@@ -43,6 +45,7 @@ __all__ = [
     "VersionNotFound",
     "__version__",
     "connect",
+    "connect_server",
     "errors",
     "open_table",
 ]
@@ -50,6 +53,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load the library when it is first used: a process that runs a query needs only a part of it."""
+    if name in ("ServedLake", "connect_server"):
+        from alluvia.api import served_lake
+
+        return getattr(served_lake, name)
     if name in __all__:
         from alluvia.api import lake
         from alluvia.delta import snapshot

@@ -117,10 +117,10 @@ def test_a_lake_is_a_path_or_a_url(tmp_path: Any, form: str) -> None:
     assert con.list_tables() == ["t"]
 
 
-@pytest.mark.parametrize("package", ["pyarrow_hotfix", "urllib3"])
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+@pytest.mark.parametrize(("package", "extra"), [("pyarrow_hotfix", "ibis"), ("urllib3", "client")])
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, package: str, extra: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    for module in ("served", "uploading", "requests"):
-        monkeypatch.delitem(sys.modules, f"alluvia_ibis.{module}", raising=False)
-    with pytest.raises(NotInstalled, match=rf"needs the package {package}: pip install 'alluvia\[ibis\]'"):
+    for module in ("api.served_lake", "client.uploading", "client.requests"):
+        monkeypatch.delitem(sys.modules, f"alluvia.{module}", raising=False)
+    with pytest.raises(NotInstalled, match=rf"needs the package {package}: pip install 'alluvia\[{extra}\]'"):
         ibis.alluvia.connect("http://127.0.0.1:9")

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from alluvia.client import uploading
+from alluvia.client.requests import signature
 from alluvia.errors import AlluviaError, CommitUnknown, Conflict, Forbidden, Invalid, Unavailable, VersionExpired
-from alluvia_ibis import served
-from alluvia_ibis.requests import signature
 
 Answer = tuple[int, dict[str, str], bytes]
 TOKEN = "a.secret.token"
@@ -207,8 +207,8 @@ def test_a_token_goes_to_its_server_alone(stub: Callable[..., Stub]) -> None:
 def test_parts_go_where_the_server_says_and_it_is_asked_until_it_has_stored_them(
     stub: Callable[..., Stub], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served, "WHOLE_BYTES_MAX", 1000)
-    monkeypatch.setattr(served, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(uploading, "WHOLE_BYTES_MAX", 1000)
+    monkeypatch.setattr(uploading, "WAIT_SECONDS", 0.0)
     bucket = stub(told(200, b""))
     begun = {
         "parts": [{"url": f"{bucket.url}/1?Signature=s"}, {"url": "/v1/upload/t/7/2?signed"}],

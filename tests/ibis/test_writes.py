@@ -13,9 +13,9 @@ import pytest
 from ibis import _
 
 import alluvia
+from alluvia.client import requests, uploading
 from alluvia.errors import Invalid, TableExists, TableNotFound
 from alluvia.serverless import http
-from alluvia_ibis import requests, served
 from tests.ibis.sample import ROWS, rows_of
 
 NUMBERS = count()
@@ -178,7 +178,7 @@ def test_a_branch_takes_what_the_lake_does_not_get(served_folder: Path, served_u
 def test_many_rows_go_to_a_server_in_parts_and_come_back_by_a_link(
     served_url: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served, "WHOLE_BYTES_MAX", 10_000)
+    monkeypatch.setattr(uploading, "WHOLE_BYTES_MAX", 10_000)
     con = ibis.alluvia.connect(served_url)
     numbers = pa.table({"n": range(2_500_000)})  # 20 MB as Arrow: more than an answer of the server takes
     made = con.create_table(name, numbers)

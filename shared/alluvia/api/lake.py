@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -48,11 +48,22 @@ def connect(
 ) -> Lake:
     """Open the lake at a URI: `s3://bucket/prefix`, a path, `file:///path` or `memory://name`. Makes no request.
 
+    With the address of a server, `http://…` or `https://…`, it returns a `ServedLake`, the client that
+    `connect_server` returns, which is for type checkers: `tables`, `table`, `sql` and `on_branch`, and tables with
+    `append`, `ingest` and reads. It takes the options of `connect_server`: `token`, `auth`, `region`, `branch` and
+    `timeout_seconds`.
+
     `outside` are URIs below which tables may be attached from, and read; by default, any. Options for S3, which hold
     there too: `endpoint_url`, `region`, `access_key_id`, `secret_access_key`, `session_token`. Raises `Invalid`.
     """
     check_place("uri", uri)
     check_names("outside", outside or ())
+    if str(uri).lower().startswith(("http://", "https://")):
+        from alluvia.api.served_lake import connect_server  # loads what sends requests
+
+        if clock is not None or outside is not None:
+            raise Invalid(f"{'clock' if outside is None else 'outside'} is an option of lakes that this process opens")
+        return cast("Lake", connect_server(str(uri), **options))
     clock = clock or SystemClock()
     return Lake(open_reaching_store(str(uri), clock, outside, **options), clock)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from alluvia.inspection.listing import DataFiles
 
 if TYPE_CHECKING:
     from alluvia.api.lake import Lake
+    from alluvia.events.ingest.dict_events import Events, EventsOutcome
     from alluvia.operations.append import ingest as ingestion
     from alluvia.operations.references.tags import Tag
     from alluvia.operations.rows.edits import RowChanges
@@ -93,15 +94,38 @@ class TableRows:
 
         return (append.append_evolving if evolve else append.append)(self._handle, rows, txn)
 
-    def ingest(self, rows: pa.Table, contents: Sequence[bytes] | None = None) -> ingestion.Ingested:
-        """Append events whose `event_id` is new to their source within the table's window, in one commit.
+    @overload
+    def ingest(self, events: pa.Table, contents: Sequence[bytes] | None = None) -> ingestion.Ingested: ...
+    @overload
+    def ingest(self, events: Events, *, key: str | None = None, create: bool = True) -> EventsOutcome: ...
+    def ingest(
+        self,
+        events: pa.Table | Events,
+        contents: Sequence[bytes] | None = None,
+        *,
+        key: str | None = None,
+        create: bool = True,
+    ) -> ingestion.Ingested | EventsOutcome:
+        """Store events, each once: one dict, a list of dicts or an iterator of them, as they are posted to a server.
 
-        contents: a 4-byte hash per row, which tells the same event from a different one with its id; without it, the
-        row's columns are compared. Rows with different content under a known id are not stored: see `Ingested.clashes`.
+        Fields without a column go into `properties`, an event that does not fit becomes a reject with its reason, and
+        one without an `event_id` gets an id: of `key` and its position, if there is a key, so that the same call again
+        adds none. 10,000 events or 4 MiB are one commit. A missing table is created, unless `create` is false.
+
+        Of a pyarrow Table, whose rows have the table's columns, those are appended whose `event_id` is new to their
+        source within the table's window, in one commit. contents: a 4-byte hash per row, which tells the same event
+        from a different one with its id; without it, the row's columns are compared. Rows with different content under
+        a known id are not stored: see `Ingested.clashes`.
         """
-        from alluvia.operations.append import ingest as ingestion
+        if isinstance(events, pa.Table):
+            from alluvia.operations.append import ingest as ingestion
 
-        return ingestion.ingest(self._handle, rows, contents)
+            return ingestion.ingest(self._handle, events, contents)
+        if self._handle.is_staged:
+            raise Invalid("events: in a transaction, ingest takes a pyarrow table; dicts go in by lake.table(…).ingest")
+        from alluvia.events.ingest.dict_events import ingest_dicts
+
+        return ingest_dicts(self.lake.catalog, self.name, events, key, create=create)
 
     def scan(
         self,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any
 
-from alluvia.cli.errors import check_folder, folder_of, how_to_begin, is_empty, reason
+from alluvia.cli.errors import check_folder, check_place, folder_of, how_to_begin, is_empty, reason
 from alluvia.cli.terminal.output import show
 from alluvia.cli.terminal.progress import progress
 from alluvia.cli.terminal.terminal import tell
@@ -39,6 +39,7 @@ class Common:
 
     def is_empty(self) -> bool:
         """Whether this is a local lake that holds no table. Raises `Invalid` where there is no lake."""
+        check_place(self.uri)
         folder = folder_of(self.uri)
         if folder is None:
             return False
@@ -54,6 +55,7 @@ class Common:
 
     def whole_lake(self, *, new: bool = False, outside: Sequence[str] | None = None) -> Lake:
         """Open the lake itself."""
+        check_place(self.uri)
         folder = folder_of(self.uri)
         if folder is not None:
             check_folder(folder, self.uri, new=new)

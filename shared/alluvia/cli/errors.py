@@ -56,6 +56,15 @@ def folder_of(uri: str) -> Path | None:
     return Path(uri).expanduser() if uri and "://" not in uri else None
 
 
+def check_place(uri: str) -> None:
+    """Raise `Invalid` for the address of a server: commands work on the lake itself."""
+    if uri.lower().startswith(("http://", "https://")):
+        raise Invalid(
+            f"--lake {uri.partition('?')[0]}: commands work on the lake itself, such as s3://bucket/prefix or a "
+            "folder; ask a server by its HTTP routes, or in Python with alluvia.connect"
+        )
+
+
 def check_folder(folder: Path, uri: str, *, new: bool) -> None:
     """Raise `Invalid`, saying what to type, where no lake is in a folder; a new one may be where nothing is."""
     if folder.is_dir():

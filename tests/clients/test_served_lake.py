@@ -1,0 +1,186 @@
+"""`alluvia.connect("http://…")`: the client has the names of the lake's own methods, and the same outcomes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import alluvia
+from alluvia.api.served_lake import ServedLake
+from alluvia.errors import Forbidden, Invalid, TableNotFound
+from alluvia.events.ingest.dict_events import BODY_EVENTS, EventsOutcome
+from tests.access import grant, token
+from tests.serving import serving
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    folder = tmp_path_factory.mktemp("served") / "lake"
+    with serving(folder, "--allow-writes", quiet=True) as (_, port):
+        yield folder, f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def served(place: tuple[Path, str]) -> Iterator[ServedLake]:
+    with alluvia.connect_server(place[1]) as lake:
+        yield lake
+
+
+@pytest.fixture(params=["itself", "served"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path, served: ServedLake) -> Any:
+    return alluvia.connect(tmp_path) if request.param == "itself" else served
+
+
+def fresh() -> str:
+    return f"t{uuid.uuid4().hex}"
+
+
+def test_dicts_are_events_here_and_at_a_server(lake: Any) -> None:
+    table = lake[fresh()]
+    assert table.ingest({"event": "one"}) == EventsOutcome(1, 1, 0, 0, 0, 1)
+    values = {
+        "at": datetime(2026, 11, 28, tzinfo=UTC),
+        "day": date(2026, 11, 28),
+        "price": Decimal("1.10"),
+        "tags": {"a"},
+    }
+    several = [{"event_id": "a", "event": "two", **values}, {"event_id": "b", "event": "three"}]
+    assert table.ingest(several) == EventsOutcome(2, 2, 0, 0, 0, 2)
+    assert table.ingest(each for each in several) == EventsOutcome(2, 0, 2, 0, 0, 2)
+    assert table.count() == 3
+    [stored] = table.to_arrow(["properties"], "event_id = 'a'")["properties"].to_pylist()
+    assert stored == '{"at":"2026-11-28T00:00:00+00:00","day":"2026-11-28","price":1.1,"tags":["a"]}'
+
+
+def test_an_event_that_does_not_fit_is_a_reject_with_its_position(lake: Any) -> None:
+    name = fresh()
+    done = lake[name].ingest([{"event_id": "a", "event": "x"}, {"event_id": "a", "event": "y"}])
+    assert (done.accepted, done.rejected, done.conflicting) == (1, 1, 1)
+    assert [each["position"] for each in done.errors] == [1]
+    assert "the content differs" in done.errors[0]["reason"]
+    assert lake.sql(f"SELECT count(*) AS n FROM {name}._rejects")["n"].to_pylist() == [1]
+
+
+def test_a_key_makes_a_second_call_add_nothing(lake: Any) -> None:
+    table = lake[fresh()]
+    events = [{"n": n} for n in range(BODY_EVENTS + 2)]  # two bodies
+    first = table.ingest(events, key="k")
+    assert (first.stored, first.duplicates) == (BODY_EVENTS + 2, 0)
+    again = table.ingest(iter(events), key="k")
+    assert (again.stored, again.duplicates) == (0, BODY_EVENTS + 2)
+
+
+def test_the_same_call_here_and_at_a_server_adds_nothing(place: tuple[Path, str], served: ServedLake) -> None:
+    name = fresh()
+    assert served[name].ingest([{"n": 1}, {"n": 2}], key="k").stored == 2
+    assert alluvia.connect(place[0])[name].ingest([{"n": 1}, {"n": 2}], key="k").duplicates == 2
+
+
+def test_positions_count_over_all_bodies(lake: Any) -> None:
+    table = lake[fresh()]
+    table.ingest({"event_id": "same", "event": "x"})
+    events = ({"event_id": str(n) if n < BODY_EVENTS + 1 else "same"} for n in range(BODY_EVENTS + 2))
+    assert [each["position"] for each in table.ingest(events).errors] == [BODY_EVENTS + 1]
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        ([{"event": "x"}, 1], "expected a dict, or several, got int at position 1"),
+        ([{"event": object()}], "the one at position 0 has no form in JSON"),
+        ([{"event": b"x"}], "the one at position 0 has no form in JSON"),
+        ("text", "expected a dict, or several, got str at position 0"),
+    ],
+)
+def test_what_is_no_event_is_refused(lake: Any, events: Any, told: str) -> None:
+    with pytest.raises(Invalid, match=told):
+        lake[fresh()].ingest(events)
+
+
+def test_a_missing_table_is_made_unless_that_is_refused(tmp_path: Path) -> None:
+    lake = alluvia.connect(tmp_path)
+    with pytest.raises(TableNotFound):
+        lake["clicks"].ingest([{"event": "x"}], create=False)
+    with pytest.raises(TableNotFound, match="create none"):
+        lake["clicks"].ingest([{"event_id": 1, "ts": [1], "event": "x" * 2_000_000, "source": {}}])
+    lake.create_events("more")
+    with lake.transaction() as tx:
+        more = tx.table("more")
+        with pytest.raises(Invalid, match="in a transaction, ingest takes a pyarrow table"):
+            more.ingest([{"event": "x"}])
+
+
+def test_the_client_reads_and_writes_as_the_lake_does(served: ServedLake) -> None:
+    name = fresh()
+    served.sql(f"CREATE TABLE {name} (n BIGINT, text VARCHAR)")
+    table = served[name]
+    assert table.append([{"n": 1, "text": "a"}, {"n": 2, "text": None}]) == 2
+    assert table.append(pa.table({"n": [3], "text": ["c"]})) == 1
+    assert (table.count(), table.schema.names) == (3, ["n", "text"])
+    assert table.to_arrow(["n"], "text IS NOT NULL -- a comment").to_pydict() == {"n": [1, 3]}
+    assert served.sql(f"SELECT n FROM {name} WHERE n = $n", {"n": 2}).to_pylist() == [{"n": 2}]
+    assert served.sql(f"SELECT n FROM {name} WHERE text = ?", ["c"]).to_pylist() == [{"n": 3}]
+    assert name in served
+    assert name in list(served)
+    served.sql("CREATE BRANCH b")
+    served.on_branch("b").sql(f"DELETE FROM {name}")
+    assert (served.on_branch("b")[name].count(), table.count()) == (0, 3)
+
+
+def test_what_needs_the_store_says_so_by_name(served: ServedLake) -> None:
+    for owner, name in ((served, "create_table"), (served, "transaction"), (served["t"], "vacuum")):
+        with pytest.raises(AttributeError, match=rf"^{name} needs the lake's store, and this is a server: open"):
+            getattr(owner, name)
+    with pytest.raises(AttributeError, match=r"ServedLake has no 'tabels'; did you mean tables\?"):
+        getattr(served, "tabels")  # noqa: B009
+    with pytest.raises(TableNotFound, match="nosuch"):
+        served["nosuch"].count()
+
+
+def test_a_token_comes_from_the_environment_or_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    lake = alluvia.connect(tmp_path / "lake")
+    lake["clicks"].ingest({"event": "x"})
+    bearer = token(lake, grant("read:clicks"))
+    with serving(tmp_path / "lake", "--auth", "tokens", quiet=True) as (_, port):
+        url = f"http://127.0.0.1:{port}"
+        monkeypatch.delenv("ALLUVIA_TOKEN", raising=False)
+        with pytest.raises(Forbidden):
+            alluvia.connect(url)["clicks"].count()
+        assert alluvia.connect(url, token=bearer)["clicks"].count() == 1
+        monkeypatch.setenv("ALLUVIA_TOKEN", bearer)
+        assert alluvia.connect(url)["clicks"].count() == 1
+        with pytest.raises(Forbidden):
+            alluvia.connect(url)["clicks"].ingest({"event": "y"})
+    with pytest.raises(Invalid, match=r"^ALLUVIA_TOKEN is not sent unencrypted to lake\.example: use https://"):
+        alluvia.connect("http://lake.example")
+    alluvia.connect("https://lake.example")
+
+
+OPTIONS = pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"endpoint_url": "x"}, "endpoint_url is not an option of a server"),
+        ({"outside": ["/x"]}, "outside is an option of lakes that this process opens"),
+        ({"timeout_seconds": 0}, "timeout_seconds: give a number above 0"),
+    ],
+)
+
+
+def test_connect_gives_the_client_of_a_server() -> None:
+    lake: object = alluvia.connect("HTTPS://lake.example", branch="b", timeout_seconds="3")
+    assert isinstance(lake, alluvia.ServedLake)
+    assert (lake.uri, lake.branch_name) == ("HTTPS://lake.example", "b")
+
+
+@OPTIONS
+def test_options_of_the_other_way_are_refused(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(Invalid, match=told):
+        alluvia.connect("http://127.0.0.1:9", **options)
