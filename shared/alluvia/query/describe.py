@@ -19,6 +19,7 @@ from alluvia.engine.duck.database import planner
 from alluvia.engine.duck.literals import quote_text
 from alluvia.engine.queries.parse import Node
 from alluvia.engine.queries.references import Reference
+from alluvia.engine.queries.shown_names import Shown, column_name
 
 PROPERTIES = "properties"
 _NO_COLUMN = re.compile(r'Referenced column "([^"\']+)" not found|does not have a column named "([^"\']+)"')
@@ -63,14 +64,18 @@ def describes(root: Node) -> bool:
 
 
 def in_our_terms(
-    root: Node, scans: Mapping[Reference, Scan], batches: Iterable[pa.RecordBatch], check_time: Callable[[], None]
+    root: Node,
+    scans: Mapping[Reference, Scan],
+    batches: Iterable[pa.RecordBatch],
+    check_time: Callable[[], None],
+    shown: Shown,
 ) -> Iterator[pa.RecordBatch]:
     """Return the rows that DuckDB answers to DESCRIBE or SUMMARIZE in the terms of the lake.
 
-    `check_time` is called for each type, and raises when the time is up.
+    `check_time` is called for each type, and raises when the time is up. `shown` as for `column_name`.
     """
     schema = _whole_table(root["from_table"]["query"], scans)
-    return map(partial(_changed, schema=schema, check_time=check_time), batches)
+    return map(partial(_changed, schema=schema, check_time=check_time, shown=shown), batches)
 
 
 def _whole_table(query: Node, scans: Mapping[Reference, Scan]) -> pa.Schema | None:
@@ -86,7 +91,9 @@ def _whole_table(query: Node, scans: Mapping[Reference, Scan]) -> pa.Schema | No
     return scan.snapshot.schema if plain and not query["group_expressions"] else None
 
 
-def _changed(batch: pa.RecordBatch, schema: pa.Schema | None, check_time: Callable[[], None]) -> pa.RecordBatch:
+def _changed(
+    batch: pa.RecordBatch, schema: pa.Schema | None, check_time: Callable[[], None], shown: Shown
+) -> pa.RecordBatch:
     names = batch.column("column_name").to_pylist()
     if schema is not None and names == schema.names:
         batch = _set(batch, _TYPE, [type_name(field.type) for field in schema])
@@ -97,7 +104,7 @@ def _changed(batch: pa.RecordBatch, schema: pa.Schema | None, check_time: Callab
     for text in batch.column(_TYPE).to_pylist():
         check_time()
         types.append(delta_name(text))
-    return _set(batch, _TYPE, types)
+    return _set(_set(batch, "column_name", [column_name(name, shown) for name in names]), _TYPE, types)
 
 
 def _set(batch: pa.RecordBatch, name: str, values: list[str]) -> pa.RecordBatch:

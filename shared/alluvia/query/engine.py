@@ -222,7 +222,9 @@ def _attempt(
                 schema, batches = session.run(opened.rewritten.text, query, opened.rewritten.position)
                 plans = list(batches)
             if not statement.explain:
-                return of_result(Result(schema, in_our_terms(root, opened.scans, plans, session.check_time), reports))
+                return of_result(
+                    Result(schema, in_our_terms(root, opened.scans, plans, session.check_time, session.shown), reports)
+                )
             plan = "\n".join(str(text) for batch in plans for text in batch.column(1).to_pylist())
             return of_result(_of_table(scan_table(reports, plan), reports))
         except UnreadableFile as error:

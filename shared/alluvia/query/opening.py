@@ -15,11 +15,13 @@ import pyarrow as pa
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.constants import Constants
+from alluvia.engine.duck.literals import quote_name
 from alluvia.engine.duck.relation import RowPlaces
 from alluvia.engine.queries.engine_faults import rules_left_out
-from alluvia.engine.queries.parse import Node, Statement
+from alluvia.engine.queries.parse import Node, Statement, walk
 from alluvia.engine.queries.references import Reference, References, find_references, names_in_use
 from alluvia.engine.queries.rewrite import Rewritten, rewrite
+from alluvia.engine.queries.shown_names import Shown
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog
@@ -121,7 +123,13 @@ def open_session(
         reads.add(inputs)
     rewritten = replace(rewrite(statement, names, session.analyse), outer=expanded.position)
     if not dry_run:
-        session.open(inputs, views, _fetched_max(statement), rules_left_out(statement.root, of_views=bool(views)))
+        session.open(
+            inputs,
+            views,
+            _fetched_max(statement),
+            rules_left_out(statement.root, of_views=bool(views)),
+            shown_tables(statement.root, names),
+        )
     named = _tables_named(references, scans, {reference: relation for reference, (_, relation) in derived.items()})
     return Opened(statement, scans, tuple(reports), rewritten, named, tuple(reads.snapshots))
 
@@ -131,6 +139,21 @@ def _bound(session: Session, root: Node, newest: Mapping[str, Snapshot], values:
     values = with_times(root, [each.schema for each in newest.values()], values)
     session.bind(values)
     return {name: values[name][0] for name in values.column_names}
+
+
+def shown_tables(root: Mapping[str, object], views: Mapping[Reference, str]) -> Shown:
+    """Return the tables to show for views in names of columns; none for a query without subqueries in expressions."""
+    if not any(node.get("class") == "SUBQUERY" for node in walk(root)):
+        return {}
+    return {view: (_shown(reference), bool(reference.node["alias"])) for reference, view in views.items()}
+
+
+def _shown(reference: Reference) -> str:
+    parts = [part for part in reference.shown.split(".") if part]
+    name = ".".join(part if part.isidentifier() else quote_name(part) for part in parts)
+    if reference.call is None:
+        return name
+    return f"{reference.call.function}('{name}')" if reference.is_function else reference.call.function
 
 
 def _derived(

@@ -20,7 +20,8 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.queries.parse import Node, Statement, integer_literal, parse, walk, without_locations
 from alluvia.engine.queries.references import At, Reference, find_references
 from alluvia.engine.queries.reproducible import PICKING, clauses, expressions
-from alluvia.engine.queries.rewrite import VIEW_SCHEMA, rewrite
+from alluvia.engine.queries.rewrite import rewrite
+from alluvia.engine.queries.shown_names import VIEW_SCHEMA
 from alluvia.errors import Corrupt, Invalid
 from alluvia.lazy_dataclasses import dataclass
 

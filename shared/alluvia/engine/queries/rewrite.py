@@ -19,6 +19,7 @@ from alluvia.engine.duck.literals import quote_name
 from alluvia.engine.queries.functions import TABLE_FUNCTIONS
 from alluvia.engine.queries.parse import LOCATION, Analyse, Node, Statement, analyse, read, same
 from alluvia.engine.queries.references import Reference
+from alluvia.engine.queries.shown_names import VIEW_SCHEMA
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 
@@ -60,7 +61,6 @@ def _is_known(node: Node, schema: str, views: frozenset[str], ctes: frozenset[st
     return kind != "SHOW_REF" or node["query"] is not None
 
 
-VIEW_SCHEMA = "alluvia"
 # After these words the grammar takes the name of a table, but no alias.
 _WITHOUT_ALIAS = frozenset({"table", "describe", "desc", "show", "summarize"})
 _NAME = re.compile(rb'"(?:[^"]|"")*"|[A-Za-z0-9_$\x80-\xff]+')

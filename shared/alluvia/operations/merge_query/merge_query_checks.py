@@ -25,7 +25,7 @@ from alluvia.engine.duck.failures import Context, details_of, translate
 from alluvia.engine.duck.literals import quote_name
 from alluvia.engine.queries.merge_query import MergeQuery, read_merge_query
 from alluvia.engine.queries.parse import walk
-from alluvia.engine.queries.rewrite import VIEW_SCHEMA
+from alluvia.engine.queries.shown_names import VIEW_SCHEMA
 from alluvia.errors import Invalid, cut
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.merge_query.fold_samples import Samples

@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 import pyarrow as pa
 
 from alluvia.engine.duck.failures import Context, EngineError, QueryTooCostly, UnreadableFile, out_of_memory, translate
-from alluvia.engine.queries.rewrite import VIEW_SCHEMA
+from alluvia.engine.queries.shown_names import VIEW_SCHEMA
 from alluvia.operations.reading.relations import Evaluate, Inputs, Relation
 from alluvia.processes.pool import Watch
 from alluvia.query.limits import QueryLimits

@@ -15,6 +15,7 @@ from alluvia import errors
 from alluvia.engine.duck.arrow_values import DuckType, read_told
 from alluvia.engine.duck.failures import EngineError, ResultTooLarge, UnservedFile
 from alluvia.engine.queries.parse import Analysis
+from alluvia.engine.queries.shown_names import Shown
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.processes.pool import OutOfMemory, OutOfTime, Pool, ProcessDied, Watch, Worker
 from alluvia.query.formats import RenderedRows
@@ -109,9 +110,9 @@ class Engine:
             self._worker.reply(self._watch)
             return pa.ipc.open_stream(self._worker.data(self._watch)).read_all()
 
-    def confine(self, paths: Sequence[str]) -> None:
-        """Shut the database: from now on it opens these files and nothing else."""
-        self._ask("confine", paths=paths)
+    def confine(self, paths: Sequence[str], shown: Shown | None = None) -> None:
+        """Shut the database: from now on it opens these files and nothing else. `shown` as for `column_name`."""
+        self._ask("confine", paths=paths, shown=dict(shown or {}))
 
     def stream(self, sql: str, values: pa.Table | None = None) -> Iterator[pa.RecordBatchReader]:
         """Run the query and yield its rows as they come; the first batch has the columns and no rows.

@@ -31,7 +31,7 @@ from alluvia.engine.duck.relation import escape_glob, relation_sql, shown_sql
 from alluvia.engine.duck.views import Views
 from alluvia.engine.queries.engine_faults import TOP_N
 from alluvia.engine.queries.parse import Analysis
-from alluvia.engine.queries.rewrite import VIEW_SCHEMA
+from alluvia.engine.queries.shown_names import VIEW_SCHEMA, Shown
 from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unavailable
 from alluvia.operations.reading.relations import Files, Inputs, LocalRows
 from alluvia.processes.pool import Cancelled, OutOfMemory, OutOfTime, ProcessDied, Watch
@@ -100,6 +100,7 @@ class Session:
         self._folder = Path(tempfile.mkdtemp(dir=scratch_root()))
         self._hidden: set[str] = {str(self._folder)}
         self._reads_events = False
+        self.shown: Shown = {}
         self._views = Views(self._engine, VIEW_SCHEMA, store, self._folder, self.check_time)
 
     @property
@@ -135,13 +136,15 @@ class Session:
         views: Mapping[str, str] | None = None,
         fetched_max: int | None = None,
         without: Sequence[str] = (),
+        tables: Shown | None = None,
     ) -> None:
         """Make a view of each input, by name, and shut the database; then make views of SELECTs over them, in order.
 
         Small files are fetched whole, up to `fetched_max` of them. The database runs without some rules of its
-        optimizer.
+        optimizer. `tables` are those that names of columns show for views.
         """
         self.check_time()
+        self.shown = tables or {}
         self._fetch(inputs, fetched_max)
         urls = {name: self._urls(source) for name, source in inputs.items() if isinstance(source, Files)}
         self._serve(fetched_max)
@@ -172,7 +175,9 @@ class Session:
             with self._translated(Context("")):
                 self._engine.execute(f"SET disabled_optimizers = {quote_text(rules)}")
         with self._translated(Context("")):
-            self._engine.confine(sorted({form for path in self._files for form in (path, escape_glob(path))}))
+            self._engine.confine(
+                sorted({form for path in self._files for form in (path, escape_glob(path))}), self.shown
+            )
         for name, select in (views or {}).items():
             with self._translated(Context("")):
                 self._engine.execute(f"CREATE VIEW {VIEW_SCHEMA}.{name} AS {select}")

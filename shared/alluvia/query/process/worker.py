@@ -22,6 +22,7 @@ from alluvia.engine.duck.evaluators import ROWS
 from alluvia.engine.duck.failures import INTERRUPT, ResultTooLarge, details_of
 from alluvia.engine.duck.literals import quote_name
 from alluvia.engine.queries.parse import analyse
+from alluvia.engine.queries.shown_names import Shown, column_name
 from alluvia.errors import AlluviaError
 from alluvia.extras import needing
 from alluvia.processes.child import Reply, refusal, serve
@@ -48,6 +49,7 @@ class QueryDatabase:
         self._files: EngineFiles | None = None
         self._sent: Callable[[], dict[str, int]] = dict
         self._steps: list[Callable[[], object]] = []
+        self._shown: Shown = {}
 
     def analyse(self, text: str) -> Reply:
         """Have DuckDB read a text that a user wrote. No database needs to be open."""
@@ -58,7 +60,7 @@ class QueryDatabase:
     def open(self, options: dict[str, str]) -> Reply:
         """Open the database, begin its transaction, and tell its `now()` in µs since the Unix epoch."""
         self._connection, self._files, self._sent = connect(options), None, dict
-        self._steps = []
+        self._steps, self._shown = [], {}
         row = self._connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchone()
         return {"now_us": row[0] if row else 0}
 
@@ -109,9 +111,10 @@ class QueryDatabase:
         self._steps.append(lambda: self._open.unregister(view))
         return {}
 
-    def confine(self, paths: list[str]) -> Reply:
-        """Shut the database: from now on it opens these files and nothing else."""
+    def confine(self, paths: list[str], shown: Shown | None = None) -> Reply:
+        """Shut the database: from now on it opens these files and nothing else. `shown` as for `column_name`."""
         confine(self._open, paths)
+        self._shown = shown or {}
         return {}
 
     def stream(self, sql: str, rows: bytes = b"") -> Reply:
@@ -120,11 +123,12 @@ class QueryDatabase:
         `rows` is an Arrow stream with one row, the values of the query's parameters by name.
         """
         reader = self._reader(sql, rows)
-        self._send({"batch": True}, _arrow(reader.schema, []))
+        schema = self._named(reader.schema)
+        self._send({"batch": True}, _arrow(schema, []))
         for batch in reader:
             if self._asked():  # to stop: nothing else is asked before the end
                 break
-            self._send({"batch": True}, _arrow(reader.schema, [batch]))
+            self._send({"batch": True}, _arrow(schema, [_renamed(batch, schema)]))
         reader.close()  # without Python's lock, which threads that still read files wait for
         return {"end": True}
 
@@ -133,7 +137,9 @@ class QueryDatabase:
         columns = self._open.execute(sql, _values(rows)).fetchall()
         nulls = ", ".join(f"NULL::{kind} AS {quote_name(name)}" for name, kind, *_ in columns)
         typed = self._reader(f"SELECT {nulls} LIMIT 0").schema
-        fields = [field.with_name(name) for field, (name, *_) in zip(typed, columns, strict=True)]
+        fields = [
+            field.with_name(column_name(name, self._shown)) for field, (name, *_) in zip(typed, columns, strict=True)
+        ]
         return {"body": _arrow(pa.schema(fields), [])}
 
     def stop(self) -> Reply:
@@ -150,11 +156,18 @@ class QueryDatabase:
         reader = self._reader(sql, rows)
         chosen = next(one for one in FORMATS if one.name == form)
         overflow = None if overflow_bytes is None else Overflow(overflow_bytes, self._send_part)
+        schema = self._named(reader.schema)
         try:
-            rendered = render(reader.schema, reader, chosen, limit_bytes, overflow)
+            rendered = render(schema, (_renamed(batch, schema) for batch in reader), chosen, limit_bytes, overflow)
         except ResultTooLarge as error:
             return {"too_large": str(error)}
         return {"rows": rendered.rows, "body": rendered.body}
+
+    def _named(self, schema: pa.Schema) -> pa.Schema:
+        """Return columns with the names that a query of the tables themselves would give them."""
+        if not self._shown:
+            return schema
+        return pa.schema([field.with_name(column_name(field.name, self._shown)) for field in schema])
 
     def _reader(self, sql: str, rows: bytes = b"") -> pa.RecordBatchReader:
         """Run a query; `rows` as for `stream`. Raises `Invalid` for values that Arrow's form of them would change."""
@@ -219,6 +232,10 @@ class QueryDatabase:
         if self._connection is None:
             raise RuntimeError("no database is open")
         return self._connection
+
+
+def _renamed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    return batch if batch.schema is schema else pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 
 def _arrow(schema: pa.Schema, batches: list[pa.RecordBatch]) -> pa.Buffer:

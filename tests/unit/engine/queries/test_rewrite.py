@@ -5,7 +5,8 @@ import pytest
 from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.engine.queries.parse import Analysis, parse
 from alluvia.engine.queries.references import find_references
-from alluvia.engine.queries.rewrite import VIEW_SCHEMA, check_tables, rewrite
+from alluvia.engine.queries.rewrite import check_tables, rewrite
+from alluvia.engine.queries.shown_names import VIEW_SCHEMA
 from alluvia.errors import Invalid
 
 
