@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 
 from alluvia.backfill_jobs import FORMATS, ON_BAD_FILE
 from alluvia.clock import SystemClock
@@ -47,7 +46,7 @@ def _keep(lake: str, report: Report, options: Mapping[str, str]) -> str:
 
     A run that finds the job done knows no counts: the report of the one that did it stays.
     """
-    body = json.dumps(asdict(report))
+    body = json.dumps(report.said())
     store = open_store(lake, SystemClock(), **(options if lake.startswith("s3:") else {}))
     key = f"_alluvia/backfill/reports/{report.table}/{report.job_id}.json"
     if report.already_applied:

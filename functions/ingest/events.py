@@ -159,7 +159,7 @@ def commit(table: str, split: Split, origin: Origin, settings: IngestSettings, l
     counts = done.counts()
     logger.info("committed", extra={"table": table, **counts})
     status = status_of(split, done.accepted, done.rejected, 200)
-    body = counts | errors_of(done.rejects, done.rejected) | (not_kept(table) if not done.kept else {})
+    body = done.said() | errors_of(done.rejects, done.rejected) | (not_kept(table) if not done.kept else {})
     return answer(status, body, **event_headers(table, counts))
 
 

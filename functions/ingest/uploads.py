@@ -113,7 +113,7 @@ def stored_answer(table: str, done: Stored | IngestOutcome) -> Response:
         logger.info("committed", extra={"table": table, **counts})
         headers = event_headers(table, counts)
         status = 200 if done.accepted or not done.rejected else 400
-        return answer(status, counts | errors_of(done.rejects, done.rejected), **headers)
+        return answer(status, done.said() | errors_of(done.rejects, done.rejected), **headers)
     logger.info("uploaded", extra={"table": table, "rows": done.rows, "version": done.version})
     body: dict[str, Any] = {"table": table, "rows": done.rows, "version": done.version}
     if done.columns:

@@ -8,6 +8,7 @@ from typing import Any
 from alluvia.access.rights import READ, table_pattern
 from alluvia.clock import datetime_of
 from alluvia.commit.versions import oldest_version
+from alluvia.delta.odd_times import KINDS, odd_times_in
 from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import TableNotFound
@@ -17,6 +18,8 @@ from alluvia.serverless.http import Response
 from alluvia.table_names import REJECTS
 
 from .answering import Caller, facts
+
+_ODD_TIMES = tuple(f"{kind}_times" for kind in KINDS)
 
 
 def list_tables(caller: Caller) -> Response:
@@ -44,7 +47,7 @@ def show_table(caller: Caller, name: str) -> Response:
             for each in map(snapshot.schema.field, shown)
         ],
     }
-    hidden = dict.fromkeys(("partition_by", "sort_by", "cluster_by", "files", "bytes", "rows", "rejects"))
+    hidden = dict.fromkeys(("partition_by", "sort_by", "cluster_by", "files", "bytes", "rows", "rejects", *_ODD_TIMES))
     return facts(known | (hidden if seen is not None else _sizes(snapshot, catalog)))
 
 
@@ -60,6 +63,7 @@ def _sizes(snapshot: Snapshot, catalog: Catalog) -> dict[str, Any]:
         "bytes": size,
         "rows": count(snapshot, catalog.store),
         "rejects": _rejects(snapshot.name, catalog),
+        **{f"{kind}_times": number for kind, number in odd_times_in(snapshot.files).items()},
     }
 
 

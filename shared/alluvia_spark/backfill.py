@@ -171,4 +171,5 @@ def _report(job_id: str, table: str, committed: Committed, outcome: JobOutcome) 
         stored_rejects=outcome.rows_of(REJECTS),
         files=len(files),
         bytes=sum(file.size for file in files),
+        odd_times=counts.odd_times,
     )

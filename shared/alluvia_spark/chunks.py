@@ -27,6 +27,8 @@ ROW = "row="
 HEAD = "head="
 TAIL = "tail="
 CONTENT = "content="
+ODD = "odd="
+"""Of rows of events: the kind of an odd time, by its number in `odd_times.KINDS`."""
 PRINT = (HEAD, TAIL, CONTENT)
 GROUPS_MAX = 2000
 PLAIN = pa.ipc.IpcWriteOptions()

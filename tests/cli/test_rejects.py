@@ -56,6 +56,21 @@ def test_rejects_are_counted_shown_and_replayed(lake: Path) -> None:
     assert [row["rejects"] for row in run(lake, "rejects", "list", "clicks")] == [1]
 
 
+def test_times_that_cannot_be_read_are_named_everywhere(lake: Path, tmp_path: Path) -> None:
+    events = tmp_path / "e.ndjson"
+    events.write_text('{"event_id":"t","ts":"yesterday"}\n{"event_id":"u","ts":"11/12/2026"}\n{"ts":"2999-01-01"}\n')
+    result = CliRunner().invoke(cli, ["ingest", "clicks", str(events), str(events), "--lake", str(lake), "--json"])
+    first, again = map(json.loads, result.stdout.splitlines())
+    assert (first["unreadable_times"], first["stored"]) == ({"events": 2, "field": "ts", "value": "yesterday"}, 3)
+    assert (again["unreadable_times"], again["duplicates"]) == (first["unreadable_times"], 3)
+    assert "4 events have a time that cannot be read" in result.stderr
+    assert "such as ts 'yesterday': the property alluvia.unreadable_time of clicks decides" in result.stderr
+    assert "2 events have a time more than a day after arrival, such as ts '2999-01-01'" in result.stderr
+    [described] = run(lake, "describe", "clicks")
+    assert (described["unreadable_times"], described["future_times"]) == (2, 1)
+    assert run(lake, "suggest", "clicks")[0]["field"] == "ts"
+
+
 def test_a_table_that_has_rejected_nothing_and_no_table(lake: Path) -> None:
     run(lake, "create", "views")
     assert run(lake, "rejects", "list", "views") == run(lake, "rejects", "show", "views") == []

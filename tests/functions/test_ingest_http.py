@@ -220,6 +220,21 @@ def test_an_answer_is_small_whatever_was_sent(lake: alluvia.Lake) -> None:
         assert (status in (400, 404), len(refused["error"]) <= 1000) == (True, True)
 
 
+def test_times_that_cannot_be_read_are_told(lake: alluvia.Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    events = [
+        {"event_id": "a", "ts": "gestern"},
+        {"event_id": "b", "ts": "morgen"},
+        {"event_id": "c", "ts": "2999-01-01"},
+    ]
+    _, body, headers = post(json.dumps(events))
+    assert body["unreadable_times"] == {"events": 2, "field": "ts", "value": "gestern"}
+    assert body["future_times"] == {"events": 1, "field": "ts", "value": "2999-01-01"}
+    assert headers["Alluvia-Events"].endswith("conflicting=0, unreadable_times=2, future_times=1")
+    assert "gestern" not in capsys.readouterr().out  # no log line has a value of an event
+    _, body, _ = post('{"event_id": "d"}')
+    assert "unreadable_times" not in body
+
+
 def test_conflicting_events_are_told_apart(lake: alluvia.Lake) -> None:
     assert post('{"event_id":"a","n":1}')[1]["stored"] == 1
     status, answer, _ = post('[{"event_id":"a","n":2},{"event_id":"b"},{"n":1,"event_id":"a"}]')

@@ -78,6 +78,8 @@ def test_tables_are_listed_and_told_of() -> None:
         "files": 2,
         "rows": 2,
         "rejects": 0,
+        "unreadable_times": 0,
+        "future_times": 0,
     }
 
 

@@ -69,6 +69,8 @@ def test_identity_time_and_name_come_from_where_the_definition_says(
     answer = post(of, clock, b'{"data":{"id":[1]}}')
     assert (answer.status, answer.json["rejected"]) == (200, 1)
     assert answer.json["errors"][0]["reason"] == "data.id: expected a string or a number that identifies the event"
+    answer = post(of, clock, b'{"data":{"id":3,"at":"noon"}}')
+    assert answer.json["unreadable_times"] == {"events": 1, "field": "data.at", "value": "noon"}
 
 
 def test_several_events_of_a_delivery_have_its_identity_and_their_positions(

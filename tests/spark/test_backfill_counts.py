@@ -18,10 +18,11 @@ import alluvia
 from alluvia.api.lake import Lake
 from alluvia.cli.command_line import cli
 from alluvia.commit.event_window import id_files
+from alluvia.delta.odd_times import odd_times_in
 from alluvia.errors import AlluviaError, Invalid, TableNotFound
 from alluvia.events.ingest.envelope import split
 from alluvia.events.ingest.pipeline import ingest_batch
-from alluvia.events.ingest.values import IngestOutcome, Limits
+from alluvia.events.ingest.values import IngestOutcome, Limits, OddTimes
 from alluvia_spark import backfill, checking
 from alluvia_spark.backfill_job import execute, known_ids
 from alluvia_spark.backfill_job.job import ROWS, Report, Written
@@ -352,3 +353,17 @@ def test_only_a_job_that_has_begun_is_verified_or_repaired(lake: Lake, fill: Fil
         checking.verify(lake.uri, "ev", "x", "never", spark=spark)
     with pytest.raises(Invalid, match="this table has no backfill with job_id 'never'"):
         fill([_line("a")], repair_of="never")
+
+
+def test_times_that_cannot_be_read_are_counted_as_ingestion_counts_them(lake: Lake, fill: Fill) -> None:
+    lake.table("ev").evolve({"properties": "string"})  # which keeps the text
+    noon = [b'{"event_id":"%b","ts":"noon"}' % name for name in (b"b", b"c", b"b")]
+    others = [_line(f"e{at}", day=at % 9 + 1) for at in range(400)]
+    report = fill([_line("a"), *noon, b'{"event_id":"d","ts":"2999-01-01"}', *others])
+    expected = {"unreadable": OddTimes(3, "ts", "noon"), "future": OddTimes(1, "ts", "2999-01-01")}
+    assert (report.rows, report.duplicates, report.odd_times) == (404, 1, expected)
+    assert report.said()["unreadable_times"] == {"events": 3, "field": "ts", "value": "noon"}
+    assert odd_times_in(lake.table("ev").snapshot().files) == {"unreadable": 2, "future": 1}
+    lake.table("ev").evolve(properties={"alluvia.unreadable_time": "reject"})
+    again = fill([b'{"event_id":"f","ts":"noon"}', _line("g")], "strict")
+    assert (again.rows, again.rejects, again.odd_times) == (1, 1, {})

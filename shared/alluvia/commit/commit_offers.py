@@ -16,7 +16,8 @@ So only a commit within `LIFE` versions of its base can take it, by a writer tha
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
@@ -112,7 +113,10 @@ _HEADER = b"alluvia.offer"
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Rows that fit the table with `table_id` as it is in version `base`, with fingerprint and content of each."""
+    """Rows that fit the table with `table_id` as it is in version `base`, with fingerprint and content of each.
+
+    odd_times: how many of them have an odd time, by kind (`delta.odd_times`).
+    """
 
     id: str
     table_id: str
@@ -120,6 +124,7 @@ class Offer:
     rows: pa.Table
     prints: Sequence[bytes]
     contents: Sequence[bytes]
+    odd_times: Mapping[str, int] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """Return the offer's object: an Arrow stream, the rest of the offer in its schema."""
@@ -128,6 +133,7 @@ class Offer:
             "base": self.base,
             "prints": b64encode(b"".join(self.prints)).decode(),
             "contents": b64encode(b"".join(self.contents)).decode(),
+            **({"odd_times": dict(self.odd_times)} if self.odd_times else {}),
         }
         rows = self.rows.replace_schema_metadata({_HEADER: orjson.dumps(header)})
         sink = pa.BufferOutputStream()
@@ -146,11 +152,12 @@ def decode_offer(offer_id: str, data: bytes) -> Offer:
         prints = parts(b64decode(header["prints"], validate=True), FINGERPRINT_BYTES)
         contents = parts(b64decode(header["contents"], validate=True), CONTENT_BYTES)
         table_id, base = str(header["table"]), int(header["base"])
-    except (pa.ArrowException, ValueError, KeyError, TypeError, OSError) as error:
+        odd_times = {str(kind): int(count) for kind, count in header.get("odd_times", {}).items()}
+    except (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise Corrupt(f"offer {offer_id} cannot be read: {error}") from error
     if not len(rows) == len(prints) == len(contents) == len(set(prints)):
         raise Corrupt(f"offer {offer_id} cannot be read: it has {len(rows)} rows, and {len(set(prints))} event ids")
-    return Offer(offer_id, table_id, base, rows.replace_schema_metadata(None), prints, contents)
+    return Offer(offer_id, table_id, base, rows.replace_schema_metadata(None), prints, contents, odd_times)
 
 
 def offer_name(base: int, offer_id: str = "") -> str:

@@ -24,6 +24,13 @@ WRITERS = "alluvia.writers"
 DEDUP_WINDOW = "alluvia.dedup_window"
 ID_FIELD = "alluvia.id_field"
 TIME_FIELD = "alluvia.time_field"
+UNREADABLE_TIME = "alluvia.unreadable_time"
+FUTURE_TIME = "alluvia.future_time"
+ARRIVAL, REJECT, KEEP = "arrival", "reject", "keep"
+"""Policies for events whose time cannot be read or is in the far future: store the arrival as their time, reject them,
+
+or keep their time.
+"""
 TARGET_FILE_SIZE = "alluvia.target_file_size"
 ROW_GROUP_ROWS = "alluvia.row_group_rows"
 BLOOM_FILTERS = "alluvia.bloom_filters"
@@ -62,7 +69,8 @@ CONFIGURATIONS_KEPT = 1024
 KNOWN = frozenset(
     {
         *(PARTITION_BY, SORT_BY, WRITERS, DEDUP_WINDOW, TARGET_FILE_SIZE, ROW_GROUP_ROWS, CODEC, OLDEST_READABLE),
-        *(CLUSTER_BY, BLOOM_FILTERS, ID_FIELD, TIME_FIELD, ROLLUP, MERGE_QUERY, TTL, TTL_COLUMN),
+        *(CLUSTER_BY, BLOOM_FILTERS, ID_FIELD, TIME_FIELD, UNREADABLE_TIME, FUTURE_TIME),
+        *(ROLLUP, MERGE_QUERY, TTL, TTL_COLUMN),
         *(IN_COMMIT_TIMESTAMPS, APPEND_ONLY, CHECKPOINT_INTERVAL, LOG_RETENTION, FILE_RETENTION, INDEXED_COLUMNS),
         *(DELETION_VECTORS, CHANGE_DATA_FEED, LOG_CLEANUP),
         *(CHECKPOINT_POLICY, STATISTICS_AS_JSON, STATISTICS_AS_STRUCT),
@@ -119,6 +127,8 @@ class Properties:
     bloom_filters: tuple[str, ...] = ()
     merge_query: str = ""
     cluster_by: tuple[str, ...] = ()
+    unreadable_time: str = ARRIVAL
+    future_time: str = KEEP
 
 
 def read_properties(configuration: Mapping[str, str]) -> Properties:
@@ -203,6 +213,8 @@ def _read(given: Mapping[str, str]) -> Properties:
         bloom_filters=_names(given, BLOOM_FILTERS),
         merge_query=given.get(MERGE_QUERY, "").strip(),
         cluster_by=_clustering(given),
+        unreadable_time=_choice(given, UNREADABLE_TIME, ARRIVAL, REJECT),
+        future_time=_choice(given, FUTURE_TIME, KEEP, ARRIVAL, REJECT),
     )
 
 
@@ -236,6 +248,14 @@ def _path(given: Mapping[str, str], name: str) -> tuple[str, ...]:
         msg = f"property {name}: {given[name]!r:.100} is not a path of field names; use for example 'data.order.id'"
         raise Invalid(msg)
     return parts
+
+
+def _choice(given: Mapping[str, str], name: str, default: str, *others: str) -> str:
+    text = given.get(name, default).lower()
+    if text not in (default, *others):
+        names = ", ".join(map(repr, (default, *others)))
+        raise Invalid(f"property {name}: {given[name]!r} is not valid; use one of {names}")
+    return text
 
 
 def _duration(given: Mapping[str, str], name: str, default: str) -> int:

@@ -19,11 +19,12 @@ from alluvia.commit.transaction import FILE_AGE_MS_MAX
 from alluvia.delta.data_files.writer import FileWriter
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.committer import put_once
+from alluvia.delta.odd_times import KINDS, with_odd_times
 from alluvia.operations.retention.vacuum_cutoffs import ORPHAN_AGE_MS_MIN
 from alluvia_spark.backfill_job import scratch
 from alluvia_spark.backfill_job.job import Job, Written
 from alluvia_spark.backfill_job.plan import Group, Layout, Share
-from alluvia_spark.chunks import ROW, Chunk, decode, encode, read_key
+from alluvia_spark.chunks import ODD, ROW, Chunk, decode, encode, read_key
 
 PLAN = "plan.json"
 REUSE_AGE_MS_MAX = ORPHAN_AGE_MS_MIN - FILE_AGE_MS_MAX - 2 * 60 * 60 * 1000
@@ -156,10 +157,19 @@ def _written(job: Job, ours: list[Rows]) -> Iterator[Written]:
     ours.clear()
     for group in sorted(by_group):
         target = job.targets[group.table]
-        table = pa.concat_tables(by_group.pop(group)).select(target.schema.names)
+        together = pa.concat_tables(by_group.pop(group))
+        table = together.select(target.schema.names)
         store = scratch.store_of(job, job.lake_uri)
         writer = FileWriter(store, target.root, target.spec, target.form, SystemClock())
-        yield Written(group.table, len(table), tuple(writer.write(table, together=True)))
+        files = with_odd_times(writer.write(table, together=True), _odd_times(together))
+        yield Written(group.table, len(table), tuple(files))
+
+
+def _odd_times(rows: pa.Table) -> dict[str, int]:
+    """Return how many of a group's rows have odd times, by kind."""
+    if ODD not in rows.column_names or rows[ODD].null_count == len(rows):
+        return {}
+    return {kind: pc.sum(pc.equal(rows[ODD], number)).as_py() or 0 for number, kind in enumerate(KINDS)}
 
 
 def _digest(rows: Sequence[Rows]) -> str:

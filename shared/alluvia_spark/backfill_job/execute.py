@@ -18,6 +18,7 @@ from pyspark.sql.functions import col
 from alluvia.delta.partitioning.transforms import Key
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, Unavailable
+from alluvia.events.ingest.values import OddTimes, summed
 from alluvia_spark.backfill_job import data_files, live, repeats, scratch, tasks
 from alluvia_spark.backfill_job.data_files import Routes, Rows
 from alluvia_spark.backfill_job.dropping import DroppedRows, HeldFiles, drops_of, find_drops
@@ -102,7 +103,8 @@ class _Run:
             chunks = self._kept(mapped(numbered(self.spark, self.splits), partial(_read, self.job), _READ), stack)
             weights = _weights(chunks)
             check_read(values[0] or "" for table, values, _ in weights if table == tasks.PROBLEM)
-            counts = Counts(*(_rows_of(weights, table) for table in (tasks.LINES, ROWS, REJECTS)))
+            lines, rows, rejects = (_rows_of(weights, table) for table in (tasks.LINES, ROWS, REJECTS))
+            counts = Counts(lines, rows, rejects, odd_times=_odd_times(weights))
             dropped: dict[int, DroppedRows] = {}
             if counts.rows:
                 dropped[ROWS] = self._drops(ROWS, chunks, weights)
@@ -192,6 +194,16 @@ def _weights(chunks: DataFrame) -> dict[Place, Weight]:
 
 def _rows_of(weights: Mapping[Place, Weight], table: int) -> int:
     return sum(weight.rows for place, weight in weights.items() if place[0] == table)
+
+
+def _odd_times(weights: Mapping[Place, Weight]) -> dict[str, OddTimes]:
+    """Return the odd times of all rows that were read, with a sample of the text that is the first in its order."""
+    by_kind: dict[str, OddTimes] = {}
+    for (table, values, _), weight in sorted(weights.items(), key=lambda each: str(each[0])):
+        if table == tasks.ODD_TIMES:
+            kind, name, text = map(str, values)
+            by_kind = summed(by_kind, {kind: OddTimes(weight.rows, name, text)})
+    return by_kind
 
 
 def _together(one: dict[Place, Weight], other: dict[Place, Weight]) -> dict[Place, Weight]:

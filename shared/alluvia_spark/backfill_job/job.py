@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from alluvia.delta.partitioning.spec import PartitionSpec
 from alluvia.delta.properties import Properties
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError
-from alluvia.events.ingest.values import Limits
+from alluvia.events.ingest.values import Limits, OddTimes, odd_times_said
 from alluvia.operations.planning.layout import row_check
 from alluvia.store import Store, open_store
 from alluvia_spark.sources.files import SourceOptions
@@ -100,6 +100,7 @@ class Counts:
     `lines` are those of the input that are not blank; `rows` and `rejects` what the reading tasks made of them.
     `duplicates` and `conflicting` are rows that are not to be written; `clashes` are the rejects that were made of the
     latter, and `repeated` the rejects of both kinds that are not to be written, since `_rejects` has their like.
+    `odd_times` are those of the rows that the reading tasks made, by kind.
     """
 
     lines: int = 0
@@ -109,6 +110,7 @@ class Counts:
     conflicting: int = 0
     clashes: int = 0
     repeated: int = 0
+    odd_times: Mapping[str, OddTimes] = field(default_factory=dict)
 
     def check(self, written: Mapping[int, int]) -> None:
         """Raise `AlluviaError` unless each line has become one thing. `written` are the rows in each table's files."""
@@ -163,7 +165,7 @@ class Report:
     `lines` are those of the input that are not blank, each of which is counted in `rows`, `duplicates` or `rejects`.
     `duplicates` are events that stand earlier in the input, or in the table; `rejects` are lines that could not become
     rows, `conflicting` those of them whose id is another event's, and `stored_rejects` those that the job has added to
-    `_rejects`: it has each of them once.
+    `_rejects`: it has each of them once. `odd_times` are those of rows, duplicates among them.
     """
 
     job_id: str
@@ -178,3 +180,9 @@ class Report:
     stored_rejects: int | None = None
     files: int | None = None
     bytes: int | None = None
+    odd_times: Mapping[str, OddTimes] = field(default_factory=dict)
+
+    def said(self) -> dict[str, object]:
+        """Return the report of a command, with `unreadable_times` and `future_times` if there are any."""
+        facts = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "odd_times"}
+        return facts | odd_times_said(self.odd_times)

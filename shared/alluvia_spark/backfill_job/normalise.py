@@ -24,7 +24,7 @@ from alluvia.events.ingest.columnar_batch import moved
 from alluvia.events.ingest.envelope import has_many_lines, split_json, split_lines, split_ndjson, split_text
 from alluvia.events.ingest.event_rows import to_rows
 from alluvia.events.ingest.identity import reject_id
-from alluvia.events.ingest.values import NO_FIELDS, TOO_MANY_BYTES, Fields, Limits, RawEvent, Reject
+from alluvia.events.ingest.values import NO_FIELDS, TOO_MANY_BYTES, Fields, Limits, OddTime, RawEvent, Reject
 from alluvia.files.event_files import NDJSON
 from alluvia_spark.sources.file_lists import added_to_events, added_to_lines
 from alluvia_spark.sources.files import BadFile
@@ -42,7 +42,7 @@ class Normalised(NamedTuple):
     """The events of a block as rows, with the short hash of each one's content, and the lines that make no row.
 
     `taken` has for each row the place of its event among those that were `read`. `lines` is how many lines the block
-    has that are not blank, counted apart from what was made of them.
+    has that are not blank, counted apart from its rows and rejects. `odd_times` are by the numbers of rows.
     """
 
     rows: pa.Table
@@ -51,6 +51,7 @@ class Normalised(NamedTuple):
     taken: Sequence[int]
     rejects: list[Reject]
     lines: int
+    odd_times: Mapping[int, OddTime] = MappingProxyType({})
 
     def event(self, row: int) -> RawEvent:
         """Return the event that a row was made of."""
@@ -88,7 +89,7 @@ def normalise(
         taken = [taken[at] for at in rows.taken]
     rejects.sort(key=lambda reject: reject.position)
     lines = len(events) + len(broken) if block.media_type else _count_lines(block)
-    return Normalised(rows.table, rows.contents, events, taken, rejects, lines)
+    return Normalised(rows.table, rows.contents, events, taken, rejects, lines, rows.odd_times)
 
 
 def bad_file(error: BadFile, schema: pa.Schema, key: str) -> Normalised:

@@ -15,18 +15,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.delta.data_files.writer import sampled_share
+from alluvia.delta.odd_times import KINDS
 from alluvia.delta.partitioning.partition import PartitionRows
 from alluvia.errors import Corrupt, Invalid, ObjectNotFound, Unsupported
 from alluvia.events.ingest.event_rows import as_far_as_possible
 from alluvia.events.ingest.jsontext import encode as encode_json
 from alluvia.events.ingest.rejects import clash_reason, reject_of
-from alluvia.events.ingest.values import Fields, Origin, Reject
+from alluvia.events.ingest.values import Fields, OddTime, Origin, Reject, counted
 from alluvia.store import Store
 from alluvia_spark.backfill_job.job import REJECTS, ROWS, Job, Target
 from alluvia_spark.backfill_job.normalise import Normalised, bad_file, file_id, normalise
 from alluvia_spark.backfill_job.repeats import ids_of
 from alluvia_spark.backfill_job.scratch import store_of
-from alluvia_spark.chunks import CONTENT, EVENT_ID, PLAIN, PRINT, ROW, SOURCE, Chunk, by_partition, encode, with_prints
+from alluvia_spark.chunks import (
+    CONTENT,
+    EVENT_ID,
+    ODD,
+    PLAIN,
+    PRINT,
+    ROW,
+    SOURCE,
+    Chunk,
+    by_partition,
+    encode,
+    with_prints,
+)
 from alluvia_spark.sources.file_lists import folder_fields
 from alluvia_spark.sources.files import BadFile
 from alluvia_spark.sources.formats import read_blocks
@@ -74,6 +87,9 @@ FLUSH_BYTES = 16 << 20
 SAMPLE_ROWS = 1 << 14
 PROBLEM = -1  # the table number of a chunk that holds no rows but, as its one value, what is wrong with the input
 LINES = -2  # that of a chunk that says how many lines a task has read
+ODD_TIMES = (
+    -3
+)  # that of one that says how many rows of a task have an odd time: its kind, field and text are the values
 
 
 def read_task(job: Job, task: int, portion: Portion) -> Iterator[Chunk]:
@@ -92,16 +108,30 @@ def read_task(job: Job, task: int, portion: Portion) -> Iterator[Chunk]:
 def _read_portion(job: Job, task: int, portion: Portion) -> Iterator[Chunk]:
     buffers = [_Buffer(number, target, task) for number, target in enumerate(job.targets)]
     lines = 0
+    odd_times: list[OddTime] = []
     for _, block in _blocks(job, portion):
         lines += block.lines
         contents = b"".join(block.contents)
         hashes = pa.Array.from_buffers(pa.uint32(), len(block.rows), [None, pa.py_buffer(contents)])
-        yield from buffers[ROWS].add(block.rows, {CONTENT: hashes})
+        odd_times += block.odd_times.values()
+        yield from buffers[ROWS].add(block.rows, {CONTENT: hashes, ODD: _kinds(block)})
         if block.rejects:
             yield from buffers[REJECTS].add(reject_rows(block.rejects, job.targets[REJECTS].schema, job.arrival_us))
     for buffer in buffers:
         yield from buffer.flush()
     yield Chunk(LINES, task, 0, (PartitionRows((), (), lines),), 0, 0, b"", b"")
+    by_kind = counted(odd_times).items()
+    groups = tuple(PartitionRows((kind, times.field, times.value), (), times.events) for kind, times in by_kind)
+    if groups:
+        yield Chunk(ODD_TIMES, task, 0, groups, 0, 0, b"", b"")
+
+
+def _kinds(block: Normalised) -> pa.Array:
+    """Return the kind of each row's odd time, as its number in `KINDS`; null for other rows."""
+    if not block.odd_times:
+        return pa.nulls(len(block.rows), pa.int8())
+    numbers = {row: KINDS.index(odd.kind) for row, odd in block.odd_times.items()}
+    return pa.array(map(numbers.get, range(len(block.rows))), pa.int8())
 
 
 def read_clashes(job: Job, task: int, portion: Portion, wanted: Sequence[int]) -> Iterator[Chunk]:

@@ -84,7 +84,8 @@ def backfill(
         next(list_files(source, lake.clock, reading, **options))  # raises if no file matches, before a table is made
         lake.create_events(table, exist_ok=True)
     with common.progress(f"loading {source}"):
-        return run(common.uri, table, source, job_id, reading=reading, repair_of=repair_of, options=options)
+        report = run(common.uri, table, source, job_id, reading=reading, repair_of=repair_of, options=options)
+    return report.said()
 
 
 def _verify_backfill(

@@ -164,7 +164,7 @@ class _File:
 
     def row(self) -> dict[str, Any]:
         """Return the file's row of the table that the command shows."""
-        return {"file": self.name, **self.outcome.counts()}
+        return {"file": self.name, **self.outcome.said()}
 
     def _show(self) -> None:
         done, unit = (self.read, "bytes") if self.size else (self.outcome.accepted, "events")

@@ -30,13 +30,19 @@ def tables(common: Common) -> None:
 @click.argument("table", type=TABLE)
 @point("As of", "version", "timestamp")
 def describe(common: Common, table: str, version: int | None, timestamp: str | None) -> None:
-    """Show a table's columns, partitioning, properties and protocol."""
+    """Show a table's columns, partitioning, properties and protocol.
+
+    `unreadable_times` and `future_times` count the stored events that came with a time that could not be read, or that
+    was more than a day after their arrival; `suggest` shows some of the former.
+    """
+    from alluvia.delta.odd_times import odd_times_in
     from alluvia.delta.schema.types import type_name
 
     snapshot = common.lake().table(table).snapshot(version, timestamp)
     columns = [{"column": f.name, "type": type_name(f.type), "nullable": f.nullable} for f in snapshot.schema]
     facts: dict[str, Any] = {
         **_summary(snapshot),
+        **{f"{kind}_times": number for kind, number in odd_times_in(snapshot.files).items()},
         "partition_by": [str(field) for field in snapshot.partition_spec.fields],
         "sort_by": list(snapshot.settings.sort_by),
         "cluster_by": list(snapshot.settings.cluster_by),

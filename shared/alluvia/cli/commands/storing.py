@@ -27,6 +27,8 @@ from alluvia.cli.terminal.terminal import tell
 from alluvia.errors import Invalid
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import pyarrow as pa
 
 
@@ -89,6 +91,7 @@ def ingest(
         tell(f"alluvia: {reason(failure)}")
     if len(names) > 1 and failures:
         tell(f"alluvia: {len(failures)} of {len(names)} files could not be read; the others are ingested")
+    _tell_odd_times(table, reports)
     if any(report["rejected"] for report in reports):
         tell(f"the rejected events are kept, with reasons, in {table}._rejects")
         if not any(report["accepted"] for report in reports):
@@ -139,11 +142,29 @@ def upload(
         with common.progress(f"storing {name}"):
             done = store(lake.catalog, Upload(table, file, declared, key, content, why, evolve))
         if isinstance(done, IngestOutcome):
-            reports.append({"file": name, **done.counts()})
+            reports.append({"file": name, **done.said()})
             continue
         said = {"file": name, "rows": done.rows, "version": done.version, "repeated": done.repeated}
         reports.append(said | ({"columns": dict(done.columns)} if done.columns else {}))
+    _tell_odd_times(table, reports)
     return reports
+
+
+_ODD_TIMES = {
+    "unreadable_times": "a time that cannot be read, and got the time of arrival instead",
+    "future_times": "a time more than a day after arrival",
+}
+
+
+def _tell_odd_times(table: str, reports: Sequence[Mapping[str, Any]]) -> None:
+    """Say which times could not be read or are in the far future, with the first of each kind."""
+    for kind, fault in _ODD_TIMES.items():
+        found = [report[kind] for report in reports if kind in report]
+        if found:
+            count, first = sum(each["events"] for each in found), found[0]
+            events = "1 event has" if count == 1 else f"{count} events have"
+            sample = f"such as {first['field']} {first['value']!r}"
+            tell(f"{events} {fault}, {sample}: the property alluvia.{kind[:-1]} of {table} decides")
 
 
 def _field(text: str, required: tuple[str, ...]) -> pa.Field:

@@ -293,7 +293,7 @@ _TABLE = (
 
         Events that still do not fit stay rejects.""",
         option("--where", metavar="CONDITION", help="Only these, such as \"reason LIKE 'status:%'\"."),
-        shows=lambda done, given: {"table": given["table"], **dataclasses.asdict(done)},
+        shows=lambda done, given: {"table": given["table"], **done.said()},
         doing="replaying the rejects of {table}",
     ),
     verb(

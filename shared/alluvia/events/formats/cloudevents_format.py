@@ -14,8 +14,8 @@ from alluvia.errors import Invalid
 from alluvia.events.formats.body_format import BodyFormat, SentBody
 from alluvia.events.formats.events import Events, parsed_list
 from alluvia.events.ingest.envelope import refused
-from alluvia.events.ingest.event_time import instant
 from alluvia.events.ingest.jsontext import decode, encode
+from alluvia.events.ingest.time_texts import instant
 from alluvia.events.ingest.values import Given
 
 if TYPE_CHECKING:

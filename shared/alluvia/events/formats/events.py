@@ -12,8 +12,9 @@ from alluvia.errors import Invalid
 from alluvia.events.ingest.columnar_batch import ColumnarBatch, EventParts
 from alluvia.events.ingest.convert import number_of
 from alluvia.events.ingest.envelope import refused
-from alluvia.events.ingest.event_time import SECONDS_MIN, TIME_FIELDS, column_moments, instant, own_moment
+from alluvia.events.ingest.event_time import SECONDS_MIN, TIME_FIELDS, column_moments, own_moment
 from alluvia.events.ingest.jsontext import decode, decode_all, describe, encode, split_array, split_object
+from alluvia.events.ingest.time_texts import instant
 from alluvia.events.ingest.values import TOO_MANY_BYTES, TOO_MANY_EVENTS, Given, Limits, RawEvent, Reject, Split
 
 if TYPE_CHECKING:
@@ -105,16 +106,18 @@ class Events:
 
 
 def text_given(value: Mapping[str, object]) -> Given:
-    """Return what is known of an event whose fields are text: that, and a time that it writes as a number."""
+    """Return what is known of an event whose fields are text: that, and a time that only its number says."""
     for name in TIME_FIELDS:
         sent = value.get(name)
         if not isinstance(sent, str):
             continue
+        if instant(sent) is not None:
+            return Given(text=True)
         number = number_of(sent)
-        moment = instant(sent if number is None else number)
+        moment = instant(number)
         duration = name != "ts" and isinstance(number, (int, float)) and abs(number) < SECONDS_MIN
         if moment is not None and not duration:
-            return Given(ts_us=None if number is None else moment[0], text=True)
+            return Given(ts_us=moment[0], text=True)
     return Given(text=True)
 
 

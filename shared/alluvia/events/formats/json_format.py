@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from alluvia.events.formats.body_format import MESSAGE_PACK, BodyFormat, SentBody, never_read
 from alluvia.events.formats.events import body_key
 from alluvia.events.ingest.envelope import refused, split_json, split_stream_json
-from alluvia.events.ingest.event_time import instant
+from alluvia.events.ingest.event_time import unread_given
+from alluvia.events.ingest.time_texts import instant
 from alluvia.events.ingest.values import Given, RawEvent
 
 if TYPE_CHECKING:
@@ -60,9 +61,10 @@ def read_records(sent: SentBody, limits: Limits) -> Split:
 
 
 def _dated(event: RawEvent) -> RawEvent:
-    moment = instant(event.value.get(_DATE))
+    sent = event.value.get(_DATE)
+    moment = instant(sent)
     if moment is None:
-        return event
+        return event if sent is None else event._replace(given=unread_given(_DATE, sent))
     rest = {name: item for name, item in event.value.items() if name != _DATE or not moment[1]}
     return event._replace(value=rest, raw=None, given=Given(ts_us=moment[0]))
 

@@ -11,12 +11,14 @@ import base64
 import binascii
 from typing import TYPE_CHECKING
 
+from alluvia.delta.odd_times import UNREADABLE
 from alluvia.errors import Invalid
 from alluvia.events.formats.body_format import BodyFormat, ClientReply, RequestOutcome, SentBody, json_reply
 from alluvia.events.formats.events import Events, parsed, parsed_list
 from alluvia.events.ingest.envelope import refused
-from alluvia.events.ingest.event_time import MAX_US, MIN_US, instant
+from alluvia.events.ingest.event_time import odd_time
 from alluvia.events.ingest.jsontext import describe, encode, split_object
+from alluvia.events.ingest.time_texts import MAX_US, MIN_US, instant
 from alluvia.events.ingest.values import Given
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ PATHS = (*CALLS, "batch", "import", *SHORT_PATHS)
 KEYED_BODY_BYTES_MAX = 1 << 20
 """The longest body, decompressed, that may have its write key in it. Segment itself takes 500 KB."""
 _WRITE_KEY = b'"writeKey"'
+_TIMES = ("originalTimestamp", "timestamp")
 _MERGED = ("context", "integrations")
 _OF_THE_BATCH = ("batch", "messageId", "originalTimestamp", "timestamp", "type", "writeKey")
 """What says something about a batch itself: RudderStack's has a time of its own, which differs with each attempt."""
@@ -111,11 +114,14 @@ def _add(events: Events, call: dict[str, object], named: str | None, sent_at: ob
         events.reject("event: a track call needs the event's name, a string", encode(call))
         return
     name = None if kind == "track" else str(kind)
-    events.add(call, Given(ts_us=_moment_us(call, sent_at, arrival_us), event=name, unstable=_OF_AN_ATTEMPT))
+    moment_us = _moment_us(call, sent_at, arrival_us)
+    said = next((each for each in _TIMES if call.get(each) is not None), None)
+    unread = () if moment_us is not None or said is None else odd_time(UNREADABLE, said, call[said])[1:]
+    events.add(call, Given(ts_us=moment_us, event=name, unstable=_OF_AN_ATTEMPT, unread=unread))
 
 
 def _moment_us(call: Mapping[str, object], sent_at: object, arrival_us: int) -> int | None:
-    said = instant(call.get("originalTimestamp")) or instant(call.get("timestamp"))
+    said = next((moment for name in _TIMES if (moment := instant(call.get(name))) is not None), None)
     if said is None:
         return None
     left = instant(sent_at)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.commit.event_window.id_runs import CONTENT_BYTES, digests
-from alluvia.events.ingest.event_time import TIME_FIELDS, TIMESTAMP, column_moments, plain_moments
+from alluvia.events.ingest.event_time import TIME_FIELDS, TIMESTAMP, column_moments, past_moments, plain_moments
 from alluvia.events.ingest.identity import ID_FIELDS, ID_LIMIT_CHARS
 from alluvia.events.ingest.json_columns import NUMBER
 from alluvia.events.ingest.values import EventRows, all_but
@@ -67,7 +67,12 @@ def put_back(block: BlockRows, odd: EventRows) -> EventRows:
             order.append(len(block.table) + rows[place])
     contents = [*block.contents, *odd.contents]
     table = pa.concat_tables([block.table, odd.table]).take(pa.array(order, pa.int64()))
-    return EventRows(table, odd.rejects, refused, all_but(refused, block.size), [contents[row] for row in order])
+    odd_times = {}
+    if odd.odd_times:
+        of_odd = ((row, of - len(block.table)) for row, of in enumerate(order))
+        odd_times = {row: odd.odd_times[of] for row, of in of_odd if of in odd.odd_times}
+    taken = all_but(refused, block.size)
+    return EventRows(table, odd.rejects, refused, taken, [contents[row] for row in order], odd_times)
 
 
 def some(rows: EventRows, start: int, end: int) -> EventRows:
@@ -80,6 +85,7 @@ def some(rows: EventRows, start: int, end: int) -> EventRows:
         [at - start for at in rows.refused[refused]],
         [at - start for at in rows.taken[taken]],
         rows.contents[taken],
+        {row - taken.start: odd for row, odd in rows.odd_times.items() if taken.start <= row < taken.stop},
     )
 
 
@@ -95,12 +101,14 @@ def rows_of_columns(objects: JsonColumns, schema: pa.Schema, arrival_us: int) ->
     left = _left(objects, {(held,), (place,), *(own or {}).values()})
     if own is None or held is None or "ts" not in schema.names or left is None:
         return None
+    if place is None and any(path[0] == "ts" for path in objects.columns):  # an object
+        return None
     if "properties" not in schema.names and (left or _has_properties(objects)):
         return None
     size = len(objects)
     moments = arrivals = pa.repeat(pa.scalar(arrival_us, pa.int64()), size).cast(TIMESTAMP)
     if place is not None:
-        moments = column_moments(place, objects.columns[place,])
+        moments = past_moments(column_moments(place, objects.columns[place,]), arrival_us)
     arrays = {"event_id": _plain_ids(objects.columns[held,]), "ts": moments, "received_at": arrivals}
     sent = {name: objects.columns[path] for name, path in own.items()}
     for name in names:

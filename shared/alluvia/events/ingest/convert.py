@@ -31,14 +31,13 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid, Unsupported
-from alluvia.events.ingest.event_time import TIMESTAMP, instant, instants, naive_instant
+from alluvia.events.ingest.event_time import TIMESTAMP, instants
 from alluvia.events.ingest.jsontext import ExactNumber, decode, describe, exact_number, survives_double
+from alluvia.events.ingest.time_texts import instant, naive_instant
 
 _NUMBER = re.compile(r"[-+]?[0-9]{1,100}(?:\.[0-9]{1,100})?(?:[eE][-+]?[0-9]{1,3})?", re.ASCII)
 _OPEN = re.compile(r"([-+]?)(?:([0-9]{1,100})\.|\.([0-9]{1,100}))((?:[eE][-+]?[0-9]{1,3})?)", re.ASCII)
 """A number that begins or ends with its decimal point."""
-_SINCE_1970 = re.compile(r"[1-9](?:[0-9]{9}|[0-9]{12}|[0-9]{15})(?:\.[0-9]{1,9})?", re.ASCII)
-"""Seconds, ms or µs from 2001 to 2286. Other numbers may be dates, such as 2026, 20261120 or 20261120100000."""
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -50,8 +49,6 @@ def number_of(text: str) -> int | float | ExactNumber | None:
 
 def read_text(kind: pa.DataType, value: object) -> object:
     """Return what a column of that type takes for a text: a number, a boolean, a value in JSON, or null for "".
-
-    For a timestamp, a text of 10, 13 or 16 digits is a number of seconds, ms or µs since 1970.
 
     Returns a text as it is for columns that take text, and where it says nothing that the type can hold.
     """
@@ -65,7 +62,7 @@ def read_text(kind: pa.DataType, value: object) -> object:
     if pa.types.is_decimal(kind):
         return _closed(value)
     if kind == TIMESTAMP:
-        return number_of(value) if _SINCE_1970.fullmatch(value.strip()) else value
+        return value.strip()
     if pa.types.is_boolean(kind):
         return _BOOLEANS.get(value.strip().lower(), value)
     if pa.types.is_nested(kind):
@@ -270,7 +267,7 @@ def _timestamp(value: object, path: str) -> int:
     moment = instant(value)
     if moment is None:
         text = 'ISO 8601 text such as "2026-11-20T10:00:00Z"'
-        number = "a number of seconds, ms or µs since 1970"
+        number = "a number of seconds, ms, µs or ns since 1970"
         raise _wrong(path, f"a timestamp: {text}, or {number}", value)
     if not moment[1]:
         raise Invalid(f"{path}: the time has more than microsecond precision")

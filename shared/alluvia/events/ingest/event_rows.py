@@ -26,6 +26,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from alluvia.arrow_compute import pc
+from alluvia.delta.odd_times import FUTURE, UNREADABLE
+from alluvia.delta.properties import ARRIVAL, REJECT
 from alluvia.errors import Invalid
 from alluvia.events.ingest.columnar_batch import ColumnarBatch, EventParts
 from alluvia.events.ingest.columnar_rows import BlockRows, block_rows, put_back, some
@@ -48,6 +51,7 @@ from alluvia.events.ingest.values import (
     BodyReading,
     EventRows,
     Fields,
+    OddTime,
     Origin,
     RawEvent,
     all_but,
@@ -59,6 +63,7 @@ if TYPE_CHECKING:
 
 _CLASH_KEY = "_event"
 _EMPTY = b"{}"
+_ODD = {UNREADABLE: "cannot be read as a time", FUTURE: "is more than a day after the event's arrival"}
 
 
 def texts(sent: Sequence[object], rest: Sequence[dict[str, object]]) -> list[str | None]:
@@ -123,11 +128,11 @@ def to_rows(
     for part in _parts(events):
         reasons = {at - start: reason for at, reason in (refused or {}).items() if start <= at < start + len(part)}
         block = None
-        if isinstance(part, ColumnarBatch) and not reasons and fields == NO_FIELDS:
+        if isinstance(part, ColumnarBatch) and not reasons and not (fields.id_path or fields.time_path):
             block = block_rows(part, schema, (part.origin or request).arrival_us)
         parts.append(block or _of_events(part, schema, request, new_id, fields, reasons))
         start += len(part)
-    return _joined(_with_odd(parts, lambda odd: _of_events(odd, schema, request, new_id, NO_FIELDS, {})))
+    return _joined(_with_odd(parts, lambda odd: _of_events(odd, schema, request, new_id, fields, {})))
 
 
 def _parts(events: Sequence[RawEvent]) -> Iterator[Sequence[RawEvent]]:
@@ -182,13 +187,16 @@ def _joined(blocks: Iterable[EventRows]) -> EventRows:
         return parts[0]
     rejects = [reject for part in parts for reject in part.rejects]
     refused: list[int] = []
-    start = 0
+    odd_times: dict[int, OddTime] = {}
+    start = rows = 0
     for part in parts:
         refused += [start + at for at in part.refused]
+        odd_times |= {rows + row: odd for row, odd in part.odd_times.items()}
         start += len(part.refused) + len(part.taken)
+        rows += len(part.table)
     taken = all_but(refused, start)
     contents = list(chain.from_iterable(part.contents for part in parts))
-    return EventRows(pa.concat_tables([part.table for part in parts]), rejects, refused, taken, contents)
+    return EventRows(pa.concat_tables([part.table for part in parts]), rejects, refused, taken, contents, odd_times)
 
 
 def as_far_as_possible(events: Sequence[RawEvent], schema: pa.Schema, fields: Fields = NO_FIELDS) -> pa.Table:
@@ -215,6 +223,7 @@ class _Conversion:
         self.rest = [value.copy() for value in self.values]
         self.given = [(index, event.given) for index, event in enumerate(events) if event.given is not None]
         self.reasons: defaultdict[int, list[str]] = defaultdict(list)
+        self.odd_times: Mapping[int, OddTime] = {}
         self.keeps_leftovers = "properties" in self.names and schema.field("properties").type == pa.string()
         self.sent_objects: list[tuple[int, dict[str, object]]] = []
         if self.keeps_leftovers and not _BUILT_IN.issuperset(self.names):
@@ -345,13 +354,32 @@ class _Conversion:
         if not pa.types.is_timestamp(field.type):
             return self.declared(field)
         arrivals_us = [origin.arrival_us for origin in self.origins]
-        given_us = [each.given.ts_us if each.given else None for each in self.events] if self.given else ()
-        own = moments(self.values, arrivals_us, self.fields.time_path, given_us)
+        given = [each.given for each in self.events] if self.given else ()
+        own = moments(self.values, arrivals_us, self.fields.time_path, given)
+        array, moved = own.array, self._judge_times(own.odd)
+        if moved:
+            mask = pa.array([at in moved for at in range(len(array))])
+            array = pc.replace_with_mask(array, mask, moments_array([arrivals_us[at] for at in sorted(moved)]))
         for name, indexes in own.held.items():
-            self._take(name, indexes)
-        if len(own.held.get("ts", ())) < len(self.events):
+            self._take(name, [at for at in indexes if at not in moved] if moved else indexes)
+        if moved or len(own.held.get("ts", ())) < len(self.events):
             self._drop_null("ts", range(len(self.events)))
-        return _in_type(own.array, field.type)
+        return _in_type(array, field.type)
+
+    def _judge_times(self, odd_times: Mapping[int, OddTime]) -> set[int]:
+        """Refuse the events that the table's properties do not take with their times.
+
+        Returns those that get their arrival in the place of a time that was read.
+        """
+        self.odd_times = odd_times
+        moved = set()
+        for at, odd in odd_times.items():
+            policy = self.fields.future_time if odd.kind == FUTURE else self.fields.unreadable_time
+            if policy == REJECT:
+                self.reasons[at].append(f"{odd.field}: {odd.text!r} {_ODD[odd.kind]}")
+            elif policy == ARRIVAL and odd.kind == FUTURE:
+                moved.add(at)
+        return moved
 
     def arrivals(self, field: pa.Field) -> pa.Array:
         if not pa.types.is_timestamp(field.type):
@@ -379,7 +407,7 @@ class _Conversion:
         table = pa.Table.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
         everything = range(len(self.events))
         if not self.reasons:
-            return EventRows(table, [], [], everything, contents_of(self.events))
+            return EventRows(table, [], [], everything, contents_of(self.events), self.odd_times)
         refused = sorted(self.reasons)
         taken = [index for index in everything if index not in self.reasons]
         rejects = [
@@ -387,7 +415,8 @@ class _Conversion:
             for index in refused
         ]
         contents = contents_of([self.events[index] for index in taken])
-        return EventRows(table.take(pa.array(taken, pa.int64())), rejects, refused, taken, contents)
+        odd_times = {row: self.odd_times[index] for row, index in enumerate(taken) if index in self.odd_times}
+        return EventRows(table.take(pa.array(taken, pa.int64())), rejects, refused, taken, contents, odd_times)
 
 
 def _in_type(moments: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -1,7 +1,8 @@
 """Times as senders write them, in microseconds since the Unix epoch in UTC, and the time of an event. Pure.
 
 An event's time is what the request gives it, else the field that the table's `alluvia.time_field` names, else the first
-of `ts`, `timestamp`, `@timestamp` and `time` that is a valid time (see `instant`), else the arrival time.
+of `ts`, `timestamp`, `@timestamp` and `time` that is a valid time (see `time_texts`), else the arrival time. A field
+among them that should say a time and cannot be read is noted if no other says one, and so is a time in the far future.
 """
 
 from __future__ import annotations
@@ -10,22 +11,25 @@ import re
 from array import array
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import date
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
+from alluvia.delta.odd_times import FUTURE, UNREADABLE
+from alluvia.errors import cut
 from alluvia.events.ingest.identity import all_at_path, at_path
-from alluvia.events.ingest.jsontext import ExactNumber
-from alluvia.events.ingest.values import all_but
+from alluvia.events.ingest.jsontext import ExactNumber, encode
+from alluvia.events.ingest.time_texts import EPOCH_LIMITS, MAX_US, MIN_US, instant
+from alluvia.events.ingest.values import Given, OddTime, all_but
 from alluvia.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _TRIES = 4
+ODD_CHARS_MAX = 60
+"""Characters that are shown of a time that is odd."""
 _REFUSED = re.compile(r"Failed to parse string: '(.*)' as a scalar of type", re.DOTALL)
 """Arrow's message about the first text that does not fit. It is only a hint."""
 
@@ -59,42 +63,12 @@ def replaced(texts: pa.Array, places: Sequence[int], other: str | None) -> pa.Ar
 
 
 TIMESTAMP = pa.timestamp("us", "UTC")
-MIN_US = -62_135_596_800_000_000  # 0001-01-01T00:00:00Z
-MAX_US = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999Z
 _SURE_MIN_US = MIN_US + 86_400_000_000  # Arrow takes the year 0, which ends within that day in UTC, with an offset
-_EPOCH_DAY = date(1970, 1, 1).toordinal()
-_ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)"
-    r"(?:[Tt ](\d\d)(?::(\d\d)(?::(\d\d)(?:[.,](\d+))?)?)?(Z|z|([+-])(\d\d)(?::?(\d\d))?)?)?",
-    re.ASCII,
-)
 _PLAIN = (
     r"^\d{4}-(?:(?:0[13-9]|1[0-2])-(?:0[1-9]|[12]\d|30)|(?:0[13578]|1[02])-31|02-(?:0[1-9]|1\d|2[0-8]))"
     r"[T ](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?(?:Z|[+-](?:[01]\d|2[0-3]):?[0-5]\d)$"
 )
 """Most of the times that Arrow reads, and no others: 29 February is not among them."""
-_SCALES_US = ((10**11, 1_000_000), (10**14, 1_000), (10**17, 1))  # below this magnitude, one unit has so many µs
-
-
-def instant(value: object) -> tuple[int, bool] | None:
-    """Return the moment in µs, and whether that is all of it; None if `value` is not a time in the years 1 to 9999.
-
-    Text is ISO 8601 in the extended format, UTC without an offset. A number counts from the epoch in seconds below
-    1e11, milliseconds below 1e14, microseconds below 1e17. What is finer than a microsecond is cut off.
-    """
-    if isinstance(value, str):
-        moment = _from_iso(value)
-    elif isinstance(value, (int, float, ExactNumber)) and not isinstance(value, bool):
-        moment = _from_epoch(value)
-    else:
-        return None
-    return moment if moment is not None and MIN_US <= moment[0] <= MAX_US else None
-
-
-def naive_instant(value: object) -> tuple[int, bool] | None:
-    """Like `instant`, for a wall time: ISO 8601 text without an offset only."""
-    match = _ISO.fullmatch(value) if isinstance(value, str) else None
-    return instant(value) if match and not match[8] else None
 
 
 def instants(values: Sequence[object]) -> pa.Array:
@@ -116,9 +90,10 @@ def plain_moments(values: pa.Array) -> pa.Array:
     if not pa.types.is_int64(values.type):
         return pa.nulls(len(values), TIMESTAMP)
     moments_us: pa.Array = pa.nulls(len(values), pa.int64())
-    for limit, scale_us in reversed(_SCALES_US):
-        known = pc.and_(pc.greater(values, -limit), pc.less(values, limit))
-        moments_us = pc.if_else(known, pc.multiply(values, scale_us), moments_us)
+    for limit, scale_us, of in reversed(EPOCH_LIMITS):
+        if of == 1:  # what is finer than a microsecond needs a look
+            known = pc.and_(pc.greater(values, -limit), pc.less(values, limit))
+            moments_us = pc.if_else(known, pc.multiply(values, scale_us), moments_us)
     return _within(moments_us.cast(TIMESTAMP))
 
 
@@ -138,81 +113,57 @@ def moments_array(moments_us: Sequence[int]) -> pa.Array:
     return pa.Array.from_buffers(TIMESTAMP, len(moments_us), [None, pa.py_buffer(values)], 0)
 
 
-def _from_iso(text: str) -> tuple[int, bool] | None:
-    match = _ISO.fullmatch(text)
-    if match is None:
-        return None
-    year, month, day, hour, minute, second, fraction, _, sign, offset_hour, offset_minute = match.groups()
-    hours, minutes, seconds = int(hour or 0), int(minute or 0), int(second or 0)
-    offset_hours, offset_minutes = int(offset_hour or 0), int(offset_minute or 0)
-    if hours > 23 or offset_hours > 23 or max(minutes, seconds, offset_minutes) > 59:
-        return None
-    try:
-        days = date(int(year), int(month), int(day)).toordinal() - _EPOCH_DAY
-    except ValueError:
-        return None
-    offset_s = (offset_hours * 60 + offset_minutes) * (-60 if sign == "-" else 60)
-    moment_s = days * 86_400 + hours * 3600 + minutes * 60 + seconds - offset_s
-    digits = fraction or ""
-    return moment_s * 1_000_000 + int(digits[:6].ljust(6, "0")), not digits[6:].strip("0")
-
-
-def _from_epoch(value: float | ExactNumber) -> tuple[int, bool] | None:
-    if isinstance(value, ExactNumber):
-        return _from_digits(value.text)
-    scale_us = next((scale for limit, scale in _SCALES_US if abs(value) < limit), None)
-    if scale_us is None:
-        return None
-    if isinstance(value, int):
-        return value * scale_us, True
-    moment_us = round(value * scale_us)
-    return moment_us, moment_us / scale_us == value
-
-
-def _from_digits(text: str) -> tuple[int, bool] | None:
-    if len(text) > 100 or "e" in text.lower():  # no clock writes that
-        return None
-    exact = Fraction(text)
-    scale_us = next((scale for limit, scale in _SCALES_US if abs(exact) < limit), None)
-    if scale_us is None:
-        return None
-    moment = exact * scale_us
-    return moment.__floor__(), moment.denominator == 1
-
-
 TIME_FIELDS = ("ts", "timestamp", "@timestamp", "time")
 _PLACES = tuple((name,) for name in TIME_FIELDS)
 SECONDS_MIN = 100_000_000  # March 1973: a smaller number called `time` is a duration or a count
+FUTURE_US = 86_400_000_000
+"""A time this long after the event's arrival is in the far future: no time zone explains it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """A timestamp for each event. held: the indexes of the events of which it holds all that a field says, by field."""
+    """A timestamp for each event. held: the indexes of the events of which it holds all that a field says, by field.
+
+    odd: the times that are not such as the event says, or in the far future, by the indexes of their events.
+    """
 
     array: pa.Array
     held: Mapping[str, Sequence[int]]
+    odd: Mapping[int, OddTime]
+
+
+_NOTHING_ODD: Mapping[int, OddTime] = {}
 
 
 def moments(
     events: Sequence[Mapping[str, object]],
     arrivals_us: Sequence[int],
     time_path: tuple[str, ...],
-    given_us: Sequence[int | None] = (),
+    given: Sequence[Given | None] = (),
 ) -> Moments:
     """Return the times of events that came at `arrivals_us`. A field that `time_path` leads to is never `held`.
 
-    given_us: the times that the request gives them, None for an event without; () if it gives none.
+    given: what the request says about them, None for an event of which it says nothing; () if it says nothing at all.
     """
-    if given_us:
-        return _some_given(events, arrivals_us, time_path, given_us)
+    if any(each is not None and (each.ts_us is not None or each.unread) for each in given):
+        own = _some_given(events, arrivals_us, time_path, given)
+    else:
+        own = _own_moments(events, arrivals_us, time_path)
+    return _with_future(own, events, arrivals_us, time_path, given)
+
+
+def _own_moments(
+    events: Sequence[Mapping[str, object]], arrivals_us: Sequence[int], time_path: tuple[str, ...]
+) -> Moments:
     if len(events) == 1:
-        moment_us, holder = _moment(events[0], arrivals_us[0], time_path)
-        return Moments(moments_array([moment_us]), {} if holder is None else {holder: (0,)})
+        moment_us, holder, odd = _moment(events[0], arrivals_us[0], time_path)
+        held: Mapping[str, Sequence[int]] = {} if holder is None else {holder: (0,)}
+        return Moments(moments_array([moment_us]), held, _NOTHING_ODD if odd is None else {0: odd})
     for place in ((time_path,) if time_path else ()) + _PLACES:
         sent = all_at_path(events, place)
         if any(value is not None for value in sent):
             return _filled(events, arrivals_us, time_path, instants(sent), None if place is time_path else place[0])
-    return Moments(moments_array(arrivals_us), {})
+    return Moments(moments_array(arrivals_us), {}, _NOTHING_ODD)
 
 
 def column_moments(name: str, column: pa.Array) -> pa.Array:
@@ -221,6 +172,16 @@ def column_moments(name: str, column: pa.Array) -> pa.Array:
         counts = pc.and_(pc.greater(column, -SECONDS_MIN), pc.less(column, SECONDS_MIN))
         column = pc.if_else(counts, pa.scalar(None, column.type), column)
     return plain_moments(column)
+
+
+def past_moments(timestamps: pa.Array, arrival_us: int) -> pa.Array:
+    """Return timestamps with null for those in the far future of an arrival."""
+    latest_us = arrival_us + FUTURE_US
+    moments_us = timestamps.cast(pa.int64())
+    highest_us = pc.max(moments_us).as_py()
+    if highest_us is None or highest_us <= latest_us:
+        return timestamps
+    return pc.if_else(pc.less_equal(moments_us, latest_us), timestamps, pa.scalar(None, TIMESTAMP))
 
 
 def _filled(
@@ -232,39 +193,87 @@ def _filled(
 ) -> Moments:
     """Return the times of events of which some are known to be plain text in the field `name`, the first with any."""
     if not plain.null_count:
-        return Moments(plain, {} if name is None else {name: range(len(events))})
+        return Moments(plain, {} if name is None else {name: range(len(events))}, _NOTHING_ODD)
     missing = pc.is_null(plain)
-    odd = pc.indices_nonzero(missing).to_pylist()
+    places = pc.indices_nonzero(missing).to_pylist()
     held: defaultdict[str, list[int]] = defaultdict(list)
     if name is not None:
-        held[name] += all_but(odd, len(events))
+        held[name] += all_but(places, len(events))
     filled_us = []
-    for index in odd:
-        moment_us, holder = _moment(events[index], arrivals_us[index], time_path)
+    odd: dict[int, OddTime] = {}
+    for index in places:
+        moment_us, holder, fault = _moment(events[index], arrivals_us[index], time_path)
         filled_us.append(moment_us)
         if holder is not None:
             held[holder].append(index)
-    return Moments(pc.replace_with_mask(plain, missing, pa.array(filled_us, TIMESTAMP)), held)
+        if fault is not None:
+            odd[index] = fault
+    return Moments(pc.replace_with_mask(plain, missing, pa.array(filled_us, TIMESTAMP)), held, odd)
 
 
 def _some_given(
     events: Sequence[Mapping[str, object]],
     arrivals_us: Sequence[int],
     time_path: tuple[str, ...],
-    given_us: Sequence[int | None],
+    given: Sequence[Given | None],
 ) -> Moments:
-    others = [index for index, moment_us in enumerate(given_us) if moment_us is None]
-    own = moments([events[index] for index in others], [arrivals_us[index] for index in others], time_path)
-    all_us = list(given_us)
+    """Return the times of events, of which the request gives some, or could not be read where it should."""
+    all_us = [None if each is None else each.ts_us for each in given]
+    others = [index for index, moment_us in enumerate(all_us) if moment_us is None]
+    own = _own_moments([events[index] for index in others], [arrivals_us[index] for index in others], time_path)
     for index, moment_us in zip(others, own.array.cast(pa.int64()).to_pylist(), strict=True):
         all_us[index] = moment_us
-    return Moments(
-        pa.array(all_us, TIMESTAMP), {name: [others[at] for at in places] for name, places in own.held.items()}
-    )
+    held = {name: [others[at] for at in places] for name, places in own.held.items()}
+    odd = {others[at]: fault for at, fault in own.odd.items()}
+    odd |= {at: OddTime(UNREADABLE, *each.unread) for at, each in enumerate(given) if each is not None and each.unread}
+    return Moments(pa.array(all_us, TIMESTAMP), held, odd)
 
 
-def _moment(event: Mapping[str, object], arrival_us: int, time_path: tuple[str, ...]) -> tuple[int, str | None]:
-    return own_moment(event, time_path) or (arrival_us, None)
+def _with_future(
+    own: Moments,
+    events: Sequence[Mapping[str, object]],
+    arrivals_us: Sequence[int],
+    time_path: tuple[str, ...],
+    given: Sequence[Given | None],
+) -> Moments:
+    """Return the same moments, with those of the far future among the odd ones."""
+    if not events or _highest_us(own.array) <= min(arrivals_us) + FUTURE_US:
+        return own
+    odd = dict(own.odd)
+    latest_us = pa.array([arrival_us + FUTURE_US for arrival_us in arrivals_us], pa.int64())
+    for at in pc.indices_nonzero(pc.greater(own.array.cast(pa.int64()), latest_us)).to_pylist():
+        of_request = given[at] if given else None
+        said = _said(events[at], time_path) if of_request is None or of_request.ts_us is None else None
+        odd[at] = odd_time(FUTURE, *(said or ("ts", own.array[at].as_py().isoformat())))
+    return Moments(own.array, own.held, odd)
+
+
+def _highest_us(timestamps: pa.Array) -> int:
+    """Return the latest of some moments; for a single one without the price of Arrow's computations."""
+    latest = timestamps[0] if len(timestamps) == 1 else pc.max(timestamps)
+    highest_us: int = latest.cast(pa.int64()).as_py()
+    return highest_us
+
+
+def odd_time(kind: str, field: str, sent: object) -> OddTime:
+    """Return what is noted of a time that an event sent."""
+    text = sent if isinstance(sent, str) else encode(sent).decode(errors="replace")
+    return OddTime(kind, field, cut(text, ODD_CHARS_MAX))
+
+
+def unread_given(field: str, sent: object) -> Given:
+    """Return what a request says of an event whose time should be in a field, and cannot be read."""
+    return Given(unread=odd_time(UNREADABLE, field, sent)[1:])
+
+
+def _moment(
+    event: Mapping[str, object], arrival_us: int, time_path: tuple[str, ...]
+) -> tuple[int, str | None, OddTime | None]:
+    """Return an event's time, the field that holds nothing but it, and the time that could not be read."""
+    own = own_moment(event, time_path)
+    if own is not None and not time_path:
+        return *own, None
+    return *(own or (arrival_us, None)), _unread(event, time_path, TIME_FIELDS if own is None else ())
 
 
 def own_moment(event: Mapping[str, object], time_path: tuple[str, ...] = ()) -> tuple[int, str | None] | None:
@@ -273,8 +282,38 @@ def own_moment(event: Mapping[str, object], time_path: tuple[str, ...] = ()) -> 
         return moment[0], None
     for name in TIME_FIELDS:
         sent = event.get(name)
-        if sent is None or (name != "ts" and isinstance(sent, (int, float)) and abs(sent) < SECONDS_MIN):
+        if sent is None or _is_count(name, sent):
             continue
         if (moment := instant(sent)) is not None:
             return moment[0], name if moment[1] else None
     return None
+
+
+def unread_time(event: Mapping[str, object], time_path: tuple[str, ...] = ()) -> OddTime | None:
+    """Return the time of an event's fields that cannot be read where it should be; None if there is none."""
+    return _unread(event, time_path, () if own_moment(event, time_path) is not None else TIME_FIELDS)
+
+
+def _said(event: Mapping[str, object], time_path: tuple[str, ...]) -> tuple[str, object] | None:
+    """Return the field that says an event's time, and its value."""
+    if time_path and instant(sent := at_path(event, time_path)) is not None:
+        return ".".join(time_path), sent
+    fields = ((name, event.get(name)) for name in TIME_FIELDS)
+    return next((each for each in fields if not _is_count(*each) and instant(each[1]) is not None), None)
+
+
+def _unread(event: Mapping[str, object], time_path: tuple[str, ...], names: Sequence[str]) -> OddTime | None:
+    """Return the first value at `time_path` or at some names that should be a time and cannot be read as one."""
+    if time_path and (sent := at_path(event, time_path)) not in (None, "") and instant(sent) is None:
+        return odd_time(UNREADABLE, ".".join(time_path), sent)
+    for name in names:
+        sent = event.get(name)
+        plain = isinstance(sent, (str, int, float, ExactNumber)) and not isinstance(sent, bool)
+        if sent not in (None, "") and (plain or name == "ts") and not _is_count(name, sent):
+            return odd_time(UNREADABLE, name, sent)
+    return None
+
+
+def _is_count(name: str, sent: object) -> bool:
+    """Whether a field's number is too small for a time, unless the field is `ts`."""
+    return name != "ts" and isinstance(sent, (int, float)) and abs(sent) < SECONDS_MIN

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from alluvia.errors import Invalid
-from alluvia.events.ingest.event_time import MAX_US, MIN_US
 from alluvia.events.ingest.identity import fallback_id, own_id_or_none, own_reject_id
 from alluvia.events.ingest.jsontext import decode_all, encode
 from alluvia.events.ingest.rejects import given_text
+from alluvia.events.ingest.time_texts import MAX_US, MIN_US
 from alluvia.events.ingest.values import BodyReading, Given, Origin, RawEvent, Reject
 from alluvia.lazy_dataclasses import dataclass
 
@@ -65,7 +65,7 @@ def pack(
         key = origin.idempotency_key
         fixed = None if own is not None else fallback_id(key, event.position) if key else new_id()
         line = _line(event)
-        said = [event.given and _listed(event.given), _of_format(event.given)]
+        said = [event.given and _listed(event.given), _of_format(event.given), _unread(event.given)]
         need = len(line) + len(_xml_safe(encode([event.position, fixed, *said]))) + 2
         if head_bytes + need > limit_bytes:
             reason = f"the event has {len(line)} bytes, more than a queue message can hold"
@@ -103,6 +103,7 @@ def unpack(body: str) -> Message:
         and _all_are(head["ids"], (str, type(None)), len(lines))
         and _are_given(given, len(lines))
         and (head.get("of_format") is None or _are_given(head["of_format"], len(lines)))
+        and (head.get("unread") is None or _are_unread(head["unread"], len(lines)))
         and _is_sent(head.get("sent"))
     )
     values: list[Any] = decode_all(lines)
@@ -112,10 +113,11 @@ def unpack(body: str) -> Message:
         )
     origin = Origin(head["arrival_us"], head["idempotency_key"], _reading(head.get("sent")))
     by_format = head.get("of_format") or [None] * len(lines)
-    lot = zip(head["positions"], values, head["ids"], given, by_format, strict=True)
+    unread = head.get("unread") or [None] * len(lines)
+    lot = zip(head["positions"], values, head["ids"], given, by_format, unread, strict=True)
     events = [
-        RawEvent(at, value, None, origin, fixed or _earlier_id(value), _given(said, alone))
-        for at, value, fixed, said, alone in lot
+        RawEvent(at, value, None, origin, fixed or _earlier_id(value), _given(said, alone, odd))
+        for at, value, fixed, said, alone, odd in lot
     ]
     return Message(head["table"], events)
 
@@ -128,11 +130,17 @@ def _of_format(given: Given | None) -> list[object] | None:
     return None if given is None or given.of_format is None else _listed(given.of_format)
 
 
-def _given(said: list[Any] | None, by_format: list[Any] | None = None) -> Given | None:
+def _unread(given: Given | None) -> list[str] | None:
+    return list(given.unread) if given is not None and given.unread else None
+
+
+def _given(
+    said: list[Any] | None, by_format: list[Any] | None = None, unread: Sequence[str] | None = None
+) -> Given | None:
     if said is None:
         return None
     event_id, ts_us, event, source, unstable, text = said
-    return Given(event_id, ts_us, event, source, tuple(unstable), text, _given(by_format))
+    return Given(event_id, ts_us, event, source, tuple(unstable), text, _given(by_format), tuple(unread or ()))
 
 
 def _sent(reading: BodyReading | None) -> list[object] | None:
@@ -173,6 +181,13 @@ def _is_given(said: list[Any] | None) -> bool:
 
 def _are_given(said: object, length: int) -> bool:
     return isinstance(said, list) and _all_are(said, (list, type(None)), length) and all(map(_is_given, said))
+
+
+def _are_unread(said: object, length: int) -> bool:
+    pairs: Any = said
+    return _all_are(said, (list, type(None)), length) and all(
+        pair is None or (len(pair) == 2 and set(map(type, pair)) == {str}) for pair in pairs
+    )
 
 
 def _earlier_id(value: dict[str, object]) -> str | None:
@@ -226,5 +241,7 @@ def _message(
         head["given"] = given
         by_format = [_of_format(event.given) for event, _, _ in batch]
         head |= {"of_format": by_format} if any(by_format) or not batch else {}
+        unread = [_unread(event.given) for event, _, _ in batch]
+        head |= {"unread": unread} if any(unread) or not batch else {}
         head |= {"sent": sent} if (sent := _sent(origin.reading)) else {}
     return b"\n".join([_xml_safe(encode(head)), *(line for _, _, line in batch)])

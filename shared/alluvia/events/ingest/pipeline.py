@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain, repeat
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -30,9 +31,12 @@ from alluvia.events.ingest.values import (
     EventRows,
     Fields,
     IngestOutcome,
+    OddTime,
+    OddTimes,
     Origin,
     RawEvent,
     Reject,
+    counted,
     event_schema,
 )
 from alluvia.operations.append.ingest import Ingested, ingest, refusals
@@ -247,7 +251,7 @@ class _Group:
         except _RejectsFailed as error:
             failed = dict.fromkeys(error.requests, error.error)
         self._settle(clashes, left)
-        answers = self._answers(committed.done.version, committed.done, left)
+        answers = self._answers(committed.done.version, committed.done, left, self._odd_times(committed))
         return [failed.get(at) or answer for at, answer in enumerate(answers)]
 
     def _commit(self, table: TableHandle, events: Sequence[RawEvent]) -> _Committed | None:
@@ -276,7 +280,8 @@ class _Group:
             if takes_the_same(newest, snapshot) or not tries_left:
                 self.committing = True
                 try:
-                    done = ingest(table, rows.table, rows.contents, snapshot)
+                    kinds = {row: odd.kind for row, odd in rows.odd_times.items()}
+                    done = ingest(table, rows.table, rows.contents, snapshot, -1, kinds)
                     return _Committed(done, rows, events, Fields.of(snapshot.settings))
                 except (MetadataChanged, Invalid) as error:
                     newest = newest_of(table)
@@ -335,8 +340,25 @@ class _Group:
             clashes.append((owner, reject_of(event, clash_reason(row), origin, committed.fields)))
         return clashes
 
+    def _odd_times(self, committed: _Committed) -> dict[int, dict[str, OddTimes]]:
+        """Return the odd times of each request's events that are rows, by the numbers of requests."""
+        if not committed.rows.odd_times:
+            return {}
+        clashes = set(committed.done.clashes)
+        by_request: dict[int, list[OddTime]] = {}
+        for row, odd in sorted(committed.rows.odd_times.items()):
+            if row not in clashes:
+                by_request.setdefault(self._owners[row], []).append(odd)
+        return {at: counted(odd) for at, odd in by_request.items()}
+
     def _answers(
-        self, version: int | None, done: Ingested | None, clashes: Sequence[Owned], *, kept: bool = True
+        self,
+        version: int | None,
+        done: Ingested | None,
+        clashes: Sequence[Owned],
+        odd_times: Mapping[int, Mapping[str, OddTimes]] = MappingProxyType({}),
+        *,
+        kept: bool = True,
     ) -> list[IngestOutcome]:
         """Return the answer to each request, after a check that it counts each of its events once."""
         new = self._counted(() if done is None else done.new)
@@ -348,8 +370,9 @@ class _Group:
         for at, (sent, rejects) in enumerate(zip(self._requests, self._rejects, strict=True)):
             duplicates = repeated[at] + self._replayed[at]
             stored_in = version if new[at] + duplicates else None
+            is_kept = kept or not rejects
             answer = IngestOutcome(
-                new[at], duplicates, len(rejects), conflicting[at], stored_in, rejects, kept or not rejects
+                new[at], duplicates, len(rejects), conflicting[at], stored_in, rejects, is_kept, odd_times.get(at, {})
             )
             count = len(sent.events) + len(sent.rejects)
             if answer.accepted + answer.rejected != count:

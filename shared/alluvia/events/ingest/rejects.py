@@ -128,7 +128,12 @@ def _read(said: dict[str, Any]) -> Given:
     inner = said.get("of_format")
     known = {name: value for name, value in said.items() if name in _DEFAULTS}  # a later release may say more
     return Given(
-        **{**known, "unstable": tuple(said.get("unstable", ())), "of_format": None if inner is None else _read(inner)}
+        **{
+            **known,
+            "unstable": tuple(said.get("unstable", ())),
+            "unread": tuple(said.get("unread", ())),
+            "of_format": None if inner is None else _read(inner),
+        }
     )
 
 

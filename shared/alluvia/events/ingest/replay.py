@@ -7,6 +7,7 @@ time, neither lose nor double an event. Events keep the time of their arrival, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,19 @@ from alluvia.events.ingest.event_rows import to_rows
 from alluvia.events.ingest.event_tables import find_events, missing
 from alluvia.events.ingest.identity import contents_of
 from alluvia.events.ingest.rejects import reject_of, reject_rows
-from alluvia.events.ingest.values import EventRows, Fields, Origin, RawEvent, Reject, Split, all_but
+from alluvia.events.ingest.values import (
+    EventRows,
+    Fields,
+    OddTimes,
+    Origin,
+    RawEvent,
+    Reject,
+    Split,
+    all_but,
+    counted,
+    odd_times_said,
+    summed,
+)
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.append.ingest import ingest, refusals
 from alluvia.operations.catalog.catalog import WritableCatalog
@@ -47,6 +60,7 @@ class Replayed:
     """The report of a replay: rejects that it looked at, those that went away, and those that stay rejected.
 
     stored: rows added. duplicates: events that the table held already, because their sender has sent them again.
+    odd_times: by kind, those of both.
     """
 
     looked_at: int = 0
@@ -54,11 +68,19 @@ class Replayed:
     stored: int = 0
     duplicates: int = 0
     remaining: int = 0
+    odd_times: Mapping[str, OddTimes] = field(default_factory=dict)
 
     def plus(self, other: Replayed) -> Replayed:
         """Return the sums of two."""
-        mine, theirs = ([getattr(each, name) for name in self.__slots__] for each in (self, other))
-        return Replayed(*map(sum, zip(mine, theirs, strict=True)))
+        sums = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
+        return Replayed(**sums, odd_times=summed(self.odd_times, other.odd_times))
+
+    def said(self) -> dict[str, object]:
+        """Return the report of a command, with `unreadable_times` and `future_times` if there are any."""
+        return {name: getattr(self, name) for name in _COUNTS} | odd_times_said(self.odd_times)
+
+
+_COUNTS = ("looked_at", "settled", "stored", "duplicates", "remaining")
 
 
 def replay(catalog: WritableCatalog, name: str, reread: Reread, where: str | None = None) -> Replayed:
@@ -141,6 +163,7 @@ class _Attempt:
             origin = next((each.origin for each in reread_row.events if each.origin), Origin(row["received_at"]))
             self._unread += [(number, each, origin) for each in reread_row.rejects]
         self._stored = self._duplicates = 0
+        self._odd_times: Mapping[str, OddTimes] = {}
         self._settled: set[int] = set()
 
     def done(self) -> bool:
@@ -159,7 +182,7 @@ class _Attempt:
     def report(self) -> Replayed:
         """Return what was done."""
         count, settled = len(self._rejects), len(self._settled)
-        return Replayed(count, settled, self._stored, self._duplicates, count - settled)
+        return Replayed(count, settled, self._stored, self._duplicates, count - settled, self._odd_times)
 
     def _ingest(self) -> list[tuple[int, RawEvent, str]]:
         """Stage the rows of what fits now. Returns the other events, with their owners and the reasons."""
@@ -177,7 +200,8 @@ class _Attempt:
             if not events:
                 return refused
             try:
-                done = ingest(self._table, rows.table, contents_of(events))
+                kinds = {row: odd.kind for row, odd in rows.odd_times.items()}
+                done = ingest(self._table, rows.table, contents_of(events), odd_times=kinds)
                 break
             except Invalid:
                 reasons = refusals(snapshot, rows.table)
@@ -187,6 +211,7 @@ class _Attempt:
         refused += [(owners[at], events[at], "another event has its id") for at in sorted(clashes)]
         self._settled = {owner for at, owner in enumerate(owners) if at not in clashes}
         self._stored, self._duplicates = done.appended, done.duplicates
+        self._odd_times = counted(odd for row, odd in sorted(rows.odd_times.items()) if row not in clashes)
         self._fields = fields
         return refused
 

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from heapq import nsmallest
-from itertools import chain, islice
+from itertools import chain, islice, repeat
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,8 +21,9 @@ from alluvia.delta.schema.types import type_name
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.events.ingest.convert import column
 from alluvia.events.ingest.event_tables import find_events
-from alluvia.events.ingest.event_time import TIMESTAMP
+from alluvia.events.ingest.event_time import TIMESTAMP, unread_time
 from alluvia.events.ingest.jsontext import ExactNumber, decode_all, describe, encode
+from alluvia.events.ingest.values import OddTime
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.reading.change_files import FEED_COLUMNS
@@ -45,6 +47,10 @@ _TYPES: dict[str, tuple[pa.DataType, ...]] = {
 
 20 digits hold every unsigned integer of 64 bits.
 """
+_UNREADABLE = (
+    "no such time can be read, so another field or the arrival is the event's time: send ISO 8601, such as "
+    "2026-11-20T10:00:00Z"
+)
 _DECLARED = {
     "an object": ("objects with other fields", "struct<field:type>"),
     "an array": ("arrays of other elements", "array<type>"),
@@ -72,37 +78,61 @@ def suggest(catalog: WritableCatalog, name: str, sample: int = SAMPLE) -> list[S
     """Return the fields without a column of a table's newest events and newest rejects, frequent ones first.
 
     A table that knows its events by their ids alone cannot get a column `source`. Rejects that are not JSON objects do
-    not count. Reads at most 64 files of the table and 64 of its rejects. Raises `TableNotFound`.
+    not count. Fields whose times cannot be read come first, without a type. Reads at most 64 files of the table and 64
+    of its rejects. Raises `TableNotFound`.
     """
     table = find_events(catalog, name)
     if table is None:
         raise TableNotFound(f"there is no table {name!r}")
     schema = table.newest().schema
     columns = {fold(column) for column in schema.names}
-    texts = _newest(table, "properties", sample) if "properties" in columns else []
+    texts, timeless = _newest_events(table, sample) if "properties" in columns else ([], [])
     rejected: list[bytes] = []
     place = catalog.handle(f"{name}/{REJECTS}")
     with suppress(TableNotFound):
-        rejected = _newest(place, "raw", max(1, sample // 10))
+        rejected = [value or b"{}" for [value] in _newest(place, ["raw"], max(1, sample // 10))]
     events, fields = 0, _Fields(columns, {SOURCE} if identity_columns(schema) == (EVENT_ID,) else set())
-    for value in decode_all([*texts, *rejected]):
+    odd_times: list[OddTime] = []
+    time_path = table.newest().settings.time_field
+    timeless_or_rejected = chain(timeless, repeat(True))
+    for value, all_fields in zip(decode_all([*texts, *rejected]), timeless_or_rejected, strict=False):
         if isinstance(value, dict):
             events += 1
             fields.add(value)
-    return fields.suggestions(events)
+            if (all_fields or time_path) and (odd := unread_time(value, time_path)) is not None:
+                odd_times.append(odd)
+    return [*_of_times(odd_times, events), *fields.suggestions(events)]
 
 
-def _newest(table: TableHandle, name: str, rows: int) -> list[bytes]:
-    """Return texts of a column, of several of the newest files; of a null, an empty object."""
+def _of_times(odd_times: Sequence[OddTime], events: int) -> list[Suggestion]:
+    """Return what is to be said of each field whose times cannot be read: it gets no column, but another text."""
+    counts = Counter(odd.field for odd in odd_times)
+    first = {odd.field: odd.text for odd in reversed(odd_times)}
+    return [
+        Suggestion(name, None, round(count / events, 4), events, encode(first[name]).decode(), _UNREADABLE)
+        for name, count in counts.most_common()
+    ]
+
+
+def _newest_events(table: TableHandle, rows: int) -> tuple[list[bytes], list[bool]]:
+    """Return `properties` of events, and whether the arrival is their time: else the field with their time is gone."""
+    names = table.newest().schema.names
+    times = ["ts", "received_at"] if {"ts", "received_at"} <= set(names) else []
+    newest = _newest(table, ["properties", *times], rows)
+    texts = [text.encode() if isinstance(text, str) else b"{}" for text, *_ in newest]
+    return texts, [bool(of) and of[0] == of[1] for _, *of in newest]
+
+
+def _newest(table: TableHandle, names: Sequence[str], rows: int) -> list[tuple[Any, ...]]:
+    """Return values of columns, of several of the newest files."""
     snapshot = table.newest()
-    schema = pa.schema([snapshot.schema.field(name)])
-    values: list[object] = []
+    schema = pa.schema([snapshot.schema.field(name) for name in names])
+    values: list[tuple[Any, ...]] = []
     for file, share in _shares(snapshot.files, rows):
         batches = read_file(snapshot, table.store, file, schema)
-        values += islice((value for batch in batches for value in batch.column(0).to_pylist()), share)
-    return [
-        value.encode() if isinstance(value, str) else value if isinstance(value, bytes) else b"{}" for value in values
-    ]
+        columns = (map(pa.Array.to_pylist, batch.columns) for batch in batches)
+        values += islice(chain.from_iterable(zip(*each, strict=True) for each in columns), share)
+    return values
 
 
 def _shares(files: Iterable[AddFile], rows: int) -> list[tuple[AddFile, int]]:
@@ -181,12 +211,18 @@ class _Fields:
             return refused("its values are " + ", ".join(sorted(kinds)))
         [kind] = kinds
         for tried in _TYPES.get("a whole number" if all(map(_is_whole, values)) else kind, ()):
+            if tried == TIMESTAMP and any(map(_is_digits, values)):
+                continue  # more likely ids than times
             if not column(pa.field(name, tried), values)[1]:
                 return Suggestion(name, type_name(tried), coverage, events, shown)
         if kind in _DECLARED:
             what, type_of_it = _DECLARED[kind]
             return refused(f"a column would refuse {what}, so it is for you to add: --add '{name}:{type_of_it}'")
         return refused(f"no type of a column fits {kind} like these")
+
+
+def _is_digits(value: object) -> bool:
+    return isinstance(value, str) and value.replace(".", "", 1).isdigit()
 
 
 def _is_whole(value: object) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from alluvia.delta.properties import ARRIVAL, KEEP
 from alluvia.errors import cut
 from alluvia.lazy_dataclasses import dataclass
 
@@ -92,15 +93,20 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The paths of the fields that a table's properties name: of an event's identity and of its time; () for none."""
+    """The paths of the fields that a table's properties name: of an event's identity and of its time; () for none.
+
+    unreadable_time, future_time: the policies for events with such times.
+    """
 
     id_path: tuple[str, ...] = ()
     time_path: tuple[str, ...] = ()
+    unreadable_time: str = ARRIVAL
+    future_time: str = KEEP
 
     @classmethod
     def of(cls, settings: Properties) -> Fields:
         """Return those of a table's properties."""
-        return cls(settings.id_field, settings.time_field)
+        return cls(settings.id_field, settings.time_field, settings.unreadable_time, settings.future_time)
 
 
 NO_FIELDS = Fields()
@@ -114,7 +120,7 @@ class Given:
     since the Unix epoch, in the years 1 to 9999. unstable: top-level fields of the event that differ between two
     deliveries of it, so they do not count as its content. text: its fields are text, as those of CSV are, and typed
     columns read what the text says. of_format: what the body's format alone said, where a source said more; None if
-    that was nothing.
+    that was nothing. unread: the field that should have its time, and the text there, if it cannot be read; else ().
     """
 
     event_id: str | None = None
@@ -124,6 +130,46 @@ class Given:
     unstable: tuple[str, ...] = ()
     text: bool = False
     of_format: Given | None = None
+    unread: tuple[str, ...] = ()
+
+
+class OddTime(NamedTuple):
+    """A time that an event sent and that cannot be read, or is in the far future: its field and its text, cut."""
+
+    kind: str
+    field: str
+    text: str
+
+
+class OddTimes(NamedTuple):
+    """How many events have an odd time of one kind, and the field and the text of the first of them."""
+
+    events: int
+    field: str
+    value: str
+
+    def plus(self, other: OddTimes | None) -> OddTimes:
+        """Return the sum of this and of later ones."""
+        return self if other is None else self._replace(events=self.events + other.events)
+
+
+def counted(odd_times: Iterable[OddTime]) -> dict[str, OddTimes]:
+    """Return the times by kind."""
+    by_kind: dict[str, OddTimes] = {}
+    for kind, name, text in odd_times:
+        one = OddTimes(1, name, text)
+        by_kind[kind] = by_kind[kind].plus(one) if kind in by_kind else one
+    return by_kind
+
+
+def summed(one: Mapping[str, OddTimes], other: Mapping[str, OddTimes]) -> dict[str, OddTimes]:
+    """Return the sums of two counts."""
+    return {**other, **{kind: times.plus(other.get(kind)) for kind, times in one.items()}}
+
+
+def odd_times_said(by_kind: Mapping[str, OddTimes]) -> dict[str, dict[str, object]]:
+    """Return the entries of an answer, such as `unreadable_times`; none for a kind without times."""
+    return {f"{kind}_times": times._asdict() for kind, times in by_kind.items()}
 
 
 class RawEvent(NamedTuple):
@@ -183,7 +229,7 @@ class IngestOutcome:
     stored: rows that were added. duplicates: events that the table holds since before, or that came twice.
     conflicting: those of the rejected whose id the table knows with other content. version: one that holds all that is
     accepted; None if nothing is. rejects: in the order of the request; of a sum, the first `REJECTS_MAX`. kept: False
-    where there is no table, so that the rejects went nowhere.
+    where there is no table, so that the rejects went nowhere. odd_times: by kind, those of events that were accepted.
     """
 
     stored: int = 0
@@ -193,6 +239,7 @@ class IngestOutcome:
     version: int | None = None
     rejects: list[Reject] = field(default_factory=list)
     kept: bool = True
+    odd_times: Mapping[str, OddTimes] = field(default_factory=dict)
 
     @property
     def accepted(self) -> int:
@@ -208,7 +255,12 @@ class IngestOutcome:
             "rejected": self.rejected,
             "conflicting": self.conflicting,
             "version": self.version,
+            **{f"{kind}_times": times.events for kind, times in self.odd_times.items()},
         }
+
+    def said(self) -> dict[str, object]:
+        """Return the same with a sample of each kind of odd times."""
+        return {**self.counts(), **odd_times_said(self.odd_times)}
 
     def __add__(self, later: IngestOutcome) -> IngestOutcome:
         return IngestOutcome(
@@ -219,6 +271,7 @@ class IngestOutcome:
             max((each.version for each in (self, later) if each.version is not None), default=None),
             [*self.rejects, *later.rejects][:REJECTS_MAX],
             self.kept and later.kept,
+            summed(self.odd_times, later.odd_times),
         )
 
 
@@ -240,7 +293,7 @@ class EventRows:
     """Events as rows of a table, columns in the schema's order, and those that did not fit.
 
     refused: for each reject, the index of its event among those given. taken: the same for each row, contents: the
-    short hash of its event's content.
+    short hash of its event's content. odd_times: by the numbers of rows.
     """
 
     table: pa.Table
@@ -248,6 +301,7 @@ class EventRows:
     refused: Sequence[int]
     taken: Sequence[int]
     contents: Sequence[bytes] = ()
+    odd_times: Mapping[int, OddTime] = field(default_factory=dict)
 
 
 def all_but(indexes: Collection[int], count: int) -> Sequence[int]:

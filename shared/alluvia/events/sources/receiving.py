@@ -6,9 +6,11 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from alluvia.delta.odd_times import UNREADABLE
 from alluvia.errors import Invalid
 from alluvia.events.formats.body_format import NOTHING, never_read, of_source, read_again, type_of
 from alluvia.events.ingest.envelope import media_type
+from alluvia.events.ingest.event_time import odd_time
 from alluvia.events.ingest.identity import at_path, own_id
 from alluvia.events.ingest.rejects import (
     BODY,
@@ -140,7 +142,10 @@ def _given(source: Source, delivery: Delivery, event: RawEvent, *, several: bool
     of_request = source.event_id.startswith(HEADER) if mapped else kind.identifies_requests
     if event_id and several and of_request:
         event_id = f"{event_id}/{event.position}"
-    moment_us = moment_of(_at(source.ts, delivery, event.value))
+    time = _at(source.ts, delivery, event.value)
+    moment_us = moment_of(time)
+    says = time not in (None, "") and moment_us is None
+    unread = odd_time(UNREADABLE, source.ts, time)[1:] if says else known.unread
     own_source = not event_id and all(text_of(event.value.get(name)) for name in _CLOUD_EVENT)
     return replace(
         known,
@@ -149,6 +154,7 @@ def _given(source: Source, delivery: Delivery, event: RawEvent, *, several: bool
         event=text_of(_at(source.event, delivery, event.value)) or said.event or known.event,
         source=None if own_source else source.name,
         unstable=said.unstable or known.unstable,
+        unread=unread,
         of_format=event.given,
     )
 

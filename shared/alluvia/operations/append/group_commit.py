@@ -8,7 +8,8 @@ while.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
 import pyarrow as pa
@@ -39,6 +40,7 @@ from alluvia.delta.lineage import undone_versions
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.log.committer import unknown
+from alluvia.delta.odd_times import with_odd_times
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import BranchGone, Conflict, Corrupt, Invalid, ObjectNotFound, Unavailable
 from alluvia.operations.dedup import follow_window
@@ -105,15 +107,23 @@ def look(handle: TableHandle) -> bool:
 
 
 def commit_together(
-    handle: TableHandle, snapshot: Snapshot, rows: pa.Table, prints: Sequence[bytes], contents: Sequence[bytes]
+    handle: TableHandle,
+    snapshot: Snapshot,
+    rows: pa.Table,
+    prints: Sequence[bytes],
+    contents: Sequence[bytes],
+    odd_times: Mapping[str, int],
 ) -> int | None:
     """Have rows committed that fit a snapshot and whose ids are new to it. Returns the version that holds them.
+
+    odd_times: how many of them have an odd time, by kind.
 
     None if the offer came to nothing, because others have brought one of the ids or changed the table: then look
     everything up again. Raises a `Conflict` if the rows no longer fit, and `CommitUnknown` if another writer may still
     commit them; sent again, they are stored once.
     """
-    offer = Offer(handle.clock.new_id(), snapshot.state.metadata.id, snapshot.version, rows, prints, contents)
+    table_id = snapshot.state.metadata.id
+    offer = Offer(handle.clock.new_id(), table_id, snapshot.version, rows, prints, contents, odd_times)
     owner = _Owner(handle, snapshot, offer)
     try:
         return owner.settle()
@@ -336,7 +346,8 @@ class _Owner:
         later: list[ObjectInfo] = []
 
         def write() -> None:
-            adds.extend(writer.write(pa.concat_tables([each.rows for each in group])))
+            written = writer.write(pa.concat_tables([each.rows for each in group]))
+            adds.extend(with_odd_times(written, sum((Counter(each.odd_times) for each in group), Counter())))
 
         def list_again() -> None:
             later.extend(info for key, info in self._listed(snapshot.version - 1).items() if key not in listed)

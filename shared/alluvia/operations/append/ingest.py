@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
+from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -17,6 +19,7 @@ from alluvia.commit.versions import version_with
 from alluvia.delta.lineage import is_dropped, undone_versions, version_gaps
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.commit import CommitActions
+from alluvia.delta.odd_times import with_odd_times
 from alluvia.delta.partitioning.partition import misfits
 from alluvia.delta.schema.caller_rows import conform
 from alluvia.delta.snapshot import Snapshot
@@ -57,6 +60,7 @@ def ingest(
     contents: Sequence[bytes] | None = None,
     made_for: Snapshot | None = None,
     gone_until: int = -1,
+    odd_times: Mapping[int, str] = MappingProxyType({}),
 ) -> Ingested:
     """Append rows whose `event_id` is new to their `source`, in one commit; the others are duplicates or clashes.
 
@@ -66,7 +70,8 @@ def ingest(
     together with theirs. `contents` are hashes of `CONTENT_BYTES` bytes, one for each row; without them, the rows' own
     columns count. `made_for` is the version whose columns the rows were made for, where other columns would have made
     other rows. `gone_until` is the version up to which the table is known to have lost the rows, however it knows their
-    ids: only later commits count. Raises `Invalid` for rows that do not fit the table, and `MetadataChanged` where it
+    ids: only later commits count. `odd_times` are the kinds of odd times by the numbers of rows, which the table
+    counts (`delta.odd_times`). Raises `Invalid` for rows that do not fit the table, and `MetadataChanged` where it
     has other columns than `made_for`.
     """
     names = rows.schema.names
@@ -80,7 +85,7 @@ def ingest(
                 raise _other_columns(handle)
             fitting = conform(rows, snapshot.schema)
             hashes = _contents(fitting, contents, handle.name)
-            batch = _NewRows(handle, snapshot, fitting, hashes, gone_until, as_made=made_for is not None)
+            batch = _NewRows(handle, snapshot, fitting, hashes, gone_until, odd_times, as_made=made_for is not None)
         if not batch.new:
             if _knows_other_events(handle, snapshot):
                 continue
@@ -156,12 +161,14 @@ class _NewRows:
         rows: pa.Table,
         contents: Sequence[bytes],
         gone_until: int,
+        odd_times: Mapping[int, str],
         *,
         as_made: bool,
     ) -> None:
         self.again = False
         self.written: list[AddFile] = []
         self._as_made = as_made
+        self._odd_times = odd_times
         self._losses = 0
         self._handle = handle
         self._snapshot = snapshot
@@ -180,7 +187,7 @@ class _NewRows:
     def changes(self) -> Changes:
         """Write the rows that are new and return what to commit."""
         ids = encode_event_ids(*self._new_ids())
-        adds = self._writer.write(self._new_rows())
+        adds = with_odd_times(self._writer.write(self._new_rows()), self._odd())
         self.written += adds
         self._changes = Changes("WRITE", {"mode": "Append"}, adds=adds, info=ids)
         return self._changes
@@ -194,7 +201,7 @@ class _NewRows:
 
     def offered(self) -> int | None:
         """Have others commit the rows that are new, or commit theirs too. Returns the version, None to start again."""
-        return commit_together(self._handle, self._snapshot, self._new_rows(), *self._new_ids())
+        return commit_together(self._handle, self._snapshot, self._new_rows(), *self._new_ids(), self._odd())
 
     def _new_rows(self) -> pa.Table:
         return self._rows if len(self.new) == len(self._rows) else self._rows.take(pa.array(self.new, pa.int64()))
@@ -203,6 +210,12 @@ class _NewRows:
         if len(self.new) == len(self._rows):
             return self._prints, self._contents
         return [self._prints[at] for at in self.new], [self._contents[at] for at in self.new]
+
+    def _odd(self) -> Counter[str]:
+        """Return how many of the rows that are new have odd times, by kind."""
+        if not self._odd_times:
+            return Counter()
+        return Counter(self._odd_times[at] for at in self.new if at in self._odd_times)
 
     def after_loss(self, winners: Sequence[CommitActions]) -> Changes | None:
         """Drop what the window holds by now. Files written before stay behind for vacuum, since ingestion need not be

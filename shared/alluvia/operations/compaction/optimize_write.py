@@ -22,6 +22,7 @@ from alluvia.delta.data_files.scan import open_parquet
 from alluvia.delta.data_files.writer import new_file
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.files.parquet import UNREADABLE
+from alluvia.delta.odd_times import odd_times_of, with_odd_times
 from alluvia.delta.partitioning.partition import partition_of
 from alluvia.delta.partitioning.spec import PartitionField
 from alluvia.delta.partitioning.transforms import Span, part, plain, transformed
@@ -116,7 +117,7 @@ def rewrite(
             _put(handle, snapshot, files[0], output, cell, data_change=changed)
             for output, cell in zip(written, cells, strict=True)
         ]
-        return NewFiles(put, rows_written, changed)
+        return NewFiles(with_odd_times(put, {} if changed else odd_times_of(files)), rows_written, changed)
 
 
 @contextmanager

@@ -124,7 +124,7 @@ _TABLE: dict[str, Json] = {
     "committed": MOMENT,
     "columns": _list_of({"name": TEXT, "type": TEXT, "nullable": FLAG}),
     **dict.fromkeys(("partition_by", "sort_by", "cluster_by"), NAMES),
-    **dict.fromkeys(("files", "bytes", "rows", "rejects"), NUMBER_OR_NULL),
+    **dict.fromkeys(("files", "bytes", "rows", "rejects", "unreadable_times", "future_times"), NUMBER_OR_NULL),
 }
 _BRANCH: dict[str, Json] = {
     "name": TEXT,
@@ -171,7 +171,15 @@ _QUEUED: dict[str, Json] = {
     "errors": _list_of({"position": COUNT, "reason": TEXT}),
     "errors_left_out": COUNT,
 }
-_COMMITTED = _QUEUED | dict.fromkeys(("stored", "duplicates", "conflicting"), COUNT) | {"version": COUNT_OR_NULL}
+_ODD_TIMES: Json = _object({"events": COUNT, "field": TEXT, "value": TEXT}, ["events", "field", "value"]) | {
+    "description": "How many events have such a time, and the field and the text of the first; absent if none has."
+}
+_COMMITTED = (
+    _QUEUED
+    | dict.fromkeys(("stored", "duplicates", "conflicting"), COUNT)
+    | {"version": COUNT_OR_NULL}
+    | dict.fromkeys(("unreadable_times", "future_times"), _ODD_TIMES)
+)
 _REFUSED = _COMMITTED | {"error": TEXT}
 _CREATED: Json = OBJECT | {"description": "Types of the columns that were created.", "additionalProperties": TEXT}
 _UPLOADED = _COMMITTED | {"table": TEXT, "rows": COUNT, "columns": _CREATED}

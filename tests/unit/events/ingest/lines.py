@@ -32,7 +32,7 @@ def made(body: bytes, schema: pa.Schema, fields: Fields, limits: Limits) -> tupl
         found.events, schema, arrival_us=ARRIVAL_US, idempotency_key="key", new_id=lambda: "new", fields=fields
     )
     rows.table.validate(full=True)
-    whole = (list(rows.refused), list(rows.taken), list(rows.contents), rows.rejects)
+    whole = (list(rows.refused), list(rows.taken), list(rows.contents), rows.rejects, rows.odd_times)
     return (rows.table.to_pylist(), rows.table.schema, *whole, list(found.events), found.rejects, found.too_large)
 
 
@@ -106,6 +106,8 @@ EVERY_SCHEMA = [
                ("status", pa.int16()), ("ok", pa.bool_()), ("n", pa.int64()), ("received_at", pa.string())]),
 ]  # fmt: skip
 SCHEMAS = st.sampled_from(EVERY_SCHEMA)
+REJECTING = Fields(unreadable_time="reject", future_time="reject")
+MOVING = Fields(future_time="arrival")
 SHAPES: list[Callable[[int], bytes]] = [
     line,
     lambda at: spaced(line(at)),
@@ -133,5 +135,7 @@ SHAPES: list[Callable[[int], bytes]] = [
     lambda at: line(at, ts={"a": at}, timestamp=NOON),
     lambda at: line(at, time={"a": at}),
     lambda at: line(at, messageId={"a": "b"}),
+    lambda at: line(at, ts="yesterday" if at % 3 else "2999-01-01T00:00:00Z"),
+    lambda at: line(at, ts="Wed, 01 Jan 2020 12:00:00 GMT" if at % 3 else NOON_US * 1000 + at),
     lambda at: line(at, ts=at * 9**at % 2**63, n=None).replace(b'"ts":', b'"timestamp":'),
 ]

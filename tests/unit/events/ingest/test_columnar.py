@@ -19,6 +19,8 @@ from alluvia.events.ingest.event_rows import to_rows
 from alluvia.events.ingest.values import NO_FIELDS, Fields, Limits
 from tests.unit.events.ingest.lines import (
     EVERY_SCHEMA,
+    MOVING,
+    REJECTING,
     SCHEMAS,
     SHAPES,
     STRANGE,
@@ -28,7 +30,7 @@ from tests.unit.events.ingest.lines import (
     spaced,
     taken_apart,
 )
-from tests.unit.events.ingest.rows import ARRIVAL_US, DEFAULT
+from tests.unit.events.ingest.rows import ARRIVAL_US, DEFAULT, NOON_US
 
 
 def as_objects(found: ParsedLines) -> list[dict[str, Any]]:
@@ -39,7 +41,7 @@ def as_objects(found: ParsedLines) -> list[dict[str, Any]]:
     st.lists(STRANGE, max_size=3),
     st.integers(0, 12),
     SCHEMAS,
-    st.sampled_from([NO_FIELDS, NO_FIELDS, Fields(("ip",), ()), Fields((), ("ts",))]),
+    st.sampled_from([NO_FIELDS, NO_FIELDS, Fields(("ip",), ()), Fields((), ("ts",)), REJECTING, MOVING]),
     st.sampled_from([Limits(), Limits(event_bytes=150)]),
     st.sampled_from(SHAPES),
     st.randoms(use_true_random=False),
@@ -100,7 +102,7 @@ def test_most_lines_are_kept_as_columns_and_odd_ones_in_their_places(declared: b
         sent = sum(len(event.raw or b"") for event in found.events)
         assert sent <= found.events.text_bytes <= sent + len(lines) + sum(len(reject.raw) for reject in found.rejects)
     with patch("alluvia.events.ingest.event_rows._Conversion.__init__", side_effect=AssertionError):
-        rows = to_rows(plain.events, schema, arrival_us=1, idempotency_key=None, new_id=lambda: "never")
+        rows = to_rows(plain.events, schema, arrival_us=NOON_US, idempotency_key=None, new_id=lambda: "never")
     assert rows.table["event_id"].to_pylist() == [f"e{number}" for number in range(100, 400)]
 
 

@@ -57,6 +57,29 @@ def test_a_type_is_one_that_all_values_fit_exactly(lake: Lake) -> None:
     assert types(lake) == wanted
 
 
+def test_texts_of_digits_are_no_times(lake: Lake) -> None:
+    send(lake, {"event_id": "a", "order": "1577880000", "at": "20200101T12Z", "day": "20200101"})
+    assert types(lake) == {"order": "string", "at": "timestamp", "day": "string"}
+
+
+def test_fields_whose_times_cannot_be_read_come_first(lake: Lake) -> None:
+    send(lake, {"event_id": "a", "ts": "noon"}, {"event_id": "b", "ts": "soon"}, {"event_id": "c", "time": "late"})
+    send(lake, {"event_id": "d", "ts": "2020-01-01", "time": "morning"}, {"event_id": "e", "ts": 1_577_880_000})
+    send(lake, {"event_id": "f", "ts": "2020-01-01T00:00:00.0000001Z"}, {"event_id": "g", "status": "x", "ts": "never"})
+    [ts, time, *others] = lake["clicks"].suggest()
+    assert (ts.field, ts.type, ts.coverage, ts.events, ts.example) == ("ts", None, round(3 / 7, 4), 7, '"noon"')
+    assert (time.field, time.coverage, time.example) == ("time", round(1 / 7, 4), '"late"')
+    assert "send ISO 8601" in str(ts.note)
+    assert [(each.field, each.type) for each in others] == [("time", "string")]
+
+
+def test_the_field_that_a_property_names_is_looked_at(lake: Lake) -> None:
+    lake["clicks"].evolve(properties={"alluvia.time_field": "data.at"})
+    send(lake, {"event_id": "a", "ts": "2020-01-01", "data": {"at": "noon"}}, {"event_id": "b", "data": {"at": 10**9}})
+    odd, *_ = lake["clicks"].suggest()
+    assert (odd.field, odd.coverage, odd.example) == ("data.at", 0.5, '"noon"')
+
+
 def test_what_no_column_could_hold_is_shown_without_a_type(lake: Lake) -> None:
     send(lake, {"mixed": 1, "object": {"a": 1}, "list": [1], "Plan": "x", "my key": 1}, {"mixed": "a", "plan": "y"})
     assert types(lake) == dict.fromkeys(["mixed", "object", "list", "Plan", "plan", "my key"])

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from alluvia.events.ingest.event_time import instant
+from alluvia.events.ingest.time_texts import instant
 from alluvia.events.ingest.values import Given
 from alluvia.lazy_dataclasses import dataclass
 
