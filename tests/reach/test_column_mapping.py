@@ -90,3 +90,25 @@ def test_spark_goes_on_with_a_table_of_ours(delta_spark: DeltaSpark, tmp_path: P
     table.optimize(full=True)
     for version in range(table.snapshot().version + 1):
         _agree(table, delta_spark, version)
+
+
+def test_every_reader_has_names_that_need_column_mapping(delta_spark: DeltaSpark, tmp_path: Path) -> None:
+    lake = alluvia.connect(str(tmp_path))
+    schema = {"order id": "long", "amount (EUR)": "double", "a,b;c={d}": "string", "two\nlines\tx": "string"}
+    table = lake.create_table("made", schema, properties=OPEN)
+    table.append([dict(zip(schema, (1, 1.5, "a", "b"), strict=True))])
+    plain = lake.create_table("plain", {"n": "long"}, properties=OPEN)
+    plain.append([{"n": 1}])
+    plain.evolve(add={"order id": "string"})
+    plain.append([{"n": 2, "order id": "b"}])
+    delta_spark.run(
+        f"INSERT INTO {named(table)} VALUES (2, 2.5, 'c', 'd')",
+        f"UPDATE {named(table)} SET `amount (EUR)` = 9 WHERE `order id` = 1",
+        f"INSERT INTO {named(plain)} VALUES (3, 'c')",
+    )
+    assert table.to_arrow().sort_by("order id").column("amount (EUR)").to_pylist() == [9, 2.5]
+    assert plain.to_arrow().sort_by("n").column("order id").to_pylist() == [None, "b", "c"]
+    for each in (table, plain):
+        each.optimize(full=True)
+        for version in range(each.snapshot().version + 1):
+            _agree(each, delta_spark, version)

@@ -152,9 +152,12 @@ def _schema(query: RollupQuery, source: Snapshot, evaluate: Evaluate) -> pa.Sche
     if not query.root["group_expressions"] and rows != 1:
         raise Invalid("a rollup's query must have aggregates, such as count(*), or a GROUP BY")
     fields: list[pa.Field] = []
+    aliases = {fold(node["alias"]) for node in query.root["select_list"]}
     for shown, kind, field in zip(types["column_name"], types["column_type"], schema, strict=True):
         if fold(shown) in {fold(each.name) for each in fields}:
             raise Invalid(f"the rollup would have two columns called {shown!r}: give one another name with AS")
+        if "(" in shown and fold(shown) not in aliases:
+            raise Invalid(f"column {shown!r} of the rollup has only its expression as a name: name it with AS")
         named_well = field.with_name(shown).with_nullable(True)
         wanted = named_well.with_type(_LONG) if kind == _SUM_TYPE else named_well
         try:

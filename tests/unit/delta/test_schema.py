@@ -138,8 +138,8 @@ def test_a_type_that_delta_lacks_is_refused_by_column(kind: pa.DataType, named: 
         schema_string(pa.schema([("c", kind)]))
 
 
-@pytest.mark.parametrize("names", [[""], ["a", "A"], ["a", "a"], ["a b"], ["a,b"], ["a=b"], ["a\nb"], ["a(b)"]])
-def test_column_names_that_delta_does_not_allow_are_refused(names: list[str]) -> None:
+@pytest.mark.parametrize("names", [[""], ["a", "A"], ["a", "a"], [" "], ["\t"]])
+def test_column_names_that_are_empty_or_repeated_are_refused(names: list[str]) -> None:
     fields = [pa.field(name, pa.int64()) for name in names]
     with pytest.raises(Invalid, match="column name"):
         schema_string(pa.schema(fields))

@@ -104,7 +104,11 @@ def parse_spec(fields: Sequence[str], schema: pa.Schema) -> PartitionSpec:
 def _field(text: str, schema: pa.Schema) -> PartitionField:
     match = _CALL.match(text)
     transform = match[1].lower() if match else None
-    arguments = [part.strip() for part in match[2].split(",")] if match else [text.strip()]
+    if transform not in (*TIMES, BUCKET, TRUNCATE) and text in schema.names:  # a name may have brackets
+        match = transform = None
+    arguments = (
+        [part.strip() for part in match[2].split(",")] if match else [text if text in schema.names else text.strip()]
+    )
     if transform not in (None, *TIMES, BUCKET, TRUNCATE):
         raise Invalid(
             f"partition_by: {text!r} uses an unknown transform; use one of {', '.join(TIMES)}, {BUCKET} and {TRUNCATE}"

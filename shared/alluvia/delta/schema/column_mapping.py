@@ -126,6 +126,8 @@ def _field_id(identity: object) -> dict[bytes, bytes]:
 
 MAX_ID = "delta.columnMapping.maxColumnId"
 """The highest id that a column of the table has ever had, so that none is given twice."""
+_SPECIAL = frozenset(" ,;{}()\n\t=")
+"""Delta forbids these in names without column mapping. Source: delta-spark, `SchemaUtils.checkFieldNames`."""
 _PARTS = ("elementType", "keyType", "valueType")
 
 Naming = Callable[[ColumnPath], str]
@@ -147,10 +149,26 @@ def fresh_names(seed: str) -> Naming:
     return lambda path: f"col-{uuid.uuid5(uuid.UUID(seed), '/'.join(path))}"
 
 
-def mapped(metadata: Metadata, like: Metadata | None = None) -> Metadata:
+def needs_mapping(schema_string: str) -> bool:
+    """Whether a column, or a field in one, has a name that Delta allows only with column mapping."""
+    return any(not _is_plain(field["name"]) for _, _, field in _visited(schema_fields(schema_string)))
+
+
+def plain_names(seed: str) -> Naming:
+    """Return what names the columns of a new table: those that any file may have stay, others get fresh names."""
+    fresh = fresh_names(seed)
+    return lambda path: path[-1] if _is_plain(path[-1]) else fresh(path)
+
+
+def _is_plain(name: str) -> bool:
+    return _SPECIAL.isdisjoint(name)
+
+
+def mapped(metadata: Metadata, like: Metadata | None = None, names: Naming = own_names) -> Metadata:
     """Return a table with column mapping; one without it gets mapping by name, so that its files stay as they are.
 
-    Columns that have the same name in the files of `like`, a version of the same table, have the same ids.
+    Columns that have the same name in the files of `like`, a version of the same table, have the same ids. `names`
+    are those of the columns in files.
     """
     if is_mapped(metadata.configuration):
         return metadata
@@ -161,7 +179,7 @@ def mapped(metadata: Metadata, like: Metadata | None = None) -> Metadata:
     configuration = {**metadata.configuration, MODE: before.get(MODE, ColumnMapping.NAME.value)}
     configuration[MAX_ID] = before.get(MAX_ID, "0")
     known = {} if like is None else _ids(like)
-    return identified(replace(metadata, schema_string=_text(fields), configuration=configuration), own_names, known)
+    return identified(replace(metadata, schema_string=_text(fields), configuration=configuration), names, known)
 
 
 def identified(metadata: Metadata, names: Naming, known: Mapping[ColumnPath, int] | None = None) -> Metadata:

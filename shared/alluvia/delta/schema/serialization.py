@@ -21,7 +21,6 @@ Identify = Callable[[Json], tuple[str, dict[bytes, bytes] | None]]
 SCHEMAS_KEPT = 1024
 """How many schemas a process keeps parsed, by their text: each request needs that of its table, whichever it is."""
 _VOID = ("void", "null")
-_UNNAMED = re.compile(r"[ ,;{}()\n\t=]+")
 _NESTED = re.compile(r"(array|map|struct)\s*<(.*)>", re.DOTALL | re.IGNORECASE)
 _PRIMITIVES: dict[str, pa.DataType] = {
     "string": pa.string(),
@@ -168,29 +167,17 @@ def schema_string(schema: pa.Schema) -> str:
     """Return a `schemaString` for an Arrow schema. Raises `Invalid`, naming the column, for a type that Delta lacks."""
     if not schema.names:
         raise Invalid("schema: a table needs at least one column")
-    check_names(schema.names)
+    check_distinct(schema.names)
     return orjson.dumps({"type": "struct", "fields": [_new_field(field) for field in schema]}).decode()
-
-
-def check_names(names: list[str]) -> None:
-    """Raise `Invalid` for a column name that is empty or repeated, or that Delta does not allow."""
-    check_distinct(names)
-    for name in names:
-        if (allowed := _UNNAMED.sub("_", name)) != name:
-            raise Invalid(
-                f"column name {name!r} contains one of ' ,;{{}}()=', a tab or a line break, which Delta does not "
-                f"allow: call it {allowed!r}"
-            )
 
 
 def check_distinct(names: list[str]) -> None:
     """Raise `Invalid` for an empty or repeated column name (names differ by more than case)."""
     seen: set[str] = set()
     for name in names:
-        if not name or name.lower() in seen:
-            raise Invalid(
-                f"column name {name!r} is {'repeated' if name else 'empty'}: column names must differ, apart from case"
-            )
+        if not name.strip() or name.lower() in seen:
+            which = "repeated" if name.strip() else "empty"
+            raise Invalid(f"column name {name!r} is {which}: column names must differ, apart from case")
         seen.add(name.lower())
 
 
@@ -221,7 +208,7 @@ def _delta_type(kind: pa.DataType, path: str) -> str | Json:
         fields = [kind.field(at) for at in range(kind.num_fields)]
         if not fields:
             raise Invalid(f"column {path}: a struct needs at least one field")
-        check_names([field.name for field in fields])
+        check_distinct([field.name for field in fields])
         return {"type": "struct", "fields": [_delta_field(field, f"{path}.") for field in fields]}
     if pa.types.is_map(kind):
         return {
@@ -253,7 +240,6 @@ def add_fields(text: str, new: pa.Schema) -> str:
             raise Invalid(f"new column {field.name} must be nullable: existing rows have no value for it")
         whole["fields"].append(_new_field(field))
     check_distinct([field["name"] for field in whole["fields"]])
-    check_names(new.names)
     return orjson.dumps(whole).decode()
 
 

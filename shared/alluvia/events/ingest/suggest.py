@@ -15,6 +15,7 @@ from alluvia.commit.event_window.id_runs import EVENT_ID, SOURCE, identity_colum
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.data_files.scan import read_file
 from alluvia.delta.log.actions import AddFile
+from alluvia.delta.schema.column_mapping import is_mapped, needs_mapping
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.serialization import schema_string
 from alluvia.delta.schema.types import type_name
@@ -84,16 +85,18 @@ def suggest(catalog: WritableCatalog, name: str, sample: int = SAMPLE) -> list[S
     table = find_events(catalog, name)
     if table is None:
         raise TableNotFound(f"there is no table {name!r}")
-    schema = table.newest().schema
+    snapshot = table.newest()
+    schema = snapshot.schema
     columns = {fold(column) for column in schema.names}
     texts, timeless = _newest_events(table, sample) if "properties" in columns else ([], [])
     rejected: list[bytes] = []
     place = catalog.handle(f"{name}/{REJECTS}")
     with suppress(TableNotFound):
         rejected = [value or b"{}" for [value] in _newest(place, ["raw"], max(1, sample // 10))]
-    events, fields = 0, _Fields(columns, {SOURCE} if identity_columns(schema) == (EVENT_ID,) else set())
+    left_out = {SOURCE} if identity_columns(schema) == (EVENT_ID,) else set()
+    events, fields = 0, _Fields(columns, left_out, is_mapped(snapshot.properties))
     odd_times: list[OddTime] = []
-    time_path = table.newest().settings.time_field
+    time_path = snapshot.settings.time_field
     timeless_or_rejected = chain(timeless, repeat(True))
     for value, all_fields in zip(decode_all([*texts, *rejected]), timeless_or_rejected, strict=False):
         if isinstance(value, dict):
@@ -173,8 +176,9 @@ def _even(held: Sequence[int], rows: int) -> list[int]:
 class _Fields:
     """The values of each field that has no column, but for those that cannot become one."""
 
-    def __init__(self, columns: set[str], left_out: set[str]) -> None:
+    def __init__(self, columns: set[str], left_out: set[str], takes_any_name: bool) -> None:
         self._columns = columns
+        self._takes_any_name = takes_any_name
         self._left_out = left_out
         self._values: dict[str, list[object]] = {}
 
@@ -201,7 +205,7 @@ class _Fields:
         if spelled[fold(name)] > 1:
             return refused("fields whose names differ only in case cannot be columns")
         try:
-            schema_string(pa.schema([pa.field(name, pa.string())]))
+            text = schema_string(pa.schema([pa.field(name, pa.string())]))
         except Invalid as error:
             return refused(str(error))
         if fold(name) in FEED_COLUMNS:
@@ -214,6 +218,11 @@ class _Fields:
             if tried == TIMESTAMP and any(map(_is_digits, values)):
                 continue  # more likely ids than times
             if not column(pa.field(name, tried), values)[1]:
+                if not self._takes_any_name and needs_mapping(text):
+                    return refused(
+                        "a column of that name turns on column mapping, which some readers of Delta tables lack, so it "
+                        f"is for you to add: --add '{name}:{type_name(tried)}'"
+                    )
                 return Suggestion(name, type_name(tried), coverage, events, shown)
         if kind in _DECLARED:
             what, type_of_it = _DECLARED[kind]

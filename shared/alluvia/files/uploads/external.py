@@ -22,6 +22,7 @@ from alluvia.delta.log.actions import AddFile, Metadata
 from alluvia.delta.log.replay import State
 from alluvia.delta.properties import EXTERNAL
 from alluvia.delta.protocols import new_protocol
+from alluvia.delta.schema.column_mapping import own_names
 from alluvia.delta.schema.unified import UnifiedSchema
 from alluvia.delta.snapshot import ETAG, Snapshot
 from alluvia.errors import Invalid, TableExists
@@ -115,7 +116,8 @@ SOURCE = "alluvia.source"
 
 def _metadata(handle: TableHandle, columns: pa.Schema, place: ExternalPlace, adds: Sequence[AddFile]) -> Metadata:
     partitions = list(adds[0].partition_values) if adds else []
-    made = plan_create(NewTable(columns, partitions), handle.clock.new_id(), handle.clock.now_ms())
+    new = NewTable(columns, partitions)
+    made = plan_create(new, handle.clock.new_id(), handle.clock.now_ms(), own_names)  # which the files have
     return replace(made, configuration={**made.configuration, EXTERNAL: place.to_text()})
 
 

@@ -23,7 +23,6 @@ from alluvia.delta.schema.column_mapping import mapped, renamed, without, withou
 from alluvia.delta.schema.former_names import noted
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.serialization import arrow_schema, check_distinct
-from alluvia.delta.schema.serialization import check_names as check_new_names
 from alluvia.errors import Invalid
 from alluvia.nearest_name import did_you_mean
 
@@ -62,7 +61,6 @@ def change_columns(metadata: Metadata, rename: Mapping[str, str], drop: Sequence
     for new in names.values():
         if sum(fold(name) == fold(new) for name in left) > 1:
             raise Invalid(f"rename: the table has a column {new} already")
-    check_new_names(list(names.values()))
     check_distinct(left)
     before = mapped(metadata)
     return noted(renamed(without(before, gone), names), before)

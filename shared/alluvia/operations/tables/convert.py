@@ -20,6 +20,7 @@ from alluvia.delta.log.paths import is_absolute
 from alluvia.delta.partitioning.partition import partition_text
 from alluvia.delta.partitioning.values import infer_type, is_hidden, parse_partition_text, partition_texts
 from alluvia.delta.properties import CONSTRAINT, check_properties, read_properties
+from alluvia.delta.schema.column_mapping import own_names
 from alluvia.delta.schema.serialization import primitive_type
 from alluvia.delta.schema.types import type_name
 from alluvia.delta.schema.unified import UnifiedSchema
@@ -77,7 +78,7 @@ def convert(
             f"the folders name {', '.join(columns) or 'none'}"
         )
     new = NewTable(_whole_schema(stored.unified.schema, kinds), columns, sort_by, given, cluster_by)
-    metadata = plan_create(new, handle.clock.new_id(), handle.clock.now_ms())
+    metadata = plan_create(new, handle.clock.new_id(), handle.clock.now_ms(), own_names)  # which the files have
     adds = [_with_values(add, texts, kinds) for add, texts in stored.adds]
     create(handle, metadata, exist_ok=False, first=FirstVersion("CONVERT", adds=adds, new_log=True))
 

@@ -22,6 +22,8 @@ from alluvia.delta.properties import (
     read_properties,
 )
 from alluvia.delta.protocols import default_properties, new_protocol
+from alluvia.delta.schema.column_mapping import Naming, mapped, needs_mapping, plain_names
+from alluvia.delta.schema.former_names import noted
 from alluvia.delta.schema.serialization import arrow_schema, normal_schema, schema_string
 from alluvia.errors import Invalid, TableExists
 from alluvia.operations.catalog.catalog import NewTable
@@ -42,8 +44,12 @@ NOT_GIVEN = {
 """Properties that a new table cannot be given, with what says the same."""
 
 
-def plan_create(new: NewTable, table_id: str, now_ms: int) -> Metadata:
-    """Return the metadata of a new table. Raises `Invalid`, naming what is wrong."""
+def plan_create(new: NewTable, table_id: str, now_ms: int, names: Naming | None = None) -> Metadata:
+    """Return the metadata of a new table, with column mapping if the name of a column needs it.
+
+    `names` gives columns the names that they then have in files; by default, those that need mapping get fresh ones.
+    Raises `Invalid`, naming what is wrong.
+    """
     check_names("partition_by", new.partition_by)
     check_names("sort_by", new.sort_by)
     check_names("cluster_by", new.cluster_by)
@@ -62,6 +68,8 @@ def plan_create(new: NewTable, table_id: str, now_ms: int) -> Metadata:
         configuration[CLUSTER_BY] = names_text(new.cluster_by)
         check_properties({CLUSTER_BY: configuration[CLUSTER_BY]})
     metadata = Metadata(table_id, text, spec.identity_columns, configuration, now_ms)
+    if needs_mapping(text):
+        metadata = noted(mapped(metadata, names=names or plain_names(table_id)))
     check_layout(metadata)
     check_ttl(metadata)
     check_feed_columns(metadata)

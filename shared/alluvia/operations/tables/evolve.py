@@ -26,7 +26,15 @@ from alluvia.delta.properties import (
     check_properties,
 )
 from alluvia.delta.protocols import features_needed, with_features
-from alluvia.delta.schema.column_mapping import MAX_ID, MODE, fresh_names, identified, is_mapped
+from alluvia.delta.schema.column_mapping import (
+    MAX_ID,
+    MODE,
+    fresh_names,
+    identified,
+    is_mapped,
+    mapped,
+    needs_mapping,
+)
 from alluvia.delta.schema.former_names import FORMER_NAMES, noted
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.serialization import add_fields, add_nested, arrow_schema
@@ -89,8 +97,18 @@ def plan_evolve(
 
 def _with_columns(metadata: Metadata, fields: pa.Schema, seed: str) -> Metadata:
     _check_new(fields, arrow_schema(metadata.schema_string))
-    added = replace(metadata, schema_string=add_fields(metadata.schema_string, fields))
-    return noted(identified(added, fresh_names(seed))) if is_mapped(added.configuration) else added
+    return _widened(metadata, fields, add_fields, seed)
+
+
+def _widened(metadata: Metadata, fields: pa.Schema, add: Callable[[str, pa.Schema], str], seed: str) -> Metadata:
+    """Return metadata whose `schemaString` has gone through `add`, with column mapping if a name needs that."""
+    added = replace(metadata, schema_string=add(metadata.schema_string, fields))
+    if is_mapped(metadata.configuration):
+        return noted(identified(added, fresh_names(seed)))
+    if not needs_mapping(added.schema_string):
+        return added
+    before = mapped(metadata)
+    return noted(identified(replace(before, schema_string=add(before.schema_string, fields)), fresh_names(seed)))
 
 
 def plan_merge(metadata: Metadata, rows: pa.Schema, *, seed: str) -> Metadata:
@@ -99,14 +117,12 @@ def plan_merge(metadata: Metadata, rows: pa.Schema, *, seed: str) -> Metadata:
     Raises what `plan_evolve` does.
     """
     known = set(arrow_schema(metadata.schema_string).names)
-    text = add_nested(metadata.schema_string, rows)
-    widened = replace(metadata, schema_string=text)
-    if text != metadata.schema_string and ROLLUP in metadata.configuration:
+    has_new_fields = add_nested(metadata.schema_string, rows) != metadata.schema_string
+    if has_new_fields and ROLLUP in metadata.configuration:
         raise Invalid("a rollup has the columns of its query: drop it, and create it with another query")
-    if text != metadata.schema_string and is_mapped(metadata.configuration):
-        widened = noted(identified(widened, fresh_names(seed)))
+    widened = _widened(metadata, rows, add_nested, seed) if has_new_fields else metadata
     new = pa.schema([field for field in rows if field.name not in known])
-    return plan_evolve(widened, new, None, seed=seed) if len(new) or text != metadata.schema_string else metadata
+    return plan_evolve(widened, new, None, seed=seed) if len(new) or has_new_fields else metadata
 
 
 def _check_new(fields: pa.Schema, present: pa.Schema) -> None:

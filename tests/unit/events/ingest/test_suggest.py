@@ -92,7 +92,10 @@ def test_what_no_column_could_hold_is_shown_without_a_type(lake: Lake) -> None:
     lake["clicks"].evolve(pa.schema([("object", pa.struct([("a", pa.int64())])), ("list", pa.list_(pa.int64()))]))
     assert send(lake, {"object": {"a": 1}, "list": [1]}).stored == 1
     assert "case" in str(notes["plan"])
-    assert "Delta does not allow" in str(notes["my key"])
+    assert str(notes["my key"]).endswith("so it is for you to add: --add 'my key:long'")
+    lake["clicks"].evolve({"my key": "long"})
+    send(lake, {"my key": 2, "other key": "x"})
+    assert types(lake)["other key"] == "string"
 
 
 def test_numbers_that_a_double_would_round_are_no_double() -> None:

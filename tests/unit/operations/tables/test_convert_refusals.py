@@ -32,7 +32,6 @@ from tests.unit.operations.converting import Write, xs
         ({"y": pa.array([1], pa.float16())}, r"2.parquet .* column y has numbers of 16 bits"),
         ({"y": pa.nulls(1)}, r"2.parquet .* column y: all its values are null"),
         ({"y": pa.array([Decimal(1)], pa.decimal256(50, 2))}, r"2.parquet .* column y: Delta has no type for decimal"),
-        ({"a b": [1]}, r"2.parquet .* column name 'a b' contains"),
     ],
 )
 def test_contradicting_files_are_refused(disk: Lake, write: Write, second: dict[str, Any], named: str) -> None:
