@@ -14,16 +14,21 @@ from constructs import Construct
 
 from alluvia.serverless.routes.ingest_routes import INGEST_ROUTES
 from alluvia.serverless.routes.query_routes import QUERY_ROUTES
-from alluvia.serverless.routes.route import PUBLISHES, SENDER, Route
+from alluvia.serverless.routes.route import LINKED, PUBLISHES, SENDER, Route
 from infra.nag import accept
 from infra.settings import Settings
 
 EVENTS, WEBHOOKS, UPLOADS = "events", "webhooks", "uploads"
-QUERIES, PUBLISHING, SQL = "queries", "publishing", "sql"
+QUERIES, PUBLISHING, LINKS, SQL = "queries", "publishing", "links", "sql"
 """The kinds of routes."""
 _PART_OF_FILE = "upload_parts.put_part"
 """The taker of a route that only a server without S3 has: in AWS, parts of files go to presigned URLs."""
 PREFLIGHTS = "OPTIONS /{proxy+}"
+_OPEN = {
+    SENDER: "Senders of webhooks have no AWS credentials; the function verifies each request.",
+    LINKED: "Browsers and spreadsheets have no AWS credentials; the function verifies the token in each address.",
+}
+"""Rights for which the function alone verifies requests, with the reason."""
 ACCESS_LOG_FIELDS = {
     "requestId": "$context.requestId",
     "time": "$context.requestTime",
@@ -48,7 +53,7 @@ class HttpApi(Construct):
     every request pass, and the functions verify the lake's tokens.
 
     Senders of webhooks have none of these: where the settings ask for their routes, all requests reach the function,
-    which verifies each.
+    which verifies each. The same holds for links to published queries.
 
     Routes of queries and uploads, and those of webhooks, have throttles of their own, so that no flood takes requests
     from others.
@@ -64,6 +69,7 @@ class HttpApi(Construct):
         sql: lambda_.Alias | None,
         upload: lambda_.Alias | None,
         publishing: bool,
+        links: bool,
         throttle: api.ThrottleSettings,
         query_throttle: api.ThrottleSettings,
         authorizer: api.IHttpRouteAuthorizer,
@@ -86,6 +92,8 @@ class HttpApi(Construct):
             kinds[UPLOADS] = (integrations.HttpLambdaIntegration("Upload", upload), query_throttle)
         if publishing:
             kinds[PUBLISHING] = (to_query, query_throttle)
+        if links:
+            kinds[LINKS] = (to_query, query_throttle)
         if webhook_throttle is not None:
             kinds[WEBHOOKS] = (to_ingest, webhook_throttle)
         limited: list[api.HttpRoute] = []
@@ -108,13 +116,13 @@ class HttpApi(Construct):
 
     def _add(self, route: Route, integration: integrations.HttpLambdaIntegration) -> list[api.HttpRoute]:
         methods = [api.HttpMethod(method) for method in route.methods]
-        if route.right != SENDER:
+        if route.right not in _OPEN:
             return self.api.add_routes(path=route.path, methods=methods, integration=integration)
         added: list[api.HttpRoute] = self.api.add_routes(
             path=route.path, methods=methods, integration=integration, authorizer=api.HttpNoneAuthorizer()
         )
         for each in added:
-            accept(each, "APIG4", "Senders of webhooks have no AWS credentials; the function verifies each request.")
+            accept(each, "APIG4", _OPEN[route.right])
         return added
 
     def _preflights(self, to_ingest: integrations.HttpLambdaIntegration) -> list[api.HttpRoute]:
@@ -151,8 +159,8 @@ def kind_of(route: Route) -> str:
         return ""
     if route in INGEST_ROUTES:
         return {"webhooks": WEBHOOKS, "uploads": UPLOADS, "upload_parts": UPLOADS}.get(route.module, EVENTS)
-    if route.right == PUBLISHES:
-        return PUBLISHING
+    if route.right in (PUBLISHES, LINKED):
+        return PUBLISHING if route.right == PUBLISHES else LINKS
     return SQL if route.right.scope == "admin:*" or route.name == "sql" else QUERIES
 
 

@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from alluvia.access.origins import normal_origin
+
 PREFIX = "alluvia:"
 _S3_URI = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>[A-Za-z0-9!_.'()/-]*))?")
 _SECRET = re.compile(
     r"(?P<place>secretsmanager|ssm):(?P<name>arn:aws[a-z-]*:(?P=place):[A-Za-z0-9/_+=.@:-]+|[A-Za-z0-9/_+=.@-]+)"
 )
 _RELEASE = re.compile(r"emr-spark-8\.[0-9]{1,2}\.[0-9]{1,2}")
-_ORIGIN = re.compile(r"(https?)://([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?", re.ASCII)
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
 
@@ -78,20 +78,6 @@ def origins(name: str, value: str) -> tuple[str, ...]:
             )
         found.append(origin)
     return ("*",) if "*" in found else tuple(dict.fromkeys(found))
-
-
-def normal_origin(text: str) -> str | None:
-    """Return a site as browsers name it, and as S3 compares it; None for a text that is not an origin.
-
-    The functions read it in the same way: see alluvia.access.origins. A deployment does not load that library.
-    """
-    match = _ORIGIN.fullmatch(text.lower())
-    if match is None:
-        return None
-    scheme, host, port = match[1], match[2], int(match[3] or _DEFAULT_PORTS[match[1]])
-    if not 0 < port < 65536:
-        return None
-    return f"{scheme}://{host}" + ("" if port == _DEFAULT_PORTS[scheme] else f":{port}")
 
 
 def release(name: str, value: str) -> str:

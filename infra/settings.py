@@ -39,6 +39,8 @@ class Settings:
     `sql_writes`        true for a function, behind POST /sql, that runs SQL that writes, else false
     `uploads`           true for a function, behind POST /v1/upload/{table}, that stores files, else false
     `publishing`        true for routes on which queries are published and withdrawn, else false
+    `links`             true for the route of signed links to published queries, which is open to the internet, else
+                        false
     `retention_hours`   how long vacuum keeps what no version names any more, 1 to 87600
     `alarm_email`       who gets the alarms; may be empty
     `backfill_sources`  s3://bucket, s3://bucket/folder or s3://bucket/file, separated by commas: what backfills may
@@ -83,6 +85,7 @@ class Settings:
     sql_writes: bool = False
     uploads: bool = False
     publishing: bool = False
+    links: bool = False
     auth: str = "iam"
     jwt_issuer: str | None = None
     jwt_audience: str | None = None
@@ -149,6 +152,7 @@ def _with_parts(settings: Settings, values: Mapping[str, str]) -> Settings:
         sql_writes=whether("sql_writes", values),
         uploads=whether("uploads", values),
         publishing=whether("publishing", values),
+        links=whether("links", values),
         retention_hours=number("retention_hours", values, DEFAULT.retention_hours, 1, _RETENTION_HOURS_MAX),
         alarm_email=email("alarm_email", values["alarm_email"]) if "alarm_email" in values else None,
         backfill_sources=sources("backfill_sources", values.get("backfill_sources", "")),

@@ -85,6 +85,7 @@ class AlluviaStack(Stack):
             sql=live.get("Sql"),
             upload=live.get("Upload"),
             publishing=settings.publishing,
+            links=settings.links,
             throttle=api.ThrottleSettings(rate_limit=settings.ingest_rate, burst_limit=settings.ingest_burst),
             query_throttle=api.ThrottleSettings(rate_limit=settings.query_rate, burst_limit=settings.query_burst),
             authorizer=authorizer_of(settings),

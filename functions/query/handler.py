@@ -34,7 +34,7 @@ from alluvia.serverless.query_settings import QuerySettings
 from alluvia.serverless.query_statements import WRITES_ARE_OFF
 from alluvia.serverless.routes.query_fields import ASYNC
 from alluvia.serverless.routes.query_routes import QUERY_ROUTES
-from alluvia.serverless.routes.route import PUBLISHES, Right, Route, routed
+from alluvia.serverless.routes.route import LINKED, PUBLISHES, Right, Route, routed
 
 from . import published, tables  # noqa: F401 - takers that are loaded while a function initialises
 from .answering import STATUSES, Caller, answer, wanted, with_costs
@@ -74,7 +74,10 @@ def handler(event: dict[str, Any], context: object) -> Response:  # noqa: ARG001
     target = routed(QUERY_ROUTES, request, "send queries to POST /q")
     if isinstance(target, dict):
         return target
-    return _with_statuses(lambda: with_costs(lambda: _taken(*target, request, settings, lake)))
+    response = _with_statuses(lambda: with_costs(lambda: _taken(*target, request, settings, lake)))
+    if target[0].right == LINKED:  # its address is a secret
+        response["headers"] |= {"Referrer-Policy": "no-referrer", "X-Robots-Tag": "noindex"}
+    return response
 
 
 def _invoked(event: dict[str, Any], caller: Caller) -> tuple[Response, Caller]:

@@ -7,7 +7,7 @@ enough. To everyone else it is as if there was no such query.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -75,7 +75,7 @@ def run_published(caller: Caller, name: str) -> Response:
     request = caller.request
     given = values_by_name(request)
     seen = see(caller, title, VERSION.read(given.pop(VERSION.name, None)))
-    values = values_of(seen.query.parameters, given)
+    values = values_of(seen.query.parameters, _with_fixed(given, seen.limits))
     asked = limited(QueryRequest(seen.query.query, values, form), request)
     if seen.limits and asked.max_bytes is not None:
         raise Forbidden(f"{MAX_BYTES_HEADER.name}: a limit on bytes would tell what the query reads: leave it out")
@@ -91,6 +91,15 @@ def run_published(caller: Caller, name: str) -> Response:
     except AlluviaError as error:
         raise veiled(error) from error
     return {**response, "headers": veiled_headers(response["headers"])} if seen.limits else response
+
+
+def _with_fixed(given: Mapping[str, str], limits: Sequence[Grant]) -> dict[str, str]:
+    """Return the values that are sent, with those that a caller's grants fix. Raises `Forbidden` for another value."""
+    values = dict(given)
+    for name, text in (pair for limit in limits for pair in limit.values):
+        if values.setdefault(name, text) != text:
+            raise Forbidden(f"{name} is fixed for this caller: leave it out")
+    return values
 
 
 def _as_job(asked: QueryRequest, seen: Seen, caller: Caller) -> Response | None:

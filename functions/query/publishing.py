@@ -88,6 +88,7 @@ def _facts(query: PublishedQuery, caller: Caller) -> dict[str, Any]:
     told: dict[str, Any] = {
         "name": query.name,
         "version": query.version,
+        "path": query.path,
         "parameters": {each.name: _declared(each) for each in query.parameters},
         "published": datetime_of(query.published_ms).isoformat(),
     }

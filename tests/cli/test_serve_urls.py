@@ -68,6 +68,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     settings = {"ALLUVIA_RESULT_CACHE_RESULT_BYTES": "1000"} if request.param else {}
     with pytest.MonkeyPatch.context() as patch, environment(settings, without=["ALLUVIA_AUTH"]):
         patch.setattr(serve, "_log_nothing", lines.append)
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         run = engine.run_rendered
 
         def counted(*given: Any, **named: Any) -> Any:
@@ -258,3 +259,38 @@ def test_without_kept_results_there_are_no_ranges(server: Server) -> None:
     with environment({"ALLUVIA_RESULT_CACHE": "off"}):
         answer, body = server.send("/v1/queries/top.csv?least=149990", Range="bytes=0-5")
     assert (answer.status, len(body.splitlines()), answer.headers["Accept-Ranges"]) == (200, 11, None)
+
+
+def link_to(server: Server, values: dict[str, str], form: str, **more: Any) -> str:
+    with environment({"ALLUVIA_URL": f"http://127.0.0.1:{server.port}"}):
+        return server.lake.link_query("top", values, format=form, **more)
+
+
+@pytest.mark.parametrize("read", [duckdb_sum, polars_scan])
+def test_readers_read_a_link_where_callers_need_tokens(server: Server, read: Callable[[str], int]) -> None:
+    url = link_to(server, {"least": "10"}, "parquet")
+    with environment({"ALLUVIA_AUTH": "tokens"}):
+        assert server.send("/v1/queries/top.parquet")[0].status == 401
+        assert read(url) == sum(range(10, ROWS))
+    assert server.counted()[1] == 1
+
+
+def test_a_link_is_opened_from_a_mail_and_not_by_scripts_of_other_sites(server: Server) -> None:
+    path = link_to(server, {"least": "140000"}, "csv").partition(str(server.port))[2]
+    opened = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Referer": "https://mail.example/"}
+    with environment({"ALLUVIA_AUTH": "tokens"}):
+        answer, body = server.send(path, **opened)
+        if answer.status == 303:  # a large result
+            answer, body = server.send(str(answer.headers["Location"]), **opened)
+        assert (answer.status, len(body.splitlines())) == (200, 10_001)
+        assert server.send(path.replace("links", "queries"), **opened)[0].status == 403
+        for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}):
+            assert server.send(path, **headers)[0].status == 403
+        with environment({"ALLUVIA_CORS_ORIGINS": "HTTPS://App.example:443"}):
+            asked = {"Access_Control_Request_Method": "GET", "Access_Control_Request_Headers": "range"}
+            preflight, _ = server.send(path, "OPTIONS", Origin="https://app.example", **asked)
+            assert (preflight.status, preflight.headers["Access-Control-Allow-Headers"]) == (204, "range")
+            part, _ = server.send(path, Origin="https://app.example", Range="bytes=0-5")
+            assert (part.status, part.headers["Access-Control-Allow-Origin"]) == (206, "https://app.example")
+            exposed = part.headers["Access-Control-Expose-Headers"].split(", ")
+            assert {"ETag", "Content-Range", "Accept-Ranges", "Link"} <= {*exposed}

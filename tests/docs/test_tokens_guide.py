@@ -20,7 +20,7 @@ import alluvia
 from tests.serving import serving
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "TOKENS.md").read_text()
-CREATE, CALLS, PUBLISH, ISSUER = re.findall(r"^```sh\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+CREATE, CALLS, PUBLISH, LINK, ISSUER = re.findall(r"^```sh\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
 ALLUVIA = f"{shlex.quote(sys.executable)} -m alluvia.cli "
 
 
@@ -62,6 +62,16 @@ def test_a_token_of_a_published_query(place: Path) -> None:
         ask = ask.replace("curl ", "curl --silent --show-error ").replace("localhost:8080", f"127.0.0.1:{port}")
         answers = [shell(f"TOKEN={token}\n{ask.replace('tenant=a', f'tenant={tenant}')}") for tenant in "ab"]
     assert list(map(json.loads, answers)) == [[{"n": 1}], [{"n": None}]]
+
+
+def test_a_link_to_a_published_query(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish, _, _ = PUBLISH.replace("alluvia ", ALLUVIA).splitlines()
+    shell(publish)
+    create, ask = LINK.replace("alluvia ", ALLUVIA).splitlines()
+    with serving(place, "--auth", "tokens") as (_, port):
+        monkeypatch.setenv("ALLUVIA_URL", f"http://127.0.0.1:{port}")
+        link = shell(create).strip()
+        assert shell(f"LINK='{link}'\n{ask.replace('curl ', 'curl --silent --show-error ')}") == "n\n1\n"
 
 
 def test_a_token_of_an_identity_provider(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,14 @@ GET      /v1/queries/top.json?nope=1      -      400  401  401     400  403    4
 GET      /v1/queries/spare.json           -      200  401  401     200  403    403   403   403     403   403    200
 GET      /v1/queries/secret.json          -      200  401  401     403  403    403   403   403     403   403    403
 GET      /v1/queries/absent.json          -      404  401  401     403  403    403   403   403     403   403    404
+GET,HEAD /v1/links/top.json?{link}        -      200  200  200     200  200    200   200   200     200   200    200
+GET      /v1/links/top.json?{link}&event=shut -  403  403  403     403  403    403   403   403     403   403    403
+GET      /v1/links/top?{link}             -      404  404  404     404  404    404   404   404     404   404    404
+GET      /v1/links/top.json?{link}&version=0 -   403  403  403     403  403    403   403   403     403   403    403
+GET      /v1/links/spare.json?{link}      -      403  403  403     403  403    403   403   403     403   403    403
+GET      /v1/links/absent.json?{link}     -      403  403  403     403  403    403   403   403     403   403    403
+GET      /v1/links/top.json?{token}       -      403  403  403     403  403    403   403   403     403   403    403
+GET      /v1/links/top.json               -      400  400  400     400  400    400   400   400     400   400    400
 PUT      /v1/queries/spare                clicks 200  401  401     403  403    403   403   403     403   403    200
 PUT      /v1/queries/spare_one            nothing 200  401  401     403  403    403   403   200     403   403    200
 PUT      /v1/queries/top3                 nothing 200  401  401     403  403    403   403   403     403   403    200
@@ -166,6 +174,7 @@ class Served:
         self.lake = lake
         self.gateway = Gateway(lake.clock, ServerRules())
         self.bearers: dict[str, str | None] = {name: token(lake, *grants) for name, grants in GRANTS.items()}
+        self.link = lake.link_query("top", {"event": "open"}).partition("?")[2]
         self.bearers |= {"none": None, "bad": "a.b.c", "expired": expired(lake), "revoked": revoked(lake)}
 
     def spare_branch(self, *, there: bool) -> None:
@@ -175,6 +184,9 @@ class Served:
             else:
                 self.lake.discard_branch("spare")
 
+    def linked(self, search: str) -> str:
+        return search.replace("{link}", self.link).replace("{token}", f"link-token={self.bearers['query']}")
+
     def send(self, row: Row, bearer: str | None) -> int:
         path, _, search = row.path.partition("?")
         fields = {f"{{{name}}}": urlencode({"query": text}) for name, text in SQL.items()}
@@ -182,7 +194,7 @@ class Served:
         environ: dict[str, Any] = {
             "REQUEST_METHOD": row.method,
             "PATH_INFO": path.replace("{hash}", hashlib.sha256(SQL["select"].encode()).hexdigest()),
-            "QUERY_STRING": fields.get(search, search),
+            "QUERY_STRING": self.linked(fields.get(search, search)),
             "CONTENT_TYPE": "application/json",
             "HTTP_HOST": "localhost",
             "wsgi.input": io.BytesIO(body),

@@ -54,6 +54,7 @@ def test_from_the_command_to_the_answer(lake: alluvia.Lake) -> None:
     assert made == {
         "name": "top_pages",
         "version": 0,
+        "url": "/v1/queries/top_pages.json",
         "parameters": "path (string), least (long, '2' by default)",
         "publisher": None,
         "query": TOP,
@@ -76,6 +77,21 @@ def test_from_the_command_to_the_answer(lake: alluvia.Lake) -> None:
     assert lake.publish_query("top_pages", "SELECT 3 AS n").version == 3
     assert rows(get("top_pages.json", version="3")) == [{"n": 3}]
     assert get("top_pages.json", version="1")["statusCode"] == 404  # it was withdrawn
+
+
+def test_the_url_begins_with_the_address_that_is_set(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = CliRunner().invoke(cli, ["publish", "one", "SELECT 1 AS n"])
+    assert "/v1/queries/one.json" in result.stdout
+    assert "below the address of the lake's server, which `alluvia serve` prints" in result.stderr
+    monkeypatch.setenv("ALLUVIA_URL", "https://lake.example/")
+    result = CliRunner().invoke(cli, ["publish", "one", "SELECT 1 AS n", "--json"])
+    url = "https://lake.example/v1/queries/one.json"
+    assert (json.loads(result.stdout)["url"], result.stderr) == (url, "")
+    assert lake.publish_query("one", "SELECT 1 AS n").url == url
+    assert run("published")[0]["url"] == url
+    monkeypatch.setenv("ALLUVIA_URL", "lake.example")
+    with pytest.raises(Invalid, match=r"ALLUVIA_URL is 'lake.example': write it as https://lake\.example\.com"):
+        _ = lake.publish_query("one", "SELECT 1 AS n").url
 
 
 def test_what_is_published_already_makes_no_version(lake: alluvia.Lake) -> None:

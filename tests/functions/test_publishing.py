@@ -53,7 +53,14 @@ def test_from_publishing_to_withdrawing(lake: alluvia.Lake) -> None:
     assert (made["statusCode"], made["headers"]["ETag"]) == (201, f'"{version}"')
     assert told.pop("published").endswith("+00:00")
     parameters = {"least": {"type": "long", "default": "2"}}
-    assert told == {"name": "top", "version": version, "parameters": parameters, "query": SELECT, "publisher": None}
+    known = {"path": "/v1/queries/top.json"}
+    assert told == known | {
+        "name": "top",
+        "version": version,
+        "parameters": parameters,
+        "query": SELECT,
+        "publisher": None,
+    }
     assert json.loads(send("GET", "/top.json")["body"]) == [{"n": 2}]
     again = put("top", {"query": SELECT, "parameters": {"least": "long=2"}})
     assert (again["statusCode"], json.loads(again["body"])) == (200, json.loads(made["body"]))

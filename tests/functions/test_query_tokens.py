@@ -252,7 +252,8 @@ def test_the_rows_of_a_rollup_as_they_would_be_now_need_its_source_and_no_right_
 def test_it_sees_itself_in_the_list_without_its_text(lake: alluvia.Lake) -> None:
     [only] = json.loads(send("", of(lake, "top"))["body"])["queries"]
     assert only.pop("published")
-    assert only == {"name": "top", "version": 0, "parameters": {"least": {"type": "long", "default": "0"}}}
+    parameters = {"least": {"type": "long", "default": "0"}}
+    assert only == {"name": "top", "version": 0, "path": "/v1/queries/top.json", "parameters": parameters}
     by_name = {each["name"]: each for each in json.loads(send("", token(lake, grant("read:hits")))["body"])["queries"]}
     assert (by_name["top"]["query"], by_name["top"]["publisher"], by_name["mine"]["publisher"]) == (TOP, None, "test")
     assert "shift" not in by_name

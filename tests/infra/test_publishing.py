@@ -54,3 +54,23 @@ def test_its_routes_are_signed_and_throttled_as_queries_are(publishing: Template
 def test_only_the_function_behind_the_routes_is_told(publishing: Template) -> None:
     assert function(publishing, "Query")["Environment"]["Variables"][VARIABLE] == "true"
     assert VARIABLE not in function(publishing, "Sql")["Environment"]["Variables"]
+
+
+def test_links_are_open_to_the_internet_where_the_settings_ask_for_them_and_nowhere_else(
+    template: Template, placeholders: Sources, tmp_path: Path
+) -> None:
+    path = "/v1/links/{query}"
+    assert not [
+        each
+        for each in resources_of(template, "AWS::ApiGatewayV2::Route").values()
+        if path in each["RouteKey"] or each["AuthorizationType"] == "NONE"
+    ]
+    linked = read_template(synthesise(placeholders, tmp_path, links="true"))
+    routes = {each["RouteKey"]: each for each in resources_of(linked, "AWS::ApiGatewayV2::Route").values()}
+    (stage,) = resources_of(linked, "AWS::ApiGatewayV2::Stage").values()
+    open_to_all = {key for key, each in routes.items() if each["AuthorizationType"] == "NONE"}
+    assert open_to_all == {f"GET {path}", f"HEAD {path}"}
+    for key in open_to_all:
+        assert routes[key]["Target"] == routes[f"GET {PATH}"]["Target"]
+        assert stage["RouteSettings"][key] == stage["RouteSettings"][f"GET {PATH}"]
+    assert statements(linked, "Query") == statements(template, "Query")

@@ -17,11 +17,11 @@ OF_A_SERVER = {"PUT /v1/upload/{table}/{upload}/parts/{part}"}
 def test_the_api_with_all_settings_has_each_route_of_the_functions_and_no_other(
     placeholders: Sources, tmp_path: Path
 ) -> None:
-    on = dict.fromkeys(("sql_writes", "uploads", "publishing", "webhooks"), "true")
+    on = dict.fromkeys(("sql_writes", "uploads", "publishing", "links", "webhooks"), "true")
     template = read_template(synthesise(placeholders, tmp_path, **on))
     deployed = {each["RouteKey"]: each for each in resources_of(template, "AWS::ApiGatewayV2::Route").values()}
     declared = {
-        f"{method} {route.path}": route.right.on == "sender"
+        f"{method} {route.path}": route.right.on in ("sender", "link")
         for route in (*INGEST_ROUTES, *QUERY_ROUTES)
         for method in route.methods
     }

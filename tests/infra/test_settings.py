@@ -52,6 +52,7 @@ def test_the_defaults_are_those_of_cdk_json() -> None:
         vacuum_concurrency=2,
         uploads=False,
         publishing=False,
+        links=False,
         upload_concurrency=None,
     )
 
@@ -104,6 +105,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "vacuum_concurrency": ("9", 9),
     "uploads": ("true", True),
     "publishing": ("true", True),
+    "links": ("true", True),
     "upload_concurrency": ("18", 18),
 }
 """By the name of a setting: what cdk.json or `-c` gives, and what it means."""

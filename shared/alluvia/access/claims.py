@@ -29,7 +29,7 @@ SKEW_SECONDS = 60
 AGE_SECONDS_MAX = 10 * 366 * 86400
 _NAMES = frozenset({"iss", "jti", "sub", "iat", "exp", OURS})
 _OUR_NAMES = frozenset({"grants", "requests_per_minute", "query_bytes"})
-_GRANT_NAMES = frozenset({"allow", "tables", "queries", "where", "hide"})
+_GRANT_NAMES = frozenset({"allow", "tables", "queries", "where", "hide", "values"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,8 @@ def plain_grant(grant: Grant) -> dict[str, Any]:
         plain["where"] = grant.where
     if grant.hide:
         plain["hide"] = sorted(grant.hide)
+    if grant.values:
+        plain["values"] = dict(grant.values)
     return plain
 
 
@@ -105,7 +107,10 @@ def _grant(plain: object) -> Grant:
         raise Invalid("where: must be a text")
     hide = frozenset(_texts(given, "hide")) if "hide" in given else frozenset()
     tables, queries = (tuple(_texts(given, name)) if name in given else () for name in ("tables", "queries"))
-    return Grant(frozenset(_texts(given, "allow")), tables, where, hide, queries)
+    values = given.get("values", {})
+    if not isinstance(values, dict) or not all(isinstance(text, str) for text in values.values()):
+        raise Invalid("values: must be an object of texts")
+    return Grant(frozenset(_texts(given, "allow")), tables, where, hide, queries, tuple(sorted(values.items())))
 
 
 def _object(given: object, what: str, names: frozenset[str]) -> Mapping[str, Any]:

@@ -73,6 +73,19 @@ def signing_key(store: Store, environment: Mapping[str, str]) -> Ed25519PrivateK
     return None
 
 
+def ready_key(store: Store, clock: Clock, environment: Mapping[str, str]) -> tuple[Ed25519PrivateKey, Path | None]:
+    """Return the key to sign with. A lake without keys gets its first, whose file is returned too.
+
+    Raises `Invalid` as `signing_key` does.
+    """
+    key, made = signing_key(store, environment), None
+    if key is None:
+        folder = key_folder(environment)
+        made = _file(folder, new_key(store, clock, folder).id)
+        key = _private(made.read_bytes(), str(made))
+    return key, made
+
+
 def issue(
     store: Store, clock: Clock, key: Ed25519PrivateKey, rights: Rights, name: str, lifetime_s: int
 ) -> tuple[str, TokenClaims]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import field, replace
 
 from alluvia.errors import Forbidden, Invalid
 from alluvia.lazy_dataclasses import dataclass
@@ -18,7 +18,11 @@ OPERATIONS = (APPEND, READ, WRITE, ADMIN)
 QUERY, PUBLISH = "query", "publish"
 QUERY_OPERATIONS = (QUERY, PUBLISH)
 """On published queries: to run one with its publisher's rights, and to publish and withdraw one."""
+LINK = "link"
+"""To run one published query by a link, and nothing by a header: a link is known to all who see its address."""
 GRANTS_MAX = 100
+VALUES_MAX = 100
+VALUE_CHARS_MAX = 1000
 PATTERN_CHARS_MAX = 200
 WHERE_CHARS_MAX = 2000
 _PATTERN = re.compile(rf"(\*|[a-z*][a-z0-9_*]*)(/{REJECTS})?")
@@ -31,7 +35,7 @@ class Grant:
 
     A table of rejects is matched only by `<name>/_rejects`. A query means its current version, `<name>@<number>` that
     one alone. `where` is a condition that limits the rows that may be read, by the caller itself or through a published
-    query; `hide` has columns that may not be, in lower case.
+    query; `hide` has columns that may not be, in lower case. `values` are the texts of parameters that are fixed.
     """
 
     operations: frozenset[str]
@@ -39,14 +43,16 @@ class Grant:
     where: str | None = None
     hide: frozenset[str] = frozenset()
     queries: tuple[str, ...] = ()
+    values: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         """Raise `Invalid`, naming the field, for a grant that makes no sense."""
-        known = (*OPERATIONS, *QUERY_OPERATIONS)
+        known = (*OPERATIONS, *QUERY_OPERATIONS, LINK)
         unknown = self.operations.difference(known)
         if unknown or not self.operations:
             raise Invalid(f"operations: {min(unknown, default='')!r} must be one of {', '.join(known)}")
-        if self.operations.isdisjoint(QUERY_OPERATIONS):
+        self._check_link()
+        if self.operations.isdisjoint((*QUERY_OPERATIONS, LINK)):
             _check_names("tables", self.tables, self.queries, _PATTERN)
         elif self.operations.isdisjoint(OPERATIONS):
             _check_names("queries", self.queries, self.tables, _QUERY_PATTERN)
@@ -58,6 +64,14 @@ class Grant:
             raise Invalid("where and hide limit what may be read: grant other operations apart from them")
         if self.where is not None and not 0 < len(self.where) <= WHERE_CHARS_MAX:
             raise Invalid(f"where: give a condition of at most {WHERE_CHARS_MAX} characters")
+
+    def _check_link(self) -> None:
+        if LINK in self.operations and (len(self.operations) > 1 or len(self.queries) != 1 or "*" in self.queries[0]):
+            raise Invalid("link: a link is for one published query, by its name, and for nothing else")
+        if self.values and self.operations not in ({QUERY}, {LINK}):
+            raise Invalid("values: only parameters of published queries are fixed")
+        if len(self.values) > VALUES_MAX or any(len(text) > VALUE_CHARS_MAX for _, text in self.values):
+            raise Invalid(f"values: fix at most {VALUES_MAX} parameters, each with {VALUE_CHARS_MAX} characters")
 
     def covers(self, table: str) -> bool:
         """Whether a table is one of those meant, on any branch."""
@@ -100,6 +114,13 @@ class Rights:
     def caller(self) -> str:
         """Return what stands for the caller where limits count what each one holds."""
         return self.key or self.subject
+
+    def as_link(self) -> Rights | None:
+        """Return what a caller with a link may do, if these are the rights of a link: to run its one query."""
+        if len(self.grants) != 1 or self.grants[0].operations != {LINK}:
+            return None
+        grant = Grant(frozenset({QUERY}), queries=self.grants[0].queries, values=self.grants[0].values)
+        return replace(self, grants=(grant,))
 
     def may(self, operation: str, table: str) -> bool:
         """Whether an operation on a table is granted. The right to write includes appending."""

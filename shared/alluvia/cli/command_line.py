@@ -33,7 +33,7 @@ _GROUPS = {
 _TOPICS = {
     "Events": "ingest, backfill, source, rejects, suggest",
     "Rows": "upload, upsert, update, delete, erase",
-    "Queries": "query, sql, head, export, publish, published, unpublish",
+    "Queries": "query, sql, head, export, publish, published, link, unpublish",
     "Tables": "create, evolve, clone, convert, attach, detach, drop, undrop",
     "Inspection": "status, tables, describe, schema, files, history, changes, verify",
     "Versions": "restore, flashback, tag, branch, stream",
@@ -50,7 +50,8 @@ _MODULES = {
     "maintaining": "checkpoint, expire, optimize, rollup refresh, vacuum",
     "querying": "changes, query, sql",
     "running": "demo, invoke, serve",
-    "sharing": "publish, published, token create, token list, token revoke, token rotate-key, token show",
+    "publishing": "link, publish, published",
+    "sharing": "token create, token list, token revoke, token rotate-key, token show",
     "sources": "source add, source list, source remove, source rotate, source test",
     "storing": "create, ingest, upload",
     "verbs": (

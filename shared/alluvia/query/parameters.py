@@ -26,6 +26,8 @@ from alluvia.query.parameter_times import FORMS, read_time
 
 VERSION = "version"
 """Means the version of the query in a request, so no parameter can have this name."""
+LINK_TOKEN = "link-token"  # noqa: S105 - a name
+"""The field of a link's address with its token: no name of a parameter, which has no hyphen."""
 TOKEN = "token"  # noqa: S105 - a name
 IN_A_HEADER = "token: addresses end up in logs and histories, so send it in a header: Authorization: Bearer <token>"
 """What is said of a token among the fields of a request, as Tinybird has it."""

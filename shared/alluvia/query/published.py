@@ -7,6 +7,7 @@ its publisher might read, which it lends to callers with the scope for it: see `
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from itertools import islice
@@ -29,6 +30,9 @@ from alluvia.store import Store
 from alluvia.table_names import TABLE_NAME
 
 QUERIES = "_alluvia/queries/"
+PATH = "/v1/queries/"
+ADDRESS = "ALLUVIA_URL"
+"""The setting with the address of the lake's server, such as https://lake.example.com."""
 PLANNING_SECONDS = 30
 
 
@@ -54,6 +58,24 @@ class PublishedQuery:
         """Return the name of the token that published it, or its id; None for someone with access to all."""
         return None if self.definer is None else self.definer.subject or self.definer.key
 
+    @property
+    def path(self) -> str:
+        """Return the path of its rows as JSON. Other forms have other suffixes; parameters go into the query string."""
+        return f"{PATH}{self.name}.json"
+
+    @property
+    def url(self) -> str:
+        """Return the URL of its rows, with the address in `$ALLUVIA_URL`; only the path where that is not set."""
+        return f"{address_in(os.environ) or ''}{self.path}"
+
+
+def address_in(environment: Mapping[str, str]) -> str | None:
+    """Return the address of the lake's server that the settings name, without a final slash. Raises `Invalid`."""
+    address = environment.get(ADDRESS, "").rstrip("/")
+    if address and not address.startswith(("http://", "https://")):
+        raise Invalid(f"{ADDRESS} is {address!r:.200}: write it as https://lake.example.com")
+    return address or None
+
 
 Condition = Callable[[PublishedQuery | None], bool]
 """Whether what is published under a name (None: nothing) may be replaced."""
@@ -71,6 +93,14 @@ def find_published(store: Store, name: str, version: int | None = None) -> Publi
         return _published(name, newest)
     stored = find_numbered(store, folder, version or 0) if _first(newest) <= (version or 0) else None
     return None if stored is None else _published(name, stored, current=False)
+
+
+def published_query(store: Store, name: str) -> PublishedQuery:
+    """Return the newest version of a published query. Raises `Invalid` if there is none of that name."""
+    query = find_published(store, name)
+    if query is None:
+        raise Invalid(f"no query is published as {name!r:.100}: `alluvia published` lists those that are")
+    return query
 
 
 def list_published(store: Store, after: str = "", limit: int | None = None) -> tuple[list[PublishedQuery], str | None]:

@@ -111,6 +111,10 @@ def host_names(host: str, others: Collection[str]) -> HostNames:
     return HostNames(frozenset(each.lower() for each in (host, *others)), addresses=not is_loopback(host))
 
 
+_SIGNED = ("/v1/links/", "/v1/results/")
+"""Paths whose addresses are proofs: people open them from mails and pages of other sites, which cannot guess them."""
+
+
 def refusal(path: str, headers: Mapping[str, str], allowed: HostNames) -> str | None:
     """Return why a request is refused, by its path and headers (names in lower case); None if it is not."""
     authority = headers.get("host", "")
@@ -123,6 +127,8 @@ def refusal(path: str, headers: Mapping[str, str], allowed: HostNames) -> str | 
         return None
     if origin is not None and _authority(origin) != authority.lower():
         return "Origin: pages of other sites may not use this server"
+    if path.startswith(_SIGNED):
+        return None
     if origin is None and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
         return "Sec-Fetch-Site: pages of other sites may not use this server"
     referer = headers.get("referer")  # of browsers that send neither of the two

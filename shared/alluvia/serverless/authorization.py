@@ -20,7 +20,7 @@ from alluvia.access.claims import NAME, ClaimsMapping, filled
 from alluvia.access.rights import Rights
 from alluvia.api.lake import Lake
 from alluvia.delta.schema.names import fold
-from alluvia.errors import Invalid, StoreRefused
+from alluvia.errors import Forbidden, Invalid, StoreRefused
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.http import Request, TooManyRequests, Unauthenticated
 from alluvia.serverless.settings import choice, text
@@ -103,12 +103,7 @@ class Authorization:
             _check_signed(request)
             return None
         rights = _of_token(bearer(request), lake) if self.mode == "tokens" else self._of_claims(request)
-        if rights.requests_per_minute is not None:
-            wait_ms = _rates.wait_ms(rights.key, rights.requests_per_minute, lake.clock.now_ms())
-            if wait_ms:
-                allowed = f"this token allows {rights.requests_per_minute} requests a minute"
-                raise TooManyRequests(f"{allowed}: send this one again later", -(-wait_ms // 1000))
-        return rights
+        return _counted(rights, lake, "token")
 
     def _of_claims(self, request: Request) -> Rights:
         claims = _verified_claims(request)
@@ -145,19 +140,53 @@ def bearer(request: Request) -> str:
     return token.strip()
 
 
+def rights_of_link(token: str, lake: Lake) -> Rights:
+    """Return what the token in a link's address allows. It holds however callers are told apart.
+
+    Raises `Forbidden` for one that is not valid now, or is not a link's: other tokens are secrets, which no address
+    may hold. Raises `TooManyRequests`, and `Unavailable`.
+    """
+    try:
+        rights = _verified(token, lake).as_link()
+    except StoreRefused:
+        raise
+    except Invalid as error:
+        raise Forbidden(str(error).replace("the token", "this link")) from None
+    if rights is None:
+        raise Forbidden("this is a token, and not one of a link: send it in a header: Authorization: Bearer <token>")
+    return _counted(rights, lake, "link")
+
+
 def _of_token(token: str, lake: Lake) -> Rights:
+    try:
+        rights = _verified(token, lake)
+    except StoreRefused:
+        raise
+    except Invalid as error:
+        raise Unauthenticated(str(error), given=True) from None
+    if rights.as_link() is not None:
+        raise Unauthenticated("this is the token of a link, which is good in its address alone", given=True)
+    return rights
+
+
+def _verified(token: str, lake: Lake) -> Rights:
     from alluvia.access.registry import TokenVerifier  # loads cryptography
 
     with _lock:
         verifier = _verifiers.get(lake)
         if verifier is None:
             verifier = _verifiers[lake] = TokenVerifier(lake.store, lake.clock)
-    try:
-        rights: Rights = verifier.verify(token).rights
-    except StoreRefused:
-        raise
-    except Invalid as error:
-        raise Unauthenticated(str(error), given=True) from None
+    rights: Rights = verifier.verify(token).rights
+    return rights
+
+
+def _counted(rights: Rights, lake: Lake, what: str) -> Rights:
+    """Return rights whose bearer may make another request. Raises `TooManyRequests`."""
+    if rights.requests_per_minute is not None:
+        wait_ms = _rates.wait_ms(rights.key, rights.requests_per_minute, lake.clock.now_ms())
+        if wait_ms:
+            allowed = f"this {what} allows {rights.requests_per_minute} requests a minute"
+            raise TooManyRequests(f"{allowed}: send this one again later", -(-wait_ms // 1000))
     return rights
 
 

@@ -1,4 +1,4 @@
-"""Commands about what others may call: publish, published, and token create, list, show, revoke, rotate-key."""
+"""Commands about tokens of callers: token create, list, show, revoke, rotate-key."""
 
 from __future__ import annotations
 
@@ -6,67 +6,27 @@ import os
 import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
 
 import click
 
 from alluvia.cli.common import Common
-from alluvia.cli.options import expires, lake_command, names, pairs
+from alluvia.cli.options import expires, lake_command, names
 from alluvia.cli.terminal.terminal import say, tell
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.nearest_name import did_you_mean
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     from alluvia.access.claims import TokenClaims
     from alluvia.access.registry import Issued
     from alluvia.access.rights import Grant, Rights
     from alluvia.api.lake import Lake
-    from alluvia.query.published import PublishedQuery
 
 _RATE = re.compile(r"(\d+)(?:/(m|min|minute))?")
 _SIZE = re.compile(r"(\d+)\s*(B|KB|MB|GB|TB)?", re.IGNORECASE)
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-
-
-@lake_command
-@click.argument("name")
-@click.argument("sql")
-@pairs("--param", "parameters", "NAME:TYPE[=DEFAULT]", "A parameter, $NAME in SQL.")
-@click.option("--token", "with_token", is_flag=True, help="Make a token that may run it, and nothing else.")
-@expires("How long the token is valid.", "30d")
-def publish(
-    common: Common, name: str, sql: str, parameters: dict[str, str], expires: timedelta, *, with_token: bool
-) -> dict[str, Any] | None:
-    """Publish SQL, one SELECT, as GET /v1/queries/NAME.json, for callers who may read its tables or have a token."""
-    lake = common.lake()
-    facts = _query_facts(lake.publish_query(name, sql, parameters))
-    if not with_token:
-        return facts
-    from alluvia.access.rights import QUERY, Grant, Rights
-
-    rights = Rights((Grant(frozenset({QUERY}), queries=(name,)),), name)
-    token, claims = _make_token(lake, rights, name, expires)
-    common.show(facts | {"token": token})
-    _tell_kept_nowhere(claims)
-    return None
-
-
-@lake_command
-def published(common: Common) -> list[dict[str, Any]]:
-    """List the published queries, with their parameters."""
-    from alluvia.query.published import list_published
-
-    queries, _ = list_published(common.lake().store)
-    return list(map(_query_facts, queries))
-
-
-def _query_facts(query: PublishedQuery) -> dict[str, Any]:
-    return {
-        "name": query.name,
-        "version": query.version,
-        "parameters": ", ".join(map(str, query.parameters)),
-        "publisher": query.publisher,
-        "query": query.query,
-    }
 
 
 @lake_command
@@ -110,33 +70,37 @@ def token_create(
     rights = Rights(
         tuple(grants),
         name,
-        requests_per_minute=None if limit_requests is None else _rate(limit_requests),
-        query_bytes=None if limit_bytes is None else _size(limit_bytes),
+        requests_per_minute=None if limit_requests is None else rate(limit_requests),
+        query_bytes=None if limit_bytes is None else size(limit_bytes),
     )
-    text, claims = _make_token(lake, rights, name, expires)
+    text, claims = make_token(lake, rights, name, expires)
     if common.as_json:
         return {"token": text, **_facts(claims)}
     say(text)
-    _tell_kept_nowhere(claims)
+    tell_kept_nowhere(claims)
     return None
 
 
-def _make_token(lake: Lake, rights: Rights, name: str, expires: timedelta) -> tuple[str, TokenClaims]:
+def make_token(lake: Lake, rights: Rights, name: str, expires: timedelta) -> tuple[str, TokenClaims]:
     """Make a token, with the newest key of this machine that the lake has; a lake without keys gets its first."""
-    from alluvia.access.issuing import issue, key_folder, new_key, signing_key
+    from alluvia.access.issuing import issue
 
-    key = signing_key(lake.store, os.environ)
-    if key is None:
-        made = new_key(lake.store, lake.clock, key_folder(os.environ))
-        tell(f"The lake's first key for tokens: {key_folder(os.environ) / made.id}.pem. Keep it, and keep it secret.")
-        key = signing_key(lake.store, os.environ)
-        assert key is not None  # noqa: S101 - it was just made
-    return issue(lake.store, lake.clock, key, rights, name, int(expires.total_seconds()))
+    return issue(lake.store, lake.clock, lake_key(lake), rights, name, int(expires.total_seconds()))
 
 
-def _tell_kept_nowhere(claims: TokenClaims) -> None:
+def lake_key(lake: Lake) -> Ed25519PrivateKey:
+    """Return the key to sign with, and say where it is if it is the lake's first."""
+    from alluvia.access.issuing import ready_key
+
+    key, made = ready_key(lake.store, lake.clock, os.environ)
+    if made is not None:
+        tell(f"The lake's first key for tokens: {made}. Keep it, and keep it secret.")
+    return key
+
+
+def tell_kept_nowhere(claims: TokenClaims, what: str = "Token") -> None:
     """Tell that a token is shown only once."""
-    tell(f"Token {claims.id}, valid until {_moment(claims.expires_s)}. It is shown only now, and kept nowhere.")
+    tell(f"{what} {claims.id}, valid until {_moment(claims.expires_s)}. It is shown only now, and kept nowhere.")
 
 
 @lake_command
@@ -155,7 +119,7 @@ def token_list(common: Common) -> list[dict[str, Any]]:
 @lake_command
 @click.argument("token")
 def token_show(common: Common, token: str) -> dict[str, Any]:
-    """Show the rights of TOKEN, or of the token with that id."""
+    """Show the rights of TOKEN, or of the token with that id; TOKEN may be a link."""
     claims, state = _found(common.lake(), token)
     return {"state": state, **_facts(claims)}
 
@@ -163,7 +127,7 @@ def token_show(common: Common, token: str) -> dict[str, Any]:
 @lake_command
 @click.argument("token")
 def token_revoke(common: Common, token: str) -> dict[str, Any]:
-    """Revoke TOKEN, or the token with that id, within 30 seconds."""
+    """Revoke TOKEN, or the token with that id, within 30 seconds; TOKEN may be a link."""
     from alluvia.access import registry
 
     lake = common.lake()
@@ -244,6 +208,7 @@ def _found(lake: Lake, token: str) -> tuple[TokenClaims, str]:
     from alluvia.access.registry import TokenVerifier
     from alluvia.access.signing import unverified_claims
 
+    token = _of_link(token)
     if "." not in token:
         token_record = registry.find_issued(lake.store, lake.clock, token)
         return token_record.claims, _state(token_record, lake.clock.now_ms() / 1000)
@@ -253,6 +218,14 @@ def _found(lake: Lake, token: str) -> tuple[TokenClaims, str]:
     except Invalid as error:
         return claims, str(error)
     return claims, "valid"
+
+
+def _of_link(text: str) -> str:
+    """Return the token in a link, or the text as it is: a token, or the id of one."""
+    from alluvia.query.parameters import LINK_TOKEN
+
+    query = parse_qs(urlsplit(text).query) if "/" in text else {}
+    return query.get(LINK_TOKEN, [text])[0]
 
 
 def _state(token_record: Issued, now_s: float) -> str:
@@ -271,6 +244,7 @@ def _facts(claims: TokenClaims) -> dict[str, Any]:
         "id": claims.id,
         "name": claims.name,
         "scopes": " ".join(scope.replace("/", ".") for scope in scopes),
+        "values": " ".join(f"{name}={text}" for grant in rights.grants for name, text in grant.values) or None,
         "where": " AND ".join(grant.where for grant in rights.grants if grant.where is not None) or None,
         "hide": " ".join(sorted(name for grant in rights.grants for name in grant.hide)) or None,
         "requests_per_minute": rights.requests_per_minute,
@@ -284,14 +258,16 @@ def _moment(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def _rate(text: str) -> int:
+def rate(text: str) -> int:
+    """Return requests a minute. Raises `UsageError`."""
     match = _RATE.fullmatch(text.strip())
     if match is None or not 0 < int(match[1]) < 10**9:
         raise click.UsageError(f"--limit-requests {text!r}: write it as a number of requests a minute, such as 60/m")
     return int(match[1])
 
 
-def _size(text: str) -> int:
+def size(text: str) -> int:
+    """Return a number of bytes. Raises `UsageError`."""
     match = _SIZE.fullmatch(text.strip())
     if match is None or not 0 < int(match[1]) < 10**9:
         raise click.UsageError(f"--limit-bytes {text!r}: write it as a size, such as 100MB or 1GB")

@@ -106,12 +106,13 @@ _LINK: dict[str, Json] = {"result": TEXT, "bytes": COUNT, "expires": MOMENT}
 _VERSION: dict[str, Json] = {
     "name": TEXT,
     "version": COUNT,
+    "path": TEXT | {"description": "Of its rows as JSON. Other formats have other suffixes."},
     "parameters": OBJECT | {"additionalProperties": PARAMETER},
     "published": MOMENT,
     "query": TEXT | {"description": "For callers who may read all its tables."},
     "publisher": TEXT_OR_NULL,
 }
-_VERSION_KNOWN = ("name", "version", "parameters", "published")
+_VERSION_KNOWN = ("name", "version", "path", "parameters", "published")
 _VERSION_OBJECT = _object(_VERSION, _VERSION_KNOWN)
 _PAGE: dict[str, Json] = {"queries": {"type": "array", "items": _VERSION_OBJECT}, "next": TEXT_OR_NULL}
 

@@ -10,7 +10,7 @@ from alluvia.serverless.http import BRANCH_HEADER
 from alluvia.serverless.routes.contents import ANSWERS, BODIES, PATH_FIELDS, content
 from alluvia.serverless.routes.fields import IN_PATH, IN_QUERY, TEXT, Json, RequestField, in_header, schema_of
 from alluvia.serverless.routes.query_fields import JSON_TYPE
-from alluvia.serverless.routes.route import SENDER, Route
+from alluvia.serverless.routes.route import LINKED, SENDER, Route
 
 VERSION = "3.1.1"
 _ON_BRANCH = in_header(
@@ -110,7 +110,7 @@ def _operation(route: Route, method: str, *, all_ask: bool) -> Json:
     if route.body or route.json_body:
         operation["requestBody"] = BODIES[route.body or route.json_body]
     operation["responses"] = _responses(route, method)
-    if route.right is SENDER or (route.public and not all_ask):
+    if route.right in (SENDER, LINKED) or (route.public and not all_ask):
         operation["security"] = []
     return operation | ({"x-sender-signs": True} if route.right is SENDER else {})
 

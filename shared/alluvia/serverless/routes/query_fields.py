@@ -85,5 +85,11 @@ LIMIT = RequestField(
 VERSION = RequestField(
     parameters.VERSION, COUNT, "An earlier version of it.", "{value} must be the number of a version"
 )
+LINK_TOKEN = RequestField(
+    parameters.LINK_TOKEN,
+    TEXT,
+    "The signed part of a link, which `alluvia link` makes: the query, its fixed parameters, and the expiry.",
+    missing="this address is not a link: `alluvia link NAME` makes one, which has it",
+)
 TABLE = RequestField("table", TEXT, "This table alone.")
 KEY = RequestField("key", TEXT, "The columns by which a changed row is found again, with commas between.")

@@ -10,12 +10,13 @@ from alluvia.serverless.routes.query_fields import (
     KEY,
     LIMIT,
     LIMIT_HEADERS,
+    LINK_TOKEN,
     PARAM,
     QUERY_HEADER,
     TABLE,
     VERSION,
 )
-from alluvia.serverless.routes.route import ANY_CALLER, ANY_TABLE, PUBLIC, PUBLISHES, Right, Route, of_lake
+from alluvia.serverless.routes.route import ANY_CALLER, ANY_TABLE, LINKED, PUBLIC, PUBLISHES, Right, Route, of_lake
 
 HINT = ": to run the query, name a form, as in .json"
 QUERIES_PATH, JOBS_PATH = "/v1/queries", "/v1/jobs/"
@@ -127,6 +128,22 @@ QUERY_ROUTES = (
             _PUBLISHED_VALUES,
             *LIMIT_HEADERS,
             *_ASYNC_HEADERS,
+            *_IN_RANGES,
+        ),
+    ),
+    Route(
+        "GET,HEAD /v1/links/{query}",
+        "links.open_link",
+        LINKED,
+        "Run a published query by a signed link, which needs no token in a header",
+        {200: "rows", 206: "range", 303: "link", 304: "unchanged"},
+        (400, 403, *_READ_ERRORS, 429, 500, 503),
+        (
+            in_path("query", "Its name and a format, top_pages.csv."),
+            LINK_TOKEN,
+            VERSION,
+            _PUBLISHED_VALUES,
+            *LIMIT_HEADERS,
             *_IN_RANGES,
         ),
     ),

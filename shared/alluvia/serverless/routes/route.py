@@ -50,7 +50,7 @@ class Right:
 
     def check(self, rights: Rights | None, names: Sequence[str]) -> None:
         """Raise `Forbidden` for a caller without this right. `names` are those in the path."""
-        if rights is None or self in (PUBLIC, SENDER, ANY_CALLER):
+        if rights is None or self in (PUBLIC, SENDER, LINKED, ANY_CALLER):
             return
         if self == PUBLISHES:
             rights.check_publish(names[0])
@@ -67,6 +67,8 @@ PUBLIC = Right("anyone")
 """Anyone may send requests."""
 SENDER = Right("sender")
 """The taker verifies a signature, so that nothing in front of the function asks for more."""
+LINKED = Right("link")
+"""The taker verifies the token in the address of a link, and nothing in front of the function asks for more."""
 ANY_CALLER = Right("caller")
 """Any caller with a valid token: the taker checks its rights, which depend on the request."""
 ANY_TABLE = Right("any table")
@@ -131,7 +133,7 @@ class Route:
     @property
     def public(self) -> bool:
         """Whether anyone may send requests."""
-        return self.right in (PUBLIC, SENDER)
+        return self.right in (PUBLIC, SENDER, LINKED)
 
     def names_in(self, path: str) -> list[str] | None:
         """Return the names in a path, in the order of those in braces; None for a path that is not this route's."""
