@@ -19,6 +19,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.failures import QueryTooCostly, UnreadableFile, out_of_memory
 from alluvia.engine.duck.relation import RowPlaces
 from alluvia.engine.queries.parse import parse
+from alluvia.engine.queries.pivots import OpenPivot, open_pivots
 from alluvia.engine.queries.references import shows_tables
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
@@ -31,6 +32,7 @@ from alluvia.query.limits import QueryLimits
 from alluvia.query.opening import Opened, open_session
 from alluvia.query.parameter_times import naming_parameter
 from alluvia.query.parameters import Parameters, arrow_row, named_values
+from alluvia.query.permitted import pinned
 from alluvia.query.process.fetching import asks_no_rows
 from alluvia.query.process.processes import LargeResults
 from alluvia.query.process.session import Session
@@ -197,6 +199,10 @@ def _attempt(
     without_rows: bool = False,
 ) -> _Answer:
     """Plan a query and have it answered; once more for each kind of file that DuckDB turns out not to read."""
+    pivots = open_pivots(query)
+    if pivots and not dry_run:
+        catalog, limits = pinned(catalog), limits.begun()
+        query = _with_values(catalog, query, pivots, limits)
     watch = Watch(limits.deadline(), limits.held_bytes_max, limits.cancelled)
     values = arrow_row(named_values(parameters)) if parameters else None
     unreadable: set[str | None] = set()
@@ -239,6 +245,15 @@ def _attempt(
         except BaseException:
             session.close()
             raise
+
+
+def _with_values(catalog: Catalog, query: str, pivots: Sequence[OpenPivot], limits: QueryLimits) -> str:
+    """Return a query whose PIVOTs name their values, which the tables of the catalog have now."""
+    for pivot in reversed(pivots):
+        with run(catalog, pivot.values_query, limits) as result:
+            values = [str(value) for batch in result for value in batch.column(0).to_pylist()]
+        query = f"{query[: pivot.end]}{pivot.condition(values)}{query[pivot.end :]}"
+    return query
 
 
 def _of_table(table: pa.Table, reports: tuple[TableScan, ...] = ()) -> Result:

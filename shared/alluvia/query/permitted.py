@@ -82,6 +82,24 @@ class NotedCatalog:
         return self._catalog.tables(rejects=rejects, dropped=dropped)
 
 
+class _PinnedCatalog(NotedCatalog):
+    """A catalog that shows the newest version of a table that it has shown before, also to later queries."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        super().__init__(catalog)
+        self._pinned: dict[str, Snapshot] = {}
+
+    def readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
+        wanted = set(names)
+        self._pinned |= super().readable(wanted - self._pinned.keys())
+        return {name: self._pinned[name] for name in wanted if name in self._pinned}
+
+
+def pinned(catalog: Catalog) -> Catalog:
+    """Return a catalog of which several queries see the same versions."""
+    return _PinnedCatalog(catalog)
+
+
 def permitted(catalog: Catalog, rights: Rights | None) -> Catalog:
     """Return the tables that a caller may read; without rights, all of them."""
     return catalog if rights is None else _PermittedCatalog(catalog, rights)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from alluvia.clock import datetime_of
 from alluvia.delta.arguments import lasting, milliseconds, moment_ago
 from alluvia.delta.refs import BRANCH, TAG, find_keeper
+from alluvia.engine.queries.pivots import open_pivots
 from alluvia.errors import BranchConflict, Conflict, Invalid, TableExists, TableNotFound, VersionNotFound
 from alluvia.operations.branches.branch_report import published_row
 from alluvia.operations.catalog.catalog import check_whole_lake
@@ -43,6 +44,8 @@ def create_view(scope: SqlScope, node: CreateView) -> Done:
             return {"view": node.name, "version": known.version}
         raise TableExists(f"view {node.name} already exists: CREATE OR REPLACE VIEW, or choose another name")
     query = node.query.text
+    if pivots := open_pivots(query):
+        raise Invalid(f"CREATE VIEW: a PIVOT in a view must name its values: PIVOT … ON {pivots[0].expression} IN (…)")
     with scope.query(node.query):  # which says what is wrong with it
         pass
     if known is not None and reads_view(lake.catalog, query, node.name):

@@ -229,7 +229,7 @@ def _refuse(answer: Any, text: str, data: bytes, word: str) -> None:
     message = str(answer.get("error_message", ""))
     if answer.get("error_type") != "parser" or message.startswith("Only SELECT"):
         if word == "pivot":
-            raise Invalid("a PIVOT must name its values: PIVOT … ON column IN (…)")
+            raise Invalid("a PIVOT must name its values here: PIVOT … ON column IN (…)")
         if not message.startswith("Only SELECT"):
             symmetric = ": write BETWEEN least(a, b) AND greatest(a, b)" if _SYMMETRIC.search(text) else ""
             raise Invalid(f"DuckDB does not implement this ({cut(message)}){symmetric}")
