@@ -123,6 +123,11 @@ def link_to(store: Store, key: str) -> str | None:
     return None if signer is None else signer.sign("GET", RESULTS_PATH + key.removeprefix(LARGE), LINK_SECONDS)
 
 
+def has_links(store: Store) -> bool:
+    """Whether there are links to large results of a store."""
+    return link_to(store, f"{LARGE}any") is not None
+
+
 def linked(lake: Lake, key: str, headers: dict[str, str]) -> Response:
     """Return the answer that leads to a large result: it must not be kept by caches, since its link expires."""
     url = link_to(lake.store, key)

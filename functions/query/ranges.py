@@ -17,7 +17,7 @@ from alluvia.access.claims import plain_grant
 from alluvia.errors import AlluviaError, Unavailable
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.results.reads import GOES_ON_MS, Read, find_read, keep_read
-from alluvia.operations.results.results import LARGE, KeptResult, erased_since, find_result, forget_result, keep_result
+from alluvia.operations.results.results import KeptResult, erased_since, find_result, forget_result, keep_result
 from alluvia.serverless.byte_ranges import begins, byte_range, content_range, is_range
 from alluvia.serverless.http import BRANCH_HEADER, Request, Response, failure
 from alluvia.serverless.routes.query_fields import BYTES_READ, CACHE, ELAPSED, FILES_READ, HIT, MISS, RESULT_BYTES
@@ -36,7 +36,7 @@ from .answering import (
     run_query,
     success,
 )
-from .large import link_to, linked
+from .large import has_links, linked
 from .queries import is_still, key_now, key_of
 from .query_request import QueryRequest
 
@@ -149,7 +149,7 @@ def _current(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> _Result:
 def _keeping(caller: Caller) -> Caller:
     """Return a caller whose larger results go to the lake in parts, where the storage has links to them."""
     settings = caller.settings
-    if settings.max_result_bytes is None or link_to(caller.lake.store, LARGE) is None:
+    if settings.max_result_bytes is None or not has_links(caller.lake.store):
         return caller
     most = min(settings.result_limit_bytes, settings.kept_bytes_max)
     return replace(caller, settings=replace(settings, result_limit_bytes=most))

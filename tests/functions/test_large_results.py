@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import io
 import json
@@ -245,3 +246,34 @@ def test_an_erasure_takes_large_results_with_it(lake: alluvia.Lake, monkeypatch:
         lake["people"].append([{"name": "p8"}])
     monkeypatch.undo()
     assert {size for name, size in large(lake).items() if name != "late"} == {0}
+
+
+def test_a_range_costs_as_much_whatever_the_query_reads(lake: alluvia.Lake, s3_server: S3Server) -> None:
+    text = "SELECT n, name FROM totals WHERE n < 150 ORDER BY name"
+
+    def asked(**headers: str) -> Answer:
+        return get(text, {"accept": "text/csv", "user-agent": "a reader", **headers})
+
+    sent = event("", method="HEAD") | {"rawQueryString": urlencode({"query": text})}
+    head = query.handler(sent | {"headers": {"accept": "text/csv", "user-agent": "a reader"}}, None)
+    size = int(head["headers"]["Content-Length"])
+    assert (head["statusCode"], head["body"], size > 1000) == (200, "", True)
+    s3_server.requests()
+    parts = []
+    for start in range(0, size, 900):
+        part = asked(range=f"bytes={start}-{start + 899}")
+        assert part["statusCode"] == 206
+        assert s3_server.requests() == {"GET": 3, "HEAD": 1}
+        parts.append(base64.b64decode(part["body"]))
+    assert b"".join(parts).startswith(b"n,name\r\n0,name 0\r\n")
+    assert b"".join(parts).count(b"\n") == 151
+    too_large = asked(range=f"bytes=0-{size}")
+    assert (too_large["statusCode"], too_large["headers"]["ETag"]) == (303, head["headers"]["ETag"])
+    with urlopen(place(too_large), timeout=30) as found:
+        assert found.read() == b"".join(parts)
+    small = "SELECT n FROM totals WHERE n < 20 ORDER BY n"
+    first = get(small, {"range": "bytes=0-9"})
+    s3_server.requests()
+    second = get(small, {"range": "bytes=10-19"})
+    assert s3_server.requests() == {"GET": 2}
+    assert (first["headers"]["ETag"], second["statusCode"]) == (second["headers"]["ETag"], 206)
