@@ -45,7 +45,7 @@ def show_branch(caller: Caller, name: str) -> Response:
 def discard_branch(caller: Caller, name: str) -> Response:
     """Discard a branch."""
     _found(caller, name)
-    caller.lake.discard_branch(name)
+    caller.lake.drop_branch(name)
     return facts({"name": name, "discarded": True})
 
 

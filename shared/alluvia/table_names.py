@@ -57,3 +57,12 @@ def split_branch(name: str) -> tuple[str, str]:
     """Return the branch of a name that a query has for a table, empty for none, and the table's own name."""
     branch, _, table = name.rpartition(":")
     return branch, table
+
+
+def folder_name(name: str) -> str:
+    """Return the library's name of a table that is named as in SQL: `t/_rejects` for `t._rejects`, `t` for `main.t`.
+
+    Others stay as they are.
+    """
+    named = lake_name(name.split("."))
+    return name if named is None or ":" in named else named

@@ -35,7 +35,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def run(lake: Lake, *words: str) -> Result:
-    return CliRunner().invoke(cli, ["erase", *words, "--lake", lake.uri])
+    return CliRunner().invoke(cli, ["erase", "--where", *words, "--lake", lake.uri])
 
 
 def reports(lake: Lake, *words: str) -> list[dict[str, Any]]:
@@ -163,7 +163,7 @@ def test_old_versions_that_the_bucket_keeps_are_listed(s3_server: S3Server, monk
         "AWS_SECRET_ACCESS_KEY": options["secret_access_key"],
         "AWS_REGION": options["region"],
     }
-    command = ["erase", WHERE, "clicks", "--lake", lake.uri]
+    command = ["erase", "--where", WHERE, "clicks", "--lake", lake.uri]
 
     result = CliRunner().invoke(cli, [*command, "--prove"], env=environment)
     assert result.exit_code == 0, result.output

@@ -73,9 +73,9 @@ def test_a_source_is_added_tried_rotated_listed_and_removed(tmp_path: Path, monk
         'table = "git_hub"',
         'secret = "env:TWO"',
     ]
-    assert rows(tmp_path, "remove", "git-hub") == [{"removed": "git-hub"}]
+    assert rows(tmp_path, "drop", "git-hub") == [{"dropped": "git-hub"}]
     assert rows(tmp_path, "list") == []
-    for words in (("test", "git-hub"), ("rotate", "git-hub", "--secret", "env:A"), ("remove", "git-hub")):
+    for words in (("test", "git-hub"), ("rotate", "git-hub", "--secret", "env:A"), ("drop", "git-hub")):
         assert "there is no source 'git-hub'" in run(tmp_path, *words).stderr
 
 
@@ -192,7 +192,7 @@ def test_a_file_written_by_hand_may_have_one_fault(tmp_path: Path) -> None:
         "a source that must be corrected or removed first: source 'bad'"
         in run(tmp_path, "add", "next", "--kind", "open").stderr
     )
-    assert rows(tmp_path, "remove", "bad") == [{"removed": "bad"}]
+    assert rows(tmp_path, "drop", "bad") == [{"dropped": "bad"}]
     assert [row["source"] for row in rows(tmp_path, "list")] == ["good"]
     until = '[s]\nkind = "open"\ntable = "t"\nprevious_until = '
     for text, fault in (

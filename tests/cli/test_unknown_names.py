@@ -27,6 +27,8 @@ def run(*words: str) -> Result:
         (["querry", "SELECT 1"], "there is no command 'querry': did you mean query?"),
         (["rollup", "lst"], "there is no command 'rollup lst': did you mean rollup list?"),
         (["tag", "crate", "x"], "there is no command 'tag crate': did you mean tag create?"),
+        (["tag", "delete", "x"], "there is no command 'tag delete': use tag drop"),
+        (["rm", "x"], "there is no command 'rm': use drop"),
         (["ls"], "there is no command 'ls': use tables"),
         (["frobnicate"], "there is no command 'frobnicate': `alluvia --help` lists the commands"),
         (["tables", "--jsn"], "No such option '--jsn'. Did you mean '--json'?"),

@@ -111,8 +111,8 @@ def test_a_vacuum_beside_tags_whose_nth_call_fails(mode: str) -> None:
                 assert sorted((row["id"], row["amount"]) for row in rows) == START, store.at
             table.vacuum()
         lake = Lake(store.inner, clock)
-        lake.untag("all")
-        lake.table("t").untag("mine")
+        lake.drop_tag("all")
+        lake.table("t").drop_tag("mine")
         lake.table("t").vacuum()
         left = [
             info.key for info in store.inner.list("") if info.key.endswith(".parquet") and "_delta_log" not in info.key

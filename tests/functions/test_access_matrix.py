@@ -182,7 +182,7 @@ class Served:
             if there:
                 self.lake.branch("spare")
             else:
-                self.lake.discard_branch("spare")
+                self.lake.drop_branch("spare")
 
     def linked(self, search: str) -> str:
         return search.replace("{link}", self.link).replace("{token}", f"link-token={self.bearers['query']}")

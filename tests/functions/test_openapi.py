@@ -168,7 +168,7 @@ def test_real_answers_are_as_it_says(lake: alluvia.Lake, monkeypatch: pytest.Mon
     ):
         sent = event(body, method=method, path=path.replace("{branch}", "fix"))
         check(path, method.lower(), query.handler(sent, None))
-    lake.discard_branch("more")
+    lake.drop_branch("more")
     check("/healthz", "get", ingest.handler(event("", method="GET", path="/healthz"), None))
 
 

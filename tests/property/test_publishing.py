@@ -69,7 +69,7 @@ class Run:
         except Conflict:
             return
         finally:
-            cut.branch.discard()
+            cut.branch.drop()
         for number in {number for number, text in cut.began.items() if cut.shown.get(number) != text}:
             assert self.known.pop(number, None) == cut.began[number]
             if number in cut.shown:

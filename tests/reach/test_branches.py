@@ -33,8 +33,8 @@ def _write(lake: Lake) -> None:
     other["orders"].delete("id = 1")
     other["orders"].checkpoint()
     other.publish()
-    fix.discard()
-    other.discard()
+    fix.drop()
+    other.drop()
     lake["orders"].checkpoint()
 
 

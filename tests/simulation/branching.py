@@ -342,7 +342,7 @@ def discard(actor: Actor) -> None:
     world, branch = actor.world, actor.chance.choice(known)
     branch.end()
     world.scheduler.note(f"discards {branch.name}")
-    actor.main.discard_branch(branch.name)
+    actor.main.drop_branch(branch.name)
 
 
 def carry_out(_: World, lake: Lake) -> None:

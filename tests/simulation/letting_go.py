@@ -29,13 +29,13 @@ def finish(world: World) -> None:
     lake = world.open(Process(), "letting go", 0)
     world.checker.tags.known.clear()
     for tag in lake.tags(tables=True):
-        (lake if tag.table is None else lake.table(tag.table)).untag(tag.name)
+        (lake if tag.table is None else lake.table(tag.table)).drop_tag(tag.name)
     for branch in world.checker.branches.values():
         branch.end()
     if has_branches(world):
         lake.branch("last")  # what was written on branches after they were discarded goes with the next one
     for info in lake.branches():
-        lake.discard_branch(info.name)
+        lake.drop_branch(info.name)
     for name in sorted({*world.clones} & {*lake.tables()}):
         lake.drop_table(name)
     clones = [f"{name}/" for name in world.clones if f"{name}/" in world.checker.tables]

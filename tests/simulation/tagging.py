@@ -45,7 +45,7 @@ def taggers(world: World, vacuum: Act) -> Iterator[tuple[str, Act]]:
     for at in range(chance.choice([1, 2])):
         yield f"sweeper{at}", vacuum
     yield "tag reader", read_tag
-    yield "untagger", untag
+    yield "untagger", drop_tag
 
 
 def _root(actor: Actor) -> str:
@@ -104,14 +104,14 @@ def _know(world: World, kept: Kept) -> None:
     world.scheduler.note(f"tagged {kept}")
 
 
-def untag(actor: Actor) -> None:
+def drop_tag(actor: Actor) -> None:
     """Delete a tag."""
     known = actor.world.checker.tags.known
     if not known:
         return
     kept = known.pop(actor.chance.choice(sorted(known)))
     try:
-        (actor.lake if kept.root is None else actor.table(kept.root)).untag(kept.name)
+        (actor.lake if kept.root is None else actor.table(kept.root)).drop_tag(kept.name)
     except VersionNotFound:  # an erasure has released it
         return
 

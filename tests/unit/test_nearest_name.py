@@ -104,4 +104,4 @@ def test_the_known_settings_are_those_of_the_source() -> None:
     for folder in ("shared", "functions", "infra", "layers"):
         for file in (ROOT / folder).rglob("*.py"):
             found |= set(re.findall(r"\bALLUVIA_[A-Z_]*[A-Z]", file.read_text("utf-8")))
-    assert found == SETTINGS
+    assert found == SETTINGS, "server/setting_names.py lists them"

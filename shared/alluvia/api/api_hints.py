@@ -16,6 +16,7 @@ MODULE = {
 }
 LAKE = {
     "create_table_if_not_exists": "lake.create_table(name, schema, exist_ok=True)",
+    "discard_branch": "lake.drop_branch(name)",
     "create_materialized_view": "lake.create_rollup(name, query)",
     "execute": "lake.sql(query)",
     "list_tables": "lake.tables()",
@@ -24,6 +25,7 @@ LAKE = {
     "query": "lake.sql(query)",
     "register_table": "lake.convert(path, name)",
     "table_exists": "name in lake",
+    "untag": "lake.drop_tag(name)",
     "unpublish": "lake.unpublish_query(name)",
 }
 TABLE = {
@@ -49,6 +51,7 @@ TABLE = {
     "snapshots": "table.history()",
     "to_pyarrow_dataset": "table.scan()",
     "to_pyarrow_table": "table.to_arrow()",
+    "untag": "table.drop_tag(name)",
     "update_schema": "table.evolve(add={…})",
     "write": "table.append(rows)",
 }

@@ -24,7 +24,7 @@ from alluvia.errors import Invalid
 from alluvia.operations.catalog.catalog import check_whole_lake, rejects_handle
 from alluvia.store import Store, open_reaching_store, open_wide_store
 from alluvia.store.uris import table_place
-from alluvia.table_names import REJECTS
+from alluvia.table_names import REJECTS, folder_name
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -122,7 +122,7 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
         return self.store.uri
 
     def __contains__(self, name: object) -> bool:
-        return name in self.catalog
+        return isinstance(name, str) and folder_name(name) in self.catalog
 
     def __getitem__(self, name: str) -> Table:
         return self.table(name)
@@ -148,9 +148,9 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
     def table(self, name: str) -> Table:
         """Return a table by name, without a request. If there is none, the first use raises `TableNotFound`.
 
-        `<name>/_rejects` is the table of the rejected events.
+        `<name>._rejects` is the table of the rejected events, in the folder `<name>/_rejects`.
         """
-        return Table(self, self.catalog.handle(name))
+        return Table(self, self.catalog.handle(folder_name(name)))
 
     def tables(self, *, rejects: bool = False, dropped: bool = False) -> list[str]:
         """Return the names of the tables, in order, with those of rejected events and of dropped tables if asked for.
@@ -332,11 +332,11 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
         keeper = lake_branch.live_keeper(self, name)
         return self._branches.setdefault(keeper.id, lake_branch.Branch(self, keeper))
 
-    def discard_branch(self, name: str) -> None:
+    def drop_branch(self, name: str) -> None:
         """Delete a branch, and all that was written on it and not published. Raises `Invalid` if there is none."""
         from alluvia.api import lake_branch
 
-        lake_branch.discard_branch(self, name)
+        lake_branch.drop_branch(self, name)
 
     def branches(self) -> list[BranchInfo]:
         """Return the branches, in the order of their names. One LIST, and one GET for each."""

@@ -135,9 +135,9 @@ class Branch(Lake):
             self.main.catalog, self.branch_store, self.keeper, self._written(), isolation, dry_run=dry_run
         )
 
-    def discard(self) -> None:
+    def drop(self) -> None:
         """Delete the branch, and all that was written on it and not published."""
-        discard_branch(self.main, self.name, self.keeper.id)
+        drop_branch(self.main, self.name, self.keeper.id)
 
     def _shows(self, table: str) -> bool:
         if any(taken_ms <= self._moment() for taken_ms in self.main.catalog.handle(table).log.stored_ms().values()):
@@ -193,13 +193,13 @@ def live_keeper(lake: Lake, name: str, branch_id: str | None = None) -> Keeper:
     """
     keeper = _found(lake, name, branch_id)
     if DISCARDED in keeper.details:
-        raise Invalid(f"branch {name!r} is being discarded: call lake.discard_branch({name!r}) again to finish")
+        raise Invalid(f"branch {name!r} is being discarded: call lake.drop_branch({name!r}) again to finish")
     if not keeper.is_live(lake.clock.now_ms()):
         raise Invalid(f"branch {name!r} has expired: discard it, and cut another with lake.branch({name!r})")
     return keeper
 
 
-def discard_branch(lake: Lake, name: str, branch_id: str | None = None) -> None:
+def drop_branch(lake: Lake, name: str, branch_id: str | None = None) -> None:
     """Delete a branch. Raises `Invalid` if there is none.
 
     First its keeper says so, and it expires: nobody opens or publishes it then, no write on it counts any more, and if

@@ -160,7 +160,7 @@ class LakeStreams(OfCatalog):
 
 
 class LakeTags(OfCatalog):
-    """`tag`, `untag` and `tags` of a lake."""
+    """`tag`, `drop_tag` and `tags` of a lake."""
 
     def tag(
         self,
@@ -180,11 +180,11 @@ class LakeTags(OfCatalog):
 
         return tags.tag_lake(self.catalog, name, timestamp, expires=expires, replace=replace)
 
-    def untag(self, name: str) -> None:
+    def drop_tag(self, name: str) -> None:
         """Delete a tag of the lake. Raises `VersionNotFound` if there is none of that name."""
         from alluvia.operations.references import tags
 
-        tags.untag(self.catalog.store, None, name)
+        tags.drop_tag(self.catalog.store, None, name)
 
     def tags(self, *, tables: bool = False) -> list[Tag]:
         """Return the tags of the lake, with `tables` also those of its tables, in the order of their names."""

@@ -123,7 +123,7 @@ class Table(TableRows):
         expires: str | timedelta | None = None,
         replace: bool = False,
     ) -> Tag:
-        """Give a version a name, the newest by default: it stays readable until `untag`, whatever vacuum takes.
+        """Give a version a name, the newest by default: it stays readable until `drop_tag`, whatever vacuum takes.
 
         `expires` says how long it is kept, as in `30d` or `12 hours`. With `replace`, a tag of that name now means
         this version. Raises `VersionNotFound`, `VersionExpired`, and `Invalid` for a name that is taken.
@@ -132,11 +132,11 @@ class Table(TableRows):
 
         return tags.tag_table(self._handle, name, version, timestamp, expires=expires, replace=replace)
 
-    def untag(self, name: str) -> None:
+    def drop_tag(self, name: str) -> None:
         """Delete a tag: vacuum may take its version. Raises `VersionNotFound` if there is none of that name."""
         from alluvia.operations.references import tags
 
-        tags.untag(self._handle.store, self._handle.name, name)
+        tags.drop_tag(self._handle.store, self._handle.name, name)
 
     def optimize(
         self,

@@ -24,7 +24,7 @@ from alluvia.operations.catalog.request_batching import RequestGroups
 from alluvia.operations.catalog.views import View
 from alluvia.operations.transactions.lake_commit import ISOLATION
 from alluvia.operations.transactions.lake_transaction import StagedTables
-from alluvia.table_names import STREAM_LOG, split_branch
+from alluvia.table_names import STREAM_LOG, folder_name, split_branch
 
 if TYPE_CHECKING:
     from alluvia.api.lake_stream import Stream
@@ -63,7 +63,7 @@ class LakeTransaction(TableCreation["TransactionTable"]):
     def table(self, name: str) -> TransactionTable:
         """Return a table as the transaction sees it. Raises `TableNotFound`."""
         self._check_open()
-        return TransactionTable(self._lake, self._tables.handle(name))
+        return TransactionTable(self._lake, self._tables.handle(folder_name(name)))
 
     def drop_table(self, name: str) -> None:
         """Drop a table and its rejected events. Raises `TableNotFound`, and `Invalid` for a table with rollups."""

@@ -52,12 +52,12 @@ _MODULES = {
     "running": "demo, invoke, serve",
     "publishing": "link, publish, published",
     "sharing": "token create, token list, token revoke, token rotate-key, token show",
-    "sources": "source add, source list, source remove, source rotate, source test",
+    "sources": "source add, source list, source drop, source rotate, source test",
     "storing": "create, ingest, upload",
     "verbs": (
-        "attach, branch create, branch discard, branch list, clone, convert, delete, detach, drop, evolve, flashback, "
+        "attach, branch create, branch drop, branch list, clone, convert, delete, detach, drop, evolve, flashback, "
         "history, rejects replay, restore, rollup create, rollup drop, rollup list, stream create, stream drop, "
-        "stream list, stream move, stream show, tag create, tag delete, tag list, undrop, unpublish, update, upsert"
+        "stream list, stream move, stream show, tag create, tag drop, tag list, undrop, unpublish, update, upsert"
     ),
 }
 _OTHER_WORDS = {
@@ -69,12 +69,12 @@ _OTHER_WORDS = {
     "load": "ingest for events, or upload for rows",
     "ls": "tables",
     "merge": "optimize to compact files, or upsert for SQL's MERGE INTO",
-    "rm": "drop",
     "select": "query",
     "shell": "sql, which opens a prompt",
     "show": "tables, or describe",
 }
 """Commands of other tools, and those to use here."""
+_REMOVING = ("delete", "discard", "remove", "rm")
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split(", ")}
 
 
@@ -112,6 +112,8 @@ class _Group(click.Group):
 
     def _unknown(self, ctx: click.Context, word: str) -> str:
         whole = " ".join((*self._words, word))
+        if word in _REMOVING and "drop" in self.list_commands(ctx):
+            return f"there is no command {whole!r}: use {' '.join((*self._words, 'drop'))}"
         if word in _OTHER_WORDS:
             return f"there is no command {whole!r}: use {_OTHER_WORDS[word]}"
         own = (" ".join((*self._words, name)) for name in self.list_commands(ctx))

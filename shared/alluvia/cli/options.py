@@ -15,7 +15,7 @@ import click
 from alluvia.cli.common import Common
 from alluvia.cli.errors import is_about_table
 from alluvia.errors import Invalid
-from alluvia.table_names import lake_name
+from alluvia.table_names import folder_name
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 """What `click.option` and `click.argument` return."""
@@ -28,8 +28,7 @@ class TableName(click.ParamType[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002
         """Return the name that the library takes."""
-        named = lake_name(value.split("."))
-        return value if named is None or ":" in named else named
+        return folder_name(value)
 
 
 class Duration(click.ParamType[timedelta]):

@@ -106,7 +106,7 @@ def create_tag(scope: SqlScope, node: CreateTag) -> Done:
 def drop_tag(scope: SqlScope, node: DropTag) -> Done:
     """Delete a tag."""
     try:
-        (scope.lake if node.table is None else scope.lake.table(node.table)).untag(node.name)
+        (scope.lake if node.table is None else scope.lake.table(node.table)).drop_tag(node.name)
     except VersionNotFound:
         if not node.if_exists:
             raise
@@ -145,7 +145,7 @@ def drop_branch(scope: SqlScope, node: DropBranch) -> Done:
     """Discard a branch, with all that was written on it and not published."""
     check_whole_lake(scope.lake.store, "DROP BRANCH")
     if find_keeper(scope.lake.store, None, BRANCH, node.name) is not None or not node.if_exists:
-        scope.lake.discard_branch(node.name)
+        scope.lake.drop_branch(node.name)
     return {"branch": node.name}
 
 

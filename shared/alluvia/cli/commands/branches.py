@@ -56,7 +56,7 @@ def branch_publish(common: Common, name: str, isolation: str, *, dry_run: bool, 
     if conflicts:
         raise Conflict("\n".join(map(str, conflicts)))
     if then_discard and not dry_run:
-        branch.discard()
+        branch.drop()
 
 
 def _row(diff: TableDiff) -> dict[str, Any]:

@@ -30,17 +30,17 @@ _VERSIONED = (
 
 
 @command
-@click.argument("where", metavar="CONDITION")
 @click.argument("tables", nargs=-1, type=TABLE)
+@click.option("--where", required=True, metavar="SQL", help="Which rows to erase, such as \"user_id = '42'\".")
 @click.option("--prove", is_flag=True, help="Search every object afterwards, and exit 1 if anything is found.")
 @dry_run("Only search, and remove nothing.")
 @click.option("--release-tags", is_flag=True, help="Delete tags whose versions hold such rows, instead of refusing.")
 def erase(
-    common: Common, where: str, tables: tuple[str, ...], *, prove: bool, dry_run: bool, release_tags: bool
+    common: Common, tables: tuple[str, ...], where: str, *, prove: bool, dry_run: bool, release_tags: bool
 ) -> None:
-    """Erase rows for good, such as "user_id = '42'": from all versions, the log, change files and rejects.
+    """Erase rows of TABLES (all by default) for good: from all versions, the log, change files and rejects.
 
-    From all tables by default, in columns and in properties. Earlier versions can no longer be read. Exits 1 if
+    In columns and in properties. Earlier versions can no longer be read. Exits 1 if
     something is left, or could not be judged. Run it again if it stops.
     """
     lake = common.lake()

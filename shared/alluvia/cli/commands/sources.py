@@ -1,4 +1,4 @@
-"""Commands about sources: add, list, test, rotate, remove."""
+"""Commands about sources: add, list, test, rotate, drop."""
 
 from __future__ import annotations
 
@@ -132,8 +132,8 @@ def source_rotate(common: Common, name: str, secret: str, keep_hours: int) -> di
 
 @lake_command
 @click.argument("name")
-def source_remove(common: Common, name: str) -> dict[str, Any]:
-    """Remove the source NAME. Its table stays. Functions that know it forget it within 30 seconds."""
+def source_drop(common: Common, name: str) -> dict[str, Any]:
+    """Drop the source NAME. Its table stays. Functions that know it forget it within 30 seconds."""
     from alluvia.events.sources.lake_sources import change_sources
 
     def drop(sources: dict[str, Source]) -> None:
@@ -143,7 +143,7 @@ def source_remove(common: Common, name: str) -> dict[str, Any]:
     lake = common.lake()
     faulty = _faults(lake)
     change_sources(lake.store, drop, heals=name)
-    return {"removed": name}
+    return {"dropped": name}
 
 
 @lake_command

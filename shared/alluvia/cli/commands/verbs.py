@@ -77,8 +77,8 @@ def _tags(lake: Lake, table: str | None = None) -> Any:
 
 
 def _untag(lake: Lake, name: str, table: str | None = None) -> dict[str, Any]:
-    (lake if table is None else lake.table(table)).untag(name)
-    return {"deleted": name} | ({} if table is None else {"of": table})
+    (lake if table is None else lake.table(table)).drop_tag(name)
+    return {"dropped": name} | ({} if table is None else {"of": table})
 
 
 def _rollup(table: Table, _: Given) -> dict[str, Any]:
@@ -279,10 +279,10 @@ _TABLE = (
         takes_branch=False,
     ),
     verb(
-        "branch discard NAME",
-        "Lake.discard_branch",
-        "Delete the branch NAME, with everything that was written on it and not published.",
-        shows=_only("discarded"),
+        "branch drop NAME",
+        "Lake.drop_branch",
+        "Drop the branch NAME, with everything that was written on it and not published.",
+        shows=_only("dropped"),
         takes_branch=False,
     ),
     verb("branch list", "Lake.branches", "List the branches.", takes_branch=False),
@@ -354,9 +354,9 @@ _TABLE = (
         option("--replace", is_flag=True, help="Move the name from the tag that has it."),
     ),
     verb(
-        "tag delete NAME [TABLE]",
+        "tag drop NAME [TABLE]",
         _untag,
-        "Delete the tag NAME of TABLE, or of the lake: vacuum may delete the files that only this tag kept.",
+        "Drop the tag NAME of TABLE, or of the lake: vacuum may delete the files that only this tag kept.",
     ),
     verb("tag list [TABLE]", _tags, "List the tags of TABLE; without TABLE, those of the lake and of all its tables."),
 )

@@ -75,7 +75,7 @@ def tag_lake(
     return _tag(keeper, now_ms)
 
 
-def untag(store: Store, table: str | None, name: str) -> None:
+def drop_tag(store: Store, table: str | None, name: str) -> None:
     """Delete a tag of a table, or of the lake for None: vacuum may take what it has kept. Raises `VersionNotFound`."""
     keeper = find_keeper(store, table, TAG, name)
     if keeper is None:

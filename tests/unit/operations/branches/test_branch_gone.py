@@ -91,7 +91,7 @@ def test_a_write_on_a_discarded_branch_fails_wherever_the_discard_comes(kind: st
         happened: list[bool] = []
 
         def discard(plain: Lake = plain, happened: list[bool] = happened) -> None:
-            plain.discard_branch("fix")
+            plain.drop_branch("fix")
             happened.append(True)
 
         store = Interrupted(memory, at, discard)
@@ -123,13 +123,13 @@ def test_a_discard_that_comes_to_a_later_branch_of_the_name_leaves_it(lake: Lake
             except Invalid:
                 happened.append(False)
 
-        Lake(Interrupted(memory, at, again), clock).discard_branch("fix")
+        Lake(Interrupted(memory, at, again), clock).drop_branch("fix")
         names = [each.name for each in plain.branches()]
         if happened == [True] and names:
             left += 1
             assert plain.on_branch("fix")["orders"].count() == 2
         if names:
-            plain.discard_branch("fix")
+            plain.drop_branch("fix")
         clock.advance(1)
         if not happened:
             break
@@ -154,12 +154,12 @@ def test_the_clock_of_a_writer_does_not_matter(lake: Lake, clock: ManualClock) -
     late["orders"].append([{"id": 3}])
     dying = Lake(Dying(lake.store), clock)
     with pytest.raises(Unavailable):
-        dying.discard_branch("fix")  # it has only said so
+        dying.drop_branch("fix")  # it has only said so
     with pytest.raises(BranchGone, match="was discarded"):
         late["orders"].append([{"id": 4}])
     with pytest.raises(Invalid, match="is being discarded"):
         lake.on_branch("fix")
-    lake.discard_branch("fix")
+    lake.drop_branch("fix")
     assert lake.branches() == []
 
 
@@ -226,7 +226,7 @@ def test_what_needs_no_commit_on_a_branch_that_is_gone_is_not_reported_as_done(
     fix = lake.on_branch("fix")
     fix["orders"].append([{"id": 3}], txn=("app", 1))
     fix["events"].ingest(events(fix))
-    lake.discard_branch("fix")
+    lake.drop_branch("fix")
     with pytest.raises((BranchGone, Invalid), match="fix"):
         again(fix)
 
@@ -239,7 +239,7 @@ def test_a_branch_that_is_discarded_while_its_tables_are_read_is_gone(
     fix["orders"].append([{"id": 3}])
 
     def discarded_first(*given: Any) -> Any:
-        lake.discard_branch("fix")
+        lake.drop_branch("fix")
         return branched_tables(*given)
 
     monkeypatch.setattr(lake_branch, "branched_tables", discarded_first)

@@ -59,7 +59,7 @@ def test_all_kinds_of_changes_in_one_transaction(lake: Lake, fix: Branch) -> Non
     history = lake["orders"].history()
     assert (history[0].operation, history[0].parameters) == ("PUBLISH", {"branch": "fix"})
     assert len({entry.transaction for name in ("made", "orders") for entry in lake[name].history()[:1]}) == 1
-    fix.discard()
+    fix.drop()
     for name in lake.tables():
         assert lake[name].verify(full=True).ok
         assert all(not file.path.startswith("/") and "://" not in file.path for file in lake[name].files)
@@ -220,7 +220,7 @@ def test_deletion_vectors_and_rejects_go_along(lake: Lake, clock: ManualClock) -
     fix["marked"].delete("id % 2 = 1")
     fix.create_table("marked/_rejects", {"id": "long"}).append([{"id": 1}])
     fix.publish()
-    fix.discard()
+    fix.drop()
     assert ids(lake, "marked") == list(range(0, 100, 2))
     assert ids(lake, "marked/_rejects") == [1]
     assert lake["marked"].verify(full=True).ok
@@ -321,7 +321,7 @@ def test_the_cost_does_not_depend_on_tables_that_were_not_touched(clock: ManualC
             fix[f"t{number:04}"].append([{"id": number}])
         assert [each.rows_added for each in fix.diff()] == [1, 1, 1]
         assert len(fix.publish().tables) == 3
-        fix.discard()
+        fix.drop()
         costs.append(dict(store.requests))
         assert [fresh[f"t{number:04}"].count() for number in (3, 4, 5, 7)] == [1, 0, 1, 1]
     assert costs[0] == costs[1]

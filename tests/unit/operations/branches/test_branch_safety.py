@@ -63,7 +63,7 @@ def test_what_a_branch_restores_is_its_own(lake: Lake, fix: Branch, restore: Cal
     assert len(lake["orders"].vacuum(NOW).data_files) == 1
     assert ids(fix) == [1, 2]
     fix.publish()
-    fix.discard()
+    fix.drop()
     assert ids(lake) == [1, 2]
     assert lake["orders"].verify(full=True).ok
 
@@ -97,7 +97,7 @@ def test_shallow_clones_and_tags_of_older_versions_are_refused(lake: Lake, fix: 
     fix["orders"].tag("begin")
     fix.clone("others", "copy", deep=True)
     fix.publish()
-    fix.discard()
+    fix.drop()
     assert ids(lake, "copy") == [5]
     assert lake.tables() == ["copy", "orders", "others"]
 
@@ -236,11 +236,11 @@ def test_a_discard_that_dies_is_done_again(clock: ManualClock, dies_at: int) -> 
     fix["orders"].append([{"id": 3}])
     store.left = dies_at
     with pytest.raises(ObjectNotFound):
-        fix.discard()
+        fix.drop()
     store.left = 1 << 20
     with pytest.raises(Invalid, match="is being discarded"):
         fix.publish()
-    Lake(store, clock).discard_branch("fix")
+    Lake(store, clock).drop_branch("fix")
     assert _of_branches(lake) == []
     assert lake.branches() == []
 
@@ -251,14 +251,14 @@ def test_what_is_written_on_a_branch_that_is_gone_does_not_stay(lake: Lake, cloc
     clock.advance(1)
     late = Lake(lake.store, clock).on_branch("fix")
     other["others"].append([{"id": 6}])
-    fix.discard()
+    fix.drop()
     with pytest.raises(BranchGone, match="branch 'fix' was discarded meanwhile, and what"):
         late["orders"].append([{"id": 3}])
     assert len(_of_branches(lake)) == 4
     if then == "erase":
         lake["orders"].erase("id = 3")
     else:
-        lake.branch("third").discard()
+        lake.branch("third").drop()
     assert len(_of_branches(lake)) == 2
     assert ids(other, "others") == [5, 6]
 

@@ -162,7 +162,7 @@ def test_vacuum_of_the_lake_keeps_what_a_branch_shows(lake: Lake, clock: ManualC
     assert ids(Lake(lake.store, clock).on_branch("fix")) == [1, 2]
     fix["orders"].append([{"id": 10, "v": "x"}])
     assert ids(Lake(lake.store, clock).on_branch("fix")) == [1, 2, 10]
-    fix.discard()
+    fix.drop()
     assert len(lake["orders"].vacuum(timedelta(0)).orphans) == 1
 
 
@@ -214,7 +214,7 @@ def test_discarding_leaves_nothing(lake: Lake, clock: ManualClock) -> None:
     clock.advance(1)
     fix["orders"].append([{"id": 10, "v": "x"}])
     fix.create_table("made", {"id": "long"})
-    fix.discard()
+    fix.drop()
     assert {info.key for info in lake.store.list("")} == before
     assert lake.branches() == []
     with pytest.raises(Invalid, match="there is no branch"):
@@ -271,11 +271,11 @@ def test_erasing_finds_what_a_branch_shows_or_has_written(lake: Lake, clock: Man
     other["orders"].delete("id = 77")
     with pytest.raises(Invalid, match="by branch fix, branch other: discard the branches"):
         lake["orders"].erase("id = 1")
-    fix.discard()
+    fix.drop()
     with pytest.raises(Invalid, match="by branch other: discard"):
         lake["orders"].erase("id = 77")
     lake["orders"].erase("id = 99")
-    other.discard()
+    other.drop()
     lake["orders"].erase("id = 1")
     assert ids(lake) == [2]
 

@@ -63,7 +63,7 @@ def test_what_the_branch_has_changed_is_published(lake: Lake, fix: Branch) -> No
     undone = orders.history()[1]
     assert (undone.operation, undone.parameters) == (UNDO, {"versions": f"{before - 2}, {before}"})
     assert orders.verify(full=True).ok
-    fix.discard()
+    fix.drop()
     orders.optimize(full=True)
     orders.vacuum(timedelta(0))
     assert rows(orders) == wanted(80)

@@ -85,7 +85,7 @@ def test_a_branch_that_keeps_a_claim_with_such_rows_must_go_first(lake: Lake, cl
     clock.advance(1)
     with pytest.raises(Invalid, match=r"versions of t that are kept hold such rows, by branch fix: discard the branch"):
         table.erase(WHERE)
-    fix.discard()
+    fix.drop()
     assert table.erase(WHERE, prove=True).ok
     assert traces(lake.store, VICTIM, "t/") == []
 
@@ -97,7 +97,7 @@ def test_a_clone_that_reads_what_a_claim_has_added_must_go_first(lake: Lake, clo
     lake.tag("before")
     clock.advance(1)
     lake.clone("t", "copy", tag="before")
-    lake.untag("before")
+    lake.drop_tag("before")
     clock.advance(10)
     with pytest.raises(Invalid, match="by clone copy of t: erase in the clones first, or drop them"):
         table.erase(WHERE)

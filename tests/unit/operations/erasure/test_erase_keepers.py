@@ -168,7 +168,7 @@ def test_the_command_names_the_tags_and_takes_them(tmp_path: Path) -> None:
     table = alluvia.connect(tmp_path).create_table("t", {"u": "string", "n": "long"})
     table.append([row(VICTIM)])
     table.tag("x")
-    words = ["erase", WHERE, "t", "--lake", str(tmp_path)]
+    words = ["erase", "--where", WHERE, "t", "--lake", str(tmp_path)]
     failed = CliRunner().invoke(cli, words)
     assert failed.exit_code == 1
     assert "by tag x of t: delete the tags" in failed.stderr

@@ -89,7 +89,7 @@ def test_a_decision_stays_by_which_a_tag_understands_a_claim(lake: Lake, clock: 
     assert decisions(lake) == 1
     for name in ("a", "b"):
         assert Lake(lake.store, clock).table(name).to_arrow(tag="between").num_rows == 1
-    lake.untag("between")
+    lake.drop_tag("between")
     clock.advance(3 * DAY)
     lake.table("a").vacuum()
     assert decisions(lake) == 0

@@ -58,10 +58,10 @@ def test_a_tag_means_the_same_until_it_is_replaced(table: Table) -> None:
     assert table.tag("x", replace=True).version == 4
     assert first.version == 3
     assert [(each.name, each.version, each.table) for each in table.tags()] == [("x", 4, "t")]
-    table.untag("x")
+    table.drop_tag("x")
     assert table.tags() == []
     with pytest.raises(VersionNotFound, match="table t has no tag 'x'"):
-        table.untag("x")
+        table.drop_tag("x")
 
 
 @pytest.mark.parametrize("name", ["", "X", "a/b", "../a", ".a", "a.", "a" * 65, "é", 3])
@@ -108,7 +108,7 @@ def test_a_tag_of_the_lake_counts_for_each_of_its_tables(lake: Lake, table: Tabl
     assert [(each.table, each.name) for each in lake.tags(tables=True)] == [(None, "release"), ("t", "mine")]
     table.tag("release")
     assert tagged(table, "release") == [], "its own tag comes first"
-    lake.untag("release")
+    lake.drop_tag("release")
     with pytest.raises(VersionNotFound, match="table other has no tag 'release'"):
         tagged(other, "release")
 
@@ -136,7 +136,7 @@ def test_a_tag_does_not_mean_a_later_table_of_the_name(lake: Lake, table: Table)
 
 def test_what_is_missing_is_named(lake: Lake, table: Table) -> None:
     table.tag("release-1")
-    with pytest.raises(VersionNotFound, match="table t has no tag 'release-2'; its tags are: release-1"):
+    with pytest.raises(VersionNotFound, match="table t has no tag 'release-2': did you mean release-1"):
         lake.sql("SELECT * FROM t(tag => 'release-2')")
     with pytest.raises(Invalid, match=r"the tag of a version must be text, as in t\(tag => 'release'\)"):
         lake.sql("SELECT * FROM t(tag => 3)")
@@ -224,9 +224,9 @@ def test_tags_on_the_command_line(tmp_path: Path) -> None:
     assert "needed by tags, clones or branches" in vacuumed.output
     alluvia.connect(tmp_path).table("t").vacuum(timedelta(0))
     assert run(tmp_path, "restore", "t", "--tag", "one")[0]["restored_version"] == 1
-    run(tmp_path, "tag", "delete", "one", "t")
+    run(tmp_path, "tag", "drop", "one", "t")
     assert run(tmp_path, "tag", "list", "t") == []
-    failed = CliRunner().invoke(cli, ["tag", "delete", "one", "t", "--lake", str(tmp_path)])
+    failed = CliRunner().invoke(cli, ["tag", "drop", "one", "t", "--lake", str(tmp_path)])
     assert (failed.exit_code, failed.stderr) == (1, "alluvia: table t has no tag 'one'\n")
 
 

@@ -82,7 +82,7 @@ def test_versions_and_times_can_be_cloned(lake: Lake, clock: ManualClock, source
     assert ids(lake.clone("events", "released_deep", tag="release", deep=True)) == list(range(10))
     lake.drop_table("released")
     lake.drop_table("released_deep")
-    source.untag("release")
+    source.drop_tag("release")
     with pytest.raises(VersionNotFound):
         lake.clone("events", "later", version=9)
     with pytest.raises(VersionNotFound):
@@ -238,7 +238,7 @@ def test_a_tag_of_the_lake_from_before_a_clone_keeps_nothing_for_it(
     clock.advance(DAY)
     wipe(source, clock)
     assert kept(lake) == 1  # by the later tag, whose version of the clone needs it
-    lake.untag("later")
+    lake.drop_tag("later")
     vacuum(lake.catalog.handle("dev"), NONE)
     source.append([{"id": 50, "day": "d 0", "name": "a"}])
     wipe(source, clock)

@@ -239,7 +239,7 @@ def test_an_event_that_another_writer_ingests_meanwhile_is_a_conflict(lake: Lake
 
 REFUSED = {
     *("commit_files", "optimize", "vacuum", "checkpoint", "expire", "erase", "refresh", "verify", "history", "changes"),
-    *("freshness", "final", "replay_rejects", "suggest", "tag", "untag"),
+    *("freshness", "final", "replay_rejects", "suggest", "tag", "drop_tag"),
 }
 
 
