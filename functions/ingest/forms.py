@@ -9,7 +9,7 @@ from alluvia.events.ingest.envelope import media_type
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.routes.ingest_routes import FORM_FIELDS
 
-FIELDS_MAX = 8
+FIELDS_MAX = 16
 FIELD_BYTES_MAX = 1 << 20
 FIELDS = ("data", *(field.name for field in FORM_FIELDS))
 

@@ -27,7 +27,7 @@ from alluvia.serverless.signed_paths import current_signer
 
 from .events import REFUSED
 from .settings import CALLER_UPLOAD_BYTES, CALLER_UPLOADS, SERVICE, IngestSettings
-from .uploads import REPLAYED, STATUSES, check_takes_files, key_of, limits_of, stored_answer, upload_of
+from .uploads import REPLAYED, STATUSES, check_takes_files, key_of, limits_of, options_of, stored_answer, upload_of
 
 PART_BYTES = 64 << 20
 LOCAL_PART_BYTES = 8 << 20
@@ -55,7 +55,8 @@ def begin_parts(
         raise Invalid(f"parts: at most {parts.PARTS_MAX}, got {count}")
     kept = {name: value for name, value in asked.items() if name not in ("parts", "bytes", "key")}
     kept |= {} if key is None else {"key": key}
-    checked = upload_of(table, SentFile(b"", format_of(asked["format"], "", "", b"")), kept, settings, None)
+    kind = format_of(asked["format"], "", "", b"")
+    checked = upload_of(table, SentFile(b"", kind, options=options_of(kept, kind)), kept, settings, None)
     if checked.create is not None and table not in lake:
         raise TableNotFound(f"there is no table {table!r}, and {checked.create}")
     upload = _begun(table, count, size, kept, settings, lake)
@@ -177,7 +178,7 @@ def _stored(
             raise Misfit(f"sha256: that of the parts is {digest}: send those again that were damaged on the way")
         kind = format_of(asked["format"], "", "", b"")
         key, content = (asked["key"], None) if "key" in asked else (f"parts/{upload.id}", digest)
-        sent = SentFile(path, kind, limits).begun()
+        sent = SentFile(path, kind, limits, options_of(asked, kind)).begun()
         file = upload_of(upload.table, sent, asked, settings, key, content)
         there = partial(parts.check_there, lake.store, upload)
         file = replace(file, before_commit=there, events_key=asked.get("key"))

@@ -15,12 +15,13 @@ from alluvia.events.ingest.envelope import media_type
 from alluvia.events.ingest.values import IngestOutcome
 from alluvia.files.file_rows import format_of
 from alluvia.files.limits import FileLimits, Misfit
+from alluvia.files.reading_options import ReadingOptions, reading_options
 from alluvia.files.sent import SentFile
 from alluvia.files.uploads.schemas import declared_schema
 from alluvia.files.uploads.storing import Stored, Upload, store
 from alluvia.serverless.http import TABLE_HEADER, Request, Response, answer, refusal
 from alluvia.serverless.log_lines import Logger
-from alluvia.serverless.routes.ingest_routes import BYTES, CREATE, EVOLVE, PARTS, UPLOAD_FIELDS
+from alluvia.serverless.routes.ingest_routes import BYTES, CREATE, EVOLVE, PARTS, READING_FIELDS, UPLOAD_FIELDS
 
 from .events import KEY_LIMIT_CHARS, REFUSED, errors_of, event_headers
 from .settings import SERVICE, IngestSettings
@@ -54,7 +55,7 @@ def take_file(request: Request, settings: IngestSettings, lake: Lake, table: str
             raise TooLarge(f"the body has {len(data)} bytes, more than the limit of {settings.limits.body_bytes}")
         data = _inflated(data, request.headers.get("content-encoding", ""), settings.files.bytes_max)
         kind = format_of(asked.get("format"), kind_said, name, data[:64])
-        file = SentFile(data, kind, limits_of(settings, request)).begun()
+        file = SentFile(data, kind, limits_of(settings, request), options_of(asked, kind)).begun()
         upload = upload_of(table, file, asked, settings, key_of(request, asked))
         return stored_answer(table, store(lake.catalog, upload))
     except REFUSED as error:
@@ -118,9 +119,18 @@ def stored_answer(table: str, done: Stored | IngestOutcome) -> Response:
     body: dict[str, Any] = {"table": table, "rows": done.rows, "version": done.version}
     if done.columns:
         body["columns"] = dict(done.columns)
+    if done.notes:
+        body["notes"] = list(done.notes)
     if done.repeated:
         headers[REPLAYED] = "true"
     return answer(200, body, **headers)
+
+
+def options_of(asked: Mapping[str, str], kind: str) -> ReadingOptions:
+    """Return how a request says that its file is written. Raises `Invalid`, naming the parameter."""
+    options = reading_options(**{field.name: asked[field.name] for field in READING_FIELDS if field.name in asked})
+    options.check(kind)
+    return options
 
 
 def limits_of(settings: IngestSettings, request: Request) -> FileLimits:

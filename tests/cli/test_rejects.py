@@ -46,7 +46,7 @@ def test_rejects_are_counted_shown_and_replayed(lake: Path) -> None:
     shown = run(lake, "rejects", "show", "clicks", "--where", "reason LIKE 'status%'", "--limit", "5")
     assert sorted(row["raw"] for row in shown) == ['{"event_id":"b","status":"x"}', '{"event_id":"c","status":"y"}']
     assert len(run(lake, "rejects", "show", "clicks", "--limit", "2")) == 2
-    run(lake, "evolve", "clicks", "--rename", "status:status_number")
+    run(lake, "evolve", "clicks", "--rename", "status=status_number")
     [done] = run(lake, "rejects", "replay", "clicks", "--where", "event_id LIKE 'b#%'")
     assert done == {"table": "clicks", "looked_at": 1, "settled": 1, "stored": 1, "duplicates": 0, "remaining": 0}
     [done] = run(lake, "rejects", "replay", "clicks")

@@ -81,11 +81,17 @@ class Recorder:
         return call
 
 
+WRITTEN = {"CHARACTER": "", "FORMAT": "%Y-%m-%d"}
+"""How a file is written: standard input is NDJSON, which has no delimiter."""
+
+
 def value(parameter: click.Parameter) -> str:
     form = (parameter.metavar if isinstance(parameter, click.Option) else None) or ""
     kinds: dict[type, str] = {click.IntRange: "1", type(click.INT): "1"}
     if "=" in form or ":" in form:
         return "word=1" if "=" in form else "word:long"
+    if form in WRITTEN:
+        return WRITTEN[form]
     if isinstance(parameter.type, click.Path):
         return "-"
     return "7d" if parameter.type.name == "duration" else kinds.get(type(parameter.type), "word")

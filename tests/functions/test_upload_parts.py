@@ -44,6 +44,19 @@ def lake(s3_server: S3Server) -> alluvia.Lake:
     return alluvia.connect(f"s3://{s3_server.new_bucket()}/lake", **s3_server.options)
 
 
+def test_what_is_said_at_the_beginning_holds_when_the_parts_have_come(lake: alluvia.Lake) -> None:
+    query = "parts=2&format=csv&decimal_separator=%2C&date_format=%25d.%25m.%25Y&rename=Nr%3Dorder+id"
+    data = b"Nr;Preis;am\n1;12,50;20.11.2026\n"
+    status, begun = begin(lake, "german", query)
+    assert status == 201
+    for part, piece in zip(begun["parts"], cut(data, 2), strict=True):
+        put(part["url"], piece)
+    status, stored = finish(lake, begun)
+    assert (status, stored["columns"]) == (200, {"order id": "long", "Preis": "double", "am": "date"})
+    status, refused = begin(lake, "german", "parts=2&format=csv&date_format=%25d")
+    assert (status, "date_format" in refused["error"]) == (400, True)
+
+
 def put(url: str, data: bytes) -> None:
     headers = {"Content-Type": "application/octet-stream"}  # moto reads forms, urllib's default, as such
     with urlopen(HttpRequest(url, data, headers, method="PUT")) as answer:

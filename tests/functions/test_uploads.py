@@ -10,6 +10,7 @@ from decimal import Decimal
 from itertools import permutations
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -378,3 +379,46 @@ def test_parquet_that_takes_too_much_is_refused_by_its_footer(
 def test_a_function_that_queues_events_takes_no_files(lake: alluvia.Lake) -> None:
     status, error = refused(send(lake, "t", CSV, "format=csv", replace(SETTINGS, queue_url="https://queue")))
     assert (status, error.partition(":")[0]) == (400, "this function only puts events into a queue")
+
+
+GERMAN = b"Nr;Preis;am;Zeit\n1;12,50;20.11.2026;20.11.2026 10:00\n2;1.234,50;21.11.2026;21.11.2026 10:00\n"
+AS_WRITTEN = {
+    "delimiter": ";",
+    "decimal_separator": ",",
+    "date_format": "%d.%m.%Y",
+    "timestamp_format": "%d.%m.%Y %H:%M",
+    "rename": "Nr=order id",
+}
+READ = {"order id": "long", "Preis": "double", "am": "date", "Zeit": "timestamp_ntz"}
+
+
+def test_a_request_says_how_its_file_is_written(lake: alluvia.Lake) -> None:
+    status, answer, _ = send(lake, "t", GERMAN, urlencode({"format": "csv", **AS_WRITTEN}))
+    assert (status, answer["columns"], "notes" in answer) == (200, READ, False)
+    fields = [(name, value.encode()) for name, value in AS_WRITTEN.items()]
+    body = form(*fields, ("format", b"csv"), ("evolve", b"true"), ("create", b"true"), ("key", b"k"), ("data", GERMAN))
+    assert send(lake, "t", body, content_type=FORM)[0] == 200
+    assert [(row["order id"], row["Preis"], str(row["am"])) for row in rows(lake, "t")] == [
+        (1, 12.5, "2026-11-20"),
+        (2, 1234.5, "2026-11-21"),
+    ] * 2
+
+
+def test_a_request_that_does_not_say_it_gets_a_note_or_an_error(lake: alluvia.Lake) -> None:
+    status, answer, _ = send(lake, "t", GERMAN, "format=csv")
+    assert (status, answer["columns"]["Preis"]) == (200, "string")
+    assert [note.partition(":")[0] for note in answer["notes"]] == [
+        f"column {name} is text" for name in ("Preis", "am", "Zeit")
+    ]
+    declared = "format=csv&" + urlencode({"schema": "Nr:long,Preis:double,am:string,Zeit:string"})
+    status, answer, _ = send(lake, "u", GERMAN, declared)
+    assert (status, "the decimal separator seems to be a comma" in answer["error"]) == (422, True)
+    for query, named in (
+        ("format=csv&delimiter=xy", "delimiter: use one character"),
+        ("format=ndjson&decimal_separator=,", "decimal_separator: leave it out, because the file is ndjson"),
+        ("format=csv&date_format=%25d", "date_format: '%d' does not say the day, the month and the year"),
+        ("format=csv&rename=a", "rename: 'a' is not a pair of names"),
+    ):
+        status, answer, _ = send(lake, "u", GERMAN, query)
+        assert (status, named in answer["error"]) == (400, True), answer
+    assert lake.tables() == ["t"]

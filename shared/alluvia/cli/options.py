@@ -240,6 +240,31 @@ EXIST_OK = click.option("--exist-ok", is_flag=True, help="Do nothing if it exist
 TIMEOUT = click.option(
     "--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Stop what runs longer than this."
 )
+_READING = (
+    click.option("--delimiter", metavar="CHARACTER", help="The delimiter of CSV; by default, its header shows it."),
+    click.option("--decimal-separator", metavar="CHARACTER", help='"," for numbers such as 12,50.  [default: .]'),
+    click.option("--date-format", metavar="FORMAT", help="How dates are written, such as %d.%m.%Y; else ISO 8601."),
+    click.option("--timestamp-format", metavar="FORMAT", help='How times are written, such as "%d.%m.%Y %H:%M".'),
+    pairs("--rename", "rename", "OLD=NEW", "The name in the table of a column of the file."),
+)
+"""How files are written. Their names are those of `files.reading_options`."""
+
+
+def reading_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of how files are written; it gets them as `reading`, checked."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **given: Any) -> Any:
+        from alluvia.files.reading_options import NAMES, reading_options
+
+        return function(*args, reading=reading_options(**{name: given.pop(name) for name in NAMES}), **given)
+
+    given_options: Callable[..., Any] = wrapper
+    for option in reversed(_READING):
+        given_options = option(given_options)
+    return given_options
+
+
 EVENTS_FORMAT = click.option(
     "--format", "kind", type=click.Choice(["json", "csv", "parquet"]),
     help="How the files are read; by default, each file's content decides.",

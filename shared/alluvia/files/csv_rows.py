@@ -15,6 +15,7 @@ from pyarrow import csv as arrow_csv
 from alluvia.events.formats.csv_text import CsvFault, CsvText, RowTooLong, end_of_whole_rows
 from alluvia.files.file_text import PIECE_BYTES, buffered
 from alluvia.files.limits import FileNames, Misfit, misfit
+from alluvia.files.reading_options import DEFAULT, ReadingOptions
 from alluvia.files.text_values import TextType, typed
 
 HEADER_BYTES_MAX = 1 << 20
@@ -31,10 +32,18 @@ _COLUMN = re.compile(r"In CSV column #(\d+): ")
 class CsvRows:
     """The rows of a file, which `open_text` opens anew for each pass. Raises `Misfit`."""
 
-    def __init__(self, open_text: Callable[[], IO[bytes]], media_type: str, names_max: int) -> None:
+    def __init__(
+        self,
+        open_text: Callable[[], IO[bytes]],
+        media_type: str,
+        names_max: int,
+        options: ReadingOptions = DEFAULT,
+    ) -> None:
         self._open_text = open_text
+        self._options = options
         self._media_type = media_type
         text = self._opened()
+        self.notes: list[str] = []
         self._start = text.start
         self._delimiter = text.delimiter
         self.names = text.names
@@ -45,7 +54,7 @@ class CsvRows:
 
         Without rows no type shows: of a file that lost its line ends, columns would be made of cells.
         """
-        unknown = {name: TextType() for name in self.names if name not in known}
+        unknown = {name: TextType(options=self._options) for name in self.names if name not in known}
         count = 0
         for _, batch in self._texts() if unknown else ():
             count += len(batch)
@@ -53,6 +62,8 @@ class CsvRows:
                 kind.see(batch.column(name))
         if unknown and not count:
             raise Misfit(_NO_ROWS)
+        notes = {name: kind.note() for name, kind in unknown.items()}
+        self.notes = [f"column {name} is text: it seems to have {note}" for name, note in notes.items() if note]
         return pa.schema([(name, known[name] if name in known else unknown[name].kind()) for name in self.names])
 
     def tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -61,7 +72,7 @@ class CsvRows:
         for start, batch in self._texts():
             columns = []
             for field, texts in zip(fields, batch.columns, strict=True):
-                array, reasons = typed(texts, field)
+                array, reasons = typed(texts, field, self._options)
                 if reasons:
                     at = min(reasons)
                     raise misfit(start + at + 1, field.name, f"{reasons[at]} ({_shown(texts[at].as_py())})")
@@ -120,7 +131,7 @@ class CsvRows:
 
     def _opened(self) -> CsvText:
         try:
-            text = CsvText(self._open_text(), self._media_type, row_bytes_max=BLOCK_BYTES)
+            text = CsvText(self._open_text(), self._media_type, self._options.delimiter, BLOCK_BYTES)
             too_long = len(text.header) > HEADER_BYTES_MAX
         except RowTooLong:
             too_long = True

@@ -24,6 +24,7 @@ from alluvia.errors import Invalid
 from alluvia.events.formats.csv_text import TABS, CsvText, RowTooLong, name_of_two
 from alluvia.files.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
 from alluvia.files.limits import Misfit
+from alluvia.files.reading_options import DEFAULT, ReadingOptions
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.plain import plain_values
 
@@ -53,9 +54,16 @@ class FilePart:
     media_type: str
     position: int
     key: str
+    options: ReadingOptions = DEFAULT
 
 
-def parts(stream: IO[bytes], name: str, kind: str | None = None, bytes_max: int | None = None) -> Iterator[FilePart]:
+def parts(
+    stream: IO[bytes],
+    name: str,
+    kind: str | None = None,
+    bytes_max: int | None = None,
+    options: ReadingOptions = DEFAULT,
+) -> Iterator[FilePart]:
     """Yield a file's events. `kind`: "json", "csv", "parquet"; None if the file tells. `bytes_max` is of Parquet alone.
 
     Raises `NoEvents`, `Invalid` for a damaged file after what came before the damage, and `TooLarge`; all but the last
@@ -64,10 +72,10 @@ def parts(stream: IO[bytes], name: str, kind: str | None = None, bytes_max: int 
     source: io.BufferedReader[Any] = io.BufferedReader(_Kept(stream), _CHUNK_BYTES)
     digest, position = blake2b(digest_size=16), 0
     try:
-        media_type, pieces = _pieces(source, name, kind, bytes_max)
+        media_type, pieces = _pieces(source, name, kind, bytes_max, options)
         for data, events in pieces:
             digest.update(data)
-            yield FilePart(data, media_type, position, digest.hexdigest())
+            yield FilePart(data, media_type, position, digest.hexdigest(), options)
             position += events
     except (Damaged, Misfit, OSError, pa.ArrowException) as error:
         what = str(error) if isinstance(error, Invalid) else f"the file is damaged ({error})"
@@ -107,14 +115,20 @@ Pieces = Iterator[tuple[bytes, int]]
 """The bytes of some events, and how many there are."""
 
 
-def _pieces(source: io.BufferedReader[Any], name: str, kind: str | None, bytes_max: int | None) -> tuple[str, Pieces]:
+def _pieces(
+    source: io.BufferedReader[Any], name: str, kind: str | None, bytes_max: int | None, options: ReadingOptions
+) -> tuple[str, Pieces]:
     if kind == "parquet" or (kind is None and is_parquet(source.peek(4))):
         if not source.seekable():
             raise Invalid(f"{name}: Parquet cannot be read from a pipe: give the file's name")
+        options.check("parquet")
         return NDJSON, parquet_parts(lambda: io.BufferedReader(_Kept(source)), bytes_max)
     text = buffered(text_pieces(iter(partial(source.read1, _CHUNK_BYTES), b"")))
     media_type = csv_type(name, kind)
-    return (NDJSON, json_pieces(text)) if media_type is None else (media_type, csv_parts(text, media_type))
+    options.check("ndjson" if media_type is None else "csv")
+    if media_type is None:
+        return NDJSON, json_pieces(text)
+    return media_type, csv_parts(text, media_type, options.delimiter)
 
 
 def csv_type(name: str, kind: str | None) -> str | None:
@@ -240,10 +254,10 @@ def _after_space(text: str, at: int) -> int:
     return at
 
 
-def csv_parts(source: io.BufferedReader[Any], media_type: str) -> Pieces:
+def csv_parts(source: io.BufferedReader[Any], media_type: str, delimiter: str = "") -> Pieces:
     """Yield rows, each part with the header. Raises `Damaged` for a header that names nothing or something twice."""
     try:
-        text = CsvText(source, media_type, row_bytes_max=VALUE_BYTES_MAX)
+        text = CsvText(source, media_type, delimiter, VALUE_BYTES_MAX)
     except RowTooLong as error:
         raise Damaged(str(error)) from None
     if fault := text.header_fault():

@@ -10,10 +10,13 @@ from typing import IO, Any, Protocol
 
 import pyarrow as pa
 
+from alluvia.delta.schema.names import fold
 from alluvia.errors import Invalid
 from alluvia.events.ingest.compression import TooLarge
 from alluvia.files.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
 from alluvia.files.limits import FORMATS, FileNames, Misfit
+from alluvia.files.reading_options import DEFAULT, ReadingOptions
+from alluvia.nearest_name import did_you_mean
 
 _CHUNK_BYTES = 1 << 20
 _TYPES = {
@@ -44,6 +47,11 @@ class UploadedRows(Protocol):
         """Return the file's columns; None where each line names its own."""
         ...
 
+    @property
+    def notes(self) -> list[str]:
+        """Return what `schema` found: columns that are text because an option is missing."""
+        ...
+
     def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
         """Return the file's columns: of types that are known, else of types that hold all of its values exactly."""
         ...
@@ -53,8 +61,19 @@ class UploadedRows(Protocol):
         ...
 
 
-def rows_of(open_file: OpenFile, kind: str, bytes_max: int, names_max: int) -> UploadedRows:
-    """Return the rows of a file of one of `FORMATS`, of at most `bytes_max` bytes inflated and `names_max` names."""
+def rows_of(
+    open_file: OpenFile, kind: str, bytes_max: int, names_max: int, options: ReadingOptions = DEFAULT
+) -> UploadedRows:
+    """Return the rows of a file of one of `FORMATS`, of at most `bytes_max` bytes inflated and `names_max` names.
+
+    Raises `Invalid` for an option that says nothing of such a file.
+    """
+    options.check(kind)
+    rows = _rows_of(open_file, kind, bytes_max, names_max, options)
+    return RenamedRows(rows, options.rename) if options.rename else rows
+
+
+def _rows_of(open_file: OpenFile, kind: str, bytes_max: int, names_max: int, options: ReadingOptions) -> UploadedRows:
     if kind == "parquet":
         from alluvia.files.parquet_rows import ParquetRows
 
@@ -63,10 +82,52 @@ def rows_of(open_file: OpenFile, kind: str, bytes_max: int, names_max: int) -> U
     if kind == "ndjson":
         from alluvia.files.json_rows import JsonRows
 
-        return JsonRows(text, names_max)
+        return JsonRows(text, names_max, options)
     from alluvia.files.csv_rows import CsvRows
 
-    return CsvRows(text, "text/tab-separated-values" if kind == "tsv" else "text/csv", names_max)
+    return CsvRows(text, "text/tab-separated-values" if kind == "tsv" else "text/csv", names_max, options)
+
+
+class RenamedRows:
+    """The rows of a file, some of whose columns have other names in the table. Errors about cells have the file's."""
+
+    def __init__(self, rows: UploadedRows, names: Mapping[str, str]) -> None:
+        self._rows = rows
+        self._new = names
+        self._old = {new: old for old, new in names.items()}
+        own = rows.names
+        for old in names:
+            if own is not None and old not in own:
+                near = did_you_mean(old, own) or f"it has {', '.join(own)}"
+                raise Misfit(f"rename: the file has no column {old!r:.100}: {near:.300}")
+        self.names = None if own is None else [names.get(name, name) for name in own]
+        self._check(self.names or list(names.values()))
+
+    @property
+    def notes(self) -> list[str]:
+        """Return what was found of the columns, under their names in the file."""
+        return self._rows.notes
+
+    def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
+        """Return the columns under their names in the table."""
+        found = self._rows.schema({self._old.get(name, name): kind for name, kind in known.items()
+                                   if name not in self._new or name in self._old})  # fmt: skip
+        named = pa.schema([field.with_name(self._new.get(field.name, field.name)) for field in found])
+        self._check(named.names)
+        return named
+
+    def tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        """Yield the rows in columns of a schema, without those that only have a name that the file's has no more."""
+        own = [field for field in schema if field.name not in self._new or field.name in self._old]
+        wanted = pa.schema([field.with_name(self._old.get(field.name, field.name)) for field in own])
+        for table in self._rows.tables(wanted):
+            yield table.rename_columns([self._new.get(name, name) for name in table.column_names])
+
+    @staticmethod
+    def _check(names: list[str]) -> None:
+        if len({fold(name) for name in names}) < len(names):
+            twice = next(name for name in names if sum(fold(name) == fold(other) for other in names) > 1)
+            raise Misfit(f"rename: two columns would be called {twice!r:.100}")
 
 
 def open_text(open_file: OpenFile, bytes_max: int) -> io.BufferedReader[Any]:

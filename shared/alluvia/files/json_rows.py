@@ -23,6 +23,7 @@ from alluvia.events.ingest.jsontext import ExactNumber, describe, survives_doubl
 from alluvia.events.ingest.values import UNLIMITED
 from alluvia.files.event_files import NDJSON, json_pieces
 from alluvia.files.limits import FileNames, Misfit, misfit
+from alluvia.files.reading_options import DEFAULT, ReadingOptions
 from alluvia.files.text_values import TextType
 
 Row = Callable[[int], int]
@@ -44,7 +45,15 @@ class JsonType:
     `path` names it; `depth` is how many levels of the column it is in. `names` takes the names of all of the file.
     """
 
-    def __init__(self, path: str, names: FileNames, column: str | None = None, depth: int = 0) -> None:
+    def __init__(
+        self,
+        path: str,
+        names: FileNames,
+        column: str | None = None,
+        depth: int = 0,
+        options: ReadingOptions = DEFAULT,
+    ) -> None:
+        self._options = options
         self._path = path
         self._names = names
         self._column = path if column is None else column
@@ -52,7 +61,7 @@ class JsonType:
         self._kind: str | None = None
         self._first_row = 0
         self._numbers = _Numbers()
-        self._text = TextType(_TIMES, empty_is_null=False)
+        self._text = TextType(_TIMES, empty_is_null=False, options=options)
         self._fields: dict[str, JsonType] = {}
         self._elements: JsonType | None = None
 
@@ -202,8 +211,12 @@ class JsonRows:
     names: list[str] | None = None
     """Each line names its columns."""
 
-    def __init__(self, open_text: Callable[[], io.BufferedReader[Any]], names_max: int) -> None:
+    def __init__(
+        self, open_text: Callable[[], io.BufferedReader[Any]], names_max: int, options: ReadingOptions = DEFAULT
+    ) -> None:
         self._open_text = open_text
+        self._options = options
+        self.notes: list[str] = []
         self._names_max = names_max
 
     def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
@@ -218,7 +231,7 @@ class JsonRows:
                 kind = kinds.get(name)
                 if kind is None:
                     names.take_column(name, _number(start, places, 0))
-                    kind = kinds[name] = JsonType(name, names)
+                    kind = kinds[name] = JsonType(name, names, options=self._options)
                 if name not in known:
                     kind.see(values, partial(_number, start, places))
         if not kinds:
@@ -236,13 +249,20 @@ class JsonRows:
             columns = []
             for field in schema:
                 values = [row.get(field.name) for row in rows]
-                array, reasons = column(field, values)
+                array, reasons = column(field, self._plain(values, field.type))
                 if reasons:
                     at = min(reasons)
                     reason = reasons[at].removeprefix(f"{field.name}: ")
+                    if isinstance(text := values[at], str):
+                        reason = self._options.refusal(reason, text, field.type)
                     raise misfit(start + at + 1, field.name, reason)
                 columns.append(array)
             yield pa.Table.from_arrays(columns, schema=schema)
+
+    def _plain(self, values: list[object], kind: pa.DataType) -> list[object]:
+        if not self._options.format_of(kind):
+            return values
+        return [self._options.plain_text(value, kind) if isinstance(value, str) else value for value in values]
 
     def _rows(self) -> Iterator[tuple[int, Values]]:
         """Yield objects, with the number of rows before them."""

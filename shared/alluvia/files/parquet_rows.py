@@ -69,6 +69,7 @@ class ParquetRows:
         self, open_file: Callable[[], IO[bytes]], bytes_max: int | None = None, names: FileNames | None = None
     ) -> None:
         self._open_file = open_file
+        self.notes: list[str] = []
         self._bytes_max = bytes_max
         self._metadata: pq.FileMetaData | None = None
         file = self._opened([])

@@ -15,6 +15,7 @@ from alluvia.events.ingest.compression import TooLarge
 from alluvia.files.event_files import FilePart, parts
 from alluvia.files.file_rows import UploadedRows, content_digest, open_text, rows_of
 from alluvia.files.limits import FileLimits, Misfit
+from alluvia.files.reading_options import DEFAULT, ReadingOptions, as_json, reading_options
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.processes.pool import Cancelled, OutOfMemory, OutOfTime
 from alluvia.processes.reading import Crashed, ReadingSession
@@ -25,8 +26,17 @@ Replies = Iterator[tuple[dict[str, Any], pa.Buffer | bytes]]
 class FileSession:
     """The file at a path, or in some bytes."""
 
-    def __init__(self, kind: str, bytes_max: int, names_max: int, path: str | None = None, data: bytes = b"") -> None:
+    def __init__(
+        self,
+        kind: str,
+        bytes_max: int,
+        names_max: int,
+        options: Mapping[str, Any],
+        path: str | None = None,
+        data: bytes = b"",
+    ) -> None:
         self._kind = kind
+        self._options = reading_options(**options)
         self._bytes_max = bytes_max
         self._names_max = names_max
         self._path = path
@@ -42,14 +52,14 @@ class FileSession:
 
     def rows(self) -> Replies:
         """Open the file's rows, and tell its columns."""
-        self._rows = rows_of(self._open, self._kind, self._bytes_max, self._names_max)
+        self._rows = rows_of(self._open, self._kind, self._bytes_max, self._names_max, self._options)
         yield {"names": self._rows.names}, b""
 
     def schema(self, rows: bytes) -> Replies:
         """Tell the columns, of types that are known (an Arrow schema), else of types that hold all values."""
         known = pa.ipc.read_schema(pa.BufferReader(rows))
         schema = self._opened.schema({field.name: field.type for field in known})
-        yield {}, schema.serialize()
+        yield {"notes": self._opened.notes}, schema.serialize()
 
     def check(self, rows: bytes) -> Replies:
         """Read the rows into columns of an Arrow schema, and send none."""
@@ -69,11 +79,10 @@ class FileSession:
     def parts(self, name: str) -> Replies:
         """Send the events in parts; errors name the file."""
         if self._kind == "parquet":
-            file_parts = parts(self._open(), name, "parquet", self._bytes_max)
+            file_parts = parts(self._open(), name, "parquet", self._bytes_max, self._options)
         else:
-            file_parts = parts(
-                open_text(self._open, self._bytes_max), name, "json" if self._kind == "ndjson" else "csv"
-            )
+            text, kind = open_text(self._open, self._bytes_max), "json" if self._kind == "ndjson" else "csv"
+            file_parts = parts(text, name, kind, options=self._options)
         for part in file_parts:
             yield {"media_type": part.media_type, "position": part.position, "key": part.key}, part.data
 
@@ -98,6 +107,7 @@ class SentFile:
     source: bytes | Path
     kind: str
     limits: FileLimits = FileLimits()
+    options: ReadingOptions = DEFAULT
 
     def begun(self) -> SentFile:
         """Return the file with the time running that reading it may take."""
@@ -118,12 +128,13 @@ class SentFile:
         """Yield the events of the file, whose name is for errors and tells TSV from CSV."""
         with self._session() as session:
             for reply, data in session.stream("parts", name=name):
-                yield FilePart(data, reply["media_type"], reply["position"], reply["key"])
+                yield FilePart(data, reply["media_type"], reply["position"], reply["key"], self.options)
 
     @contextmanager
     def _session(self) -> Iterator[ReadingSession]:
         limits = self.limits.begun()
-        given = {"kind": self.kind, "bytes_max": limits.bytes_max, "names_max": limits.names_max}
+        given: dict[str, Any] = {"kind": self.kind, "options": as_json(self.options)}
+        given |= {"bytes_max": limits.bytes_max, "names_max": limits.names_max}
         data = self.source if isinstance(self.source, bytes) else None
         path = {} if isinstance(self.source, bytes) else {"path": str(self.source.absolute())}
         try:
@@ -145,16 +156,19 @@ class SentFile:
 
 
 class SentRows:
-    """The rows of a file in a reading process."""
+    """The rows of a file in a reading process. notes: those of `UploadedRows`."""
 
     def __init__(self, session: ReadingSession, names: list[str] | None) -> None:
         self._session = session
         self.names = names
+        self.notes: list[str] = []
 
     def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
         """Return the file's columns, as `UploadedRows` has them."""
         given = pa.schema(list(known.items())).serialize().to_pybytes()
-        return pa.ipc.read_schema(pa.py_buffer(self._session.ask("schema", given)[1]))
+        reply, data = self._session.ask("schema", given)
+        self.notes = reply["notes"]
+        return pa.ipc.read_schema(pa.py_buffer(data))
 
     def check(self, schema: pa.Schema) -> None:
         """Read all rows into columns of a schema, for the errors."""

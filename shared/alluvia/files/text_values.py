@@ -14,6 +14,7 @@ from alluvia.arrow_compute import pc
 from alluvia.events.ingest.convert import column, read_text
 from alluvia.events.ingest.event_time import TIMESTAMP, plain_instants
 from alluvia.events.ingest.jsontext import survives_double
+from alluvia.files.reading_options import DEFAULT, ReadingOptions
 
 _DAY = r"(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-[0-9]{2}-[0-9]{2}"
 """Of the years that Python and JSON's readers have: Arrow has the year 0 as well."""
@@ -58,43 +59,62 @@ def _exact(texts: pa.Array) -> pa.BooleanArray:
     return pc.replace_with_mask(sure, mask, exact)
 
 
+LOOKED_AT = 1000
+"""So many of a column's texts, the first ones, show which option may be missing."""
+
+
 class TextType:
     """The types that all texts of a column seen so far can have. `empty_is_null`: an empty text says nothing."""
 
-    def __init__(self, kinds: Sequence[pa.DataType] = tuple(_PATTERNS), *, empty_is_null: bool = True) -> None:
+    def __init__(
+        self,
+        kinds: Sequence[pa.DataType] = tuple(_PATTERNS),
+        *,
+        empty_is_null: bool = True,
+        options: ReadingOptions = DEFAULT,
+    ) -> None:
         self._left = list(kinds)
+        self._options = options
         self._empty_is_null = empty_is_null
-        self._seen = False
+        self._first: list[str] = []
 
     def see(self, texts: pa.Array) -> None:
         """Take some of the column's texts into account; nulls say nothing."""
-        if not self._left:
+        if not self._left and self._first:
             return
         says = pc.not_equal(texts, "") if self._empty_is_null else pc.is_valid(texts)
         texts = texts.filter(pc.fill_null(says, False))
         if len(texts):
-            self._seen = True
+            self._first = self._first or texts.slice(0, LOOKED_AT).to_pylist()
             self._left = [kind for kind in self._left if self._all_are(texts, kind)]
 
     def kind(self) -> pa.DataType:
         """Return the type: text where no other is exact, or nothing was seen."""
-        return self._left[0] if self._seen and self._left else pa.string()
+        return self._left[0] if self._first and self._left else pa.string()
 
-    @staticmethod
-    def _all_are(texts: pa.Array, kind: pa.DataType) -> bool:
-        first = texts.slice(0, 1)
-        return not plain(first, kind).null_count and not plain(texts, kind).null_count
+    def note(self) -> str:
+        """Return what the column's values seem to be, where it is text only because an option is missing; else ""."""
+        return "" if self._left or not self._first else self._options.missing(self._first)
+
+    def _all_are(self, texts: pa.Array, kind: pa.DataType) -> bool:
+        return not any(plain(self._options.plain(some, kind), kind).null_count for some in (texts.slice(0, 1), texts))
 
 
 Typed = tuple[pa.Array, dict[int, str]]
 """An array, and why values do not fit, by their index; they are null in it."""
 
 
-def typed(texts: pa.Array, field: pa.Field) -> Typed:
+def typed(texts: pa.Array, field: pa.Field, options: ReadingOptions = DEFAULT) -> Typed:
     """Return texts as values of a field. An empty text is null, but for a column of text."""
     kind = field.type
     if pa.types.is_string(kind):
         return _required(texts, field, {})
+    array, reasons = _typed(options.plain(texts, kind), field)
+    return array, {at: options.refusal(reason, texts[at].as_py(), kind) for at, reason in reasons.items()}
+
+
+def _typed(texts: pa.Array, field: pa.Field) -> Typed:
+    kind = field.type
     texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
     read = _readers.get(kind)
     if read is None:

@@ -29,6 +29,7 @@ from alluvia.files.event_files import PART_BYTES, FilePart, NoEvents, parts
 from alluvia.files.file_rows import format_of
 from alluvia.files.file_text import is_parquet
 from alluvia.files.limits import UNLIMITED, Misfit
+from alluvia.files.reading_options import DEFAULT, ReadingOptions
 from alluvia.files.sent import SentFile
 from alluvia.files.uploads.uploaded_events import store_parts
 from alluvia.progress import report
@@ -84,7 +85,14 @@ def workers_for(names: Sequence[str]) -> int:
 
 
 def ingest_files(
-    lake: Lake, table: str, names: Sequence[str], *, create: bool, kind: str | None = None, store: Store | None = None
+    lake: Lake,
+    table: str,
+    names: Sequence[str],
+    *,
+    create: bool,
+    kind: str | None = None,
+    store: Store | None = None,
+    options: ReadingOptions = DEFAULT,
 ) -> tuple[list[dict[str, Any]], list[Exception]]:
     """Ingest files of events; "-" is standard input. Return the reports, with counts for all of a file, and why files
     could not be read, which stops no other. `store` is by default this process.
@@ -107,7 +115,7 @@ def ingest_files(
                     continue
                 files.append(_File(name, 0 if name == "-" else _size(stream)))
                 try:
-                    for part in _parts(stream, name, kind):
+                    for part in _parts(stream, name, kind, options):
                         files[-1].read = stream.tell() if files[-1].size else 0
                         yield files[-1], part
                 except Invalid as error:
@@ -132,14 +140,15 @@ def ingest_files(
     return [file.row() for file in files if file.has_counts() or (passes and file.is_empty)], failures
 
 
-def _parts(stream: IO[bytes], name: str, kind: str | None) -> Iterator[FilePart]:
+def _parts(stream: IO[bytes], name: str, kind: str | None, options: ReadingOptions) -> Iterator[FilePart]:
     """Yield the events of a file. Parquet is read in a process of its own, which damage may end."""
     if stream.seekable() and kind in (None, "parquet"):
         at, start = stream.tell(), stream.read(4)
         stream.seek(at)
         if kind == "parquet" or is_parquet(start):
-            return SentFile(stream.read() if name == "-" else Path(name), "parquet", UNLIMITED).parts(name)
-    return parts(stream, name, kind)
+            source = stream.read() if name == "-" else Path(name)
+            return SentFile(source, "parquet", UNLIMITED, options).parts(name)
+    return parts(stream, name, kind, options=options)
 
 
 class _File:
@@ -238,13 +247,13 @@ def _size(stream: IO[bytes]) -> int:
     return facts.st_size if stat.S_ISREG(facts.st_mode) else 0
 
 
-def read_rows(table: Table, name: str) -> pa.Table:
+def read_rows(table: Table, name: str, options: ReadingOptions = DEFAULT) -> pa.Table:
     """Read a file's rows, with the table's types for the columns that it has; "-" is NDJSON from standard input.
 
     Raises `Invalid`, naming the file.
     """
     try:
-        with sent_file(name, "ndjson" if name == "-" else None).rows() as rows:
+        with sent_file(name, "ndjson" if name == "-" else None, options).rows() as rows:
             schema = rows.schema({field.name: field.type for field in table.snapshot().schema})
             wanted = pa.schema([(field.name, field.type) for field in schema])
             return pa.concat_tables([wanted.empty_table(), *rows.tables(wanted)])
@@ -252,10 +261,10 @@ def read_rows(table: Table, name: str) -> pa.Table:
         raise Invalid(f"{name}: {error}") from error
 
 
-def sent_file(name: str, asked: str | None) -> SentFile:
+def sent_file(name: str, asked: str | None, options: ReadingOptions = DEFAULT) -> SentFile:
     """Return a file of this machine, whose format is what was asked for, or what it says itself."""
     data = sys.stdin.buffer.read() if name == "-" else None
     path = Path(name)
     with path.open("rb") if data is None else BytesIO(data) as start:
         kind = format_of(asked, "", path.name, start.read(64), _UNKNOWN.format(name))
-    return SentFile(path if data is None else data, kind, UNLIMITED)
+    return SentFile(path if data is None else data, kind, UNLIMITED, options)

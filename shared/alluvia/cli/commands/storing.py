@@ -22,6 +22,7 @@ from alluvia.cli.options import (
     command,
     names,
     pair,
+    reading_options,
 )
 from alluvia.cli.terminal.terminal import tell
 from alluvia.errors import Invalid
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
+
+    from alluvia.files.reading_options import ReadingOptions
 
 
 @command
@@ -64,9 +67,17 @@ def create(
 @click.argument("files", nargs=-1, required=True, type=click.Path(allow_dash=True))
 @CREATE
 @EVENTS_FORMAT
+@reading_options
 @click.option("--workers", type=click.IntRange(1, 64), help="Processes at once; by default several for large files.")
 def ingest(
-    common: Common, table: str, files: tuple[str, ...], *, create: bool, kind: str | None, workers: int | None
+    common: Common,
+    table: str,
+    files: tuple[str, ...],
+    *,
+    create: bool,
+    kind: str | None,
+    workers: int | None,
+    reading: ReadingOptions,
 ) -> None:
     """Ingest files of events: NDJSON, JSON, CSV with a header row, Parquet; gzip and zstd ("-" is standard input).
 
@@ -85,7 +96,7 @@ def ingest(
         store = stack.enter_context(processes(number, common.uri, table, common.endpoint_url)) if number > 1 else None
         if not typed:
             stack.enter_context(common.progress("ingesting"))
-        reports, failures = ingest_files(lake, table, names, create=create, kind=kind, store=store)
+        reports, failures = ingest_files(lake, table, names, create=create, kind=kind, store=store, options=reading)
     common.show(reports)
     for failure in failures:
         tell(f"alluvia: {reason(failure)}")
@@ -107,6 +118,7 @@ def ingest(
 @click.option("--format", "asked", help="csv, tsv, ndjson or parquet; else the file's name or first bytes tell.")
 @click.option("--schema", help='The columns, such as "sku:string,price:decimal(9,2)", or as JSON; else inferred.')
 @click.option("--key", help="Identifies the upload of one file, so that it is stored once.")
+@reading_options
 @CREATE
 @click.option("--evolve", is_flag=True, help="Add the columns that the table lacks.")
 def upload(
@@ -119,6 +131,7 @@ def upload(
     key: str | None,
     create: bool,
     evolve: bool,
+    reading: ReadingOptions,
 ) -> list[dict[str, object]]:
     """Store files of rows: CSV and TSV with a header row, NDJSON, JSON, Parquet; gzip and zstd ("-" is standard input).
 
@@ -136,7 +149,7 @@ def upload(
     declared = None if schema is None else declared_schema(schema)
     reports: list[dict[str, object]] = []
     for name in files:
-        file = sent_file(name, asked)
+        file = sent_file(name, asked, reading)
         content = "" if key is None else file.digest()
         why = None if create else "--no-create forbids to create it"
         with common.progress(f"storing {name}"):
@@ -145,6 +158,8 @@ def upload(
             reports.append({"file": name, **done.said()})
             continue
         said = {"file": name, "rows": done.rows, "version": done.version, "repeated": done.repeated}
+        for note in done.notes:
+            tell(f"{name}: {note}")
         reports.append(said | ({"columns": dict(done.columns)} if done.columns else {}))
     _tell_odd_times(table, reports)
     return reports

@@ -19,6 +19,7 @@ from alluvia.cli.options import (
     names,
     pairs,
     point,
+    reading_options,
     unless,
 )
 from alluvia.cli.verb import Given, verb
@@ -26,6 +27,7 @@ from alluvia.errors import Invalid
 
 if TYPE_CHECKING:
     from alluvia.api.lake import Lake, Table
+    from alluvia.files.reading_options import ReadingOptions
 
 
 def _update(lake: Lake, table: str, values: Mapping[str, str], where: str | None = None, *, every: bool) -> Any:
@@ -34,17 +36,17 @@ def _update(lake: Lake, table: str, values: Mapping[str, str], where: str | None
     return lake.table(table).update(values, where)
 
 
-def _upsert(lake: Lake, table: str, file: str, on: Sequence[str], **how: Any) -> Any:
+def _upsert(lake: Lake, table: str, file: str, on: Sequence[str], reading: ReadingOptions, **how: Any) -> Any:
     from alluvia.cli.commands.files import read_rows
 
     target = lake.table(table)
-    return target.upsert(read_rows(target, file), on, **how)
+    return target.upsert(read_rows(target, file, reading), on, **how)
 
 
 def _evolve(lake: Lake, table: str, properties: Given | None = None, unset: Sequence[str] = (), **columns: Any) -> Any:
     changed = {**dict.fromkeys(unset), **(properties or {})}
     if not (changed or columns):
-        raise Invalid("nothing to change: give --add NAME:TYPE, --rename OLD:NEW, --drop NAME, --property or --unset")
+        raise Invalid("nothing to change: give --add NAME:TYPE, --rename OLD=NEW, --drop NAME, --property or --unset")
     return lake.table(table).evolve(properties=changed, **columns)
 
 
@@ -199,7 +201,7 @@ _TABLE = (
         _evolve,
         "Add nullable columns to TABLE, rename and drop columns, set and remove properties, all in one commit.",
         pairs("--add", "add", "NAME:TYPE", "A column to add, such as status:long."),
-        pairs("--rename", "rename", "OLD:NEW", "A column to rename."),
+        pairs("--rename", "rename", "OLD=NEW", "A column to rename."),
         names("--drop", "drop", "A column to drop."),
         PROPERTIES,
         names("--unset", "unset", "A property to remove."),
@@ -267,6 +269,7 @@ _TABLE = (
         option("--delete-when", metavar="SQL", help="Which matching rows to delete."),
         option("--unmatched", help="insert or ignore.  [default: insert, unless matching rows are deleted]"),
         option("--insert-when", metavar="SQL", help="Which new rows to insert."),
+        reading_options,
         doing="upserting into {table}",
     ),
     verb(

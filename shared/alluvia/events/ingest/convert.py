@@ -86,6 +86,8 @@ _NAMES = {pa.int8(): "byte", pa.int16(): "short", pa.int32(): "integer", pa.int6
 _EASY: dict[int, type] = {pa.string().id: str, pa.bool_().id: bool, pa.float64().id: float}
 _EASY |= dict.fromkeys((kind.id for kind in _BITS), int)
 _DECIMAL = re.compile(r"-?[0-9]{1,80}(?:\.[0-9]{1,80})?(?:[eE][-+]?[0-9]{1,3})?", re.ASCII)
+_COMMA_NUMBER = re.compile(r"\s*[-+]?[0-9]+(?:[.,][0-9]{3})*,[0-9]+\s*", re.ASCII)
+_GROUPS = re.compile(r"\s*[-+]?[0-9]{1,3}(?:,[0-9]{3})+\s*", re.ASCII)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
@@ -175,8 +177,18 @@ def _converter(kind: pa.DataType, path: str) -> Converter:
     raise Unsupported(f"column {path}: ingestion does not support the type {kind}")
 
 
+def _comma_hint(value: object) -> str:
+    """Return what to add to the error about a number that seems to have a decimal comma; "" for another value."""
+    if not isinstance(value, str) or not _COMMA_NUMBER.fullmatch(value):
+        return ""
+    if _GROUPS.fullmatch(value):
+        return "; write it without commas, or, if they are decimal ones, give --decimal-separator , (decimal_separator)"
+    return "; the decimal separator seems to be a comma: give --decimal-separator , (decimal_separator)"
+
+
 def _wrong(path: str, expected: str, value: object) -> Invalid:
-    return Invalid(f"{path}: expected {expected}, got {describe(value)}")
+    hint = _comma_hint(value) if expected.startswith("a number") else ""
+    return Invalid(f"{path}: expected {expected}, got {describe(value)}{hint}")
 
 
 def _string(value: object, path: str) -> str:
@@ -237,7 +249,8 @@ def _decimal(kind: pa.Decimal128Type) -> Converter:
             raise _wrong(path, f"a number ({name})", value)
         text = value.text if isinstance(value, ExactNumber) else str(value)
         if not _DECIMAL.fullmatch(text):
-            raise Invalid(f"{path}: expected a number ({name}) with at most 80 digits")
+            hint = _comma_hint(value)
+            raise Invalid(f"{path}: expected a number ({name}) with at most 80 digits{hint}")
         sign, digits, exponent = Decimal(text).as_tuple()
         if not isinstance(exponent, int):
             raise _wrong(path, f"a number ({name})", value)

@@ -9,7 +9,7 @@ says what was created besides, so that a repeated upload gets the first answer.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from hashlib import blake2b
 from itertools import islice
@@ -150,13 +150,15 @@ class Upload:
 class Stored:
     """The outcome of an upload: the version that has its rows, their number, and the columns that it created.
 
-    version and rows are None of a repeated upload whose commit has expired.
+    notes: which of these are text because an option of reading is missing. version and rows are None of a repeated
+    upload whose commit has expired.
     """
 
     version: int | None
     rows: int | None
     columns: Mapping[str, str]
     repeated: bool = False
+    notes: Sequence[str] = ()
 
 
 def store(catalog: WritableCatalog, upload: Upload) -> Stored | IngestOutcome:
@@ -291,7 +293,7 @@ def _append(
     done = None if commit.files else _repeated(handle, handle.newest(), upload)
     if done is not None and (done.rows or done.version != commit.version):
         return done  # another one of the key was faster
-    return Stored(commit.version, commit.rows or 0, created)
+    return Stored(commit.version, commit.rows or 0, created, notes=rows.notes)
 
 
 def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:

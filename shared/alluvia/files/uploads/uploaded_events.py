@@ -8,11 +8,16 @@ from dataclasses import replace
 import pyarrow as pa
 
 from alluvia.events.formats.body_format import SentBody, by_name
+from alluvia.events.formats.events import text_given
 from alluvia.events.ingest.columnar_batch import moved
 from alluvia.events.ingest.envelope import split, split_ndjson
+from alluvia.events.ingest.event_tables import find_events
+from alluvia.events.ingest.event_time import TIME_FIELDS, TIMESTAMP
+from alluvia.events.ingest.jsontext import encode
 from alluvia.events.ingest.pipeline import Sent, ingest_batch, ingest_together
-from alluvia.events.ingest.values import UNLIMITED, IngestOutcome, Origin
+from alluvia.events.ingest.values import UNLIMITED, IngestOutcome, Origin, RawEvent, Reject, Split
 from alluvia.files.event_files import NDJSON, FilePart
+from alluvia.files.reading_options import UNREADABLE, ReadingOptions
 from alluvia.files.sent import SentFile
 from alluvia.operations.catalog.catalog import WritableCatalog
 
@@ -46,7 +51,7 @@ def store_events(
 
 def store_part(catalog: WritableCatalog, table: str, part: FilePart) -> IngestOutcome:
     """Commit a part of a file, and return the outcome. Positions in rejects count from the file's start."""
-    sent = _sent(part, catalog.clock.now_us())
+    sent = _sent(part, catalog.clock.now_us(), _columns(catalog, table, [part]))
     origin = sent.origin
     return ingest_batch(
         catalog, table, sent.events, sent.rejects, arrival_us=origin.arrival_us, idempotency_key=origin.idempotency_key
@@ -56,7 +61,8 @@ def store_part(catalog: WritableCatalog, table: str, part: FilePart) -> IngestOu
 def store_parts(catalog: WritableCatalog, table: str, some: Sequence[FilePart]) -> list[IngestOutcome]:
     """Commit parts of several files in one commit, and return the outcome of each."""
     now_us = catalog.clock.now_us()
-    requests = [_sent(part, now_us) for part in some]
+    columns = _columns(catalog, table, some)
+    requests = [_sent(part, now_us, columns) for part in some]
     answers = []
     for outcome in ingest_together(catalog, table, requests, create=False, tables_max=None):
         if isinstance(outcome, Exception):
@@ -65,13 +71,56 @@ def store_parts(catalog: WritableCatalog, table: str, some: Sequence[FilePart]) 
     return answers
 
 
-def _sent(part: FilePart, now_us: int) -> Sent:
+def _columns(catalog: WritableCatalog, table: str, some: Sequence[FilePart]) -> pa.Schema:
+    """Return the columns whose values are written as options say, as far as any does."""
+    if not any(part.options for part in some):
+        return pa.schema([])
+    known = find_events(catalog, table)
+    columns = {} if known is None else {field.name: field.type for field in known.newest().schema}
+    return pa.schema(list((dict.fromkeys(TIME_FIELDS, TIMESTAMP) | columns).items()))
+
+
+def _sent(part: FilePart, now_us: int, columns: pa.Schema) -> Sent:
     if part.media_type == NDJSON and part.position:
         lines = split_ndjson(part.data, UNLIMITED)
     elif part.media_type == NDJSON:
         lines = split(part.data, content_type=part.media_type, content_encoding=None, limits=UNLIMITED)
     else:
-        lines = by_name("csv").read(SentBody({"content-type": part.media_type}, part.data, now_us), UNLIMITED)
+        lines = by_name("csv").read(_body(part, now_us), UNLIMITED)
+    if part.options:
+        lines = _as_options_say(lines, part.options, columns)
     events = moved(lines.events, part.position)
     rejects = [replace(reject, position=reject.position + part.position) for reject in lines.rejects]
     return Sent(events, rejects, Origin(now_us, part.key))
+
+
+def _body(part: FilePart, now_us: int) -> SentBody:
+    said = {"delimiter": part.options.delimiter} if part.options.delimiter else {}
+    return SentBody({"content-type": part.media_type}, part.data, now_us, options=said)
+
+
+def _as_options_say(lines: Split, options: ReadingOptions, columns: pa.Schema) -> Split:
+    """Return events under the names of the table, with the values that options make of texts.
+
+    One whose text is not written as its option says is a reject.
+    """
+    events: list[RawEvent] = []
+    rejects = list(lines.rejects)
+    for event in lines.events:
+        value = {options.rename.get(name, name): each for name, each in event.value.items()}
+        reason = "rename: two fields would have one name" if len(value) < len(event.value) else ""
+        written_as_text = event.given is not None and event.given.text
+        for name, text in value.items():
+            if not isinstance(text, str) or name not in columns.names:
+                continue
+            kind = columns.field(name).type
+            if options.format_of(kind) or written_as_text:
+                value[name] = options.plain_text(text, kind)
+            if value[name] == UNREADABLE != text and not reason:
+                reason = f"{name}: {options.refusal('', text, kind)}"
+        if reason:
+            rejects.append(Reject(event.position, reason, encode(event.value)))
+        else:
+            given = text_given(value) if written_as_text else event.given
+            events.append(event._replace(value=value, raw=None, given=given))
+    return Split(events, sorted(rejects, key=lambda reject: reject.position))

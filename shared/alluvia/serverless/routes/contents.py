@@ -183,7 +183,7 @@ _COMMITTED = (
 )
 _REFUSED = _COMMITTED | {"error": TEXT}
 _CREATED: Json = OBJECT | {"description": "Types of the columns that were created.", "additionalProperties": TEXT}
-_UPLOADED = _COMMITTED | {"table": TEXT, "rows": COUNT, "columns": _CREATED}
+_UPLOADED = _COMMITTED | {"table": TEXT, "rows": COUNT, "columns": _CREATED, "notes": {"type": "array", "items": TEXT}}
 _PART: dict[str, Json] = {"part": AT_LEAST_ONE, "bytes": COUNT}
 _PARTED: dict[str, Json] = {"id": TEXT, "table": TEXT, "expires": MOMENT, "parts": _list_of({**_PART, "url": TEXT})}
 _STATE: Json = TEXT | {"enum": ["open", "running", "done", "failed"]}

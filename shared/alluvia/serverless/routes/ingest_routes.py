@@ -35,8 +35,21 @@ PARTS = RequestField(
 BYTES = RequestField(
     "bytes", AT_LEAST_ONE, "Begin an upload of a file of this many bytes, without a body.", _NUMBER_EXPECTED
 )
-UPLOAD_FIELDS = (FORMAT, SCHEMA, KEY, CREATE, EVOLVE, PARTS, BYTES)
-FORM_FIELDS = (SCHEMA, FORMAT, KEY, CREATE, EVOLVE)
+READING_FIELDS = (
+    RequestField("delimiter", TEXT, "The delimiter of CSV. Without it, the header decides."),
+    RequestField(
+        "decimal_separator",
+        TEXT,
+        "A comma, for numbers such as 12,50.",
+        documented={"enum": [".", ","], "default": "."},
+    ),
+    RequestField("date_format", TEXT, "How dates are written, such as %d.%m.%Y. Without it, as ISO 8601 says."),
+    RequestField("timestamp_format", TEXT, "How times are written, such as %d.%m.%Y %H:%M."),
+    RequestField("rename", TEXT, "Names in the table of columns of the file: old=new,other=name, or a JSON object."),
+)
+"""How the file is written. Their names are those of `files.reading_options`."""
+UPLOAD_FIELDS = (FORMAT, SCHEMA, KEY, CREATE, EVOLVE, *READING_FIELDS, PARTS, BYTES)
+FORM_FIELDS = (SCHEMA, FORMAT, KEY, CREATE, EVOLVE, *READING_FIELDS)
 """Fields that may also be in a form, besides the file (`data`)."""
 CHECKED_FIELDS = (RequestField("sha256", TEXT), RequestField("bytes", {"type": "integer"}, documented=COUNT))
 """Checks of the whole file, in the request that completes an upload in parts."""

@@ -1,0 +1,219 @@
+"""How a file is written, where it does not say so itself: delimiter, decimal separator, dates, and other names. Pure.
+
+Each option makes of the texts of cells those that every reader takes: `12,50` becomes `12.50`, `20.11.2026` becomes
+`2026-11-20`. A text that is not written as the option says has no value, so a file is never read half in one way and
+half in another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from alluvia.arrow_compute import pc
+from alluvia.errors import Invalid
+from alluvia.lazy_dataclasses import dataclass
+
+COMMA = ","
+CHARS_MAX = 100
+"""The longest format, and the longest text of a date or a time."""
+UNREADABLE = "?"
+"""Stands for a text that is not written as an option says. No type but text reads it."""
+_GROUPED = r"^[-+]?[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+$|^[-+]?[0-9]{1,3}(?:\.[0-9]{3}){2,}$"
+"""A number with a decimal comma whose points group digits beyond doubt: of `1.234` it could be the decimal point."""
+_IS_GROUPED = re.compile(_GROUPED, re.ASCII)
+_SAMPLE = datetime(2026, 11, 20, 13, 14, 15, tzinfo=UTC)
+_UNPADDED = re.compile(r"%-(?=[dmHIMSjy])")
+_OF_CSV = ("csv", "tsv")
+_OF_TEXT = ("csv", "tsv", "ndjson")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingOptions:
+    """How a file is written; an empty one leaves it to the file's header and ISO 8601.
+
+    delimiter: of cells. decimal_separator: `.` or `,`. date_format, timestamp_format: of dates, and of times with
+    dates, in the codes of `strptime`. rename: columns' names in the table by their names in the file.
+    """
+
+    delimiter: str = ""
+    decimal_separator: str = ""
+    date_format: str = ""
+    timestamp_format: str = ""
+    rename: Mapping[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in NAMES)
+
+    def check(self, kind: str) -> None:
+        """Raise `Invalid` for an option that says nothing of files of a format."""
+        for name, kinds in (
+            ("delimiter", _OF_CSV), ("decimal_separator", _OF_CSV),
+            ("date_format", _OF_TEXT), ("timestamp_format", _OF_TEXT),
+        ):  # fmt: skip
+            if getattr(self, name) and kind not in kinds:
+                raise Invalid(f"{name}: leave it out, because the file is {kind}: it is for {' and '.join(kinds)}")
+
+    def format_of(self, kind: pa.DataType) -> str:
+        """Return how values of a type are written; "" unless it is one of dates or times with a format."""
+        if pa.types.is_date(kind):
+            return self.date_format
+        return self.timestamp_format if pa.types.is_timestamp(kind) else ""
+
+    def plain(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
+        """Return texts of values of a type as every reader takes them; `UNREADABLE` where they are not ones."""
+        if self.format_of(kind):
+            words = texts.dictionary_encode()
+            plain = [self.plain_text(text, kind) for text in words.dictionary.to_pylist()]
+            return pa.array(plain, pa.string()).take(words.indices)
+        if self.decimal_separator == COMMA and _is_number(kind):
+            grouped = pc.fill_null(pc.match_substring_regex(texts, _GROUPED), False)
+            if pc.any(grouped).as_py():
+                texts = pc.if_else(grouped, pc.replace_substring(texts, ".", ""), texts)
+            pointed = pc.fill_null(pc.match_substring(texts, "."), False)
+            if pc.any(pointed).as_py():
+                texts = pc.if_else(pointed, UNREADABLE, texts)
+            return pc.replace_substring(texts, COMMA, ".")
+        return texts
+
+    def plain_text(self, text: str, kind: pa.DataType) -> str:
+        """Return one text as `plain` does."""
+        if written := self.format_of(kind):
+            if len(text) > CHARS_MAX:
+                return UNREADABLE
+            return _iso(text, written, pa.types.is_date(kind)) if text else text
+        if self.decimal_separator == COMMA and _is_number(kind):
+            text = text.replace(".", "") if _IS_GROUPED.fullmatch(text) else text
+            return UNREADABLE if "." in text else text.replace(COMMA, ".")
+        return text
+
+    def refusal(self, reason: str, text: str | None, kind: pa.DataType) -> str:
+        """Return why a text has no value of a type: `reason`, or what an option says, or the option that is missing."""
+        if text and (written := self.format_of(kind)):
+            name = "date_format" if pa.types.is_date(kind) else "timestamp_format"
+            return f"expected {name} {written!r}, as in {_SAMPLE.strftime(_codes(written))!r}"
+        if text and _is_number(kind) and self.decimal_separator == COMMA and "." in text:
+            return "expected a number with a decimal comma; a point alone may also group digits: leave it out"
+        if text and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)) and looks_like_day(text):
+            name = "date-format" if pa.types.is_date(kind) else "timestamp-format"
+            return f"{reason}; say how it is written with --{name}, such as '%d.%m.%Y' ({name.replace('-', '_')})"
+        return reason
+
+    def missing(self, texts: Sequence[str]) -> str:
+        """Return which option would make values of texts that all seem to be numbers or dates; "" for others."""
+        if (
+            not self.decimal_separator
+            and all(map(_WITH_COMMA.fullmatch, texts))
+            and any(COMMA in each for each in texts)
+        ):
+            return "numbers with a decimal comma, which --decimal-separator , reads (decimal_separator)"
+        days = [_DAY.match(text.strip()) for text in texts]
+        if not self.date_format and all(day is not None and day.end() == day.endpos for day in days):
+            return f"dates such as {texts[0]!r:.30}, which --date-format reads, such as %d.%m.%Y (date_format)"
+        if not self.timestamp_format and all(day is not None and day.end() < day.endpos for day in days):
+            return f"times such as {texts[0]!r:.30}, which --timestamp-format reads (timestamp_format)"
+        return ""
+
+
+NAMES = ("delimiter", "decimal_separator", "date_format", "timestamp_format", "rename")
+DEFAULT = ReadingOptions()
+
+
+def reading_options(
+    delimiter: str | None = None,
+    decimal_separator: str | None = None,
+    date_format: str | None = None,
+    timestamp_format: str | None = None,
+    rename: Mapping[str, str] | str | None = None,
+) -> ReadingOptions:
+    r"""Return options as callers give them. `rename` may be text: `old=new,other=name`, or a JSON object.
+
+    `\t` is a tab. Raises `Invalid`, naming the option.
+    """
+    by = "\t" if delimiter in (r"\t", "tab") else delimiter or ""
+    if len(by) > 1 or by in ('"', "\r", "\n", "\0"):
+        raise Invalid(f"delimiter: use one character, and no quote or line end, not {by!r:.20}")
+    if decimal_separator not in (None, "", ".", COMMA):
+        raise Invalid(f"decimal_separator: use . or , and not {decimal_separator!r:.20}")
+    if decimal_separator == COMMA == by:
+        raise Invalid("delimiter, decimal_separator: both are a comma")
+    _check_format("date_format", date_format or "")
+    _check_format("timestamp_format", timestamp_format or "")
+    names = _renames(rename) if isinstance(rename, str) else dict(rename or {})
+    return ReadingOptions(by, decimal_separator or "", date_format or "", timestamp_format or "", names)
+
+
+def _renames(text: str) -> dict[str, str]:
+    example = 'such as old=new,other=name, or {"old": "new"}'
+    if text.lstrip().startswith("{"):
+        try:
+            names = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise Invalid(f"rename: expected names, {example} ({error})") from None
+        if not all(isinstance(name, str) and name for name in names.values()):
+            raise Invalid(f"rename: expected names, {example}")
+        return dict(names)
+    names = {}
+    for pair in filter(None, text.split(",")):
+        old, _, new = pair.partition("=")
+        if not old.strip() or not new.strip():
+            raise Invalid(f"rename: {pair!r:.100} is not a pair of names: {example}")
+        if old.strip() in names:
+            raise Invalid(f"rename: {old.strip()!r:.100} is given twice")
+        names[old.strip()] = new.strip()
+    return names
+
+
+def _check_format(name: str, written: str) -> None:
+    if not written:
+        return
+    if len(written) > CHARS_MAX:
+        raise Invalid(f"{name}: a format has at most {CHARS_MAX} characters")
+    try:
+        text = _SAMPLE.strftime(_codes(written))
+        read = datetime.strptime(text, _codes(written))  # noqa: DTZ007 - it may have no zone
+    except ValueError as error:
+        raise Invalid(f"{name}: {written!r:.100} is not a format, such as '%d.%m.%Y' ({error})") from None
+    if read.date() != _SAMPLE.date():
+        raise Invalid(f"{name}: {written!r:.100} does not say the day, the month and the year, as '%d.%m.%Y' does")
+    if name == "date_format" and read.hour:
+        raise Invalid(f"{name}: {written!r:.100} has a time, too: give it as timestamp_format")
+
+
+def _codes(written: str) -> str:
+    """Return a format with the codes that Python knows: it reads numbers without zeros in front in any case."""
+    return _UNPADDED.sub("%", written)
+
+
+@lru_cache(maxsize=65536)
+def _iso(text: str, written: str, is_date: bool) -> str:
+    try:
+        moment = datetime.strptime(text.strip(), _codes(written))  # noqa: DTZ007 - it may have no zone
+    except ValueError:
+        return UNREADABLE
+    return moment.date().isoformat() if is_date else moment.isoformat()
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+_WITH_COMMA = re.compile(r"[-+]?[0-9]+(?:\.[0-9]{3})*(?:,[0-9]+)?", re.ASCII)
+_DAY = re.compile(r"[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{2,4}\b|[0-9]{4}[./][0-9]{1,2}[./][0-9]{1,2}\b", re.ASCII)
+
+
+def looks_like_day(text: str) -> bool:
+    """Whether a text begins as days are written that are not ISO 8601."""
+    return _DAY.match(text.strip()) is not None
+
+
+def as_json(options: ReadingOptions) -> dict[str, Any]:
+    """Return options as `reading_options` takes them."""
+    return {name: value for name in NAMES if (value := getattr(options, name))}
