@@ -12,6 +12,7 @@ from alluvia.delta.odd_times import KINDS, odd_times_in
 from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import TableNotFound
+from alluvia.nearest_name import hint
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.query.permitted import permitted, visible
 from alluvia.serverless.http import Response
@@ -34,7 +35,11 @@ def show_table(caller: Caller, name: str) -> Response:
     """
     catalog = permitted(caller.lake.catalog, caller.rights)
     handle = catalog.handle(table_pattern(name))
-    snapshot = handle.readable()
+    try:
+        snapshot = handle.readable()
+    except TableNotFound as error:
+        near = hint(name, catalog.tables())  # those that the caller may see
+        raise type(error)(f"{error}{near}") from error
     seen = visible(catalog, snapshot, caller.lake.clock.now_ms() * 1000)
     shown = snapshot.schema.names if seen is None else seen.shown.columns
     known: dict[str, Any] = {

@@ -87,3 +87,13 @@ def test_a_server_refuses_a_setting_that_is_misspelt(lake: Path, monkeypatch: py
     assert (refused.exit_code, refused.stderr) == (
         1, "alluvia: ALLUVIA_AUHT is not a setting: did you mean ALLUVIA_AUTH?\n",
     )  # fmt: skip
+
+
+def test_the_address_of_a_server_is_no_lake() -> None:
+    for words in (["tables"], ["sql", "SELECT 1"], ["head", "t"], ["vacuum"]):
+        refused = run("--lake", "http://localhost:8080/?token=secret", *words)
+        told = (
+            "alluvia: --lake http://localhost:8080/: commands work on the lake itself, such as s3://bucket/prefix or a "
+            "folder; ask a server by its HTTP routes, or in Python with alluvia.connect\n"
+        )
+        assert (refused.exit_code, refused.stderr) == (1, told)

@@ -184,3 +184,10 @@ def test_connect_gives_the_client_of_a_server() -> None:
 def test_options_of_the_other_way_are_refused(options: dict[str, Any], told: str) -> None:
     with pytest.raises(Invalid, match=told):
         alluvia.connect("http://127.0.0.1:9", **options)
+
+
+def test_the_page_of_verbs_shows_code_that_runs(place: tuple[Path, str], capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "VERBS.md").read_text("utf-8")
+    code = text.partition("```python\n")[2].partition("```")[0]
+    exec(compile(code.replace("http://localhost:8080", place[1]), "VERBS.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines()[0] == "1 0"

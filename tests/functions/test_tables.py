@@ -164,3 +164,17 @@ def test_ready_only_while_the_storage_takes_writes(lake: alluvia.Lake, monkeypat
     monkeypatch.setattr("alluvia.clock.SystemClock.now_ms", lambda self: now_ms + 120_000)
     assert get("/readyz")["statusCode"] == 503
     assert sorted(alluvia.connect(lake.uri).tables()) == ["clicks", "totals"]
+
+
+def test_an_unknown_table_suggests_the_nearest_that_the_caller_may_see(
+    lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reason(path: str, bearer: str | None = None) -> str:
+        answer = get(path, bearer)
+        assert answer["statusCode"] == 404
+        return str(json.loads(answer["body"])["error"])
+
+    assert reason("/v1/tables/clikcs") == "there is no table 'clikcs': did you mean clicks?"
+    monkeypatch.setenv("ALLUVIA_AUTH", "tokens")
+    bearer = token(lake, grant("read:clikcs"), grant("read:totals"))
+    assert reason("/v1/tables/clikcs", bearer) == "there is no table 'clikcs'"
