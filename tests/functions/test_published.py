@@ -208,6 +208,23 @@ def test_a_text_that_is_no_time_is_named_with_its_parameter(lake: alluvia.Lake) 
     assert (answer["statusCode"], error_of(answer)) == (400, f"parameter $since: 'yesterday' is not a time: {FORMS}")
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "FROM (SELECT epoch_ms(seen) AS seen FROM moments) WHERE seen = $since",
+        "WITH m(seen) AS (SELECT epoch_ms(seen) FROM moments) FROM m WHERE seen = $since",
+        "SELECT m.seen FROM (SELECT epoch_ms(seen) FROM moments) AS m(seen) WHERE m.seen = $since",
+        "FROM numbered WHERE seen = $since",
+    ],
+)
+@pytest.mark.parametrize("since", [1795132800000, "1795132800000"])
+def test_a_name_that_the_query_gives_to_a_number_is_no_time(lake: alluvia.Lake, sql: str, since: object) -> None:
+    lake.create_table("moments", {"seen": "timestamp"})
+    lake.sql("INSERT INTO moments VALUES ('2026-11-20')")
+    lake.sql("CREATE VIEW numbered AS SELECT epoch_ms(seen) AS seen FROM moments")
+    assert lake.sql(sql, {"since": since}).to_pylist() == [{"seen": 1795132800000}]
+
+
 def test_a_number_that_is_compared_with_numbers_stays_one(lake: alluvia.Lake) -> None:
     lake.sql("INSERT INTO hits VALUES ('/big', 1795132800, 'a')")
     [row] = lake.sql("SELECT path FROM hits WHERE n = $n", {"n": 1795132800}).to_pylist()

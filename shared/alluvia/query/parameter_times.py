@@ -79,6 +79,8 @@ def with_times(root: Node, schemas: list[pa.Schema], values: pa.Table) -> pa.Tab
     if not candidates:
         return values
     columns = _time_columns(schemas)
+    for name in _named_in(root) & columns.keys():  # which may be anything: epoch_ms(ts) AS ts
+        del columns[name]
     for name, kind in _wanted(root, columns):
         at = values.schema.get_field_index(name)
         if name not in candidates or not values[name][0].is_valid:
@@ -105,6 +107,15 @@ def _time_columns(schemas: list[pa.Schema]) -> dict[str, pa.DataType]:
         for name, kinds in found.items()
         if len(kinds) == 1 and (pa.types.is_timestamp(next(iter(kinds))) or pa.types.is_date(next(iter(kinds))))
     }
+
+
+def _named_in(root: Node) -> set[str]:
+    """Return the names that a query gives, to columns and tables alike."""
+    named: set[str] = set()
+    for node in walk(root):
+        names = [node.get("alias"), *(node.get("column_name_alias") or ()), *(node.get("aliases") or ())]  # of a CTE
+        named.update(fold(name) for name in names if name)
+    return named
 
 
 def _wanted(root: Node, columns: Mapping[str, pa.DataType]) -> Iterator[tuple[str, pa.DataType]]:
