@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -31,6 +34,10 @@ settings.register_profile(
 )
 settings.load_profile("alluvia")
 sys.meta_path.insert(0, NoPandas())
+_STATE = tempfile.mkdtemp(prefix="alluvia-state-")
+"""Where servers of these tests are announced, and prompts keep their history."""
+atexit.register(shutil.rmtree, _STATE, ignore_errors=True)
+pytest.MonkeyPatch().setenv("XDG_STATE_HOME", _STATE)
 pytest.MonkeyPatch().setattr(os, "fsync", lambda _: None)  # no test needs its files after a power failure: milliseconds
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a background shell's, which all processes of tests inherit
     signal.signal(signal.SIGINT, signal.default_int_handler)

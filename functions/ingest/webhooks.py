@@ -47,6 +47,7 @@ CHALLENGE_CHARS_MAX = 1024
 _SEGMENT = "segment"
 _AGES_MS = ((STALE_MS, SECRET_STALE_MS), (LOOK_MS, SECRET_LOOK_MS))
 """How old a source and a secret may be, at first, and where that proves nothing: either may just have been replaced."""
+_NOW = ((0, 0),)
 _SENDER = "webhook-request-origin"
 _SITE = "the page's origin is not one of the source's"
 
@@ -79,7 +80,7 @@ def post_webhook(request: Request, settings: IngestSettings, lake: Lake, name: s
         source = _proved(request, name, body, lake)
         return _with_site(_taken(request, source, body, settings, lake), request)
 
-    return _answered(name, take)
+    return _answered(request, name, take)
 
 
 def take_calls(request: Request, settings: IngestSettings, lake: Lake) -> Response:
@@ -90,7 +91,7 @@ def take_calls(request: Request, settings: IngestSettings, lake: Lake) -> Respon
         source = _of_write_key(request, body, settings, lake)
         return _with_site(_taken(request, source, body, settings, lake), request)
 
-    done = _answered(_SEGMENT, take, faults_show=True)
+    done = _answered(request, _SEGMENT, take, faults_show=True)
     told = "success" in orjson.loads(done["body"])
     return done if told else answered(by_name(_SEGMENT), SentBody(request.headers, b"", 0), done)
 
@@ -99,22 +100,26 @@ def allow_calls(request: Request, settings: IngestSettings, lake: Lake) -> Respo
     """Answer a preflight request, which has no write key, if a source of that kind takes calls from that site."""
     site = request.headers.get("origin", "")
     allowing = [each for each in _segments(_sources(lake, LOOK_MS)) if site and each.allows(site)]
-    return _answered(_SEGMENT, lambda: _allowed(request, allowing[0].name if allowing else "", lake))
+    return _answered(request, _SEGMENT, lambda: _allowed(request, allowing[0].name if allowing else "", lake))
 
 
 def shake_hands(request: Request, settings: IngestSettings, lake: Lake, name: str) -> Response:  # noqa: ARG001
-    """Answer a GET request with which a sender checks an address, if the source has such a handshake."""
-    return _answered(name, lambda: _shaken(request, name, lake))
+    """Answer a GET request with which a sender checks an address, if the source has such a handshake.
+
+    The operator of a server hears whether the source is ready. Both it and its secrets are looked at again for that.
+    """
+    answers = _ready if request.by_operator else _shaken
+    return _answered(request, name, lambda: answers(request, name, lake))
 
 
 def webhook_preflight(request: Request, settings: IngestSettings, lake: Lake, name: str) -> Response:  # noqa: ARG001
     """Answer what a browser asks before it sends (CORS), or a sender of CloudEvents as their web hooks have it."""
     asks = _agreed if _SENDER in request.headers else _allowed
-    return _answered(name, lambda: asks(request, name, lake))
+    return _answered(request, name, lambda: asks(request, name, lake))
 
 
-def _answered(name: str, take: Callable[[], Response], *, faults_show: bool = False) -> Response:
-    """Answer without a reason that a sender should not learn.
+def _answered(request: Request, name: str, take: Callable[[], Response], *, faults_show: bool = False) -> Response:
+    """Answer without a reason that a sender should not learn; the operator of a server learns it.
 
     Senders of webhooks try again after a 401. The SDKs of Segment drop their events, so theirs get a 500 while some
     source, no matter which, is at fault.
@@ -123,10 +128,14 @@ def _answered(name: str, take: Callable[[], Response], *, faults_show: bool = Fa
         return take()
     except _Unproved as error:
         logger.info("refused", extra={"status": 401, "source": name[:64], "reason": str(error)})
+        if request.by_operator:
+            return failure(401, str(error))
     except _NotSetUp as error:  # a fault of ours, which alarms count, and nothing that strangers should learn
         answered_with = 500 if faults_show else 401
         said = {"status": 500, "answered": answered_with, "source": name[:64], "reason": str(error)}
         logger.error("a source is misconfigured", extra=said)  # noqa: TRY400
+        if request.by_operator:
+            return failure(answered_with, str(error))
         if faults_show:
             return failure(500, "this source is misconfigured; see the log of the function")
     text = "the signature is missing, wrong or too old, or there is no such source"
@@ -136,7 +145,7 @@ def _answered(name: str, take: Callable[[], Response], *, faults_show: bool = Fa
 def _proved(request: Request, name: str, body: bytes, lake: Lake) -> Source:
     """Return the source of a request that its sender has sent."""
     reason = ""
-    for source_ms, secret_ms in _AGES_MS:
+    for source_ms, secret_ms in _NOW if request.by_operator else _AGES_MS:
         source = _find(name, lake, source_ms)
         if source is None:
             reason = "there is no such source"
@@ -249,6 +258,21 @@ def _thanked(source: Source, done: Response) -> Response:
         "headers": done["headers"] | {"Content-Type": thanks.media_type},
         "body": thanks.body,
     }
+
+
+def _ready(request: Request, name: str, lake: Lake) -> Response:  # noqa: ARG001
+    source = _find(name, lake, 0)
+    if source is None:
+        raise _Unproved("there is no such source")
+    try:
+        for reference in filter(None, (source.secret, source.verify_token)):
+            secret = _known_of(lake).secrets.get(reference, age_ms_max=0)
+            fault = KINDS[source.kind].secret_fault(secret) if reference == source.secret else None
+            if fault is not None:
+                raise Invalid(f"{reference} cannot be the secret of a source of kind {source.kind}: {fault}")
+    except (Invalid, Unavailable) as error:
+        raise _NotSetUp(str(error)) from None
+    return answer(200, {"source": name, "table": source.table, "ready": True})
 
 
 def _shaken(request: Request, name: str, lake: Lake) -> Response:

@@ -57,6 +57,9 @@ def test_a_source_is_added_tried_rotated_listed_and_removed(tmp_path: Path, monk
         "kind": "github",
         "table": "git_hub",
         "secret": "env:ONE",
+        "address": "https://<your API>/v1/webhooks/git-hub",
+        "at_sender": "Settings → Webhooks: the address as payload URL, and the secret",
+        "server_needs": "the environment variable ONE, set when the server starts",
     }
     assert alluvia.connect(str(tmp_path)).tables() == ["git_hub"]
     assert "there is a source git-hub already" in run(tmp_path, "add", "git-hub", "--kind", "open").stderr

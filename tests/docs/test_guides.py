@@ -1,4 +1,7 @@
-"""The commands of the guides to sources and to SQL, and of the guide of each kind, run and print what the pages say."""
+"""The commands of the guides to sources and to SQL, and of the guide of each kind, run and print what the pages say.
+
+They run in one lake and one folder, in any order, as a user who tries one after another would run them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ import re
 import shlex
 import subprocess
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -25,21 +27,26 @@ BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_commands_of_a_page(page: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("pages", [PAGES, PAGES[::-1]], ids=["in order", "backwards"])
+def test_the_commands_of_the_pages_in_one_lake(pages: list[Path], tmp_path: Path) -> None:
+    """The server runs from the start, as that of a user who adds sources to it."""
+    with serving(tmp_path / "lake", quiet=True) as (_, port):
+        for page in pages:
+            _check(page, port, tmp_path)
+
+
+def _check(page: Path, port: int, folder: Path) -> None:
     found = BLOCK.findall(page.read_text())
     script = "".join(f"{text}echo ----\n" for kind, text in found if kind == "sh")
-    server = serving(tmp_path / "lake", quiet=True) if LOCAL in script else nullcontext((None, 0))
-    with server as (_, port):
-        done = _run(script.replace(LOCAL, f"127.0.0.1:{port}"), tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = _run(script.replace(LOCAL, f"127.0.0.1:{port}"), folder)
+    assert done.returncode == 0, f"{page.name}: {done.stderr}"
     printed = iter(done.stdout.split("----\n"))
     output = ""
     for kind, text in found:
         if kind == "sh":
             output = next(printed)
         else:
-            assert [line.rstrip() for line in output.splitlines()] == text.splitlines()
+            assert [line.rstrip() for line in output.splitlines()] == text.splitlines(), page.name
 
 
 def _run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:

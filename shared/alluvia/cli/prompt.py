@@ -26,6 +26,7 @@ from alluvia.cli.terminal.prompt_text import completions, ends_prompt, is_comple
 from alluvia.cli.terminal.terminal import say, tell
 from alluvia.errors import AlluviaError
 from alluvia.query.limits import QueryLimits
+from alluvia.server.announcing import state_folder
 from alluvia.sql.run import SqlSession
 from alluvia.store import PutResult
 from alluvia.store.wrapper import Wrapper
@@ -173,9 +174,7 @@ def history() -> History:
 
 def history_path(environment: Mapping[str, str]) -> Path:
     """Return where the history is kept, by the XDG base directory specification, which ignores relative paths."""
-    state = environment.get("XDG_STATE_HOME", "")
-    root = Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state"
-    return root / "alluvia" / "sql_history"
+    return state_folder(environment) / "sql_history"
 
 
 def _keys() -> KeyBindings:

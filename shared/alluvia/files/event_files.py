@@ -262,8 +262,7 @@ def csv_parts(source: io.BufferedReader[Any], media_type: str, delimiter: str = 
         raise Damaged(str(error)) from None
     if fault := text.header_fault():
         raise Damaged(fault)
-    ended = text.header.endswith((b"\n", b"\r"))
-    return _flushing(_csv_rows(text), text.mark + text.header + (b"" if ended else b"\n"))
+    return _flushing(_csv_rows(text), text.start_of_parts())
 
 
 def _csv_rows(text: CsvText) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ import os
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from hmac import compare_digest
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from alluvia.server.metrics import OTHER, Metrics
 from alluvia.server.metrics import PATH as METRICS_PATH
 from alluvia.serverless.authorization import AUTH
 from alluvia.serverless.cors import cors_headers, preflight_answer
-from alluvia.serverless.http import GONE, NOSNIFF, TABLE_HEADER, Response, failure
+from alluvia.serverless.http import GONE, NOSNIFF, OPERATOR, OPERATOR_HEADER, TABLE_HEADER, Response, failure
 from alluvia.serverless.routes.ingest_routes import INGEST_ROUTES, is_of_source
 from alluvia.serverless.routes.query_routes import QUERY_ROUTES
 from alluvia.serverless.routes.route import route_at
@@ -39,6 +40,7 @@ _INSTALLED = (_PACKAGE / "functions").is_dir()
 _FUNCTIONS = "alluvia.functions" if _INSTALLED else "functions"
 DATA = (_PACKAGE if _INSTALLED else _PACKAGE.parents[1]) / "events" / "data"
 COMMAND = "alluvia" if _INSTALLED else ".venv/bin/alluvia"
+INTERNAL = "internal error"
 TIME_LIMIT_MS = 15 * 60 * 1000
 
 
@@ -90,6 +92,8 @@ class ServerRules:
     tells_metrics: bool = True
     """Whether every caller that may send requests may read the metrics."""
     uploads: Slots = UPLOADS
+    operator_key: str = ""
+    """What a request of the user who runs the server brings; "" if there is no such key."""
 
 
 class Gateway:
@@ -146,7 +150,7 @@ class Gateway:
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request, as WSGI has it."""
         began_ms = self._clock.now_ms()
-        event = to_event(environ, self._clock)
+        event = to_event(environ, self._clock, self._rules.operator_key)
         response = self._answer(event, environ.get("wsgi.file_wrapper"))
         http = event["requestContext"]["http"]
         answer, body, size = _sendable(response)
@@ -203,7 +207,8 @@ class Gateway:
             answer: Response = handler(event, LocalContext("local", self._clock))
         except Exception:  # noqa: BLE001 - a server goes on; the traceback is for whoever runs it
             traceback.print_exc()
-            return failure(500, "internal error")
+            by_operator = event["requestContext"].get(OPERATOR) is True
+            return failure(500, "internal error; the server's log has the traceback" if by_operator else INTERNAL)
         return answer
 
 
@@ -271,9 +276,13 @@ def _is_large(event: dict[str, Any]) -> bool:
     return bool(compressed) or len(body) * 3 // 4 > LARGE_BYTES
 
 
-def to_event(environ: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """Return a WSGI request as the event that API Gateway would make of it."""
+def to_event(environ: dict[str, Any], clock: Clock, operator_key: str = "") -> dict[str, Any]:
+    """Return a WSGI request as the event that API Gateway would make of it.
+
+    With the key of the server's operator in it, it is marked as the operator's.
+    """
     headers = headers_of(environ)
+    key = headers.pop(OPERATOR_HEADER.lower(), "")
     body = environ["wsgi.input"].read()
     path, query = utf8_path(environ.get("PATH_INFO") or "/"), environ.get("QUERY_STRING", "")
     http = {
@@ -301,6 +310,7 @@ def to_event(environ: dict[str, Any], clock: Clock) -> dict[str, Any]:
             "time": "",
             "timeEpoch": clock.now_ms(),
             GONE: environ.get("waitress.client_disconnected"),
+            OPERATOR: bool(operator_key) and compare_digest(key.encode(), operator_key.encode()),
         },
         "isBase64Encoded": bool(body),
     }

@@ -63,6 +63,8 @@ class Options:
     """Refresh rollups at once after events came into their source, and not only with each merge."""
     tells_metrics: bool = True
     """Whether every caller that may send requests may read `/metrics`."""
+    operator_key: str = ""
+    """What requests of the user who runs the server bring, who may read the reasons that the log has; "" for none."""
     flight_port: int | None = None
     """Where Flight SQL is served, too; 0 chooses a free port, None serves none."""
 
@@ -87,7 +89,12 @@ def running(lake: Lake, options: Options, metrics: Metrics | None = None) -> Ite
 
     The block must call `http.run()`, here or in a thread.
     """
-    rules = ServerRules(options.hosts, tells_metrics=options.tells_metrics, uploads=uploads_of(os.environ))
+    rules = ServerRules(
+        options.hosts,
+        tells_metrics=options.tells_metrics,
+        uploads=uploads_of(os.environ),
+        operator_key=options.operator_key,
+    )
     metrics = metrics or Metrics()
     defaults = {QUERY_MEMORY: str(memory_mb(rules.queries.at_once + AT_ONCE)), **DEFAULTS}
     settings = {name: value for name, value in defaults.items() if name not in os.environ}

@@ -43,6 +43,10 @@ EVENTS_HEADER = "Alluvia-Events"
 """The outcome of a request's events, whatever form its answer has: accepted=2, stored=1, …"""
 BRANCH_HEADER = "X-Alluvia-Branch"
 """Names the branch of the lake that a request is about."""
+OPERATOR = "alluvia.operator"
+"""Whether a request proves to come from the user who runs the server: in the `requestContext` of a server's events."""
+OPERATOR_HEADER = "Alluvia-Operator"
+"""Has the key of a server in requests of the user who runs it."""
 GONE = "alluvia.gone"
 """Where a server's events have what says whether the client has gone: a function, in the `requestContext`."""
 CHALLENGE = 'Bearer realm="alluvia"'
@@ -96,6 +100,8 @@ class Request:
     event: Mapping[str, Any]
     gone: Callable[[], bool] | None = None
     """True once the caller has disconnected; None if the server cannot know."""
+    by_operator: bool = False
+    """Whether it comes from the user who runs the server, who may read what its log says."""
 
     @classmethod
     def read(cls, event: object, otherwise: str) -> Request:
@@ -113,7 +119,8 @@ class Request:
         if not isinstance(sent, dict) or not all(isinstance(value, str) for value in sent.values()):
             raise Invalid("headers: expected an object of texts, as API Gateway sends it")
         headers = {_storable(name).lower(): _storable(value) for name, value in sent.items()}
-        return cls(str(context["http"].get("method")), path, headers, event, context.get(GONE))
+        method, by_operator = str(context["http"].get("method")), context.get(OPERATOR) is True
+        return cls(method, path, headers, event, context.get(GONE), by_operator)
 
     @property
     def query_string(self) -> str:

@@ -12,6 +12,7 @@ import orjson
 
 from alluvia.errors import Invalid, Unavailable
 from alluvia.events.sources.definition import parse_reference
+from alluvia.events.sources.lake_sources import FileState, file_state
 from alluvia.extras import needing
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ LOOK_MS = 30_000
 """How soon a secret that is missing, or did not fit, is asked for again: its service is paid by the request."""
 RETRY_MS = 2_000
 """How soon a service that did not answer is asked again, however many requests come."""
+_FILE = "file:"
 _SECRET_BYTES_MAX = 65_536
 _BUSY = ("Throttling", "ThrottlingException", "TooManyRequestsException", "RequestLimitExceeded")
 _UNSET = {
@@ -40,8 +42,11 @@ class _Known:
         self.lock = Lock()
         self.found: str | Invalid | Unavailable = ""
         self.read_ms: int | None = None
+        self.state: FileState = None
 
-    def is_as_new_as(self, age_ms_max: int, now_ms: int) -> bool:
+    def is_as_new_as(self, age_ms_max: int, now_ms: int, state: FileState) -> bool:
+        if state != self.state:
+            return False
         if isinstance(self.found, Invalid):
             age_ms_max = min(age_ms_max, LOOK_MS)
         elif isinstance(self.found, Unavailable):
@@ -58,12 +63,17 @@ class Secrets:
         self._known: dict[str, _Known] = {}
 
     def get(self, reference: str, *, age_ms_max: int = STALE_MS) -> str:
-        """Return a secret, at most `age_ms_max` old. Raises as `read_secret`, again without asking for a while."""
+        """Return a secret, at most `age_ms_max` old. Raises as `read_secret`, again without asking for a while.
+
+        A file is read again as soon as it has changed.
+        """
         with self._lock:
             known = self._known.setdefault(reference, _Known())
         with known.lock:
             began_ms = self._clock.now_ms()
-            if not known.is_as_new_as(age_ms_max, began_ms):
+            state = file_state(reference.removeprefix(_FILE)) if reference.startswith(_FILE) else None
+            if not known.is_as_new_as(age_ms_max, began_ms, state):
+                known.state = state
                 try:
                     known.found, known.read_ms = read_secret(reference), began_ms
                 except (Invalid, Unavailable) as error:
@@ -88,7 +98,9 @@ def read_secret(reference: str) -> str:
 
 def _of_environment(name: str) -> str:
     if name not in os.environ:
-        raise Invalid(f"the secret env:{name} is not set: set that environment variable")
+        raise Invalid(
+            f"the secret env:{name} is not set: set that environment variable before the process starts, or use a file"
+        )
     return os.environ[name]
 
 

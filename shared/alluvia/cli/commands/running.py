@@ -62,6 +62,7 @@ def serve(
     """Put the functions behind a local HTTP server; merge and vacuum run in the background."""
     import signal
 
+    from alluvia.server.announcing import RunningServer, announced, new_key
     from alluvia.server.guards import is_loopback
     from alluvia.server.listening import drain_at_sigterm
     from alluvia.server.metrics import Metrics
@@ -72,7 +73,8 @@ def serve(
 
     check_settings(os.environ)
     auth = _auth(auth, given["host"], loopback=is_loopback(given["host"]))
-    options = Options(tells_metrics=auth == "open" and metrics_address is None, **given)
+    key = new_key()
+    options = Options(tells_metrics=auth == "open" and metrics_address is None, operator_key=key, **given)
     metrics_place = None if metrics_address is None else _place(metrics_address)
     chosen = (
         {AUTH: auth} if create_tables_max is None else {AUTH: auth, "ALLUVIA_CREATE_TABLES_MAX": f"{create_tables_max}"}
@@ -87,6 +89,11 @@ def serve(
             _check_jwt()
         lake = common.lake(new=True, outside=outside or outside_of(os.environ))
         served = held.enter_context(running(lake, options, metrics))
+        try:
+            server = RunningServer(f"http://{_own_name(options.host)}:{served.http.effective_port}", key)
+            held.enter_context(announced(common.uri, common.endpoint_url, server))
+        except (OSError, RuntimeError) as error:
+            tell(f"Note: other commands do not find this server: {error}")
         say(f"alluvia serves {common.uri} at http://{options.host}:{served.http.effective_port}")
         if metrics_place is not None:
             port = held.enter_context(telling(metrics, *metrics_place, options.allow_hosts))
@@ -108,6 +115,12 @@ def _say_access(auth: str, host: str, *, allow_writes: bool, loopback: bool) -> 
     else:
         tell(f"Warning: anyone who can reach {host} can {may} this lake, without a token. Put a proxy that "
              "authenticates in front.")  # fmt: skip
+
+
+def _own_name(host: str) -> str:
+    """Return the name by which this machine reaches a server that listens on an address."""
+    name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - read, not listened on
+    return f"[{name}]" if ":" in name else name
 
 
 def _check_jwt() -> None:

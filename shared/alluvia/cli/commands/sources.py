@@ -56,12 +56,20 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
 def source_add(
     common: Common, name: str, table: str | None, origins: tuple[str, ...], *, replace: bool, **given: Any
 ) -> None:
-    """Add the source NAME. Comments in sources.toml are lost."""
+    """Add the source NAME, and say what its server needs and what to enter at the sender.
+
+    Comments in sources.toml are lost.
+    """
+    from alluvia.cli.commands.source_servers import absolute, facts_for_users, tell_servers
     from alluvia.events.sources.definition import HEADER, Source, check_no_proof
     from alluvia.events.sources.lake_sources import change_sources
     from alluvia.events.sources.receiving import unsigned_places
 
-    settings = {key: value for key, value in given.items() if value is not None}
+    settings = {
+        key: absolute(value) if key in ("secret", "verify_token") else value
+        for key, value in given.items()
+        if value is not None
+    }
     settings["table"] = name.replace("-", "_") if table is None else table
     made = Source.read(name, settings | ({"origins": origins} if origins else {}))
     check_no_proof(made)
@@ -75,7 +83,8 @@ def source_add(
 
     _create_table(lake, made.table)
     change_sources(lake.store, put, heals=name if replace else "")
-    common.show(_facts(made))
+    common.show({**_facts(made), **facts_for_users(made, common)})
+    tell_servers(common, name)
     for setting in unsigned_places(made):
         header, what = getattr(made, setting).removeprefix(HEADER), "event" if setting == "event_id" else setting
         tell(
@@ -110,10 +119,11 @@ def source_rotate(common: Common, name: str, secret: str, keep_hours: int) -> di
     from dataclasses import replace
     from datetime import UTC, datetime, timedelta
 
+    from alluvia.cli.commands.source_servers import absolute, needs_of, tell_servers
     from alluvia.events.sources.definition import Source
     from alluvia.events.sources.lake_sources import change_sources
 
-    lake = common.lake()
+    lake, secret = common.lake(), absolute(secret)
     until = datetime.fromtimestamp(lake.clock.now_ms() // 1000, UTC) + timedelta(hours=keep_hours)
     after: list[Source] = []
 
@@ -127,13 +137,15 @@ def source_rotate(common: Common, name: str, secret: str, keep_hours: int) -> di
         after[:] = [sources[name]]
 
     change_sources(lake.store, change)
-    return _facts(after[0])
+    tell_servers(common, name)
+    return {**_facts(after[0]), "server_needs": "; ".join(needs_of(after[0]))}
 
 
 @lake_command
 @click.argument("name")
 def source_drop(common: Common, name: str) -> dict[str, Any]:
     """Drop the source NAME. Its table stays. Functions that know it forget it within 30 seconds."""
+    from alluvia.cli.commands.source_servers import tell_servers
     from alluvia.events.sources.lake_sources import change_sources
 
     def drop(sources: dict[str, Source]) -> None:
@@ -143,12 +155,16 @@ def source_drop(common: Common, name: str) -> dict[str, Any]:
     lake = common.lake()
     faulty = _faults(lake)
     change_sources(lake.store, drop, heals=name)
+    tell_servers(common, name, dropped=True)
     return {"dropped": name}
 
 
 @lake_command
 @click.argument("name")
-@click.option("--url", "base", metavar="URL", help="The server, such as http://localhost:8080; else in this process.")
+@click.option(
+    "--url", "base", metavar="URL",
+    help="The server, such as http://localhost:8080.  [the one that runs here; without one, in this process]",
+)  # fmt: skip
 @click.option("--body", type=click.File("rb"), metavar="FILE", help="The body to send; a sample by default.")
 @click.option("--content-type", metavar="TYPE", help="The content type of the file.")
 def source_test(common: Common, name: str, base: str | None, body: Any, content_type: str | None) -> None:
@@ -156,13 +172,17 @@ def source_test(common: Common, name: str, base: str | None, body: Any, content_
 
     Exits 1, with the reason, if the first is not stored or the second is accepted.
     """
+    from alluvia.cli.commands.source_servers import server_at
     from alluvia.cli.commands.trying_source import try_source
     from alluvia.events.sources.lake_sources import read_sources
 
     lake = common.lake()
     sources = read_sources(lake.store)
     source = sources.find(name) or _missing(name, sources.by_name)
-    done, fault = try_source(lake, source, base, None if body is None else body.read(), content_type)
+    server = server_at(common, base)
+    base = server.url if base is None and server is not None else base
+    key = "" if server is None else server.key
+    done, fault = try_source(lake, source, base, None if body is None else body.read(), content_type, key=key)
     common.show(done)
     if fault:
         raise Invalid(fault)

@@ -16,13 +16,14 @@ from urllib.parse import urlencode, urlsplit
 import orjson
 
 from alluvia.api.lake import Lake
+from alluvia.cli.commands.source_servers import needs_of
 from alluvia.errors import Invalid, Unavailable
 from alluvia.events.formats.body_format import SentBody, contradicts
 from alluvia.events.sources.definition import Source
 from alluvia.events.sources.kinds.base import Delivery, Sample
 from alluvia.events.sources.kinds.registry import KINDS
 from alluvia.server.gateway import LocalContext, load_handler
-from alluvia.serverless.http import EVENTS_HEADER
+from alluvia.serverless.http import EVENTS_HEADER, OPERATOR_HEADER
 from alluvia.serverless.secrets import read_secret
 from alluvia.serverless.warm_lake import using
 
@@ -63,21 +64,38 @@ _TIMEOUT_SECONDS = 60
 _ANSWER_BYTES_MAX = 100_000
 
 
-class _Answer(NamedTuple):
+class Answered(NamedTuple):
     """An answer; events: what became of the events, as the header of it says, by outcome."""
 
     status: int
     text: str
     events: Mapping[str, int]
 
+    def reason(self) -> str:
+        """Return what an answer says about its first reject, or about itself, if it is of those that do."""
+        try:
+            told = orjson.loads(self.text)
+        except orjson.JSONDecodeError:
+            return ""
+        errors = told.get("errors") if isinstance(told, dict) else None
+        reason = errors[0].get("reason") if errors else _said(told)
+        return f" ({reason})" if reason else ""
+
+
+def _said(told: object) -> object:
+    """Return what an answer says in the forms that have a message of their own."""
+    return told.get("error") or (told.get("message") if "success" in told else None) if isinstance(told, dict) else None
+
 
 def try_source(
-    lake: Lake, source: Source, base: str | None, body: bytes | None, content_type: str | None
+    lake: Lake, source: Source, base: str | None, body: bytes | None, content_type: str | None, *, key: str = ""
 ) -> tuple[dict[str, Any], str]:
     """Post a signed event and a forged one, and say what is wrong; "" if nothing is.
 
-    The facts are their statuses (`signed`, `forged`: None where nothing is signed) and the answer to the first. Raises
-    Invalid for an address that is none, or a secret that is missing; Unavailable.
+    The post goes to the server at the address `base`, which tells its operator's `key` why it refuses one; without an
+    address, to the function in this process. The facts are their statuses (`signed`, `forged`: None where nothing is
+    signed) and the answer to the first. Raises Invalid for an address that is none, or a secret that is missing;
+    Unavailable.
     """
     server = (base or _LOCAL).rstrip("/")
     if urlsplit(server).scheme not in ("http", "https"):
@@ -91,8 +109,10 @@ def try_source(
     told = source.url or f"https://{urlsplit(server).netloc}{urlsplit(server).path}{path}"
     delivery = Delivery(headers, sample.body if body is None else body, told)
 
-    def post(secret: str) -> _Answer:
+    def post(secret: str) -> Answered:
         signed = {**headers, **kind.sign(source, delivery, secret, now_us)}
+        if key:
+            signed[OPERATOR_HEADER] = key
         if base is None:
             return _in_process(lake, path, delivery.body, signed)
         return _over_http(f"{server}{path}", delivery.body, signed)
@@ -103,30 +123,29 @@ def try_source(
         another = base64.b64encode(lake.clock.new_id().encode()).decode()  # good enough for every kind
         forged = post(another).status
     signed = post(secret)
-    facts = {"source": source.name, "signed": signed.status, "forged": forged, "answer": signed.text}
-    return facts, _fault(source, signed, forged)
+    facts = {
+        "source": source.name,
+        "server": base or "this process",
+        "signed": signed.status,
+        "forged": forged,
+        "answer": signed.text,
+    }
+    return facts, _fault(source, signed, forged, is_elsewhere=base is not None and not key)
 
 
-def _fault(source: Source, signed: _Answer, forged: int | None) -> str:
+def _fault(source: Source, signed: Answered, forged: int | None, *, is_elsewhere: bool) -> str:
+    if signed.status >= 300:
+        told = f"the signed request got the status {signed.status}{signed.reason()}"
+        if signed.status != 401 or not is_elsewhere:
+            return told
+        needs = " and ".join(needs_of(source))
+        return f"{told}: the server's log says why{f'. The server needs {needs}' if needs else ''}"
     if forged not in (None, 401):
         return f"a forged request got the status {forged}, not 401"
-    if signed.status >= 300:
-        return f"the signed request got the status {signed.status}{_reason(signed)}"
     accepted, rejected = (signed.events.get(name) for name in ("accepted", "rejected"))
     if rejected:
-        return f"events were rejected: {rejected}{_reason(signed)}; see `alluvia rejects show {source.table}`"
+        return f"events were rejected: {rejected}{signed.reason()}; see `alluvia rejects show {source.table}`"
     return "the request brought no event" if accepted == 0 else ""
-
-
-def _reason(answer: _Answer) -> str:
-    """Return what an answer says about its first reject, or about itself, if it is of those that do."""
-    try:
-        told = orjson.loads(answer.text)
-    except orjson.JSONDecodeError:
-        return ""
-    errors = told.get("errors") if isinstance(told, dict) else None
-    reason = errors[0].get("reason") if errors else told.get("error") if isinstance(told, dict) else None
-    return f" ({reason})" if reason else ""
 
 
 def _sample(source: Source, event_id: str, now_us: int) -> Sample:
@@ -138,7 +157,7 @@ def _sample(source: Source, event_id: str, now_us: int) -> Sample:
     return Sample(written.body, {**sample.headers, **written.headers})
 
 
-def _in_process(lake: Lake, path: str, body: bytes, headers: Mapping[str, str]) -> _Answer:
+def _in_process(lake: Lake, path: str, body: bytes, headers: Mapping[str, str]) -> Answered:
     event = {
         "rawPath": path,
         "rawQueryString": "",
@@ -150,7 +169,7 @@ def _in_process(lake: Lake, path: str, body: bytes, headers: Mapping[str, str]) 
     with using(lake), redirect_stdout(sys.stderr):  # for what the function logs
         answer = load_handler("ingest")(event, LocalContext("ingest", lake.clock))
     text = base64.b64decode(answer["body"]).decode(errors="replace") if answer["isBase64Encoded"] else answer["body"]
-    return _Answer(int(answer["statusCode"]), text, _events(answer["headers"].get(EVENTS_HEADER)))
+    return Answered(int(answer["statusCode"]), text, _events(answer["headers"].get(EVENTS_HEADER)))
 
 
 def _events(header: str | None) -> dict[str, int]:
@@ -158,14 +177,19 @@ def _events(header: str | None) -> dict[str, int]:
     return {name: int(count) for name, _, count in pairs if count.isascii() and count.isdigit()}
 
 
-def _over_http(url: str, body: bytes, headers: Mapping[str, str]) -> _Answer:
+def _over_http(url: str, body: bytes, headers: Mapping[str, str]) -> Answered:
     request = urllib.request.Request(url, body, dict(headers), method="POST")  # noqa: S310 - the scheme is checked
+    return ask_server(request)
+
+
+def ask_server(request: urllib.request.Request) -> Answered:
+    """Send a request, and return its answer, whatever its status is. Raises Unavailable without one."""
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - as its sender checked
             text = answer.read(_ANSWER_BYTES_MAX).decode(errors="replace")
-            return _Answer(answer.status, text, _events(answer.headers.get(EVENTS_HEADER)))
+            return Answered(answer.status, text, _events(answer.headers.get(EVENTS_HEADER)))
     except urllib.error.HTTPError as error:
-        return _Answer(error.code, error.read(_ANSWER_BYTES_MAX).decode(errors="replace"), {})
+        return Answered(error.code, error.read(_ANSWER_BYTES_MAX).decode(errors="replace"), {})
     except OSError as error:
         reason = getattr(error, "reason", error)
-        raise Unavailable(f"{url} does not answer: {reason}") from None
+        raise Unavailable(f"{request.full_url} does not answer: {reason}") from None

@@ -13,13 +13,14 @@ from __future__ import annotations
 import io
 import re
 from collections import defaultdict
+from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from alluvia.events.formats import json_format
 from alluvia.events.formats.body_format import BodyFormat, SentBody
 from alluvia.events.formats.csv_text import CsvFault, CsvText
-from alluvia.events.formats.events import Events, text_given
+from alluvia.events.formats.events import Events, content_key, text_given
 from alluvia.events.ingest.envelope import BOM, refused
 from alluvia.events.ingest.values import Split
 
@@ -62,7 +63,13 @@ def read(sent: SentBody, limits: Limits) -> Split:
     return events.split() if len(events) else refused(sent.body, _NO_ROWS)
 
 
-FORMAT = BodyFormat(read)
+def _key(sent: SentBody, _found: Split) -> str:
+    """Return the key of the rows, whether or not they have times: a table in a file comes twice only by mistake."""
+    text = CsvText(io.BytesIO(sent.body), sent.media_type, sent.options.get("delimiter", ""))
+    return content_key(chain([text.start_of_parts()], text.rows))
+
+
+FORMAT = BodyFormat(read, _key)
 
 
 _FIELDS_MAX = 10_000

@@ -89,6 +89,10 @@ class CsvText:
         row = row.rstrip(b"\r\n")
         return b"\n" in row or (self.ends_in_returns and b"\r" in row)
 
+    def start_of_parts(self) -> bytes:
+        """Return what comes in front of rows wherever they are read apart: the mark and the header, with a line end."""
+        return self.mark + self.header + (b"" if self.header.endswith((b"\n", b"\r")) else b"\n")
+
     def header_fault(self) -> str:
         """Return why the header cannot name fields of events; "" if it can, or there is none."""
         if not all(self.names):

@@ -11,14 +11,14 @@ from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
 from alluvia.events.ingest.columnar_batch import ColumnarBatch, EventParts
 from alluvia.events.ingest.convert import number_of
-from alluvia.events.ingest.envelope import refused
+from alluvia.events.ingest.envelope import NDJSON_TYPES, refused
 from alluvia.events.ingest.event_time import SECONDS_MIN, TIME_FIELDS, column_moments, own_moment
 from alluvia.events.ingest.jsontext import decode, decode_all, describe, encode, split_array, split_object
 from alluvia.events.ingest.time_texts import instant
 from alluvia.events.ingest.values import TOO_MANY_BYTES, TOO_MANY_EVENTS, Given, Limits, RawEvent, Reject, Split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from alluvia.events.formats.body_format import SentBody
 
@@ -163,6 +163,28 @@ def body_key(sent: SentBody, split: Split) -> str | None:
     if not sent.body or not _have_times(split.events):
         return None
     return f"body-{hashlib.sha256(sent.body).hexdigest()[:32]}"
+
+
+def content_key(pieces: Iterable[bytes]) -> str:
+    """Return the key of the text of a file, of up to the 4 MiB that `files.event_files` commits at once.
+
+    Posted or ingested, in a request or from a disk, a file has the same key, so its rows without ids have the same ids.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def lines_key(sent: SentBody, split: Split) -> str | None:
+    """Return the key of a body that is a file of events: of several, or NDJSON by its type, each with its own time.
+
+    None for any other. Two equal events without a time may be two that happened, and one event alone is no file.
+    """
+    several = len(split.events) + len(split.rejects) > 1
+    if not (several or sent.media_type in NDJSON_TYPES) or not _have_times(split.events):
+        return None
+    return content_key([sent.body])
 
 
 def _have_times(events: Sequence[RawEvent]) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from alluvia.events.formats.body_format import MESSAGE_PACK, BodyFormat, SentBody, never_read
-from alluvia.events.formats.events import body_key
+from alluvia.events.formats.events import body_key, lines_key
 from alluvia.events.ingest.envelope import refused, split_json, split_stream_json
 from alluvia.events.ingest.event_time import unread_given
 from alluvia.events.ingest.time_texts import instant
@@ -40,7 +40,7 @@ def _fault(media_type: str) -> str:
     return f"{media_type:.100} is not supported here: send events as JSON, and files to POST /v1/upload/{{table}}"
 
 
-FORMAT = BodyFormat(read)
+FORMAT = BodyFormat(read, lines_key)
 
 
 VECTOR = BodyFormat(read, body_key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import field
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -23,6 +24,18 @@ STALE_MS = 30_000
 """How old what is known may be: a source that was removed, or a secret that was replaced, is good for so long."""
 LOOK_MS = 2_000
 """How soon to look again for what is not known, or not valid: at most once in this time, however many requests come."""
+
+
+FileState = tuple[int, int, int] | None
+
+
+def file_state(path: str) -> FileState:
+    """Return the inode, size and time of a file, which another content of it does not have; None if there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - for each event
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +104,10 @@ def _written(store: Store, data: bytes, tag: str | None) -> bool:
 
 
 class SourceCache:
-    """The sources of a lake as a warm process knows them. Thread-safe."""
+    """The sources of a lake as a warm process knows them. Thread-safe.
+
+    In a directory, a look at the file's time shows each change at once.
+    """
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -99,6 +115,9 @@ class SourceCache:
         self._lock = Lock()
         self._known = LakeSources()
         self._looked_ms: int | None = None
+        place = store.url(KEY)
+        self._file = None if place is None or "://" in place else place
+        self._seen: FileState = None
 
     def get(self, *, age_ms_max: int = STALE_MS) -> LakeSources:
         """Return the sources, at most `age_ms_max` old: one GET if the known ones are older, else no request.
@@ -107,7 +126,9 @@ class SourceCache:
         """
         with self._lock:
             now_ms = self._clock.now_ms()
-            if self._looked_ms is None or not 0 <= now_ms - self._looked_ms < age_ms_max:
+            state = self._file and file_state(self._file)
+            if self._looked_ms is None or not 0 <= now_ms - self._looked_ms < age_ms_max or state != self._seen:
+                self._seen = state
                 try:
                     self._known = read_sources(self._store)
                 except Invalid as error:

@@ -116,6 +116,9 @@ class Kind(ABC):
     format: ClassVar[str] = ""
     """The format of its bodies, where the definition names none; "" for what each request declares."""
 
+    at_sender: ClassVar[str]
+    """What to enter at the sender, for the user who adds a source: the `address`, and the `secret` if there is one."""
+
     def fault(self, source: Source) -> str | None:
         """Return what is wrong with a definition, beginning with the setting; None if nothing is."""
         return None

@@ -94,6 +94,7 @@ def name_of(event: Mapping[str, object]) -> str | None:
 class GitHub(SignedBody):
     """`X-Hub-Signature-256` over the body. A form has the event in its field `payload`."""
 
+    at_sender = "Settings → Webhooks: the address as payload URL, and the secret"
     header = "x-hub-signature-256"
 
     def signature(self, secret: str, body: bytes) -> str:
@@ -121,6 +122,7 @@ _TOKEN = "x-gitlab-token"  # noqa: S105 - a header's name
 class GitLab(Kind):
     """`X-Gitlab-Token`, which is the secret itself."""
 
+    at_sender = "Settings → Webhooks: the address as URL, and the secret as secret token"
     proves_headers = True
     headers = frozenset({"idempotency-key", "x-gitlab-event-uuid", "x-gitlab-event"})
 

@@ -45,6 +45,7 @@ _NO_KEY = "the secret must be base64, as in whsec_…: copy it from the sender a
 class StandardWebhooks(Kind):
     """`webhook-id`, `webhook-timestamp` and `webhook-signature`, or the same with `svix-`."""
 
+    at_sender = "the address as endpoint. The sender shows the secret, whsec_…"
     headers = frozenset(f"{prefix}-{name}" for prefix in _PREFIXES for name in ("id", "timestamp"))
     settings = frozenset({"tolerance_seconds"})
 
@@ -118,6 +119,7 @@ _PLACEHOLDER = re.compile(r"\{[A-Za-z_][A-Za-z0-9_.-]*\}")
 class HmacHeader(Kind):
     """A header with a prefix and the HMAC of the body, or of a text with a timestamp from another header."""
 
+    at_sender = "the address, and the secret with which it signs"
     settings = frozenset(
         {"header", "algorithm", "encoding", "prefix", "timestamp_header", "signed", "tolerance_seconds"}
     )
@@ -184,6 +186,8 @@ class _Plain(Kind):
 class Basic(_Plain):
     """`Authorization: Basic …` (RFC 7617). The secret is `user:password`."""
 
+    at_sender = "the address, and the secret's user and password for Basic authentication"
+
     def secret_fault(self, secret: str) -> str | None:
         return None if ":" in secret else "the secret must be user:password, with the colon"
 
@@ -197,6 +201,8 @@ class Basic(_Plain):
 class Bearer(_Plain):
     """`Authorization: Bearer …` (RFC 6750). The secret is the token."""
 
+    at_sender = "the address, and the header Authorization: Bearer SECRET"
+
     def refusal(self, source: Source, delivery: Delivery, secret: str, now_us: int) -> str | None:
         return _refusal(delivery, "bearer", secret)
 
@@ -207,6 +213,7 @@ class Bearer(_Plain):
 class SharedToken(_Plain):
     """A token in a header that the definition names. The secret is the token."""
 
+    at_sender = "the address, and the secret as the value of the header that the source names"
     settings = frozenset({"header"})
 
     def fault(self, source: Source) -> str | None:
@@ -223,6 +230,7 @@ class SharedToken(_Plain):
 class Open(_Plain):
     """No proof at all: any caller that knows the address may send events."""
 
+    at_sender = "the address"
     needs_secret = False
 
     def refusal(self, source: Source, delivery: Delivery, secret: str, now_us: int) -> str | None:
@@ -247,6 +255,7 @@ def basic(key: str) -> dict[str, str]:
 class WriteKey(Kind):
     """A write key, as the user of Basic authentication or in the body. The secret is the key."""
 
+    at_sender = "the server's address as host of the SDK, and the secret as write key"
     format = "segment"
     proves_headers = True
 

@@ -72,6 +72,7 @@ def unwrapped(value: dict[str, object]) -> dict[str, object]:
 class Shopify(SignedBody):
     """`X-Shopify-Hmac-Sha256` over the body."""
 
+    at_sender = "Settings → Notifications → Webhooks, or the app: the address as URL. Shopify shows the secret"
     header = "x-shopify-hmac-sha256"
 
     def signature(self, secret: str, body: bytes) -> str:
@@ -92,6 +93,7 @@ _SLACK_SIGNATURE, _TIMESTAMP = "x-slack-signature", "x-slack-request-timestamp"
 class Slack(Kind):
     """`X-Slack-Signature` over the timestamp and the body. The answer is empty: Slack would show it to the user."""
 
+    at_sender = "the app → Event Subscriptions: the address as request URL. The secret is the app's signing secret"
     settings = frozenset({"tolerance_seconds"})
     identifies_requests = False
     thanks = Thanks("text/plain", "")
@@ -150,6 +152,7 @@ _UNSTABLE = ("pending_webhooks",)
 class Stripe(Kind):
     """`Stripe-Signature: t=…,v1=…` over the timestamp and the body."""
 
+    at_sender = "Developers → Webhooks: the address as endpoint. Stripe shows the secret, whsec_…"
     settings = frozenset({"tolerance_seconds"})
     identifies_requests = False
 
@@ -198,6 +201,7 @@ _PORTS = {"https": 443, "http": 80}
 class Twilio(Kind):
     """`X-Twilio-Signature` over the address and the parameters. The answer is TwiML that says nothing."""
 
+    at_sender = "the address as callback, with method POST. The secret is the account's auth token"
     settings = frozenset({"url"})
     thanks = Thanks("text/xml", "<Response/>")
 
