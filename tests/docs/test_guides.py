@@ -20,7 +20,10 @@ from tests.java import QUICK
 from tests.serving import serving
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = [DOCS / "SOURCES.md", DOCS / "SQL.md", *sorted((DOCS / "guides").glob("*.md"))]
+PAGES = [
+    *(DOCS / f"{name}.md" for name in ("SOURCES", "SQL", "BACKUP", "UPKEEP")),
+    *sorted((DOCS / "guides").glob("*.md")),
+]
 LOCAL = "localhost:8080"
 """Where the pages have a server; the test's is elsewhere."""
 BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -22,7 +22,7 @@ from alluvia.commit.warm_table import WarmTable
 from alluvia.delta.arguments import check_names, check_place
 from alluvia.errors import Invalid
 from alluvia.operations.catalog.catalog import check_whole_lake, rejects_handle
-from alluvia.store import Store, open_reaching_store, open_wide_store
+from alluvia.store import Store, open_reaching_store, open_store, open_wide_store
 from alluvia.store.uris import table_place
 from alluvia.table_names import REJECTS, folder_name
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from alluvia.api.lake_branch import Branch, BranchInfo
     from alluvia.api.lake_transaction import LakeTransaction
+    from alluvia.operations.backup.backup import BackupReport
     from alluvia.operations.branches.branch_reads import Elsewhere
     from alluvia.operations.reading.relations import Evaluate
     from alluvia.operations.tables import drop
@@ -282,6 +283,18 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
         from alluvia.operations.transactions.lake_restore import restore_as_asked
 
         return restore_as_asked(self.catalog, timestamp, offset, tag, dry_run=dry_run)
+
+    def backup(self, dest: str | os.PathLike[str], **options: str) -> BackupReport:
+        """Copy all tables, as they are at one moment, to another place, where they are a lake again.
+
+        `dest` is a path or URI, and `options` are those of `connect` for it. Repeated, it copies what is new. Writers
+        go on meanwhile, and nothing is deleted. Two requests for each new file, and some ten for each table. Raises
+        `Invalid` for a place that holds something else, and `Corrupt` where the copy is not what it must be.
+        """
+        from alluvia.operations.backup.backup import backup_lake
+
+        check_place("dest", dest)
+        return backup_lake(self.catalog, Lake(open_store(str(dest), self.clock, **options), self.clock).catalog)
 
     def transaction(self, tables: Sequence[str] = (), *, isolation: str = "serializable") -> LakeTransaction:
         """Begin a transaction over any number of tables: `with lake.transaction() as tx:` commits all or nothing.

@@ -37,7 +37,7 @@ _TOPICS = {
     "Tables": "create, evolve, clone, convert, attach, detach, drop, undrop",
     "Inspection": "status, tables, describe, schema, files, history, changes, verify",
     "Versions": "restore, flashback, tag, branch, stream",
-    "Maintenance": "optimize, vacuum, expire, checkpoint, rollup",
+    "Maintenance": "backup, optimize, vacuum, expire, checkpoint, rollup",
     "Server": "demo, serve, token, invoke",
 }
 """The commands as the help lists them."""
@@ -47,7 +47,7 @@ _MODULES = {
     "checking": "erase, verify",
     "glancing": "export, head, schema, status",
     "inspecting": "describe, files, rejects list, rejects show, suggest, tables",
-    "maintaining": "checkpoint, expire, optimize, rollup refresh, vacuum",
+    "maintaining": "backup, checkpoint, expire, optimize, rollup refresh, vacuum",
     "querying": "changes, query, sql",
     "running": "demo, invoke, serve",
     "publishing": "link, publish, published",

@@ -29,7 +29,7 @@ class RunningServer(NamedTuple):
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
-    """Return the folder for what the user's programs keep: by the XDG specification, which ignores relative paths."""
+    """Return the folder of the state of the user's programs: by the XDG specification, which ignores relative paths."""
     state = environment.get("XDG_STATE_HOME", "")
     root = Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state"
     return root / "alluvia"

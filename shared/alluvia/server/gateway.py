@@ -93,7 +93,7 @@ class ServerRules:
     """Whether every caller that may send requests may read the metrics."""
     uploads: Slots = UPLOADS
     operator_key: str = ""
-    """What a request of the user who runs the server brings; "" if there is no such key."""
+    """The key in requests of the user who runs the server; "" for none."""
 
 
 class Gateway:

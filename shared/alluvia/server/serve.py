@@ -64,7 +64,7 @@ class Options:
     tells_metrics: bool = True
     """Whether every caller that may send requests may read `/metrics`."""
     operator_key: str = ""
-    """What requests of the user who runs the server bring, who may read the reasons that the log has; "" for none."""
+    """The key in requests of the user who runs the server, and may read the reasons in its log; "" for none."""
     flight_port: int | None = None
     """Where Flight SQL is served, too; 0 chooses a free port, None serves none."""
 

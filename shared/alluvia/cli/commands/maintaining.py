@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from alluvia.cli.common import Common, show_each
-from alluvia.cli.options import TABLE, Duration, command, dry_run
+from alluvia.cli.options import TABLE, Duration, command, dry_run, lake_command
 from alluvia.cli.terminal.output import size
 from alluvia.cli.terminal.terminal import tell
 from alluvia.errors import AlluviaError
@@ -202,3 +202,21 @@ _OPTIMIZE_COLUMNS = (
     *("table", "files_before", "files_removed", "files_added", "files_after"),
     *("bytes_read", "bytes_written", "rows_folded", "conflicts", "version", "checkpoint_version"),
 )
+
+
+@lake_command
+@click.argument("dest")
+@click.option("--dest-endpoint-url", metavar="URL", help="The S3 endpoint of DEST, if not that of the lake.")
+def backup(common: Common, dest: str, dest_endpoint_url: str | None) -> dict[str, Any]:
+    """Copy all tables, as they are at one moment, to DEST, a path or s3:// URI, where they are a lake again.
+
+    Writers go on meanwhile. Repeated, it copies what is new. It deletes nothing, and checks the copy at the end.
+    """
+    endpoint = dest_endpoint_url or common.endpoint_url
+    options = {"endpoint_url": endpoint} if endpoint and dest.startswith("s3://") else {}
+    with common.progress("backing up"):
+        done = common.lake().backup(dest, **options)
+    for each in done.left_out:
+        tell(f"Note: table {each.table} is not in the copy: {each.why}")
+    facts = dataclasses.asdict(done)
+    return facts if common.as_json else {"backup": dest, **{k: v for k, v in facts.items() if k != "left_out"}}

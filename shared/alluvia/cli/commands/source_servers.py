@@ -1,4 +1,4 @@
-"""What the server of a source needs, and what the servers that run here say about the source."""
+"""The needs of a source's server, and the answers of servers that run here when asked about the source."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def content_key(pieces: Iterable[bytes]) -> str:
 def lines_key(sent: SentBody, split: Split) -> str | None:
     """Return the key of a body that is a file of events: of several, or NDJSON by its type, each with its own time.
 
-    None for any other. Two equal events without a time may be two that happened, and one event alone is no file.
+    None for any other. Two equal events without a time may be two that happened, and one event alone makes no file.
     """
     several = len(split.events) + len(split.rejects) > 1
     if not (several or sent.media_type in NDJSON_TYPES) or not _have_times(split.events):

@@ -32,7 +32,7 @@ from alluvia.operations.tables.restore import check_present
 from alluvia.store import ObjectInfo, Store
 
 TRIES_MAX = 100
-_HINT = LOG_FOLDER + ".alluvia_dropped."
+DROP_HINT = LOG_FOLDER + ".alluvia_dropped."
 """Start of the names of empty objects, each written before a drop: without one, no table has been dropped here. They
 sort before the commits, so that the listing which finds a table also finds them. Readers of logs skip them."""
 _MARKS = "_alluvia/dropped/"
@@ -223,7 +223,7 @@ def _commit(handle: TableHandle, plan: Callable[[State], Changes]) -> Commit:
 
 def put_hints(handle: TableHandle, *, marked: bool) -> None:
     """Say that the table may be dropped from now on; `marked` also where a lake's tables are listed."""
-    handle.store.put_new(f"{handle.root}{_HINT}{handle.clock.new_id()}", b"1")
+    handle.store.put_new(f"{handle.root}{DROP_HINT}{handle.clock.new_id()}", b"1")
     if marked:
         handle.store.put(_MARKS + handle.name, b"1")
 
@@ -256,7 +256,7 @@ def find_log(store: Store, root: str) -> tuple[bool, bool]:
     hinted = False
     for info in store.list(root + LOG_FOLDER):
         name = info.key[len(root) :]
-        if name.startswith(_HINT):
+        if name.startswith(DROP_HINT):
             hinted = True
         elif not name.startswith(LOG_FOLDER + "."):
             return True, hinted
@@ -272,4 +272,4 @@ def may_be_dropped(store: Store, folders: Iterable[str]) -> set[str]:
 
 def old_hints(paths: Iterable[ObjectInfo], before_ms: int) -> list[str]:
     """Return the hints among objects below a root that were written before a moment."""
-    return [info.key for info in paths if info.key.startswith(_HINT) and info.modified_ms < before_ms]
+    return [info.key for info in paths if info.key.startswith(DROP_HINT) and info.modified_ms < before_ms]

@@ -117,7 +117,7 @@ class Kind(ABC):
     """The format of its bodies, where the definition names none; "" for what each request declares."""
 
     at_sender: ClassVar[str]
-    """What to enter at the sender, for the user who adds a source: the `address`, and the `secret` if there is one."""
+    """The fields to fill in at the sender, for the user who adds a source: its address, and the secret if any."""
 
     def fault(self, source: Source) -> str | None:
         """Return what is wrong with a definition, beginning with the setting; None if nothing is."""
