@@ -75,7 +75,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.parametrize("doors", list(permutations([posted, ingested, uploaded], 2)), ids=lambda doors: "")
 @pytest.mark.parametrize("name", BODIES)
 def test_a_file_that_came_by_one_door_adds_nothing_by_another(
-    name: str, doors: tuple, lake: str, tmp_path: Path
+    name: str, doors: tuple[Door, Door], lake: str, tmp_path: Path
 ) -> None:
     ending, body = BODIES[name]
     path = tmp_path / f"file.{ending}"

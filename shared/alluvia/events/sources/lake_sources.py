@@ -126,7 +126,7 @@ class SourceCache:
         """
         with self._lock:
             now_ms = self._clock.now_ms()
-            state = self._file and file_state(self._file)
+            state = None if self._file is None else file_state(self._file)
             if self._looked_ms is None or not 0 <= now_ms - self._looked_ms < age_ms_max or state != self._seen:
                 self._seen = state
                 try:
