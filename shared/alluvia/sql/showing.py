@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow as pa
 from alluvia.access.rights import READ
 from alluvia.delta.partitioning.spec import PartitionField
 from alluvia.delta.properties import KNOWN, ROLLUP
+from alluvia.delta.schema.list_sizes import list_sizes, size_constraint
 from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.literals import quote_name, quote_text
@@ -161,11 +163,18 @@ def create_statement(snapshot: Snapshot) -> str:
     if snapshot.has_variants:
         raise Invalid(f"table {snapshot.name} has a column of the type VARIANT, which CREATE TABLE cannot make")
     settings = snapshot.settings
+    plain = [field.name for field in snapshot.schema if _takes_size(field.type)]
+    sizes = list_sizes(settings.constraints, plain)
+    sized = dict(size_constraint(name, size) for name, size in sizes.items())
     lines = [
-        f"  {quote_name(field.name)} {sql_type(field.type)}{'' if field.nullable else ' NOT NULL'}"
+        f"  {quote_name(field.name)} {_sized(field, sizes)}{'' if field.nullable else ' NOT NULL'}"
         for field in snapshot.schema
     ]
-    lines += [f"  CONSTRAINT {quote_name(name)} CHECK ({_lines(text)})" for name, text in settings.constraints.items()]
+    lines += [
+        f"  CONSTRAINT {quote_name(name)} CHECK ({_lines(text)})"
+        for name, text in settings.constraints.items()
+        if sized.get(name) != text
+    ]
     parts = [f"CREATE TABLE {snapshot.name} (\n" + ",\n".join(lines) + "\n)"]
     if snapshot.partition_spec.fields:
         parts.append(f"PARTITION BY ({', '.join(map(_field, snapshot.partition_spec.fields))})")
@@ -203,6 +212,16 @@ def sql_type(kind: pa.DataType) -> str:
         nullable = kind.value_field.nullable
         return f"{sql_type(kind.value_type)}[]" if nullable else f"ARRAY({_part(kind.value_field)})"
     return {"long": "BIGINT", "short": "SMALLINT", "byte": "TINYINT"}.get(name := type_name(kind), name.upper())
+
+
+def _takes_size(kind: pa.DataType) -> bool:
+    """Whether a column of a type can be made with the size of its lists."""
+    return isinstance(kind, pa.ListType) and kind.value_field.nullable and not pa.types.is_nested(kind.value_type)
+
+
+def _sized(field: pa.Field, sizes: Mapping[str, int]) -> str:
+    shown = sql_type(field.type)
+    return f"{shown.removesuffix('[]')}[{sizes[field.name]}]" if field.name in sizes else shown
 
 
 def _part(field: pa.Field) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
+from alluvia.delta.properties import CONSTRAINT
+from alluvia.delta.schema.list_sizes import size_constraint
 from alluvia.delta.schema.names import fold
 from alluvia.errors import Invalid, TableExists
 from alluvia.query.engine import Result
@@ -74,8 +78,9 @@ def create_table(scope: SqlScope, node: CreateTable) -> Done:
         created = _create(scope, node, node.columns)
         return {"table": node.table, "rows_inserted": 0, "version": created}
     with scope.query(node.query) as result:
-        schema = table_schema(_named(node, result.schema))
-        _create(scope, node, schema)
+        named = _named(node, result.schema)
+        schema = table_schema(named)
+        _create(scope, node, schema, _sizes(named))
         commit = scope.table(node.table).append(fitted(result, schema, literals=False))
     return {"table": node.table, "rows_inserted": commit.rows, "version": commit.version}
 
@@ -95,13 +100,20 @@ def _named(node: CreateTable, schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
 
 
-def _create(scope: SqlScope, node: CreateTable, schema: pa.Schema) -> int:
+def _sizes(schema: pa.Schema) -> dict[str, str]:
+    """Return the constraints of columns whose lists have one size."""
+    sizes = {field.name: field.type.list_size for field in schema if isinstance(field.type, pa.FixedSizeListType)}
+    constraints = (size_constraint(name, size) for name, size in sizes.items())
+    return {CONSTRAINT + name: text for name, text in constraints}
+
+
+def _create(scope: SqlScope, node: CreateTable, schema: pa.Schema, constraints: Mapping[str, str] | None = None) -> int:
     scope.creator.create_table(
         node.table,
         schema,
         node.partition_by,
         node.sort_by,
-        node.properties,
+        {**(constraints or {}), **node.properties},
         cluster_by=node.cluster_by,
         exist_ok=node.if_not_exists,
         replace=node.or_replace,

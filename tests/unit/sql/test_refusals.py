@@ -79,7 +79,17 @@ from alluvia.sql.grammar.statements import parse
             'ALTER TABLE t ALTER COLUMN "a b" SET NOT NULL',
             'SET NOT NULL is not supported: ALTER TABLE t ADD CONSTRAINT c CHECK ("a b" IS NOT NULL)',
         ),
-        ("ALTER TABLE t ADD COLUMN a int CHECK (a > 0)", "ALTER TABLE t ADD CONSTRAINT c CHECK (…)"),
+        (
+            "ALTER TABLE t ADD COLUMN a int CHECK (a > 0)",
+            "ALTER TABLE t ADD CONSTRAINT check_1 CHECK (a > 0)",
+        ),
+        (
+            "ALTER TABLE t ADD COLUMN v FLOAT[2]",
+            "add it as a list without a size, and the constraint",
+        ),
+        ("CREATE TABLE t (v FLOAT[0])", "column v: a list of a fixed size has 1 to 100000 elements, not 0"),
+        ("CREATE TABLE t (v FLOAT[3][])", "column v: only a list of plain values can have a fixed size"),
+        ("CREATE TABLE t (v STRUCT(a FLOAT[3]))", "only a column itself can have lists of a fixed size"),
         ("CREATE TABLE t (LIKE u)", "LIKE is not supported: take the columns with CREATE TABLE … AS FROM u LIMIT 0"),
         ("CREATE TABLE t LIKE u", "or change what SHOW CREATE TABLE u gives"),
         ("CREATE TABLE t (a NUMBER(10,2))", "Delta has no type NUMBER: use DECIMAL with its digits, such as DECIMAL"),

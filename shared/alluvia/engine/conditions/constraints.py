@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
+from alluvia.delta.schema.list_sizes import SIZE_FUNCTION
 from alluvia.delta.schema.names import fold
 from alluvia.engine.conditions.columnar import definite
 from alluvia.engine.conditions.condition import Condition, condition, expression_of
@@ -24,7 +25,8 @@ _CLASSES = frozenset({"BETWEEN", "CASE", "COLUMN_REF", "COMPARISON", "CONJUNCTIO
 _OPERATORS = frozenset(
     {"COMPARE_IN", "COMPARE_NOT_IN", "OPERATOR_COALESCE", "OPERATOR_IS_NOT_NULL", "OPERATOR_IS_NULL", "OPERATOR_NOT"}
 )
-_FUNCTIONS = frozenset({"+", "-", "*", "abs", "coalesce", "length", "~~", "!~~"})
+_FUNCTIONS = frozenset({"+", "-", "*", "abs", "coalesce", "length", "array_length", "~~", "!~~"})
+_SIZE_IN_DUCKDB = "array_length"
 _SHOWN_MAX = 200
 
 
@@ -94,13 +96,17 @@ def _is_known(node: Node) -> bool:
 
 
 def _translated(name: str, text: str) -> str:
-    """Return Spark's text as DuckDB's: names in backticks get double quotes."""
+    """Return Spark's text as DuckDB's: names in backticks get double quotes, and the size of an array DuckDB's name."""
     parts: list[str] = []
     at = 0
     while at < len(text):
         mark = text[at]
         if mark in '"\\':
             raise _unsupported(name, text, f"{mark} is read in another way there")
+        if text.startswith(f"{SIZE_FUNCTION}(", at):
+            parts.append(_SIZE_IN_DUCKDB)
+            at += len(SIZE_FUNCTION)
+            continue
         if mark not in "'`":
             parts.append(mark)
             at += 1

@@ -15,6 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.delta.log.actions import AddFile
+from alluvia.delta.schema.list_sizes import list_sizes
+from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.failures import (
     ENGINE_FAILED,
     Context,
@@ -26,8 +28,8 @@ from alluvia.engine.duck.failures import (
     out_of_memory,
     translate,
 )
-from alluvia.engine.duck.literals import quote_text
-from alluvia.engine.duck.relation import escape_glob, relation_sql, shown_sql
+from alluvia.engine.duck.literals import quote_name, quote_text
+from alluvia.engine.duck.relation import duckdb_type, escape_glob, relation_sql, shown_sql
 from alluvia.engine.duck.views import Views
 from alluvia.engine.queries.engine_faults import TOP_N
 from alluvia.engine.queries.parse import Analysis
@@ -70,6 +72,22 @@ def within(limits: QueryLimits) -> Iterator[None]:
         if error.status == -signal.SIGXCPU:
             raise QueryTooCostly("the query takes too long to parse: shorten it") from error
         raise Invalid(ENGINE_FAILED) from error
+
+
+def _sizes(snapshot: Snapshot) -> dict[str, int]:
+    """Return the sizes of a table's columns whose lists have one, by name."""
+    lists = [field.name for field in snapshot.schema if pa.types.is_list(field.type)]
+    return list_sizes(snapshot.settings.constraints, lists)
+
+
+def _sized(name: str, base: str, schema: pa.Schema, sizes: Mapping[str, int]) -> str:
+    """Return the view of another whose lists of one size have DuckDB's type for them."""
+    columns = []
+    for column, size in sizes.items():
+        kind = duckdb_type(schema.field(column).type).removesuffix("[]")
+        columns.append(f"{quote_name(column)}::{kind}[{size}] AS {quote_name(column)}")
+    replaced = ", ".join(columns)
+    return f"CREATE VIEW {VIEW_SCHEMA}.{name} AS SELECT * REPLACE ({replaced}) FROM {VIEW_SCHEMA}.{base}"  # noqa: S608
 
 
 class Session:
@@ -160,7 +178,11 @@ class Session:
             try:
                 with self._translated(Context("")):
                     base = name if source.shown is None else f"all_{name}"
-                    self._views.create(base, source.snapshot, source.files, urls[name], self._copied, source.places)
+                    sizes = _sizes(source.snapshot)
+                    whole = f"plain_{base}" if sizes else base
+                    self._views.create(whole, source.snapshot, source.files, urls[name], self._copied, source.places)
+                    if sizes:
+                        self._engine.execute(_sized(base, whole, source.snapshot.schema, sizes))
                     if source.shown is not None:
                         schema, shown = source.snapshot.schema, source.shown
                         select = shown_sql(f"{VIEW_SCHEMA}.{base}", schema, shown.columns, shown.where)

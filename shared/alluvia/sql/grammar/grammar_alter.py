@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from alluvia.delta.properties import CLUSTER_BY, SORT_BY, names_text
+from alluvia.delta.properties import CLUSTER_BY, CONSTRAINT, SORT_BY, names_text
 from alluvia.engine.duck.literals import quote_name
 from alluvia.errors import Invalid
 from alluvia.sql.grammar import nodes
@@ -64,8 +64,11 @@ def _add_columns(cursor: Cursor, table: str) -> nodes.AlterTable:
         properties: dict[str, str] = {}
         field = read_column(cursor, properties)
         if properties:
+            name, text = next(iter(properties.items()))
+            kind = " as a list without a size" if pa.types.is_list(field.type) else ""
             raise Invalid(
-                f"column {field.name}: add the constraint afterwards: ALTER TABLE {table} ADD CONSTRAINT c CHECK (…)"
+                f"column {field.name}: add it{kind}, and the constraint afterwards: ALTER TABLE {table} ADD CONSTRAINT "
+                f"{name.removeprefix(CONSTRAINT)} CHECK ({text})"
             )
         if not field.nullable:
             raise Invalid(

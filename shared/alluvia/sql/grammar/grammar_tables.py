@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from alluvia.delta.properties import CONSTRAINT
+from alluvia.delta.schema.list_sizes import size_constraint
 from alluvia.engine.duck.literals import quote_name
 from alluvia.engine.queries.tokens import tokens_of
 from alluvia.errors import Invalid
@@ -263,6 +264,8 @@ def read_column(cursor: Cursor, properties: dict[str, str]) -> pa.Field:
     """Read a column with its type; its CHECKs go to the properties."""
     name = cursor.identifier("the name of a column")
     kind = column_type(cursor)
+    if cursor.word() == "[":
+        kind = _sized(cursor, name, kind, properties)
     nullable = True
     while cursor.word() not in (",", ")", ""):
         word = cursor.word()
@@ -275,6 +278,17 @@ def read_column(cursor: Cursor, properties: dict[str, str]) -> pa.Field:
         else:
             cursor.expect("null")
     return pa.field(name, kind, nullable)
+
+
+def _sized(cursor: Cursor, name: str, kind: pa.DataType, properties: dict[str, str]) -> pa.DataType:
+    """Read the size in brackets behind the type of the elements: the column is a list, its size a constraint."""
+    cursor.expect("[")
+    constraint, text = size_constraint(name, cursor.number("how many elements each list has"))
+    cursor.expect("]")
+    if cursor.word() == "[" or pa.types.is_nested(kind):
+        raise Invalid(f"column {name}: only a list of plain values can have a fixed size: write [] for other lists")
+    properties[CONSTRAINT + constraint] = text
+    return pa.list_(kind)
 
 
 def _add_constraint(cursor: Cursor, properties: dict[str, str]) -> None:

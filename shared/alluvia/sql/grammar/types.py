@@ -88,4 +88,6 @@ def _nested(word: str, cursor: Cursor) -> pa.DataType:
 
 def _part(cursor: Cursor, name: str) -> pa.Field:
     kind = column_type(cursor)
+    if cursor.word() == "[":
+        raise Invalid("only a column itself can have lists of a fixed size: write [] within other types")
     return pa.field(name, kind, nullable=not cursor.accept("not", "null"))
