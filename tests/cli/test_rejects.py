@@ -46,14 +46,38 @@ def test_rejects_are_counted_shown_and_replayed(lake: Path) -> None:
     shown = run(lake, "rejects", "show", "clicks", "--where", "reason LIKE 'status%'", "--limit", "5")
     assert sorted(row["raw"] for row in shown) == ['{"event_id":"b","status":"x"}', '{"event_id":"c","status":"y"}']
     assert len(run(lake, "rejects", "show", "clicks", "--limit", "2")) == 2
+    for words in (["rejects", "show", "clicks"], ["query", "SELECT raw, '\\xFF'::BLOB AS other FROM clicks._rejects"]):
+        result = CliRunner().invoke(cli, [*words, "--lake", str(lake)])
+        assert '{"event_id":"b","status":"x"}' in result.stdout
+        assert words[0] != "query" or "ff" in result.stdout
     run(lake, "evolve", "clicks", "--rename", "status=status_number")
     [done] = run(lake, "rejects", "replay", "clicks", "--where", "event_id LIKE 'b#%'")
-    assert done == {"table": "clicks", "looked_at": 1, "settled": 1, "stored": 1, "duplicates": 0, "remaining": 0}
+    counts = {"looked_at": 1, "settled": 1, "stored": 1, "duplicates": 0, "remaining": 0}
+    assert done == {"table": "clicks", **counts, "staying": []}
     [done] = run(lake, "rejects", "replay", "clicks")
     assert (done["stored"], done["remaining"]) == (1, 1)
     stored = run(lake, "query", "SELECT event_id, properties->>'$.status' AS status FROM clicks ORDER BY 1")
     assert [(row["event_id"], row["status"]) for row in stored] == [("a", None), ("b", "x"), ("c", "y")]
     assert [row["rejects"] for row in run(lake, "rejects", "list", "clicks")] == [1]
+
+
+def test_rejects_are_repaired(lake: Path, tmp_path: Path) -> None:
+    repair = ["rejects", "replay", "clicks", "--set", "status=ascii(status) - 100", "--where", "reason LIKE 'status%'"]
+    [planned] = run(lake, *repair, "--dry-run")
+    counts = {"looked_at": 2, "settled": 2, "stored": 2, "duplicates": 0, "remaining": 0}
+    assert planned | {"rows": []} == {"table": "clicks", **counts, "dry_run": True, "staying": [], "rows": []}
+    assert sorted((row["event_id"], row["status"]) for row in planned["rows"]) == [("b", 20), ("c", 21)]
+    result = CliRunner().invoke(cli, ["rejects", "replay", "clicks", "--set", "status=stats", "--lake", str(lake)])
+    assert "--set: no rejected event has a field 'stats'" in result.stderr
+    assert "status: expected a number (long), got a string" in result.stdout
+    assert '{"event_id":"b","status":"x"}' in result.stdout
+    assert "set event_id: the field identifies the event" in failed(
+        lake, "rejects", "replay", "clicks", "--set", "event_id=1"
+    )
+    [done] = run(lake, *repair)
+    assert done == {"table": "clicks", **counts, "staying": []}
+    stored = run(lake, "query", "SELECT event_id, status FROM clicks WHERE status IS NOT NULL ORDER BY 1")
+    assert [(row["event_id"], row["status"]) for row in stored] == [("b", 20), ("c", 21)]
 
 
 def test_times_that_cannot_be_read_are_named_everywhere(lake: Path, tmp_path: Path) -> None:

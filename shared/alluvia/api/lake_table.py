@@ -70,16 +70,22 @@ class Table(TableRows):
 
         return suggest.suggest(self.lake.catalog, self.name, sample)
 
-    def replay_rejects(self, where: str | None = None) -> replaying.Replayed:
+    def replay_rejects(
+        self, where: str | None = None, values: Mapping[str, str] | None = None, *, dry_run: bool = False
+    ) -> replaying.Replayed:
         """Ingest the table's rejected events again, each once, after what they did not fit was changed.
 
-        where: an SQL condition on the columns of `<name>/_rejects`. What still does not fit stays there. Raises
-        `Conflict` where other writers change the tables all the time: a second call goes on with the rest.
+        where: an SQL condition on the columns of `<name>/_rejects`. values: fields to repair first, each with an SQL
+        expression over the event's own fields, which are text: `{"amount": "replace(amount, ',', '.')::double"}`.
+        What still does not fit stays there, and `staying` of the report has the reasons. With `dry_run` nothing is
+        changed, and the report has some of the rows. Raises `Invalid` for a condition or an expression that cannot be
+        read, and `Conflict` where other writers change the tables all the time: a second call goes on with the rest.
         """
         from alluvia.events.ingest import replay
         from alluvia.events.sources.receiving import Rereader
 
-        return replay.replay(self.lake.catalog, self.name, Rereader(self.lake.store).read, where)
+        read = Rereader(self.lake.store).read
+        return replay.replay(self.lake.catalog, self.name, read, where, values or {}, dry_run=dry_run)
 
     def final(
         self,

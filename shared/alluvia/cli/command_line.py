@@ -47,6 +47,7 @@ _MODULES = {
     "checking": "erase, verify",
     "glancing": "export, head, schema, status",
     "inspecting": "describe, files, rejects list, rejects show, suggest, tables",
+    "replaying": "rejects replay",
     "maintaining": "backup, checkpoint, expire, optimize, rollup refresh, vacuum",
     "querying": "changes, query, sql",
     "running": "demo, invoke, serve",
@@ -56,7 +57,7 @@ _MODULES = {
     "storing": "create, ingest, upload",
     "verbs": (
         "attach, branch create, branch drop, branch list, clone, convert, delete, detach, drop, evolve, flashback, "
-        "history, rejects replay, restore, rollup create, rollup drop, rollup list, stream create, stream drop, "
+        "history, restore, rollup create, rollup drop, rollup list, stream create, stream drop, "
         "stream list, stream move, stream show, tag create, tag drop, tag list, undrop, unpublish, update, upsert"
     ),
 }

@@ -290,16 +290,6 @@ _TABLE = (
     ),
     verb("branch list", "Lake.branches", "List the branches.", takes_branch=False),
     verb(
-        "rejects replay TABLE",
-        "Table.replay_rejects",
-        """Ingest the rejected events of TABLE again, each once, after a change of its columns, constraints or source.
-
-        Events that still do not fit stay rejects.""",
-        option("--where", metavar="CONDITION", help="Only these, such as \"reason LIKE 'status:%'\"."),
-        shows=lambda done, given: {"table": given["table"], **done.said()},
-        doing="replaying the rejects of {table}",
-    ),
-    verb(
         "rollup create TABLE QUERY",
         "Lake.create_rollup",
         "Create TABLE from QUERY, a SELECT with GROUP BY over one table, and fill it.",

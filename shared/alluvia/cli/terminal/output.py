@@ -112,8 +112,17 @@ def cell(value: Any, null: str = "") -> str:
     if isinstance(value, (dict, orjson.Fragment)):
         return _json(value).decode()
     if isinstance(value, bytes):
-        return value.hex()
+        return _text_of(value)
     return str(value)
+
+
+def _text_of(value: bytes) -> str:
+    """Return bytes as the text that they are, such as rejected events, and others in hexadecimal."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return value.hex()
+    return text if all(character.isprintable() or character in "\t\r\n" for character in text) else value.hex()
 
 
 def size(bytes_: int) -> str:

@@ -105,6 +105,20 @@ def ingest(
         return batch.ingested(handle.at_hand().version if commit is None else commit.version)
 
 
+def foresee(
+    handle: TableHandle, rows: pa.Table, contents: Sequence[bytes], odd_times: Mapping[int, str] = MappingProxyType({})
+) -> Ingested:
+    """Return the outcome that `ingest` would have, by the newest version. Writes nothing, and takes the same errors."""
+    with handle.lock:
+        snapshot = version_with(handle, rows.schema.names)
+        fitting = conform(rows, snapshot.schema)
+        hashes = _contents(fitting, contents, handle.name)
+        batch = _NewRows(handle, snapshot, fitting, hashes, -1, odd_times, as_made=False)
+    if refused := refusals(snapshot, fitting):
+        raise Invalid(f"{handle.name}: {next(iter(refused.values()))}")
+    return batch.ingested(snapshot.version)
+
+
 def _other_columns(handle: TableHandle) -> MetadataChanged:
     return MetadataChanged(f"the columns of {handle.name} changed: make the rows of the events again")
 
