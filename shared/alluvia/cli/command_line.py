@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
 from alluvia.cli.errors import reason
-from alluvia.cli.options import GIVEN_TO_GROUPS, words_of
 from alluvia.cli.terminal.terminal import ending_with_its_reader, tell
 from alluvia.errors import AlluviaError
 from alluvia.nearest_name import did_you_mean
@@ -82,11 +82,33 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 _NAME_WIDTH = max(len(name.partition(" ")[0]) for name in _MODULE_OF)
 
 
+_COMMON = (
+    click.Option(["--lake"], metavar="URI", help="s3://bucket/prefix, a path, or memory://name; else $ALLUVIA_LAKE."),
+    click.Option(["--endpoint-url"], metavar="URL", help="An S3 endpoint other than AWS's."),
+    click.Option(["--branch"], metavar="NAME", help="Work on this branch of the lake."),
+    click.Option(["--json", "as_json"], is_flag=True, help="Print JSON, one object a line."),
+    click.Option(["--debug"], is_flag=True, help="Show the traceback of an error."),
+)
+"""The options of every command, where they stand before its name."""
+
+
+def _words_of(given: Mapping[str, Any]) -> list[str]:
+    """Return such options as words, to stand before those of the command: what is given there counts."""
+    words: list[str] = []
+    for option in _COMMON:
+        value = given.get(option.name or "")
+        if option.is_flag:
+            words += option.opts if value else []
+        elif value is not None:
+            words += [*option.opts, value]
+    return words
+
+
 class _Group(click.Group):
     """Commands whose names begin with that of the group; all of them for the command line itself."""
 
     def __init__(self, name: str, words: tuple[str, ...] = (), **more: Any) -> None:
-        super().__init__(name, params=[*GIVEN_TO_GROUPS], **more)
+        super().__init__(name, params=[*_COMMON], **more)
         self._words = words
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -109,7 +131,7 @@ class _Group(click.Group):
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             ctx.fail(self._unknown(ctx, args[0]))
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command, [*words_of(ctx.params), *rest]
+        return name, command, [*_words_of(ctx.params), *rest]
 
     def _unknown(self, ctx: click.Context, word: str) -> str:
         whole = " ".join((*self._words, word))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -98,28 +98,6 @@ _OPTIONS = (
     click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line."),
     click.option("--debug", is_flag=True, help="Show the traceback of an error."),
 )  # fmt: skip
-
-
-GIVEN_TO_GROUPS = (
-    click.Option(["--lake"], metavar="URI", help="s3://bucket/prefix, a path, or memory://name; else $ALLUVIA_LAKE."),
-    click.Option(["--endpoint-url"], metavar="URL", help="An S3 endpoint other than AWS's."),
-    click.Option(["--branch"], metavar="NAME", help="Work on this branch of the lake."),
-    click.Option(["--json", "as_json"], is_flag=True, help="Print JSON, one object a line."),
-    click.Option(["--debug"], is_flag=True, help="Show the traceback of an error."),
-)
-"""The options of every command, where they stand before its name."""
-
-
-def words_of(given: Mapping[str, Any]) -> list[str]:
-    """Return such options as words, to stand before those of the command: what is given there counts."""
-    words: list[str] = []
-    for option in GIVEN_TO_GROUPS:
-        value = given.get(option.name or "")
-        if option.is_flag:
-            words += option.opts if value else []
-        elif value is not None:
-            words += [*option.opts, value]
-    return words
 
 
 def pair(text: str, option: str, form: str) -> tuple[str, str]:
