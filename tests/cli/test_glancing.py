@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 import alluvia
 from alluvia.cli.command_line import cli
+from tests.serving import serving
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -56,6 +57,7 @@ def test_the_status_sums_the_tables(lake: Path) -> None:
         "newest_event": "2026-11-20T02:00:00Z",
         "rejects": 0,
         "upkeep_due": ["optimize events"],
+        "servers": [],
     }
     shown = [line.split() for line in run(lake, "status").stdout.splitlines()]
     assert ["upkeep", "due", "optimize", "events"] in shown
@@ -74,6 +76,15 @@ def test_the_status_says_which_upkeep_is_due_until_it_is_done(lake: Path) -> Non
     assert rows(lake, "status")[0]["upkeep_due"] == ["optimize hourly"]
     stored["hourly"].optimize()
     assert rows(lake, "status")[0]["upkeep_due"] == []
+
+
+def test_the_status_names_the_servers_that_run_here(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with serving(lake, quiet=True) as (_, port):
+        assert rows(lake, "status")[0]["servers"] == [f"http://127.0.0.1:{port}"]
+    assert rows(lake, "status")[0]["servers"] == []
 
 
 def test_the_status_counts_rejects_and_names_a_damaged_table(lake: Path, tmp_path: Path) -> None:

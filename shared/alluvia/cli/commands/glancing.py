@@ -118,7 +118,7 @@ def export(
 
 @command
 def status(common: Common) -> None:
-    """Show the lake at a glance: tables, rows, bytes, the newest event, rejects, and the upkeep that is due.
+    """Show the lake at a glance: tables, rows, bytes, the newest event, rejects, due upkeep, servers.
 
     It reads the logs of the tables, and no data.
     """
@@ -137,7 +137,7 @@ def status(common: Common) -> None:
                 tables.append(_glance(lake, name, rejects=f"{name}/{REJECTS}" in known))
             except AlluviaError as error:
                 failed.append((name, error))
-    whole = _whole(lake, tables, len(own))
+    whole = _whole(common, lake, tables, len(own))
     if common.as_json:
         common.show({**whole, "by_table": tables})
     else:
@@ -152,7 +152,9 @@ def status(common: Common) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _whole(lake: Lake, tables: list[dict[str, Any]], count: int) -> dict[str, Any]:
+def _whole(common: Common, lake: Lake, tables: list[dict[str, Any]], count: int) -> dict[str, Any]:
+    from alluvia.server.announcing import running_servers
+
     due = [f"{each['upkeep_due']} {each['table']}" for each in tables if each["upkeep_due"]]
     arrivals = [each["newest_event"] for each in tables if each["newest_event"] is not None]
     return {
@@ -163,6 +165,7 @@ def _whole(lake: Lake, tables: list[dict[str, Any]], count: int) -> dict[str, An
         "newest_event": max(arrivals, default=None),
         "rejects": _sum(tables, "rejects"),
         "upkeep_due": due,
+        "servers": [each.url for each in running_servers(common.uri, common.endpoint_url)],
     }
 
 
