@@ -16,6 +16,7 @@ from click.testing import CliRunner
 import alluvia
 from alluvia.cli.command_line import cli
 from alluvia.delta.properties import KNOWN, read_properties
+from alluvia.server.announcing import RunningServer, announced
 from alluvia.server.serve import in_background
 
 ROOT = Path(__file__).parents[2]
@@ -111,7 +112,8 @@ def test_make_targets_that_the_readme_names_exist() -> None:
     assert all(re.search(rf"^{name}:", makefile, re.MULTILINE) for name in named)
 
 
-def test_the_loop_of_the_readme_answers_as_it_says(tmp_path: Path) -> None:
+def test_the_loop_of_the_readme_answers_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (text,) = (block for _, block in blocks(README, "console"))
     loop = [part.partition("\n") for part in text.split("$ ")[1:]]
     assert [command.split()[0] for command, _, _ in loop] == ["curl", "curl", ".venv/bin/alluvia", "curl"]
@@ -121,7 +123,9 @@ def test_the_loop_of_the_readme_answers_as_it_says(tmp_path: Path) -> None:
             if command.startswith("curl "):
                 assert _curl(port, words) == expected.removesuffix("\n")
             else:
-                done = CliRunner().invoke(cli, [*words, "--lake", str(tmp_path)])
+                server = RunningServer("http://127.0.0.1:8080", "")  # as `alluvia serve` announces it
+                with announced(str(tmp_path), None, server):
+                    done = CliRunner().invoke(cli, [*words, "--lake", str(tmp_path)])
                 assert (done.exit_code, done.output) == (0, expected)
 
 

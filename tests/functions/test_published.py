@@ -82,7 +82,7 @@ def test_from_the_command_to_the_answer(lake: alluvia.Lake) -> None:
 def test_the_url_begins_with_the_address_that_is_set(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     result = CliRunner().invoke(cli, ["publish", "one", "SELECT 1 AS n"])
     assert "/v1/queries/one.json" in result.stdout
-    assert "below the address of the lake's server, which `alluvia serve` prints" in result.stderr
+    assert "below the address of the lake's server. None runs here" in result.stderr
     monkeypatch.setenv("ALLUVIA_URL", "https://lake.example/")
     result = CliRunner().invoke(cli, ["publish", "one", "SELECT 1 AS n", "--json"])
     url = "https://lake.example/v1/queries/one.json"

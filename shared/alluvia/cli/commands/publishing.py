@@ -29,7 +29,7 @@ def publish(
 ) -> dict[str, Any] | None:
     """Publish SQL, one SELECT, at a URL, for callers who may read its tables, or have a token or a link."""
     lake = common.lake()
-    address = _address()
+    address = _address(common)
     facts = _query_facts(lake.publish_query(name, sql, parameters), address)
     if with_token:
         from alluvia.access.rights import QUERY, Grant, Rights
@@ -50,7 +50,7 @@ def published(common: Common) -> list[dict[str, Any]]:
     from alluvia.query.published import list_published
 
     queries, _ = list_published(common.lake().store)
-    address = _address()
+    address = _address(common)
     return [_query_facts(query, address) for query in queries]
 
 
@@ -80,7 +80,7 @@ def link(
     from alluvia.query.published import published_query
     from alluvia.query.query_links import link_rights, make_link
 
-    lake, address = common.lake(), _address()
+    lake, address = common.lake(), _address(common)
     rights = link_rights(
         published_query(lake.store, name),
         values,
@@ -109,16 +109,20 @@ def _query_facts(query: PublishedQuery, address: str | None) -> dict[str, Any]:
     }
 
 
-def _address() -> str | None:
-    """Return the address of the lake's server."""
+def _address(common: Common) -> str | None:
+    """Return the address of the lake's server: that of the settings, or else of one that this user runs here."""
     from alluvia.query.published import address_in
+    from alluvia.server.announcing import running_servers
 
-    return address_in(os.environ)
+    address = address_in(os.environ)
+    if address is not None:
+        return address
+    return next((server.url for server in running_servers(common.uri, common.endpoint_url)), None)
 
 
 def _tell_address(address: str | None, common: Common) -> None:
     if address is None and not common.as_json:
         tell(
-            "The path is below the address of the lake's server, which `alluvia serve` prints. A stack has it as "
-            "the output ApiUrl. Set ALLUVIA_URL to it to see whole URLs."
+            "The path is below the address of the lake's server. None runs here: start one with `alluvia serve`, or "
+            "set ALLUVIA_URL to the address. A stack in AWS has it as the output ApiUrl."
         )
