@@ -74,3 +74,22 @@ def test_the_guide_names_every_kind_and_setting() -> None:
     rows = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
     assert named == set(KINDS) | set(Source.__dataclass_fields__) - {"name"}
+
+
+FENCED = re.compile(r"^```(?:sh|python|bash)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MADE = re.compile(
+    r"alluvia (?:create|upload|backfill) (\w+)|source add ([\w-]+)|--table (\w+)|/v1/upload/(\w+)"
+    r"|create_(?:table|events)\(\s*\"(\w+)\"|CREATE TABLE (\w+)|adbc_ingest\(\"(\w+)\""
+)
+
+
+def test_no_two_guides_make_a_table_or_a_source_of_one_name() -> None:
+    """In one lake, the second would be refused, or find the rows of the first. The guide to streams has its own."""
+    makers: dict[str, set[str]] = {}
+    for page in PAGES:
+        if "memory://" not in page.read_text():
+            for block in FENCED.findall(page.read_text()):
+                for names in MADE.findall(block):
+                    makers.setdefault("".join(names), set()).add(page.name)
+    assert {"placed", "acme", "sales", "purchases", "deliveries", "orders", "prices", "shop"} <= makers.keys()
+    assert {name: pages for name, pages in makers.items() if len(pages) > 1} == {}

@@ -26,7 +26,7 @@ def test_the_guide(tmp_path: Path) -> None:
         for block in blocks("python"):
             exec(compile(block.replace(port, str(served.flight_port)), GUIDE.name, "exec"), names)
         names["connection"].close()
-    assert alluvia.connect(tmp_path / "lake")["orders"].count() == 2
+    assert alluvia.connect(tmp_path / "lake")["deliveries"].count() == 2
 
 
 def test_the_guide_with_a_token() -> None:

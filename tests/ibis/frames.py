@@ -10,7 +10,7 @@ import pyarrow as pa
 
 
 def check(con: Any) -> None:
-    events = con.table("orders").order_by("id")
+    events = con.table("purchases").order_by("id")
     frame = events.execute()
     assert [str(kind) for kind in frame.dtypes] == ["int64", "datetime64[us, UTC]", "object", "float64"]
     assert frame["id"].tolist() == list(range(10))

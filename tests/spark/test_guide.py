@@ -54,4 +54,4 @@ def test_the_blocks_of_the_guide_run_on_spark_connect(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["all of it ran"]), done.stderr[-4000:]
     assert {"checkpoints", "lake"} <= {path.name for path in tmp_path.iterdir()}
-    assert sorted(path.name for path in (tmp_path / "lake").iterdir()) == ["copy", "orders"]
+    assert sorted(path.name for path in (tmp_path / "lake").iterdir()) == ["copy", "sales"]
