@@ -22,7 +22,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Corrupt, Invalid, KeyTaken, NotDeleted, ObjectNotFound, TableNotFound, Unavailable
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.backup.backup_plan import TablePlan, plan_table
-from alluvia.operations.backup.backup_record import Record, read_record, write_record
+from alluvia.operations.backup.backup_record import BackupRecord, read_record, write_record
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.references.pinned_versions import keep_moment, kept_at
 from alluvia.progress import report
@@ -78,7 +78,7 @@ def backup_lake(source: WritableCatalog, target: WritableCatalog) -> BackupRepor
             release(source.store, keeper)
 
 
-def _check_place(source: WritableCatalog, target: WritableCatalog) -> Record:
+def _check_place(source: WritableCatalog, target: WritableCatalog) -> BackupRecord:
     """Return the record of the earlier backups to a place. Raises `Invalid` for a place that is not one of backups."""
     if source.store.is_branch:
         raise Invalid("backup: it copies the lake itself, not a branch")
@@ -89,14 +89,14 @@ def _check_place(source: WritableCatalog, target: WritableCatalog) -> Record:
     if record is None:
         if next(iter(target.store.list("")), None) is not None:
             raise Invalid(f"backup: {target.store.uri} holds other things than a backup: choose an empty place")
-        record = Record(source.store.uri)
+        record = BackupRecord(source.store.uri)
         write_record(target.store, record)
     if record.source != source.store.uri:
         raise Invalid(f"backup: {target.store.uri} is a backup of {record.source}: choose another place")
     return record
 
 
-def _copied(source: WritableCatalog, target: WritableCatalog, record: Record, keeper: Keeper) -> BackupReport:
+def _copied(source: WritableCatalog, target: WritableCatalog, record: BackupRecord, keeper: Keeper) -> BackupReport:
     plans: list[TablePlan] = []
     left_out: list[LeftOut] = []
     for name in source.tables(rejects=True, dropped=True):
@@ -135,7 +135,7 @@ def _copied(source: WritableCatalog, target: WritableCatalog, record: Record, ke
     )
 
 
-def _planned(source: WritableCatalog, name: str, keeper: Keeper, record: Record) -> TablePlan | LeftOut:
+def _planned(source: WritableCatalog, name: str, keeper: Keeper, record: BackupRecord) -> TablePlan | LeftOut:
     """Return what to copy of a table, or why it is left out. Raises `TableNotFound` where the moment has none."""
     handle = source.handle(name).own()
     at = kept_at(handle, keeper)

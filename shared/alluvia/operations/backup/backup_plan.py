@@ -14,7 +14,7 @@ from alluvia.delta.log.paths import LOG_FOLDER, SIDECAR_FOLDER, CheckpointFile, 
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.backup.backup_record import Record
+from alluvia.operations.backup.backup_record import BackupRecord
 from alluvia.operations.tables.drop import DROP_HINT
 
 _WINDOW = re.compile(rf"{WINDOW_FOLDER}(\d+)\.arrow", re.ASCII)
@@ -39,7 +39,7 @@ class TablePlan:
     decisions: Sequence[str]
     files: Sequence[tuple[str, int]]
 
-    def check(self, there: Mapping[str, int], record: Record) -> None:
+    def check(self, there: Mapping[str, int], record: BackupRecord) -> None:
         """Raise `Invalid` where the copy of the table has versions that no backup has put there."""
         newest = max(map(_commit_of, self._names(there)), default=-1)
         known = record.newest(self.name)
