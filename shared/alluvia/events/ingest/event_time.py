@@ -251,7 +251,7 @@ def _with_future(
 def _highest_us(timestamps: pa.Array) -> int:
     """Return the latest of some moments; for a single one without the price of Arrow's computations."""
     latest = timestamps[0] if len(timestamps) == 1 else pc.max(timestamps)
-    highest_us: int = latest.cast(pa.int64()).as_py()
+    highest_us: int = latest.value  # type: ignore[attr-defined]  # a cast would load Arrow's computations
     return highest_us
 
 
