@@ -87,7 +87,7 @@ def test_a_name_can_be_overruled() -> None:
         ("a", zstd(ndjson(EVENTS))[:-9], "zstd data is damaged", 0),
         ("a.ndjson.bz2", bz2.compress(ndjson(EVENTS)), "compressed with bzip2", 0),
         ("a.gz", b"\x00\x01\x02 no gzip", "data is not what its name says", 0),
-        ("a.csv", b'event\na\nb\n"never' + b" closed" * 50 + b"\n", "a quote in row 3 is not closed", 2),
+        ("a.csv", b'event\na\nb\n"never' + b" closed\n" * 50, "a quote in row 3 is not closed", 2),
         ("a.csv", b"a,a\n1,2\n", "'a' twice", 0),
         ("a.parquet", parquet(EVENTS)[:-50], "cannot be read further", 0),
         ("a", ndjson(EVENTS).decode().encode("utf-16")[:-1], "not valid UTF-16-LE", 39),
