@@ -46,7 +46,7 @@ def test_its_settings_have_their_defaults() -> None:
             wanted = None if text in ("", "none", "false") else int(text) if text.isdigit() else text
             assert (getattr(default, name) or None) == wanted, name
             seen += 1
-    assert seen == 28
+    assert seen == 29
 
 
 def test_it_names_outputs_of_the_stack(template: Template) -> None:

@@ -9,7 +9,7 @@ says what was created besides, so that a repeated upload gets the first answer.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import field
 from hashlib import blake2b
 from itertools import islice
@@ -158,7 +158,7 @@ class Stored:
     rows: int | None
     columns: Mapping[str, str]
     repeated: bool = False
-    notes: Sequence[str] = ()
+    notes: tuple[str, ...] = ()
 
 
 def store(catalog: WritableCatalog, upload: Upload) -> Stored | IngestOutcome:
@@ -293,7 +293,7 @@ def _append(
     done = None if commit.files else _repeated(handle, handle.newest(), upload)
     if done is not None and (done.rows or done.version != commit.version):
         return done  # another one of the key was faster
-    return Stored(commit.version, commit.rows or 0, created, notes=rows.notes)
+    return Stored(commit.version, commit.rows or 0, created, notes=tuple(rows.notes))
 
 
 def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
