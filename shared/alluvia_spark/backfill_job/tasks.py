@@ -78,7 +78,7 @@ def reject_rows(rejects: Sequence[Reject], schema: pa.Schema, arrival_us: int) -
         "reason": [reject.reason for reject in rejects],
         "position": [reject.position for reject in rejects],
         "raw": [reject.raw for reject in rejects],
-        "given": [reject.given for reject in rejects],
+        "given": [reject.given or None for reject in rejects],
     }
     return pa.Table.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
 

@@ -26,7 +26,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, MetadataChanged, TableDropped, TableNotFound
 from alluvia.events.ingest.event_rows import as_far_as_possible
 from alluvia.events.ingest.identity import contents_of
-from alluvia.events.ingest.rejects import JUDGED, RAW, REJECTS_SCHEMA, read_given, read_json, reject_rows
+from alluvia.events.ingest.rejects import EVENT, JUDGED, RAW, REJECTS_SCHEMA, read_given, read_json, reject_rows
 from alluvia.events.ingest.values import (
     EVENTS_PARTITIONED,
     EVENTS_SORTED,
@@ -228,7 +228,8 @@ def _are_rows(table: TableHandle, rejects: pa.Table) -> set[int]:
 def _as_replayed(row: Mapping[str, Any]) -> Sequence[RawEvent]:
     """Return the events that a replay makes of a reject; none of what takes a source's rules or a format to read."""
     said = read_given(row["given"])
-    if said.reading is not None and said.raw != JUDGED:
+    by_itself = said.raw == JUDGED or (said.raw == EVENT and said.reading is not None and not said.reading.source)
+    if said.reading is not None and not by_itself:
         return []
     split = read_json(row)
     return [] if split.rejects else split.events

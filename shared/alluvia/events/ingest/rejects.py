@@ -61,15 +61,15 @@ def reject_of(event: RawEvent, reason: str, origin: Origin, fields: Fields, raw_
     return Reject(event.position, reason, raw, known, given_text(event, origin, raw_is))
 
 
-def given_text(event: RawEvent, origin: Origin, raw_is: str = JUDGED) -> str | None:
-    """Return what the request says about an event, as JSON; None if nothing. `fallback_id` is one without an own id."""
+def given_text(event: RawEvent, origin: Origin, raw_is: str = JUDGED) -> str:
+    """Return what the request says about an event, as JSON; "" if nothing. `fallback_id` is one without an own id."""
     return _text(_said(event.given), event.fallback_id or _fallback_id(origin, event.position), origin, raw_is)
 
 
-def _unread_text(reject: Reject, origin: Origin) -> str | None:
-    """Return the same of what was not an event, and None where it is JSON of no source, as all of it once was."""
+def _unread_text(reject: Reject, origin: Origin) -> str:
+    """Return the same of what was not an event, and "" where it is JSON of no source, as all of it once was."""
     if origin.reading is None:
-        return None
+        return ""
     if reject.event is not None:
         return given_text(reject.event._replace(position=reject.position), origin, EVENT)
     return _text({}, _fallback_id(origin, reject.position), origin, BODY if origin.reading.whole else PART)
@@ -79,12 +79,12 @@ def _fallback_id(origin: Origin, position: int) -> str | None:
     return fallback_id(origin.idempotency_key, position) if origin.idempotency_key else None
 
 
-def _text(said: dict[str, Any], fallback: str | None, origin: Origin, raw_is: str) -> str | None:
+def _text(said: dict[str, Any], fallback: str | None, origin: Origin, raw_is: str) -> str:
     if fallback:
         said["fallback_id"] = fallback
     if sent := _sent(origin.reading, raw_is):
         said["sent"] = sent
-    return orjson.dumps(said).decode() if said else None
+    return orjson.dumps(said).decode() if said else ""
 
 
 def _said(given: Given | None) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def reject_rows(rejects: Sequence[Reject], origins: Sequence[Origin]) -> pa.Tabl
         for each, origin in zip(rejects, origins, strict=True)
     ]
     given = [
-        _unread_text(each, origin) if each.given is None else each.given
+        (_unread_text(each, origin) if each.given is None else each.given) or None
         for each, origin in zip(rejects, origins, strict=True)
     ]
     arrays = [

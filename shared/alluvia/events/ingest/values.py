@@ -203,7 +203,7 @@ class Reject:
     """What could not become a row. `event_id` is its identity in the rejects table; None until it is known.
 
     A reason may echo the sender's bytes, so it is always cut to `REASON_CHARS_MAX` characters. given: what the
-    request says about the event, as JSON text (`rejects.given_text`); None if nothing, or if `raw` was not an event.
+    request says about the event, as JSON text (`rejects.given_text`); "" if nothing, None if `raw` was not an event.
     event: what was parsed, where it is too large for an event.
     """
 
