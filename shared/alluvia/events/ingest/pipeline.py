@@ -2,7 +2,7 @@
 
 - Requests bring events: a format has taken their bodies apart (`envelope.split`, `events.formats`). Requests of several
   threads for one table become one commit (`operations.catalog.request_batching`).
-- Events become rows of the table as it is, or rejects (`rows.to_rows`).
+- Events become rows of the table as it is, or rejects (`event_rows.to_rows`).
 - Rejects are kept first (`event_tables.keep`), then the rows are committed (`operations.append.ingest`). Both writes
   deduplicate by `event_id` within the table's window, so a retry after a crash between the two is safe.
 - The commit tells new events from duplicates and clashes. Each request's answer counts every event once.

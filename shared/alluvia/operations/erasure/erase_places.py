@@ -2,8 +2,9 @@
 
 A field without a column of its own is kept in `properties`, and a column that is added later takes only new events. So
 a field is looked for in its column, under each name that the column has had, in columns of a file that the table has no
-more, and in the JSON text of `properties`: at the top, and in the object in which `events.ingest.event_rows` keeps an
-event's own fields where their names were taken. A field of that name deeper in the text may mean something else.
+more, and in the JSON text of `properties`: at the top, and in the object in which
+`events.ingest.properties_text` keeps an event's own fields where their names were taken. A field of that name deeper
+in the text may mean something else.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def test_most_lines_are_kept_as_columns_and_odd_ones_in_their_places(declared: b
         assert list(moved(found.events, 7)) == later == moved(list(found.events), 7)
         sent = sum(len(event.raw or b"") for event in found.events)
         assert sent <= found.events.text_bytes <= sent + len(lines) + sum(len(reject.raw) for reject in found.rejects)
-    with patch("alluvia.events.ingest.event_rows._Conversion.__init__", side_effect=AssertionError):
+    with patch("alluvia.events.ingest.event_columns.Conversion.__init__", side_effect=AssertionError):
         rows = to_rows(plain.events, schema, arrival_us=NOON_US, idempotency_key=None, new_id=lambda: "never")
     assert rows.table["event_id"].to_pylist() == [f"e{number}" for number in range(100, 400)]
 

@@ -163,7 +163,7 @@ def test_blocks_of_several_requests_are_converted_as_blocks() -> None:
         lines = b"\n".join(b'{"event_id":"%d-%d","n":%d}' % (number, at, at) for at in range(300))
         found = split(lines, content_type="application/x-ndjson", content_encoding=None, limits=Limits())
         requests.append(Sent(found.events, [], Origin(ARRIVAL_US + number, "k")))
-    with patch("alluvia.events.ingest.event_rows._Conversion.__init__", side_effect=AssertionError):
+    with patch("alluvia.events.ingest.event_columns.Conversion.__init__", side_effect=AssertionError):
         answers = ingest_together(place.lake.catalog, "clicks", requests, create=False, tables_max=None)
     assert [counts(each) for each in answers if isinstance(each, IngestOutcome)] == [(300, 0, 0, 0)] * 3
     arrived = {row["event_id"][:2]: row["received_at"] for row in place.rows() if row["event_id"] != "first"}
