@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,27 +38,34 @@ def state_folder(environment: Mapping[str, str]) -> Path:
 
 @contextmanager
 def announced(lake: str, endpoint_url: str | None, server: RunningServer) -> Iterator[None]:
-    """Announce a server of a lake, by the lake's URI or path, until the block ends. Raises `OSError`."""
+    """Announce a server of a lake, by the lake's URI or path, until the block ends. Raises `OSError`.
+
+    The file gets its name when it is locked and complete: until then, a look-up would take it for that of a server that
+    has ended. No other server gets the same name, so a look-up never removes the file of a later one.
+    """
     folder = _folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = folder / f"{_name(lake, endpoint_url)}-{os.getpid()}.json"
-    path.unlink(missing_ok=True)  # of an earlier process with this number
-    file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    for path in folder.glob("*.json"):
+        _read(path)  # which removes those of servers that were killed
+    file, begun = tempfile.mkstemp(dir=folder)
+    announcement = folder / f"{_name(lake, endpoint_url)}-{secrets.token_hex(8)}.json"
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         os.write(file, orjson.dumps(server._asdict()))
+        Path(begun).rename(announcement)
         yield
     finally:
-        path.unlink(missing_ok=True)
+        announcement.unlink(missing_ok=True)
+        Path(begun).unlink(missing_ok=True)
         os.close(file)
 
 
 def running_servers(lake: str, endpoint_url: str | None) -> list[RunningServer]:
     """Return the servers of a lake that this user runs on this machine, the newest first."""
     with suppress(RuntimeError):  # a user without a home
-        found = [(path.stat().st_mtime_ns, path) for path in _folder().glob(f"{_name(lake, endpoint_url)}-*.json")]
-        servers = (_read(path) for _, path in sorted(found, reverse=True))
-        return [server for server in servers if server is not None]
+        found = (_read(path) for path in _folder().glob(f"{_name(lake, endpoint_url)}-*.json"))
+        newest_first = sorted(filter(None, found), reverse=True)
+        return [server for _, server in newest_first]
     return []
 
 
@@ -77,19 +85,23 @@ def _name(lake: str, endpoint_url: str | None) -> str:
     return hashlib.sha256(f"{place.rstrip('/')} {endpoint_url or ''}".encode()).hexdigest()[:32]
 
 
-def _read(path: Path) -> RunningServer | None:
-    """Return what a file announces; None if its server has ended, whose file is then removed."""
+def _read(path: Path) -> tuple[int, RunningServer] | None:
+    """Return when a file was written, and what it announces; None if its server has ended, whose file is then removed.
+
+    None for another user's file, too: root's, say, after `sudo alluvia serve`.
+    """
     try:
         file = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         return None
     try:
-        if os.fstat(file).st_uid != os.getuid():
+        said = os.fstat(file)
+        if said.st_uid != os.getuid():
             return None
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return RunningServer(**orjson.loads(os.read(file, 10_000)))
+            return said.st_mtime_ns, RunningServer(**orjson.loads(os.read(file, 10_000)))
         path.unlink(missing_ok=True)
         return None
     finally:
