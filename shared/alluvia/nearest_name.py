@@ -24,6 +24,14 @@ def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
     return [spelled[each] for each in found]
 
 
+def likeness(name: str, known: str) -> float:
+    """Return how like two names are, in any case, up to 1; 0 for names that are too different to suggest one."""
+    from difflib import SequenceMatcher  # only errors need it, and no cold start
+
+    ratio = SequenceMatcher(None, name[:NAME_CHARS_MAX].lower(), known.lower()).ratio()
+    return ratio if ratio >= _LIKENESS_MIN else 0.0
+
+
 def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:
     """Return the question `did you mean x?`, or "" if no known name is near."""
     near = nearest(name, known, most)

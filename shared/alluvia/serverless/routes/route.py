@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from alluvia.access.rights import PUBLISH, Rights
 from alluvia.errors import cut
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.nearest_name import nearest
+from alluvia.nearest_name import likeness
 from alluvia.serverless.http import Request, Response, failure
 from alluvia.serverless.routes.fields import RequestField
 
@@ -171,17 +171,40 @@ def route_at(routes: Iterable[Route], method: str, path: str) -> Route | None:
 
 
 def _near_path(path: str) -> str | None:
-    """Return the path of a route, of whatever function, that is like an unknown one, with the names given in it."""
+    """Return the path of a route, of whatever function, whose own words are like those of an unknown one.
+
+    It has the names that are given; versions such as /v1 and a slash at the end do not count.
+    """
     from alluvia.serverless.routes.ingest_routes import INGEST_ROUTES  # those of the other function, for errors alone
     from alluvia.serverless.routes.query_routes import QUERY_ROUTES
 
-    parts = path.split("/")
-    filled = [
-        "/".join(given if each.startswith("{") else each for each, given in zip(known, parts, strict=True))
-        for known in (route.path.split("/") for route in (*QUERY_ROUTES, *INGEST_ROUTES))
-        if len(known) == len(parts)
-    ]
-    return next(iter(nearest(path, (each for each in filled if each != path))), None)
+    given = _words(path)
+    best, near = 0.0, None
+    for route in (*QUERY_ROUTES, *INGEST_ROUTES):
+        known = _words(route.path)
+        if len(given) <= len(known) and all(map(_is_name, known[len(given) :])):
+            own = [pair for pair in zip(known, given, strict=False) if not _is_name(pair[0])]
+            other = _OTHER_WORDS.get(route.path)
+            like = min((1.0 if said == other else likeness(said, word) for word, said in own), default=0.0)
+            if like > best:
+                best, near = like, route.path
+                for word, said in zip(known, given, strict=False):
+                    near = near.replace(word, said, 1) if _is_name(word) else near
+    return None if near == path else near
+
+
+_NAME = re.compile(r"\{\w+\}")
+_OTHER_WORDS = {"/q": "query", "/v1/events/{table}": "ingest"}
+"""Words of other products for those of routes."""
+
+
+def _words(path: str) -> list[str]:
+    words = [word for word in path.split("/") if word]
+    return words[1:] if words and re.fullmatch(r"v\d+", words[0]) else words
+
+
+def _is_name(word: str) -> bool:
+    return _NAME.fullmatch(word) is not None
 
 
 def _begins(path: str, start: str) -> bool:
