@@ -49,6 +49,14 @@ def test_a_query_that_would_read_more_bytes_is_refused(tmp_path: Path) -> None:
     assert run(tmp_path, "sql", "FROM t; FROM t", "--max-bytes", "100000").exit_code == 2
 
 
+def test_the_name_of_a_file_is_the_sql_in_it(tmp_path: Path) -> None:
+    script = tmp_path / "one.sql"
+    script.write_text("SELECT $n::INT + 1 AS n", "utf-8-sig")
+    assert lines(tmp_path, "query", str(script), "-p", "n=1", "--json") == ['{"n":2}']
+    missing = run(tmp_path, "query", "missing.sql")
+    assert (missing.exit_code, "there is no file 'missing.sql'" in missing.stderr) == (2, True)
+
+
 def test_an_empty_result_has_its_head(tmp_path: Path) -> None:
     assert lines(tmp_path, "query", "SELECT 1 AS a, 2 AS a WHERE false") == ["a  a", "─  ─"]
     assert lines(tmp_path, "query", "SELECT 1 AS a WHERE false", "--json") == []

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -38,38 +39,55 @@ _DRY_RUN = click.option(
 )
 
 
+def _sql_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what gives SQL, as text or a file, and how it runs: `text` or `file`, `parameters`, `asked`, `limits`, and
+    `dry_run`.
+    """
+
+    @functools.wraps(function)
+    def wrapper(
+        *arguments: Any, text: str | None, file: Path | None, timeout: float | None, max_bytes: int | None, **rest: Any
+    ) -> Any:
+        from alluvia.query.limits import QueryLimits
+
+        if text is not None and file is not None:
+            raise click.UsageError("give SQL or --file, not both")
+        if text is not None and _SQL_FILE.fullmatch(text):
+            file, text = Path(text), None
+            if not file.is_file():
+                raise click.UsageError(f"there is no file {str(file)!r}")
+        limits = QueryLimits(timeout_seconds=timeout, asked_bytes=max_bytes)
+        return function(*arguments, text=text, file=file, limits=limits, **rest)
+
+    options = (click.argument("text", required=False, metavar="[SQL]"), _FILE, PARAMETERS, rows_options, TIMEOUT)
+    given: Callable[..., Any] = wrapper
+    for option in reversed((*options, _MAX_BYTES, _DRY_RUN)):
+        given = option(given)
+    return given
+
+
 @command
-@click.argument("text", required=False, metavar="[SQL]")
-@_FILE
-@PARAMETERS
-@rows_options
-@TIMEOUT
-@_MAX_BYTES
-@_DRY_RUN
+@_sql_options
 def query(
     common: Common,
     text: str | None,
     file: Path | None,
     parameters: dict[str, str] | None,
     asked: RowsAsked,
-    timeout: float | None,
-    max_bytes: int | None,
+    limits: QueryLimits,
     *,
     dry_run: bool,
 ) -> None:
-    """Run one SELECT, given as SQL, in a file or on standard input."""
-    from alluvia.query.limits import QueryLimits
+    """Run one SELECT, given as SQL, in a file (--file, or the name of an .sql file) or on standard input."""
     from alluvia.sql.grammar.first_word import first_word
     from alluvia.sql.grammar.grammar import READERS
 
     if text is None and file is None and sys.stdin.isatty():
         raise click.UsageError("give SQL, or --file")
-    text = _text(text, file)
+    text = "".join(_lines(file)) if text is None or text == "-" else text
     if (word := first_word(text)) in READERS:
         raise Invalid(f"query runs one SELECT: run {word.upper()} with `alluvia sql`")
-    run_query(
-        common, text, parameters, asked, QueryLimits(timeout_seconds=timeout, asked_bytes=max_bytes), dry_run=dry_run
-    )
+    run_query(common, text, parameters, asked, limits, dry_run=dry_run)
 
 
 def run_query(
@@ -92,13 +110,6 @@ def run_query(
             return show(result.schema, result)
 
 
-def _text(text: str | None, file: Path | None) -> str:
-    """Return the SQL that is given: as a word, in a file, or on standard input."""
-    if text is not None and file is not None:
-        raise click.UsageError("give SQL or --file, not both")
-    return "".join(_lines(file)) if text is None or text == "-" else text
-
-
 @command
 @click.argument("table", type=TABLE)
 @click.option("--from", "first", type=int, required=True, metavar="VERSION", help="The first version.")
@@ -115,22 +126,15 @@ def changes(common: Common, table: str, first: int, last: int | None, asked: Row
 
 
 @command
-@click.argument("text", required=False, metavar="[SQL]")
-@_FILE
-@PARAMETERS
-@rows_options
-@TIMEOUT
-@_MAX_BYTES
+@_sql_options
 @click.option("-1", "--single-transaction", "single", is_flag=True, help="Run a file or a pipe as one transaction.")
-@_DRY_RUN
 def sql(
     common: Common,
     text: str | None,
     file: Path | None,
     parameters: dict[str, str] | None,
     asked: RowsAsked,
-    timeout: float | None,
-    max_bytes: int | None,
+    limits: QueryLimits,
     *,
     dry_run: bool,
     single: bool,
@@ -141,23 +145,14 @@ def sql(
     .sql file) and standard input (no SQL, or "-") are scripts: each statement is a transaction of its own, unless the
     script has BEGIN and COMMIT, and the first error ends it. Without SQL, a terminal gets a prompt.
     """
-    if text is not None and file is not None:
-        raise click.UsageError("give SQL or --file, not both")
-    if text is not None and _SQL_FILE.fullmatch(text):
-        file, text = Path(text), None
-        if not file.is_file():
-            raise click.UsageError(f"there is no file {str(file)!r}")
-    one_select = dry_run or max_bytes is not None
+    one_select = dry_run or limits.asked_bytes is not None
     if text is None and file is None and not one_select and sys.stdin.isatty() and sys.stdout.isatty():
         if parameters or asked.is_given:
             raise click.UsageError("give SQL or --file: --param, --format and --output have no meaning at the prompt")
         from alluvia.cli.prompt import run_prompt
 
-        run_prompt(common, timeout)
+        run_prompt(common, limits.timeout_seconds)
         return
-    from alluvia.query.limits import QueryLimits
-
-    limits = QueryLimits(timeout_seconds=timeout, asked_bytes=max_bytes)
     is_script = text is None or text == "-"
     if single and not is_script:
         raise click.UsageError("--single-transaction is for a file or standard input: SQL is one transaction")
