@@ -33,6 +33,10 @@ def run(*words: str) -> Result:
         (["frobnicate"], "there is no command 'frobnicate': `alluvia --help` lists the commands"),
         (["tables", "--jsn"], "No such option '--jsn'. Did you mean '--json'?"),
         (["--lak", "x", "tables"], "No such option '--lak'."),
+        (["upsert", "t", "rows.csv", "--key", "id"], "No such option '--key': use --on\n"),
+        (["tables", "--key", "id"], "No such option '--key'."),
+        (["sql", "-c", "SELECT 1"], "No such option '-c': give the SQL itself\n"),
+        (["query", "--command", "SELECT 1"], "No such option '--command': give the SQL itself\n"),
     ],
 )
 def test_wrong_usage_suggests_the_nearest(words: list[str], told: str) -> None:

@@ -75,6 +75,10 @@ _OTHER_WORDS = {
     "show": "tables, or describe",
 }
 """Commands of other tools, and those to use here."""
+_OTHER_OPTIONS = {"--by": "--on", "--key": "--on", "--keys": "--on"}
+"""Options of other tools, and those to use here, where a command has them."""
+_GIVES_SQL = ("-c", "--command", "-e", "--execute")
+"""Options of other tools that give SQL."""
 _REMOVING = ("delete", "discard", "remove", "rm")
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split(", ")}
 
@@ -160,6 +164,17 @@ def _command(name: str) -> click.Command:
     return command
 
 
+def _with_other_option(error: click.NoSuchOption, context: click.Context) -> click.UsageError:
+    """Return an error about an option that names the one that does here what the option does elsewhere."""
+    name, known = error.option_name, context.command.params
+    other = _OTHER_OPTIONS.get(name)
+    if name in _GIVES_SQL and any(each.name == "text" for each in known):
+        return click.UsageError(f"No such option {name!r}: give the SQL itself", context)
+    if other is None or not any(other in each.opts for each in known):
+        return error
+    return click.UsageError(f"No such option {name!r}: use {other}", context)
+
+
 class _CommandLine(_Group):
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Read the words; what `--help` and `--version` print may find no reader."""
@@ -176,6 +191,8 @@ class _CommandLine(_Group):
         try:
             code = super().main(*args, **{**extra, "standalone_mode": False})
         except click.ClickException as error:
+            if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+                error = _with_other_option(error, error.ctx)
             text = io.StringIO()
             error.show(text)
             tell(text.getvalue().rstrip("\n"))
