@@ -134,6 +134,26 @@ def test_the_client_reads_and_writes_as_the_lake_does(served: ServedLake) -> Non
     assert (served.on_branch("b")[name].count(), table.count()) == (0, 3)
 
 
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([{"amount": "x"}], "1 of the rows were rejected, and none stored: .*such as 'amount: expected a number"),
+        (
+            [{"event_id": "a", "amount": 1}, {"event_id": "a", "amount": 2}],
+            "1 of the rows were rejected, and the others stored: .*_rejects has the reasons, such as .*differs",
+        ),
+    ],
+)
+def test_appended_events_that_are_rejected_say_why(
+    served: ServedLake, place: tuple[Path, str], rows: list[dict[str, Any]], told: str
+) -> None:
+    name = fresh()
+    alluvia.connect(place[0]).create_events(name, {"amount": "long"})
+    with pytest.raises(Invalid, match=f"^{told}"):
+        served[name].append(rows)
+    assert served.sql(f"SELECT count(*) AS n FROM {name}._rejects")["n"].to_pylist() == [1]
+
+
 def test_what_needs_the_store_says_so_by_name(served: ServedLake) -> None:
     for owner, name in ((served, "create_table"), (served, "transaction"), (served["t"], "vacuum")):
         with pytest.raises(AttributeError, match=rf"^{name} needs the lake's store, and this is a server: open"):

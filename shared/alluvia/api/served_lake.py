@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 READS, WRITES, TABLES = "/q", "/sql", "/v1/tables"
 _NDJSON = "application/x-ndjson"
-_REJECTED = (400, 413)
 
 
 class ServedLake:
@@ -197,10 +196,7 @@ class ServedTable:
         for body in event_bodies(events, key):
             named = {} if body.key is None else {"Idempotency-Key": body.key}
             headers = {"Content-Type": _NDJSON, **named}
-            answer = self.lake.server.json_of(path, body.lines, headers, _REJECTED)
-            if "rejected" not in answer:
-                raise Invalid(str(answer.get("error", answer)))
-            outcome = outcome.add(answer, body.first)
+            outcome = outcome.add(self.lake.server.outcome(path, body.lines, headers), body.first)
         return outcome
 
     @property

@@ -103,15 +103,21 @@ _ERRORS: dict[int, type[AlluviaError]] = {
 def error_of(status: int, body: bytes, place: str) -> AlluviaError:
     """Return the error that an answer stands for: what the server says, or where nothing it understands was sent."""
     kind = _ERRORS.get(status, Invalid if status < 500 else AlluviaError)
+    told = _object_in(body)
+    if isinstance(told.get("error"), str):
+        return kind(told["error"])
+    said = told.get("message")  # API Gateway's word for it
+    said = said if isinstance(said, str) else f"no answer of Alluvia, but {cut(body.decode(errors='replace'), 200)!r}"
+    return kind(f"{place} answered with status {status}: {said}")
+
+
+def _object_in(body: bytes) -> dict[str, Any]:
+    """Return the JSON object that a body is; an empty one for another body."""
     try:
         told = orjson.loads(body)
     except orjson.JSONDecodeError:
-        told = None
-    if isinstance(told, dict) and isinstance(told.get("error"), str):
-        return kind(told["error"])
-    said = told.get("message") if isinstance(told, dict) else None  # API Gateway's word for it
-    said = said if isinstance(said, str) else f"no answer of Alluvia, but {cut(body.decode(errors='replace'), 200)!r}"
-    return kind(f"{place} answered with status {status}: {said}")
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 with needing("client", "a lake behind a server"):
@@ -131,6 +137,8 @@ READ_AGAIN = WRITE_ONCE.new(read=1, status=2, status_forcelist=(503,))
 """A read may be sent again where the store did not answer; a write may have happened."""
 BRANCH_HEADER = "X-Alluvia-Branch"
 _ZSTD = "zstd"
+_REJECTED = (400, 413)
+"""Statuses of answers that may have the outcome of events."""
 NOT_OURS = "is this a server of Alluvia?"
 
 
@@ -173,11 +181,17 @@ class LakeServer:
         headers = {} if body is None else {"Content-Type": kind}
         return _parsed(_read(self.send(method, path, body, headers, retries=retries)), self.url + path)
 
-    def json_of(self, path: str, body: bytes, headers: Mapping[str, str], told: Sequence[int]) -> dict[str, Any]:
-        """Post a body, and return the JSON of a good answer, or of one whose status is among `told`."""
+    def outcome(self, path: str, body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
+        """Post events or rows, and return the outcome as JSON, also where all were rejected."""
         url = self.url + path
-        sent = {**self._headers, **headers, **self._proof("POST", url, body)}
-        return dict(_parsed(_read(self._sent("POST", url, body, sent, WRITE_ONCE, told)), url))
+        response = self._sent(
+            "POST", url, body, {**self._headers, **headers, **self._proof("POST", url, body)}, WRITE_ONCE, _REJECTED
+        )
+        said = _read(response)
+        told = _object_in(said)
+        if response.status >= 300 and "rejected" not in told:
+            raise error_of(response.status, said, url)
+        return told or dict(_parsed(said, url))
 
     def put_part(self, url: str, data: bytes) -> None:
         """Put a part of a file where the server has said: its URL proves what it allows, and takes no token."""

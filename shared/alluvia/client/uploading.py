@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Mapping
 from typing import IO, Any
 from urllib.parse import quote
 
@@ -37,15 +38,22 @@ def upload(server: LakeServer, table: str, rows: Rows) -> dict[str, Any]:
         size = file.tell()
         file.seek(0)
         if size <= WHOLE_BYTES_MAX:
-            done = server.json("POST", f"{path}?{asked}", file.read(), "application/vnd.apache.parquet")
+            kind = {"Content-Type": "application/vnd.apache.parquet"}
+            done = server.outcome(f"{path}?{asked}", file.read(), kind)
         else:
             done = _in_parts(server, f"{path}?{asked}", file, size)
     if done.get("rejected"):
-        raise Invalid(
-            f"{done['rejected']} of the rows were rejected, and the others stored: {table} is a table of events, and "
-            f"{table}._rejects has the reasons"
-        )
+        raise Invalid(_rejected(table, done))
     return dict(done)
+
+
+def _rejected(table: str, done: Mapping[str, Any]) -> str:
+    others = "the others stored" if done.get("accepted") else "none stored"
+    first = next((f", such as {each['reason']!r}" for each in done.get("errors", ())), "")
+    return (
+        f"{done['rejected']} of the rows were rejected, and {others}: {table} is a table of events, and "
+        f"{table}._rejects has the reasons{first}"
+    )
 
 
 def _in_parts(server: LakeServer, path: str, file: IO[bytes], size: int) -> Any:
@@ -55,7 +63,7 @@ def _in_parts(server: LakeServer, path: str, file: IO[bytes], size: int) -> Any:
     told = orjson.dumps({"bytes": size})
     for _ in range(WAITS_MAX):  # to complete an upload again gives the first answer
         try:
-            done = server.json("POST", begun["complete"], told)
+            done = server.outcome(begun["complete"], told, {"Content-Type": "application/json"})
         except NotYet:
             done = None  # API Gateway does not wait for long
         if done is not None and done.get("state") != "running":
