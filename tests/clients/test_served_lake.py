@@ -155,8 +155,13 @@ def test_appended_events_that_are_rejected_say_why(
 
 
 def test_what_needs_the_store_says_so_by_name(served: ServedLake) -> None:
-    for owner, name in ((served, "create_table"), (served, "transaction"), (served["t"], "vacuum")):
-        with pytest.raises(AttributeError, match=rf"^{name} needs the lake's store, and this is a server: open"):
+    for owner, name, told in (
+        (served, "create_table", r'send SQL, as in lake.sql\("CREATE TABLE t \(n BIGINT\)"\), or open'),
+        (served, "publish_query", r"send PUT /v1/queries/\{query\}, or open"),
+        (served["t"], "history", r"""send SQL, as in lake.sql\("FROM history\('events'\)"\), or open"""),
+        (served["t"], "vacuum", "open the lake itself"),
+    ):
+        with pytest.raises(AttributeError, match=rf"^{name} needs the lake's store, and this is a server: {told}"):
             getattr(owner, name)
     with pytest.raises(AttributeError, match=r"ServedLake has no 'tabels'; did you mean tables\?"):
         getattr(served, "tabels")  # noqa: B009

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from alluvia.api.api_hints import SERVED
 from alluvia.api.lake import Lake, Table
 from alluvia.api.lake_branch import Branch
 from alluvia.api.lake_stream import Stream
@@ -97,3 +98,11 @@ def test_each_method_is_there_and_each_that_exists_is_in_the_page() -> None:
     for owner, kind in CLASSES.items():
         known = named[owner] | (named["lake"] if owner == "branch" else set())
         assert set(public(kind)) - known == set(), owner
+
+
+@pytest.mark.parametrize("method", SERVED)
+def test_what_a_server_takes_for_a_method_is_what_the_page_says(method: str) -> None:
+    taken = [
+        [*sql, *http] for _, _, sql, http, python, *_ in spans() if {f"lake.{method}", f"table.{method}"} & set(python)
+    ]
+    assert any(SERVED[method] in each for each in taken)

@@ -56,6 +56,45 @@ TABLE = {
     "write": "table.append(rows)",
 }
 
+SERVED = {
+    "attach": "ATTACH 's3://b/t' AS t",
+    "branch": "CREATE BRANCH fix",
+    "branches": "SHOW BRANCHES",
+    "changes": "FROM changes('events', 1)",
+    "clone": "CREATE TABLE copy SHALLOW CLONE events",
+    "create_stream": "CREATE STREAM s ON TABLE events",
+    "create_table": "CREATE TABLE t (n BIGINT)",
+    "delete": "DELETE FROM events WHERE b = 2",
+    "detach": "DETACH t",
+    "drop_branch": "DROP BRANCH fix",
+    "drop_stream": "DROP STREAM s",
+    "drop_table": "DROP TABLE events",
+    "evolve": "ALTER TABLE events ADD COLUMN n BIGINT",
+    "files": "FROM files('events')",
+    "final": "FROM events_final",
+    "history": "FROM history('events')",
+    "optimize": "OPTIMIZE events",
+    "publish_query": "PUT /v1/queries/{query}",
+    "snapshot": "DESCRIBE DETAIL events",
+    "streams": "SHOW STREAMS",
+    "transaction": "BEGIN",
+    "undrop": "UNDROP TABLE events",
+    "unpublish_query": "DELETE /v1/queries/{query}",
+    "update": "UPDATE events SET a = 1 WHERE b = 2",
+    "upsert": "MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN DELETE",
+    "version": "DESCRIBE DETAIL events",
+}
+"""Statements and routes for methods that the client of a server does not have."""
+
+
+def at_server(name: str) -> str:
+    """Return how a method of lakes and tables is reached by way of a server."""
+    itself = "open the lake itself, as in alluvia.connect('s3://bucket/lake')"
+    use = SERVED.get(name)
+    if use is None:
+        return itself
+    return f"send {use}, or {itself}" if "/v1/" in use else f'send SQL, as in lake.sql("{use}"), or {itself}'
+
 
 def no_attribute(owner: str, name: str, known: Mapping[str, str], names: Iterable[str]) -> AttributeError:
     """Return the error for a name that `owner` does not have, with what to call where `known` has it.

@@ -233,8 +233,7 @@ def _no_attribute(owner: str, known: type, name: str, names: Iterable[str]) -> A
     """Return the error for a name: one of the `known` class of lakes and tables needs the store."""
     if not name.startswith("_") and hasattr(known, name):
         return AttributeError(
-            f"{name} needs the lake's store, and this is a server: open the lake itself, as in "
-            "alluvia.connect('s3://bucket/lake'), or send the statement with sql(…)",
+            f"{name} needs the lake's store, and this is a server: {api_hints.at_server(name)}",
             name=name,
         )
     return api_hints.no_attribute(owner, name, {}, names)

@@ -40,7 +40,7 @@ _DRY_RUN = click.option(
 
 
 def _sql_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what gives SQL, as text or a file, and how it runs: `text` or `file`, `parameters`, `asked`, `limits`, and
+    """Add the argument and the options of SQL and of its run: `text` or `file`, `parameters`, `asked`, `limits` and
     `dry_run`.
     """
 
