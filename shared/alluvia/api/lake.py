@@ -49,6 +49,8 @@ def connect(
 ) -> Lake:
     """Open the lake at a URI: `s3://bucket/prefix`, a path, `file:///path` or `memory://name`. Makes no request.
 
+    A lake begins with its first table: a folder or prefix that does not exist is a lake without tables.
+
     With the address of a server, `http://…` or `https://…`, it returns a `ServedLake`, the client that
     `connect_server` returns, which is for type checkers: `tables`, `table`, `sql` and `on_branch`, and tables with
     `append`, `ingest` and reads. It takes the options of `connect_server`: `token`, `auth`, `region`, `branch` and

@@ -70,14 +70,21 @@ _HAS_DESCRIPTORS = hasattr(os, "O_PATH") and Path("/proc/self/fd").is_dir()
 
 _LOCAL = re.compile(r"^file:/+", re.IGNORECASE)
 _ONE_SLASH = re.compile(r"([a-z][a-z0-9+.-]+):/(?!/)", re.IGNORECASE)
+_HOST_AND_PORT = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-f:.]+\]):\d{1,5}(/.*)?", re.IGNORECASE)
 _BUCKET = re.compile(r"^s3[an]?://", re.IGNORECASE)
 
 
 def plain_uri(uri: str) -> str:
     """Return a path or URI as given, but `file:/a`, as Spark and Hadoop write it, as `file:///a`.
 
-    Raises `Invalid` for another scheme with one slash, such as `dbfs:/a`, which would be a folder of that name.
+    Raises `Invalid` for another scheme with one slash, such as `dbfs:/a`, which would be a folder of that name, and for
+    the address of a server without its scheme, such as `localhost:8080`, unless there is such a folder.
     """
+    if _HOST_AND_PORT.fullmatch(uri) and not os.path.lexists(uri):
+        raise Invalid(
+            f"the lake URI or path {uri!r} looks like the address of a server: write http://{uri} or https://{uri} "
+            f"(./{uri} for a new folder there)"
+        )
     match = _ONE_SLASH.match(uri)
     if match is None:
         return uri

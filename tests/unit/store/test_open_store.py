@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,22 @@ def test_a_scheme_with_one_slash_names_no_folder(uri: str, tmp_path: Path, monke
             opened(uri)
     alluvia.connect(f"./{uri}").create_table("t", {"x": "long"})
     assert (tmp_path / uri / "t").is_dir()
+
+
+@pytest.mark.parametrize("uri", ["localhost:18471", "LAKE.example.com:443/", "127.0.0.1:8080/t", "[::1]:8080"])
+def test_the_address_of_a_server_names_no_folder(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for opened in (alluvia.connect, alluvia.open_table):
+        with pytest.raises(Invalid, match=re.escape(f"{uri!r} looks like the address of a server: write http://{uri}")):
+            opened(uri)
+    alluvia.connect(f"./{uri}").create_table("t", {"x": "long"})
+    assert alluvia.connect(uri).tables() == ["t"]
+
+
+@pytest.mark.parametrize("path", ["lake-10:30", "lake 2026-11-28T10:30", "a/b.c:80", "./x.y:80"])
+def test_a_folder_may_have_a_colon_in_its_name(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert alluvia.connect(path).tables() == []
 
 
 def test_the_uris_that_spark_writes_name_tables(tmp_path: Path) -> None:
