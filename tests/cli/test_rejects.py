@@ -70,6 +70,10 @@ def test_rejects_are_repaired(lake: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["rejects", "replay", "clicks", "--set", "status=stats", "--lake", str(lake)])
     assert "--set: no rejected event has a field 'stats'" in result.stderr
     assert "status: expected a number (long), got a string" in result.stdout
+    result = CliRunner().invoke(
+        cli, ["rejects", "replay", "clicks", "--set", "stauts=1", "--dry-run", "--lake", str(lake)]
+    )
+    assert "--set: 'stauts' is neither a field of a rejected event nor a column, so its value goes to" in result.stderr
     assert '{"event_id":"b","status":"x"}' in result.stdout
     assert "set event_id: the field identifies the event" in failed(
         lake, "rejects", "replay", "clicks", "--set", "event_id=1"

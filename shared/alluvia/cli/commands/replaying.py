@@ -39,5 +39,7 @@ def rejects_replay(common: Common, table: str, where: str | None, values: Mappin
                 common.show(part)
     for name in done.unknown_fields:
         tell(f"--set: no rejected event has a field {name!r}")
+    for name in done.new_fields:
+        tell(f"--set: {name!r} is neither a field of a rejected event nor a column, so its value goes to properties")
     if dry_run:
         tell("nothing was changed: leave out --dry-run to replay them")

@@ -7,7 +7,7 @@ cannot be set, so that a repaired event is the event that its sender may deliver
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,13 +33,18 @@ _FAULTS_EXPLAINED = 100
 
 
 class Repair:
-    """Expressions by the fields that they set. `unknown`: the fields that they name and no event has had so far."""
+    """Expressions by the fields that they set. `unknown`: the fields that they name and no event has had so far.
 
-    def __init__(self, sets: Mapping[str, str], fields: Fields) -> None:
+    `new`: the fields that have been set, and that neither an event had nor the table has as `columns`.
+    """
+
+    def __init__(self, sets: Mapping[str, str], fields: Fields, columns: Collection[str]) -> None:
         self._evaluator = current_evaluator()
         self._texts: dict[str, str] = {}
         self._names: dict[str, list[str]] = {}
         self.unknown: set[str] = set()
+        self.new: set[str] = set()
+        self._had: set[str] = set(columns)
         for name, text in sets.items():
             if name in _IDENTITY or name in fields.id_path[:1]:
                 raise Invalid(f"set {name}: {_IDENTIFIES}")
@@ -59,8 +64,14 @@ class Repair:
         repaired = list(events)
         reasons: dict[int, str] = {}
         for name in self._texts:
-            for at, value in self._values(name, events, reasons).items():
+            if any(_has(event.value, name) for event in events):
+                self._had.add(name)
+            values = self._values(name, events, reasons)
+            if values:
+                self.new.add(name)
+            for at, value in values.items():
                 repaired[at] = _with(repaired[at], name, value)
+        self.new -= self._had
         return repaired, reasons
 
     def _values(self, name: str, events: Sequence[RawEvent], reasons: dict[int, str]) -> dict[int, object]:
@@ -129,6 +140,11 @@ def _field(event: Mapping[str, object], name: str) -> object:
     """Return an event's field, or else that of the object that it sends as `properties`, as columns are filled."""
     value, inner = event.get(name), event.get("properties")
     return inner.get(name) if value is None and isinstance(inner, dict) else value
+
+
+def _has(event: Mapping[str, object], name: str) -> bool:
+    inner = event.get("properties")
+    return name in event or (isinstance(inner, dict) and name in inner)
 
 
 def _text(value: object) -> str | None:

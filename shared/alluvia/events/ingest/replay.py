@@ -81,7 +81,7 @@ class Replayed:
     stored: rows added. duplicates: events that the table held already, because their sender has sent them again.
     odd_times: by kind, those of both. staying: the most frequent reasons of those that stay. In a dry run nothing has
     changed, and `rows` are some of the rows that would be added. unknown_fields: those that the expressions of a repair
-    name and no event has.
+    name and no event has. new_fields: those that it has set, and that neither an event nor the table had.
     """
 
     looked_at: int = 0
@@ -93,6 +93,7 @@ class Replayed:
     staying: Sequence[Staying] = field(default=(), compare=False)
     rows: Sequence[Mapping[str, Any]] = field(default=(), compare=False)
     unknown_fields: Sequence[str] = ()
+    new_fields: Sequence[str] = ()
     dry_run: bool = False
 
     def plus(self, other: Replayed) -> Replayed:
@@ -148,7 +149,8 @@ def replay(
     if sets:
         from alluvia.events.ingest.repair import Repair  # loaded late: expressions need DuckDB
 
-        repair = Repair(sets, Fields.of(table.newest().settings))
+        newest = table.newest()
+        repair = Repair(sets, Fields.of(newest.settings), newest.schema.names)
     total = Replayed(dry_run=dry_run)
     try:
         rejects = catalog.handle(f"{name}/{REJECTS}").newest()
@@ -157,8 +159,9 @@ def replay(
     run = _dry if dry_run else _replay
     for batch in _batches(scan(rejects, catalog.store, None, where)):
         total = total.plus(run(catalog, name, reread, batch, repair))
-    unknown = tuple(sorted(repair.unknown)) if repair is not None and total.looked_at else ()
-    return replace(total, unknown_fields=unknown)
+    if repair is None or not total.looked_at:
+        return total
+    return replace(total, unknown_fields=tuple(sorted(repair.unknown)), new_fields=tuple(sorted(repair.new)))
 
 
 def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:

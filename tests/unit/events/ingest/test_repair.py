@@ -130,6 +130,26 @@ def test_a_field_that_no_event_has_sets_nothing_and_is_named(lake: alluvia.Lake)
     assert lake["clicks"].replay_rejects(values={"amount": "coalesce(amout, amount, '7').len()"}).stored == 1
 
 
+def test_a_set_field_that_neither_an_event_nor_the_table_has_is_named(lake: alluvia.Lake) -> None:
+    send(lake, '{"event_id":"a","amount":"1,5","properties":{"plan":"x"}}\n{"event_id":"b","amount":"y","note":null}')
+    sets = {**COMMA, "amuont": "1", "plan": "'pro'", "note": "amount", "event": "'paid'", "unset": "nosuch"}
+    for dry_run in (True, False):
+        done = lake["clicks"].replay_rejects(values=sets, dry_run=dry_run)
+        assert (done.stored, done.remaining, done.new_fields, done.unknown_fields) == (1, 1, ("amuont",), ("nosuch",))
+    assert json.loads(rows(lake)[0]["properties"]) == {"plan": "pro", "amuont": 1, "note": "1,5"}
+
+
+def test_the_text_of_a_time_can_be_kept_under_another_name(lake: alluvia.Lake) -> None:
+    lake["clicks"].evolve(properties={"alluvia.unreadable_time": "reject"})
+    send(lake, '{"event_id":"a","ts":"yesterday"}')
+    done = lake["clicks"].replay_rejects(values={"ts": "NULL", "sent_ts": "ts"})
+    assert (done.stored, done.new_fields) == (1, ("sent_ts",))
+    assert (rows(lake)[0]["ts"], rows(lake)[0]["properties"]) == (
+        rows(lake)[0]["received_at"],
+        '{"sent_ts":"yesterday"}',
+    )
+
+
 def test_rows_of_csv_and_the_time_that_a_format_could_not_read(lake: alluvia.Lake) -> None:
     lake["clicks"].evolve(properties={"alluvia.unreadable_time": "reject"})
     from alluvia.events.formats.body_format import SentBody, by_name
