@@ -22,6 +22,7 @@ from alluvia.errors import (
     Conflict,
     Forbidden,
     Invalid,
+    TableExists,
     TableNotFound,
     Unavailable,
     Unsupported,
@@ -47,7 +48,10 @@ from alluvia.serverless.sqs_sender import send, sqs
 from .settings import SERVICE, IngestSettings
 
 KEY_LIMIT_CHARS = 255
-REFUSED = (Invalid, Unsupported, TableNotFound, Unavailable, CommitUnknown, Conflict, Unauthenticated, TooManyRequests)
+REFUSED = (
+    Invalid, Unsupported, TableExists, TableNotFound, Unavailable, CommitUnknown, Conflict, Unauthenticated,
+    TooManyRequests,
+)  # fmt: skip
 """The errors that are answered with a status: see `refused`."""
 
 logger = Logger(service=SERVICE, child=True)

@@ -19,7 +19,6 @@ from alluvia.errors import (
     Conflict,
     Invalid,
     PreconditionFailed,
-    TableExists,
     TableNotFound,
 )
 from alluvia.lazy_dataclasses import dataclass
@@ -77,7 +76,6 @@ STATUSES: dict[type[AlluviaError], int] = {
     NotAcceptable: 406,
     ResultTooLarge: 413,
     QueryTooCostly: 422,
-    TableExists: 400,
     QueryNotFound: 404,
     BranchNotFound: 404,
     TableNotFound: 404,  # before Conflict: a table that was dropped meanwhile is both

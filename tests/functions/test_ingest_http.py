@@ -364,3 +364,12 @@ def test_a_lost_answer_of_a_commit_makes_no_second_row(bucket: alluvia.Lake, s3_
     warm_lake._lakes.clear()  # a cold function
     assert post('{"event_id":"b"}')[1]["duplicates"] == 1
     assert ids(bucket) == ["a", "b"]
+
+
+def test_events_and_files_create_no_table_over_a_view(lake: alluvia.Lake) -> None:
+    lake.create_table("t", {"n": "long"})
+    lake.sql("CREATE VIEW clicks AS SELECT count(*) AS rows FROM t")
+    status, body, _ = post('{"event": "x"}')
+    assert (status, body["error"]) == (400, "there is a view clicks: DROP VIEW clicks first, or choose another name")
+    assert lake.tables() == ["t"]
+    assert lake.sql("FROM clicks").to_pylist() == [{"rows": 0}]

@@ -147,6 +147,13 @@ def test_what_does_not_fit_is_refused_whole(lake: alluvia.Lake, body: bytes, sta
     assert lake.table("prices").version == 1
 
 
+def test_a_file_creates_no_table_over_a_view(lake: alluvia.Lake) -> None:
+    lake.sql("CREATE VIEW prices AS SELECT 1 AS n")
+    error = "there is a view prices: DROP VIEW prices first, or choose another name"
+    assert refused(send(lake, "prices", CSV, content_type="text/csv")) == (400, error)
+    assert lake.sql("FROM prices").to_pylist() == [{"n": 1}]
+
+
 def test_a_header_without_rows_creates_no_table_of_guesses(lake: alluvia.Lake) -> None:
     squashed = b"sku,priceA,1"  # two lines of a file, as `curl -d` sends it
     for query in ("format=csv", "format=csv&evolve=true"):

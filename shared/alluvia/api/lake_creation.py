@@ -42,7 +42,7 @@ class TableCreation(OfCatalog, Generic[AnyTable]):
         exist_ok: bool = False,
         replace: bool = False,
     ) -> AnyTable:
-        """Create a table, in one request. Raises `TableExists` or `Invalid`.
+        """Create a table, in one commit. Raises `TableExists`, also for the name of a view, or `Invalid`.
 
         With `replace`, which only a transaction takes, it comes in the place of the table of its name, if there is one.
         Older versions can still be read.

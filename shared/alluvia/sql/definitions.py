@@ -38,6 +38,8 @@ def create_view(scope: SqlScope, node: CreateView) -> Done:
     lake = scope.lake
     if node.name in lake:
         raise TableExists(f"there is a table {node.name}: choose another name for the view")
+    if lake.catalog.find_stream(node.name) is not None:
+        raise TableExists(f"there is a stream {node.name}: choose another name for the view")
     known = find_view(lake.store, node.name)
     if known is not None and not node.or_replace:
         if node.if_not_exists:

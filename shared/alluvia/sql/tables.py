@@ -26,7 +26,6 @@ from alluvia.errors import (
     VersionExpired,
     VersionNotFound,
 )
-from alluvia.operations.catalog.views import find_view
 from alluvia.operations.tables import clone as cloning
 from alluvia.sql.grammar.nodes import AlterTable, Attach, Clone, DropTable, External, Maintain, Restore, RestoreLake
 from alluvia.sql.scope import Done, SqlScope
@@ -93,11 +92,10 @@ def attach(scope: SqlScope, node: Attach) -> Done:
             if not node.lenient:
                 raise
         return {"table": node.table}
-    check_no_view(scope, node.table)
     try:
         scope.lake.attach(node.table, node.uri)
     except TableExists:
-        if not node.lenient:
+        if not node.lenient or not scope.has(node.table):  # a view
             raise
     return {"table": node.table, "version": scope.lake.catalog.handle(node.table).newest().version}
 
@@ -107,11 +105,10 @@ def external(scope: SqlScope, node: External) -> Done:
     if node.location is None:
         refreshed = scope.lake.refresh_external(node.table)
         return {"table": node.table, "version": refreshed.version, "files": refreshed.files, "bytes": refreshed.bytes}
-    check_no_view(scope, node.table)
     try:
         scope.lake.create_external(node.table, node.location, node.kind, node.columns)
     except TableExists:
-        if not node.if_not_exists:
+        if not node.if_not_exists or not scope.has(node.table):  # a view
             raise
     newest = scope.lake.catalog.handle(node.table).newest()
     return {"table": node.table, "version": newest.version, "files": newest.totals[0], "bytes": newest.totals[1]}
@@ -119,13 +116,12 @@ def external(scope: SqlScope, node: External) -> Done:
 
 def clone(scope: SqlScope, node: Clone) -> Done:
     """Make a table of a version of another."""
-    check_no_view(scope, node.table)
     try:
         made = cloning.clone(
             scope.lake.catalog, node.source, node.table, node.version, node.timestamp, node.tag, deep=node.deep
         )
     except TableExists:
-        if not node.if_not_exists:
+        if not node.if_not_exists or not scope.has(node.table):  # a view
             raise
         return {"table": node.table, "version": scope.newest(node.table).version}
     return {
@@ -135,12 +131,6 @@ def clone(scope: SqlScope, node: Clone) -> Done:
         "files": made.files,
         "bytes": made.bytes,
     }
-
-
-def check_no_view(scope: SqlScope, name: str) -> None:
-    """Raise `TableExists` for the name of a view."""
-    if find_view(scope.lake.store, name) is not None:
-        raise TableExists(f"there is a view {name}: DROP VIEW {name} first, or choose another name")
 
 
 def restore(scope: SqlScope, node: Restore) -> Done:

@@ -15,7 +15,6 @@ from alluvia.sql.binding import column_of
 from alluvia.sql.fitting import fitted, table_schema, with_texts, without_texts
 from alluvia.sql.grammar.nodes import CreateTable, Insert
 from alluvia.sql.scope import Done, SqlScope
-from alluvia.sql.tables import check_no_view
 
 
 def insert(scope: SqlScope, node: Insert) -> Done:
@@ -68,7 +67,6 @@ def _appended(scope: SqlScope, node: Insert, rows: pa.Table | pa.RecordBatchRead
 
 def create_table(scope: SqlScope, node: CreateTable) -> Done:
     """Create a table; with a query, in one commit with the query's rows."""
-    check_no_view(scope, node.table)
     if (node.if_not_exists or (node.query is not None and not node.or_replace)) and scope.has(node.table):
         if not node.if_not_exists:
             raise TableExists(f"table {node.table!r} already exists: choose another name, or DROP TABLE {node.table}")

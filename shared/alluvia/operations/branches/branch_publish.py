@@ -161,8 +161,9 @@ class _Part:
         marker = Txn(app_id, table.tip.version, main.clock.now_ms())
         try:
             self.staged = _staged(main, table, marker, branch, reads=reads)
-        except TableExists:
-            self._taken = Conflict("it was created on the branch and, since the branch was cut, also on the lake")
+        except TableExists as error:
+            both = "it was created on the branch and, since the branch was cut, also on the lake"
+            self._taken = Conflict(both if table.name in main else str(error))
 
     def verdict(self) -> PublishedTable:
         """Return what the conflict rules say of what was committed to the lake's table since the branch was cut."""

@@ -104,7 +104,7 @@ class WritableCatalog(Catalog, Protocol):
         """Return the handle of a table or of a stream's log, as transactions name them. Raises `Invalid`."""
 
     def create(self, name: str, new: NewTable, *, exist_ok: bool, replace: bool = False) -> TableHandle:
-        """Create a table, in one request; or put it in the place of one, in a transaction.
+        """Create a table, in one commit; or put it in the place of one, in a transaction.
 
         Raises `TableExists` or `Invalid`.
         """

@@ -7,7 +7,7 @@ number counts. A view that was dropped is a version without a query.
 from __future__ import annotations
 
 from alluvia.clock import Clock
-from alluvia.errors import Corrupt, Invalid
+from alluvia.errors import Corrupt, Invalid, TableExists
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.versioned_objects import newest_numbered, write_numbered
 from alluvia.store import Store
@@ -37,6 +37,12 @@ def find_view(store: Store, name: str) -> View | None:
     """Return a view; None if there is none of that name. One LIST, and one GET where there is or was one."""
     view = _newest(store, name) if may_be_view(name) else None
     return view if view is not None and view.query else None
+
+
+def check_no_view(store: Store, name: str) -> None:
+    """Raise `TableExists` for the name of a view, which no table may take: queries would read the table. One LIST."""
+    if find_view(store, name) is not None:
+        raise TableExists(f"there is a view {name}: DROP VIEW {name} first, or choose another name")
 
 
 def list_views(store: Store) -> list[View]:

@@ -169,7 +169,7 @@ def _set(text: str) -> str:
 
 
 def attach(handle: TableHandle, rejects: TableHandle | None, uri: object, clock: Clock) -> None:
-    """Attach the Delta table at a path or URI outside the lake. One LIST and one PUT besides opening it.
+    """Attach the Delta table at a path or URI outside the lake. Two LISTs and one PUT besides opening it.
 
     Raises `TableExists` if the name is taken, `TableNotFound` if there is no table at the place, `Invalid` for a place
     in the lake, and `Forbidden` for one that may not be read.

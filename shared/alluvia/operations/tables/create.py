@@ -27,6 +27,7 @@ from alluvia.delta.schema.former_names import noted
 from alluvia.delta.schema.serialization import arrow_schema, normal_schema, schema_string
 from alluvia.errors import Invalid, TableExists
 from alluvia.operations.catalog.catalog import NewTable
+from alluvia.operations.catalog.views import check_no_view
 from alluvia.operations.merge_query.folding import check_declared
 from alluvia.operations.planning.layout import check_layout, check_ttl, row_check
 from alluvia.operations.reading.change_files import check_feed_columns
@@ -78,7 +79,8 @@ def plan_create(new: NewTable, table_id: str, now_ms: int, names: Naming | None 
 
 
 def check_free(handle: TableHandle) -> None:
-    """Raise `TableExists` for a name that is taken, before anything is done for a table of that name. One LIST."""
+    """Raise `TableExists` for a name that is taken, before anything is done for a table of that name. Two LISTs."""
+    check_no_view(handle.store, handle.name)
     there, may_be_dropped = find_log(handle.store, handle.root)
     if there and not (may_be_dropped and is_dropped(handle.newest(dropped=True).properties)):
         raise TableExists(f"table {handle.name!r} already exists: choose another name, or DROP TABLE {handle.name}")
@@ -97,11 +99,12 @@ def create(
     rejects: TableHandle | None = None,
     first: FirstVersion = EMPTY,
 ) -> bool:
-    """Commit version 0, in one LIST and one PUT. Returns whether this call created the table.
+    """Commit version 0, in two LISTs and one PUT. Returns whether this call created the table.
 
-    The listing keeps a table whose first versions have expired from being started again. Where a table of that name was
-    dropped the new one goes on with its log, and `rejects` of the old one that are still there are dropped first.
-    Raises `TableExists` unless `exist_ok`, and `TransactionExpired` where its first files are too old.
+    The first listing keeps a table whose first versions have expired from being started again, the second one keeps it
+    from the name of a view. Where a table of that name was dropped the new one goes on with its log, and `rejects` of
+    the old one that are still there are dropped first. Raises `TableExists` for a view, and for a table unless
+    `exist_ok`, and `TransactionExpired` where its first files are too old.
     """
     now_ms = handle.clock.now_ms()
     settings = read_properties(metadata.configuration)
@@ -121,6 +124,8 @@ def create(
     commit = CommitActions(0, info, protocol, metadata, txns, domains, first.adds)
     with handle.lock:
         there, may_be_dropped = find_log(handle.store, handle.root)
+        if not there or may_be_dropped:
+            check_no_view(handle.store, handle.name)
         data = encode_commit(info, [protocol, metadata, *txns, *domains, *first.adds])
         first.check_young(handle.name, handle.clock.now_ms())
         if not there and handle.log.write(0, data, txn_id) is None:

@@ -19,6 +19,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound, VersionExpired, VersionNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.operations.catalog.views import check_no_view
 from alluvia.operations.references.pinned_versions import kept_at
 from alluvia.operations.streams import streams
 from alluvia.operations.tables.restore import plan_restore, restore_to
@@ -138,6 +139,7 @@ def _planned(name: str, then: Then) -> _Planned | None:
         return None if gone else _Planned(RestoreStep(name, DROP), lambda tables: tables.drop(name))
     target = Snapshot(then.state, handle.root, name, handle.store)
     if gone:
+        check_no_view(handle.store, name)
         table = _dropped_since(name, then)
         last = handle.log.at(table.version - 1)
 

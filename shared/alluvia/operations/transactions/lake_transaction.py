@@ -18,6 +18,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound
 from alluvia.operations.catalog.catalog import WritableCatalog, rejects_handle
 from alluvia.operations.catalog.lake_snapshot import LakeSnapshot
+from alluvia.operations.catalog.views import check_no_view
 from alluvia.operations.planning.optimistic_retry import check_not_append_only
 from alluvia.operations.references.clones import held
 from alluvia.operations.tables.drop import drop_rejects_left, find_log
@@ -79,9 +80,9 @@ class StagedTables:
         return sorted({*names, *created} - dropped)
 
     def create(self, name: str, metadata: Metadata, *, exist_ok: bool, replace: bool = False) -> StagedTable:
-        """Create a table in the transaction. One LIST. Raises `TableExists` unless `exist_ok` or `replace`.
+        """Create a table in the transaction. Two LISTs. Raises `TableExists` unless `exist_ok` or `replace`.
 
-        One that the transaction has dropped is replaced.
+        One that the transaction has dropped is replaced; a view is not.
         """
         staged = self._staged.get(name) or self._base_of(name, metadata)
         self._staged[name] = staged
@@ -89,6 +90,8 @@ class StagedTables:
             if exist_ok:
                 return staged
             raise TableExists(f"table {name!r} already exists: choose another name, or pass exist_ok=True")
+        if staged.drops:
+            check_no_view(staged.store, name)
         protocol = new_protocol(
             read_properties(metadata.configuration).writers, metadata.schema_string, metadata.configuration
         )

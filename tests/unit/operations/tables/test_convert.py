@@ -325,7 +325,7 @@ def test_a_file_costs_one_get_and_one_with_a_long_footer_two(disk: Lake, write: 
     assert isinstance(store, CountingStore)
     store.reset()
     disk.convert("t", "t")
-    assert store.requests == {"list": 3, "get": 10 + 2, "put": 1}
+    assert store.requests == {"list": 5, "get": 10 + 2, "put": 1}
     assert store.bytes_read < 11 * (64 << 10) + (1 << 20)
 
 
