@@ -1,4 +1,4 @@
-"""A store whose answers come after a long sleep."""
+"""A table t in a store whose answers come after a long sleep."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import pyarrow as pa
+import pytest
 
 from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
@@ -19,6 +20,18 @@ PROPERTIES = {
     "delta.logRetentionDuration": "interval 1 day",
     "delta.deletedFileRetentionDuration": "interval 1 hour",
 }
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> MemoryStore:
+    store = MemoryStore("awake", clock)
+    Lake(store, clock).create_table("t", SCHEMA, properties=PROPERTIES).append([{"x": 1}])
+    return store
 
 
 class SleepingStore(Wrapper):

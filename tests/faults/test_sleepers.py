@@ -18,19 +18,9 @@ from alluvia.operations.append.append import append
 from alluvia.operations.retention.vacuum import vacuum
 from alluvia.operations.transactions.lake_transaction import StagedTables
 from alluvia.store import MemoryStore, Store, open_reaching_store
-from tests.faults.sleeping import DAY, PROPERTIES, SCHEMA, SleepingStore, changes, values
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def store(clock: ManualClock) -> MemoryStore:
-    store = MemoryStore("awake", clock)
-    Lake(store, clock).create_table("t", SCHEMA, properties=PROPERTIES).append([{"x": 1}])
-    return store
+from tests.faults.sleeping import DAY, SCHEMA, SleepingStore, changes, values
+from tests.faults.sleeping import clock as clock  # noqa: PLC0414 - a fixture
+from tests.faults.sleeping import store as store  # noqa: PLC0414 - a fixture
 
 
 def days_pass(store: MemoryStore, clock: ManualClock) -> None:

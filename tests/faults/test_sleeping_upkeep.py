@@ -11,18 +11,8 @@ from alluvia.clock import ManualClock
 from alluvia.errors import TransactionExpired, Unavailable, VersionExpired
 from alluvia.store import MemoryStore
 from tests.faults.sleeping import DAY, PROPERTIES, SCHEMA, SleepingStore, changes, values
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def store(clock: ManualClock) -> MemoryStore:
-    store = MemoryStore("awake", clock)
-    Lake(store, clock).create_table("t", SCHEMA, properties=PROPERTIES).append([{"x": 1}])
-    return store
+from tests.faults.sleeping import clock as clock  # noqa: PLC0414 - a fixture
+from tests.faults.sleeping import store as store  # noqa: PLC0414 - a fixture
 
 
 def test_vacuum_that_slept_takes_no_file_that_was_committed_meanwhile(store: MemoryStore, clock: ManualClock) -> None:

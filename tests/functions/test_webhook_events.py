@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import boto3
 import pytest
@@ -14,21 +13,11 @@ import alluvia
 from alluvia.clock import ManualClock
 from alluvia.events.sources.definition import Source
 from alluvia.events.sources.lake_sources import change_sources
-from alluvia.serverless import warm_lake
 from functions.ingest.handler import handler
+from tests.functions.webhooks import clock as clock  # noqa: PLC0414 - a fixture
 from tests.functions.webhooks import define, in_aws, post, rows
+from tests.functions.webhooks import lake as lake  # noqa: PLC0414 - a fixture
 from tests.webhooks import NOW_US, identity, send, signed
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(NOW_US)
-
-
-@pytest.fixture
-def lake(tmp_path: Path, clock: ManualClock) -> Iterator[alluvia.Lake]:
-    with warm_lake.using(alluvia.connect(str(tmp_path), clock=clock)) as lake:
-        yield lake
 
 
 @pytest.mark.parametrize("kind", ["token", "twilio"])

@@ -18,18 +18,9 @@ from alluvia.events.sources.lake_sources import change_sources
 from alluvia.serverless import secrets, warm_lake
 from alluvia.store.counting import CountingStore
 from tests.functions.webhooks import REFUSED, define, in_aws, post
+from tests.functions.webhooks import clock as clock  # noqa: PLC0414 - a fixture
+from tests.functions.webhooks import lake as lake  # noqa: PLC0414 - a fixture
 from tests.webhooks import NOW_US, SECRETS, send, signed
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(NOW_US)
-
-
-@pytest.fixture
-def lake(tmp_path: Path, clock: ManualClock) -> Iterator[alluvia.Lake]:
-    with warm_lake.using(alluvia.connect(str(tmp_path), clock=clock)) as lake:
-        yield lake
 
 
 def test_a_rotation_has_two_secrets_valid_at_once(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -15,18 +13,9 @@ from alluvia.clock import ManualClock
 from alluvia.events.sources.kinds.registry import KINDS
 from alluvia.serverless import warm_lake
 from tests.functions.webhooks import REFUSED, define, post, rows
+from tests.functions.webhooks import clock as clock  # noqa: PLC0414 - a fixture
+from tests.functions.webhooks import lake as lake  # noqa: PLC0414 - a fixture
 from tests.webhooks import NOW_US, SECRETS, URL, identity, send, signed
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(NOW_US)
-
-
-@pytest.fixture
-def lake(tmp_path: Path, clock: ManualClock) -> Iterator[alluvia.Lake]:
-    with warm_lake.using(alluvia.connect(str(tmp_path), clock=clock)) as lake:
-        yield lake
 
 
 @pytest.mark.parametrize("kind", KINDS)

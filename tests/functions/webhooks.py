@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,21 @@ import alluvia
 from alluvia.clock import ManualClock
 from alluvia.events.sources.definition import Source
 from alluvia.events.sources.lake_sources import change_sources
-from alluvia.serverless import secrets, sqs_sender
-from tests.webhooks import SECRETS, SETTINGS, Answer, send, signed
+from alluvia.serverless import secrets, sqs_sender, warm_lake
+from tests.webhooks import NOW_US, SECRETS, SETTINGS, Answer, send, signed
 
 REFUSED = {"error": "the signature is missing, wrong or too old, or there is no such source"}
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOW_US)
+
+
+@pytest.fixture
+def lake(tmp_path: Path, clock: ManualClock) -> Iterator[alluvia.Lake]:
+    with warm_lake.using(alluvia.connect(str(tmp_path), clock=clock)) as lake:
+        yield lake
 
 
 def define(lake: alluvia.Lake, kind: str, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Source:

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 from alluvia.api.lake import Lake, Table
@@ -66,6 +67,16 @@ def ingest(lake: Lake, *lines: bytes) -> tuple[int, int, int]:
     body = split(b"\n".join([*lines, b""]), content_type=NDJSON, content_encoding=None, limits=Limits())
     answer = ingest_batch(lake.catalog, "requests", body.events, body.rejects, arrival_us=1)
     return answer.stored, answer.duplicates, answer.conflicting
+
+
+@pytest.fixture
+def events(lake: Lake) -> Table:
+    return lake.create_events("requests", COLUMNS)
+
+
+@pytest.fixture
+def fill(spark: SparkSession, lake: Lake) -> Callable[..., Report]:
+    return filler(spark, lake)
 
 
 def filler(spark: SparkSession, lake: Lake) -> Callable[..., Report]:

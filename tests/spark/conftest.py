@@ -8,6 +8,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 import alluvia
+import alluvia_spark
 from alluvia.api.lake import Lake
 from alluvia_spark.session import session
 from tests.java import QUICK
@@ -20,6 +21,13 @@ def spark() -> Iterator[SparkSession]:
     cloudpickle.register_pickle_by_value(faults)  # type: ignore[no-untyped-call]  # the executors need not find the tests
     with session("alluvia tests", cores=2, settings={"spark.driver.defaultJavaOptions": " ".join(QUICK)}) as started:
         yield started
+
+
+@pytest.fixture
+def registered(spark: SparkSession) -> SparkSession:
+    """Spark, with the data source of Alluvia."""
+    alluvia_spark.register(spark)
+    return spark
 
 
 @pytest.fixture

@@ -30,21 +30,13 @@ from alluvia_spark.backfill_job.job import Report
 from alluvia_spark.sources import source as source_files
 from alluvia_spark.sources.files import SourceOptions
 from tests.cli.event_files import FORMS
-from tests.spark.backfills import BROKEN, COLUMNS, NDJSON, event_of, filler, numbers_of, rejects_of, rows_of, write
+from tests.spark.backfills import BROKEN, COLUMNS, NDJSON, event_of, numbers_of, rejects_of, rows_of, write
+from tests.spark.backfills import events as events  # noqa: PLC0414 - a fixture
+from tests.spark.backfills import fill as fill  # noqa: PLC0414 - a fixture
 
 pytestmark = pytest.mark.slow
 
 ACCESS_LOG = Path(__file__).parents[2] / "events" / "data" / "access_log.ndjson.gz"
-
-
-@pytest.fixture
-def events(lake: Lake) -> Table:
-    return lake.create_events("requests", COLUMNS)
-
-
-@pytest.fixture
-def fill(spark: SparkSession, lake: Lake) -> Callable[..., Report]:
-    return filler(spark, lake)
 
 
 def test_the_access_log_becomes_the_table_that_ingestion_makes_of_it(

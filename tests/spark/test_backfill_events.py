@@ -28,25 +28,16 @@ from tests.spark.backfills import (
     COLUMNS,
     NDJSON,
     event_of,
-    filler,
     ingest,
     numbers_of,
     rejects_of,
     rows_of,
     write,
 )
+from tests.spark.backfills import events as events  # noqa: PLC0414 - a fixture
+from tests.spark.backfills import fill as fill  # noqa: PLC0414 - a fixture
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def events(lake: Lake) -> Table:
-    return lake.create_events("requests", COLUMNS)
-
-
-@pytest.fixture
-def fill(spark: SparkSession, lake: Lake) -> Callable[..., Report]:
-    return filler(spark, lake)
 
 
 def _at_day(table: Table, event_id: str, day: int) -> pa.Table:

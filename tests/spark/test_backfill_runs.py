@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 import alluvia
 from alluvia.api.lake import Lake, Table
@@ -22,19 +21,11 @@ from alluvia_spark import backfill
 from alluvia_spark.backfill_job import committing, execute, known_ids
 from alluvia_spark.backfill_job.job import Report
 from tests.spark import faults
-from tests.spark.backfills import BROKEN, COLUMNS, event_of, filler, ingest, numbers_of, rejects_of, rows_of, write
+from tests.spark.backfills import BROKEN, COLUMNS, event_of, ingest, numbers_of, rejects_of, rows_of, write
+from tests.spark.backfills import events as events  # noqa: PLC0414 - a fixture
+from tests.spark.backfills import fill as fill  # noqa: PLC0414 - a fixture
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def events(lake: Lake) -> Table:
-    return lake.create_events("requests", COLUMNS)
-
-
-@pytest.fixture
-def fill(spark: SparkSession, lake: Lake) -> Callable[..., Report]:
-    return filler(spark, lake)
 
 
 def _crash(*_: object) -> None:

@@ -10,7 +10,6 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-import alluvia
 import alluvia_spark
 from alluvia.api.lake import Lake, Table
 from alluvia.errors import Invalid, Unsupported
@@ -20,17 +19,6 @@ from tests.spark.sessions import settings
 from tests.spark.sources import writer
 
 MOMENT = pa.timestamp("us", "UTC")
-
-
-@pytest.fixture(scope="module")
-def registered(spark: SparkSession) -> SparkSession:
-    alluvia_spark.register(spark)
-    return spark
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return alluvia.connect(str(tmp_path))
 
 
 def events(spark: SparkSession, start: int, end: int, name: str = "a") -> DataFrame:

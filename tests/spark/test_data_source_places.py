@@ -20,17 +20,6 @@ from alluvia_spark.writing.data_source import AlluviaSource
 from tests.spark.sources import writer
 
 
-@pytest.fixture(scope="module")
-def registered(spark: SparkSession) -> SparkSession:
-    alluvia_spark.register(spark)
-    return spark
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return alluvia.connect(str(tmp_path))
-
-
 def test_a_place_that_no_lake_lists_is_refused(registered: SparkSession, lake: Lake) -> None:
     lake.create_table("t", {"n": "long"})
     for path, message in (

@@ -30,12 +30,6 @@ def lake(tmp_path: Path) -> Lake:
     return lake
 
 
-@pytest.fixture
-def registered(spark: SparkSession) -> SparkSession:
-    alluvia_spark.register(spark)
-    return spark
-
-
 def save(rows: str = ROWS, mode: str = "append", table: str = "t", **options: str) -> Fault:
     def run(spark: SparkSession, place: str) -> None:
         spark.sql(rows).write.format("alluvia").mode(mode).options(**options).save(f"{place}/{table}")

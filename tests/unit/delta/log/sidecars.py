@@ -9,11 +9,13 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pytest
 
 from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
 from alluvia.commit.changes import Changes
 from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.checkpoints import v2 as checkpoint_v2
 from alluvia.store import CountingStore, MemoryStore, Store
 
 SCHEMA = pa.schema([("id", pa.int64()), ("s", pa.string()), ("ts", pa.timestamp("us", tz="UTC"))])
@@ -22,6 +24,11 @@ START_MS = int(START.timestamp()) * 1000
 DAY_MS = 24 * 60 * 60 * 1000
 SIDECARS = "t/_delta_log/_sidecars/"
 V2 = {"delta.checkpointPolicy": "v2", "delta.checkpointInterval": "1000"}
+
+
+@pytest.fixture(autouse=True)
+def small_sidecars(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint_v2, "SIDECAR_ROWS", 8)
 
 
 def new_table(properties: dict[str, str] | None = None) -> tuple[ManualClock, CountingStore, Table]:

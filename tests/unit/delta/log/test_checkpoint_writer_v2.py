@@ -35,11 +35,7 @@ from tests.unit.delta.log.sidecars import (
     row,
     written,
 )
-
-
-@pytest.fixture(autouse=True)
-def _small_sidecars(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_v2, "SIDECAR_ROWS", 8)
+from tests.unit.delta.log.sidecars import small_sidecars as small_sidecars  # noqa: PLC0414 - a fixture
 
 
 def named(table: Table) -> set[str]:

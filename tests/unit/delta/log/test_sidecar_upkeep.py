@@ -11,7 +11,6 @@ import pytest
 
 from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
-from alluvia.delta.log.checkpoints import v2 as checkpoint_v2
 from alluvia.delta.log.log import FOLLOW_AGE_MS_MAX
 from alluvia.errors import Corrupt, Unavailable
 from alluvia.store import CountingStore, MemoryStore, Store
@@ -28,11 +27,7 @@ from tests.unit.delta.log.sidecars import (
     replace_file,
     written,
 )
-
-
-@pytest.fixture(autouse=True)
-def _small_sidecars(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_v2, "SIDECAR_ROWS", 8)
+from tests.unit.delta.log.sidecars import small_sidecars as small_sidecars  # noqa: PLC0414 - a fixture
 
 
 def sidecars(store: Store) -> set[str]:
