@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 COMMAND = (sys.executable, "-m", "alluvia.cli")
+_CONTROLS = re.compile(r"(\n|\r?\x1b\[1A|\r?\x1b\[2K|\x1b\[\?25[lh])")
+"""A new line; the cursor up, always in the first column; a line erased; the cursor hidden or shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,23 @@ class Shown:
     @property
     def lines(self) -> list[str]:
         return self.text.splitlines()
+
+    @property
+    def left(self) -> list[str]:
+        """The lines that stay on the screen: those that were erased, as progress is, are not among them."""
+        lines, row = [""], 0
+        for part in _CONTROLS.split(self.text):
+            if part == "\n":
+                row += 1
+                lines += [""] * (row + 1 - len(lines))
+            elif part.endswith("[1A"):
+                row -= 1
+            elif part.endswith("[2K"):
+                lines[row] = ""
+            elif not part.startswith("\x1b[?25"):
+                assert not set(part) & {"\r", "\x1b"}, f"unknown control in {self.text!r}"
+                lines[row] += part
+        return lines if lines[-1] else lines[:-1]
 
 
 def environment(given: Mapping[str, str] | None = None) -> dict[str, str]:
