@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from deltalake import DeltaTable
 
 import alluvia
+from alluvia.access import registry
 from alluvia.api.lake import Lake
 from alluvia.cli.command_line import cli
 from alluvia.errors import Invalid, Unavailable
@@ -212,6 +213,45 @@ def test_what_is_elsewhere_is_left_out_and_named(tmp_path: Path) -> None:
     }
     assert "Note: table twin is not in the copy: a shallow clone" in result.stderr
     assert alluvia.connect(tmp_path / "copy").tables() == ["copied", "credit", "debit"]
+
+
+def test_a_copy_is_verified_and_its_versions_have_gaps(tmp_path: Path) -> None:
+    lake = alluvia.connect(tmp_path / "lake")
+    for name in ("debit", "credit"):
+        lake.create_table(name, ROWS)
+    for number in range(3):
+        book(lake, number)
+    lake["credit"].optimize()
+    lake.backup(tmp_path / "copy")
+    found = CliRunner().invoke(cli, ["verify", "credit", "--full", "--lake", str(tmp_path / "copy")])
+    version = lake["credit"].version
+    assert found.exit_code == 0, found.output
+    assert f"version {version}, readable from version 0 with gaps;" in found.output
+    assert f"versions below {version} cannot all be read" in found.output
+
+
+def test_an_external_table_is_left_out_and_named(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "prices.csv").write_text("id,price\n1,2.5\n")
+    lake = alluvia.connect(tmp_path / "lake")
+    bank(lake)
+    lake.create_external("prices", [str(tmp_path / "theirs" / "*.csv")])
+    assert lake.sql("SELECT price FROM prices").to_pylist() == [{"price": 2.5}]
+    done = lake.backup(tmp_path / "copy")
+    assert [(each.table, each.why) for each in done.left_out] == [
+        ("prices", "external: its files are outside the lake, so create it again in the copy"),
+    ]
+    assert (done.tables, alluvia.connect(tmp_path / "copy").tables()) == (2, ["credit", "debit"])
+
+
+def test_tokens_of_a_key_that_was_removed_end_in_the_copy_too(tmp_path: Path) -> None:
+    lake, copy = (alluvia.connect(tmp_path / name) for name in ("lake", "copy"))
+    keys = [registry.add_key(lake.store, lake.clock, bytes([number] * 32)).id for number in (1, 2)]
+    lake.backup(tmp_path / "copy")
+    assert registry.key_ids(copy.store) == sorted(keys)
+    registry.remove_key(lake.store, keys[0])
+    lake.backup(tmp_path / "copy")
+    assert registry.key_ids(copy.store) == [keys[1]]
 
 
 def test_a_place_that_is_not_of_this_lakes_backups_is_refused(tmp_path: Path) -> None:

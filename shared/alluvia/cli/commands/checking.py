@@ -265,7 +265,8 @@ def _fields(value: Any) -> dict[str, Any]:
 def _print_verified(report: VerifyReport) -> None:
     mode = "every row was read" if report.full else "no data file was opened; --full reads them"
     say(f"{report.table}: {_summary(report)} ({mode})")
-    oldest = "" if report.oldest_version is None else f", readable from version {report.oldest_version}"
+    gaps = " with gaps" if "tombstone-file-missing" in report.found and report.oldest_version != report.version else ""
+    oldest = "" if report.oldest_version is None else f", readable from version {report.oldest_version}{gaps}"
     rows = "" if report.rows is None else f", {_many(report.rows, 'row')}"
     version = "no version" if report.version is None else f"version {report.version}"
     log = f"{_many(report.versions, 'commit')} and {_many(report.checkpoints, 'checkpoint')} in the log"

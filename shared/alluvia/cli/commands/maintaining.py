@@ -210,7 +210,7 @@ _OPTIMIZE_COLUMNS = (
 def backup(common: Common, dest: str, dest_endpoint_url: str | None) -> dict[str, Any]:
     """Copy all tables, as they are at one moment, to DEST, a path or s3:// URI, where they are a lake again.
 
-    Writers go on meanwhile. Repeated, it copies what is new. It deletes nothing, and checks the copy at the end.
+    Writers go on meanwhile. Repeated, it copies what is new. It deletes no rows, and checks the copy at the end.
     """
     endpoint = dest_endpoint_url or common.endpoint_url
     options = {"endpoint_url": endpoint} if endpoint and dest.startswith("s3://") else {}

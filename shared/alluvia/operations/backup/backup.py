@@ -11,6 +11,8 @@ from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
 
+from alluvia.access.registry import FOLDER as TOKENS
+from alluvia.access.registry import KEYS
 from alluvia.clock import datetime_of
 from alluvia.delta.lineage import is_dropped
 from alluvia.delta.log.checkpoints.putting import parse_last_checkpoint
@@ -31,7 +33,7 @@ from alluvia.store import Store
 
 TAG_DAYS = 7
 """How long the tag of a killed backup keeps its moment, unless the backup is repeated before."""
-SHARED = ("_alluvia/views/", "_alluvia/queries/", "_alluvia/rollups/", "_alluvia/dropped/", "_alluvia/tokens/")
+SHARED = ("_alluvia/views/", "_alluvia/queries/", "_alluvia/rollups/", "_alluvia/dropped/")
 SOURCES = "_alluvia/sources.toml"
 _GROUP = 256
 
@@ -64,8 +66,8 @@ def backup_lake(source: WritableCatalog, target: WritableCatalog) -> BackupRepor
     """Copy all tables of a lake as they are at one moment, and views, queries, sources and tokens as they are later.
 
     Objects that an earlier backup has copied to the same place are not copied again. Nothing is deleted in either
-    place. Raises `Corrupt`, naming a table, if the check of the copy at the end fails, `Invalid` for a place that holds
-    something else, or was written to, and `Unavailable`.
+    place, except, in the copy, keys of tokens that the lake has removed. Raises `Corrupt`, naming a table, if the check
+    of the copy at the end fails, `Invalid` for a place that holds something else, or was written to, and `Unavailable`.
     """
     record = _check_place(source, target)
     place = sha256(target.store.uri.encode()).hexdigest()[:12]
@@ -123,6 +125,7 @@ def _copied(source: WritableCatalog, target: WritableCatalog, record: BackupReco
         _verify(target, plan)
     moment_ms = keeper.created_ms
     write_record(target.store, record.done(moment_ms))
+    _remove_keys(source.store, target.store)
     data = [plan.data for plan in plans]
     return BackupReport(
         datetime_of(moment_ms),
@@ -152,9 +155,9 @@ def _planned(source: WritableCatalog, name: str, keeper: Keeper, record: BackupR
     return plan
 
 
-def _sizes(store: Store, root: str) -> dict[str, int]:
-    """Return the sizes of the objects of a table by their keys."""
-    return {info.key: info.size for info in store.list(root)}
+def _sizes(store: Store, prefix: str) -> dict[str, int]:
+    """Return the sizes of the objects below a prefix by their keys."""
+    return {info.key: info.size for info in store.list(prefix)}
 
 
 def _copy(source: Store, target: Store, sizes: Mapping[str, int], what: str) -> None:
@@ -200,12 +203,23 @@ def _copy_hints(source: Store, target: Store, plans: Sequence[TablePlan]) -> Non
 
 
 def _copy_shared(source: Store, target: Store) -> None:
-    """Copy what belongs to the lake and not to a table, over older forms of it."""
+    """Copy what belongs to the lake and not to a table, over older forms of it. Those of tokens never change."""
     for prefix in (*SHARED, SOURCES):
-        for info in source.list(prefix):
-            data = source.get(info.key)
-            if target.head(info.key) is None or target.get(info.key) != data:
-                target.put(info.key, data)
+        there = _sizes(target, prefix)
+        for key in _sizes(source, prefix):
+            data = source.get(key)
+            if key not in there or target.get(key) != data:
+                target.put(key, data)
+    there = _sizes(target, TOKENS)
+    new = {key: size for key, size in _sizes(source, TOKENS).items() if key not in there}
+    _copy(source, target, new, "copying tokens")
+
+
+def _remove_keys(source: Store, target: Store) -> None:
+    """Delete keys of tokens that the lake has removed, so that their tokens are not valid in the copy either."""
+    gone = sorted(_sizes(target, KEYS).keys() - _sizes(source, KEYS).keys())
+    if gone:
+        target.delete(gone)
 
 
 def _verify(target: WritableCatalog, plan: TablePlan) -> None:
