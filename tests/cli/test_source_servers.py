@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -53,6 +54,19 @@ def test_what_the_server_needs_and_the_sender_is_told(lake: Path, port: int) -> 
     assert (code, tried["server"], tried["signed"], tried["forged"]) == (1, f"http://127.0.0.1:{port}", 401, 401)
     assert "status 401 (the secret env:ELSEWHERE is not set: set that environment variable before" in said
     assert "hush" not in said
+
+
+def test_the_key_of_a_server_here_goes_past_proxies(lake: Path, port: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        place = f"http://127.0.0.1:{proxy.getsockname()[1]}"
+        proxies = {"http_proxy": place, "HTTP_PROXY": place, "no_proxy": "", "NO_PROXY": ""}
+        proxy.setblocking(False)  # so that accept raises where nothing has connected
+        code, _, said = run(lake, "add", "s", "--kind", "github", "--secret", "env:HUSH", **proxies)
+        assert (code, f"the server at http://127.0.0.1:{port} cannot use this source now" in said) == (0, True)
+        code, tried, _ = run(lake, "test", "s", **proxies, HUSH="hush")
+        assert (code, tried["server"]) == (1, f"http://127.0.0.1:{port}")
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
 
 
 def test_a_changed_source_and_a_changed_file_count_at_once(lake: Path, port: int, tmp_path: Path) -> None:
