@@ -228,8 +228,7 @@ def _are_rows(table: TableHandle, rejects: pa.Table) -> set[int]:
 def _as_replayed(row: Mapping[str, Any]) -> Sequence[RawEvent]:
     """Return the events that a replay makes of a reject; none of what takes a source's rules or a format to read."""
     said = read_given(row["given"])
-    by_itself = said.raw == JUDGED or (said.raw == EVENT and said.reading is not None and not said.reading.source)
-    if said.reading is not None and not by_itself:
+    if said.reading is not None and said.raw != JUDGED and (said.raw != EVENT or said.reading.source):
         return []
     split = read_json(row)
     return [] if split.rejects else split.events
