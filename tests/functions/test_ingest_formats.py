@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import alluvia
 from alluvia.events.formats.body_format import SentBody, by_name
-from alluvia.events.formats.csv_text import delimiter_of
 from alluvia.events.ingest.pipeline import ingest_batch
 from alluvia.events.ingest.values import Limits, RawEvent, Reject
 from alluvia.serverless import warm_lake
@@ -88,28 +87,6 @@ def test_an_empty_cell_within_quotes_is_the_empty_text(lake: alluvia.Lake, kind:
         ("d", None, None, {"rest": f'"{by}{by}"', "more": "é"}),
         ("e", 1, '"', {"rest": "x\ny", "more": ""}),
     ]
-
-
-@pytest.mark.parametrize(
-    ("header", "media_type", "delimiter"),
-    [
-        ("a,b", "text/csv", ","),
-        ("a", "text/csv", ","),
-        ("", "text/csv", ","),
-        ("a;b", "text/csv", ";"),
-        ('"a";"b,c"', "text/csv", ";"),
-        ('"a";"b"\r\n', "text/csv", ";"),
-        ("a\tb\n", "text/csv", "\t"),
-        ("a|b;c|d", "text/csv", "|"),
-        ("a;b,c;d", "text/csv", ","),
-        ('"a;b"', "text/csv", ","),
-        ('a,"b;c', "text/csv", ","),
-        ('"a;b;c', "text/csv", ","),
-        ("a;b", "text/tab-separated-values", "\t"),
-    ],
-)
-def test_the_header_shows_the_delimiter(header: str, media_type: str, delimiter: str) -> None:
-    assert delimiter_of(header, media_type) == delimiter
 
 
 def test_csv_that_says_it_has_no_header_is_refused(lake: alluvia.Lake) -> None:

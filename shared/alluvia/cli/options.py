@@ -219,7 +219,7 @@ TIMEOUT = click.option(
     "--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Stop what runs longer than this."
 )
 _READING = (
-    click.option("--delimiter", metavar="CHARACTER", help="The delimiter of CSV; by default, its header shows it."),
+    click.option("--delimiter", metavar="CHARACTER", help="The delimiter of CSV; by default, its first rows show it."),
     click.option("--decimal-separator", metavar="CHARACTER", help='"," for numbers such as 12,50.  [default: .]'),
     click.option("--date-format", metavar="FORMAT", help="How dates are written, such as %d.%m.%Y; else ISO 8601."),
     click.option("--timestamp-format", metavar="FORMAT", help='How times are written, such as "%d.%m.%Y %H:%M".'),

@@ -131,7 +131,13 @@ class CsvRows:
 
     def _opened(self) -> CsvText:
         try:
-            text = CsvText(self._open_text(), self._media_type, self._options.delimiter, BLOCK_BYTES)
+            text = CsvText(
+                self._open_text(),
+                self._media_type,
+                self._options.delimiter,
+                BLOCK_BYTES,
+                decimal_comma=self._options.has_decimal_comma,
+            )
             too_long = len(text.header) > HEADER_BYTES_MAX
         except RowTooLong:
             too_long = True

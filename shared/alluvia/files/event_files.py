@@ -128,7 +128,7 @@ def _pieces(
     options.check("ndjson" if media_type is None else "csv")
     if media_type is None:
         return NDJSON, json_pieces(text)
-    return media_type, csv_parts(text, media_type, options.delimiter)
+    return media_type, csv_parts(text, media_type, options)
 
 
 def csv_type(name: str, kind: str | None) -> str | None:
@@ -254,10 +254,10 @@ def _after_space(text: str, at: int) -> int:
     return at
 
 
-def csv_parts(source: io.BufferedReader[Any], media_type: str, delimiter: str = "") -> Pieces:
+def csv_parts(source: io.BufferedReader[Any], media_type: str, options: ReadingOptions = DEFAULT) -> Pieces:
     """Yield rows, each part with the header. Raises `Damaged` for a header that names nothing or something twice."""
     try:
-        text = CsvText(source, media_type, delimiter, VALUE_BYTES_MAX)
+        text = CsvText(source, media_type, options.delimiter, VALUE_BYTES_MAX, decimal_comma=options.has_decimal_comma)
     except RowTooLong as error:
         raise Damaged(str(error)) from None
     if fault := text.header_fault():

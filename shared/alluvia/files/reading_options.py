@@ -52,6 +52,11 @@ class ReadingOptions:
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in NAMES)
 
+    @property
+    def has_decimal_comma(self) -> bool:
+        """Whether numbers have a decimal comma."""
+        return self.decimal_separator == COMMA
+
     def check(self, kind: str) -> None:
         """Raise `Invalid` for an option that says nothing of files of a format."""
         for name, kinds in (
@@ -73,7 +78,7 @@ class ReadingOptions:
             words = texts.dictionary_encode()
             plain = [self.plain_text(text, kind) for text in words.dictionary.to_pylist()]
             return pa.array(plain, pa.string()).take(words.indices)
-        if self.decimal_separator == COMMA and _is_number(kind):
+        if self.has_decimal_comma and _is_number(kind):
             grouped = pc.fill_null(pc.match_substring_regex(texts, _GROUPED), False)
             if pc.any(grouped).as_py():
                 texts = pc.if_else(grouped, pc.replace_substring(texts, ".", ""), texts)
@@ -89,7 +94,7 @@ class ReadingOptions:
             if len(text) > CHARS_MAX:
                 return UNREADABLE
             return _iso(text, written, pa.types.is_date(kind)) if text else text
-        if self.decimal_separator == COMMA and _is_number(kind):
+        if self.has_decimal_comma and _is_number(kind):
             text = text.replace(".", "") if _IS_GROUPED.fullmatch(text) else text
             return UNREADABLE if "." in text else text.replace(COMMA, ".")
         return text
@@ -99,7 +104,7 @@ class ReadingOptions:
         if text and (written := self.format_of(kind)):
             name = "date_format" if pa.types.is_date(kind) else "timestamp_format"
             return f"expected {name} {written!r}, as in {_SAMPLE.strftime(_codes(written))!r}"
-        if text and _is_number(kind) and self.decimal_separator == COMMA and "." in text:
+        if text and _is_number(kind) and self.has_decimal_comma and "." in text:
             return "expected a number with a decimal comma; a point alone may also group digits: leave it out"
         if text and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)) and looks_like_day(text):
             name = "date-format" if pa.types.is_date(kind) else "timestamp-format"

@@ -42,7 +42,7 @@ def read(sent: SentBody, limits: Limits) -> Split:
         return Split([], [])
     if _NO_HEADER.search(sent.headers.get("content-type") or ""):
         return refused(sent.body, "the first row must name the fields: header=absent is not supported")
-    text = CsvText(io.BytesIO(sent.body), sent.media_type, sent.options.get("delimiter", ""))
+    text = _text_of(sent)
     if fault := text.header_fault():
         return refused(sent.body, fault)
     events = Events(sent, limits)
@@ -63,9 +63,15 @@ def read(sent: SentBody, limits: Limits) -> Split:
     return events.split() if len(events) else refused(sent.body, _NO_ROWS)
 
 
+def _text_of(sent: SentBody) -> CsvText:
+    decimal_comma = sent.options.get("decimal_separator") == ","
+    delimiter = sent.options.get("delimiter", "")
+    return CsvText(io.BytesIO(sent.body), sent.media_type, delimiter, decimal_comma=decimal_comma)
+
+
 def _key(sent: SentBody, _found: Split) -> str:
     """Return the key of the rows, whether or not they have times: a table in a file comes twice only by mistake."""
-    text = CsvText(io.BytesIO(sent.body), sent.media_type, sent.options.get("delimiter", ""))
+    text = _text_of(sent)
     return content_key(chain([text.start_of_parts()], text.rows))
 
 

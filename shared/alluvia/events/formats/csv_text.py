@@ -15,7 +15,7 @@ import re
 import sys
 from collections import Counter
 from functools import cache, partial
-from itertools import chain
+from itertools import chain, islice
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from alluvia.errors import Invalid
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 TABS = "text/tab-separated-values"
-_OTHER_DELIMITERS = ";\t|"
+_DELIMITERS = ",;\t|"
+_LINES_SHOWN = 20
+"""So many lines after a header that several characters may separate show which of them does."""
+_DECIMAL = re.compile(r"[-+]?[0-9]+(?:\.[0-9]{3})*,[0-9]+", re.ASCII)
 _HEADER_BYTES_MAX = 1 << 20
 _CHUNK_BYTES = 1 << 20
 _QUOTED = r'"[^"]*+(?:""[^"]*+)*+"'
@@ -52,11 +55,18 @@ class CsvText:
     header: the bytes of the first row, b"" without one. names: the text of its cells. fault: why it cannot be read; ""
     if it can. rows: the bytes of each of the others, with its line end. mark: the mark of the byte order, b"" without
     one. start: the number of bytes before the rows. Both the constructor and `rows` raise `RowTooLong` for a line of
-    more than `row_bytes_max` bytes, or a quote that is not closed within them.
+    more than `row_bytes_max` bytes, or a quote that is not closed within them. `decimal_comma`: the sender says that
+    numbers have one, so it hardly separates cells.
     """
 
     def __init__(
-        self, source: IO[bytes], media_type: str, delimiter: str = "", row_bytes_max: int = sys.maxsize
+        self,
+        source: IO[bytes],
+        media_type: str,
+        delimiter: str = "",
+        row_bytes_max: int = sys.maxsize,
+        *,
+        decimal_comma: bool = False,
     ) -> None:
         start = source.readline(_HEADER_BYTES_MAX)
         self.mark = BOM if start.startswith(BOM) else b""
@@ -64,16 +74,24 @@ class CsvText:
         self.ends_in_returns = _ends_in_returns(start)
         self._lines = (_lines_of_returns if self.ends_in_returns else _lines_of_feeds)(start, source, row_bytes_max)
         head, blank_bytes = _head(self._lines)
-        self._lines = chain(head, self._lines)
         text = b"".join(head)
-        shown = head[0] if text.count(b'"') % 2 else text
-        self.delimiter = delimiter or delimiter_of(shown.decode("utf-8", "surrogateescape"), media_type)
+        shown = _decoded(head[0] if text.count(b'"') % 2 else text)
+        found = delimiters_of(shown, media_type, decimal_comma=decimal_comma)
+        self._header_is_clear = len(found) == 1
+        if len(found) > 1 and not delimiter:
+            following = list(islice(self._lines, _LINES_SHOWN))
+            found = _fitting(found, shown, following)
+            head += following
+        self.delimiter = delimiter or found[0]
+        self._lines = chain(head, self._lines)
         self.rows = _rows(self._lines, self.delimiter, row_bytes_max)
         self.header = next(self.rows, b"")
         self.start = len(self.mark) + blank_bytes + len(self.header)
         cells = self.cells(self.header)
         self.names = [] if isinstance(cells, CsvFault) or not self.header else [cell or "" for cell in cells]
         self.fault = cells.reason if isinstance(cells, CsvFault) else ""
+        if len(found) > 1 and not delimiter:
+            self.names, self.fault = [], _unclear(found)
 
     def cells(self, row: bytes) -> list[str | None] | CsvFault:
         """Return the text of each cell of a row, None for those that are empty; or why they cannot be read."""
@@ -81,7 +99,7 @@ class CsvText:
         try:
             return cells_of(row.decode(), self.delimiter)
         except UnicodeDecodeError:
-            cells = cells_of(row.decode("utf-8", "surrogateescape"), self.delimiter)
+            cells = cells_of(_decoded(row), self.delimiter)
         return cells if isinstance(cells, CsvFault) else CsvFault(_UTF8)
 
     def has_several_lines(self, row: bytes) -> bool:
@@ -90,8 +108,15 @@ class CsvText:
         return b"\n" in row or (self.ends_in_returns and b"\r" in row)
 
     def start_of_parts(self) -> bytes:
-        """Return what comes in front of rows wherever they are read apart: the mark and the header, with a line end."""
-        return self.mark + self.header + (b"" if self.header.endswith((b"\n", b"\r")) else b"\n")
+        """Return what comes in front of rows wherever they are read apart: the mark and the header, with a line end.
+
+        If only rows show the delimiter, the names are in quotes, with which the header does.
+        """
+        header = self.header
+        if not self._header_is_clear and self.names:
+            quoted = ('"' + name.replace('"', '""') + '"' for name in self.names)
+            header = self.delimiter.join(quoted).encode() + header[len(header.rstrip(b"\r\n")) :]
+        return self.mark + header + (b"" if header.endswith((b"\n", b"\r")) else b"\n")
 
     def header_fault(self) -> str:
         """Return why the header cannot name fields of events; "" if it can, or there is none."""
@@ -155,23 +180,64 @@ def _fault(text: str, delimiter: str) -> CsvFault:
     return CsvFault(first)
 
 
-def delimiter_of(header: str, media_type: str) -> str:
-    """Return what separates the cells of a file with some header row, and of a media type.
+def delimiters_of(header: str, media_type: str, *, decimal_comma: bool = False) -> list[str]:
+    """Return what may separate the cells of a file with some header row, and of a media type: one or several.
 
-    It is a tab for text/tab-separated-values, else a comma; but a semicolon, a tab or a bar if the header is one name
-    with commas, and several with that: spreadsheets write semicolons where the comma is in numbers.
+    It is a tab for text/tab-separated-values, else each of comma, semicolon, tab and bar by which the header has
+    several names; and a comma if it has one name in any case. With a decimal comma, a comma only separates where
+    nothing else does; and unless the header has quotes, it may as well be within its only name.
     """
     if media_type == TABS:
-        return "\t"
+        return ["\t"]
     header = header.rstrip("\r\n")
-    if _count(header, ",") > 1 or header.count('"') % 2:  # its last cell goes on in the next line
-        return ","
-    best = max(_OTHER_DELIMITERS, key=partial(_count, header))
-    return best if _count(header, best) > 1 else ","
+    if header.count('"') % 2:  # its last cell goes on in the next line
+        return [","]
+    found = [by for by in _DELIMITERS if _count(header, by) > 1]
+    if not decimal_comma:
+        return found or [","]
+    others = [by for by in found if by != ","]
+    return others or ([",", ";"] if found and '"' not in header else found or [";"])
 
 
-def _count(header: str, delimiter: str) -> int:
-    cells = cells_of(header, delimiter)
+def _fitting(candidates: list[str], header: str, lines: Sequence[bytes]) -> list[str]:
+    """Return the delimiters that fit a header and the lines after it best; several if nothing tells which one it is.
+
+    Most rows have as many cells as the header has names. Quotes stand around whole cells. And commas are no delimiter
+    where they all are decimal commas by another one.
+    """
+    rows = {by: [_decoded(row).rstrip("\r\n") for row in _rows(lines, by, sys.maxsize)] for by in candidates}
+    names = {by: _count(header.rstrip("\r\n"), by) for by in candidates}
+    shares = {by: sum(_count(row, by) == names[by] for row in some) / max(len(some), 1) for by, some in rows.items()}
+    best = [by for by in candidates if shares[by] == max(shares.values())]
+    clean = [by for by in best if not any(_has_quote_within_cell(row, by) for row in [header, *rows[by]])]
+    best = clean or best
+    others = [by for by in best if by != ","]
+    if len(others) == 1 and names[others[0]] > 1 and _has_decimal_commas_alone(rows[others[0]], others[0]):
+        return others
+    return best
+
+
+def _has_quote_within_cell(row: str, delimiter: str) -> bool:
+    return any('"' in cell and cell[0] != '"' for cell in _cell(delimiter).findall(delimiter + row.rstrip("\r\n")))
+
+
+def _has_decimal_commas_alone(rows: Sequence[str], delimiter: str) -> bool:
+    """Whether all cells with commas are numbers with decimal commas, and there are such cells."""
+    with_commas = [cell.strip('"') for row in rows for cell in row.split(delimiter) if "," in cell]
+    return bool(with_commas) and all(map(_DECIMAL.fullmatch, with_commas))
+
+
+def _unclear(candidates: Sequence[str]) -> str:
+    may = " or ".join("a tab" if by == "\t" else f"{by!r}" for by in candidates)
+    return f"the delimiter may be {may}: say which one it is, with --delimiter (delimiter)"
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode("utf-8", "surrogateescape")
+
+
+def _count(row: str, delimiter: str) -> int:
+    cells = cells_of(row, delimiter)
     return 0 if isinstance(cells, CsvFault) else len(cells)
 
 

@@ -95,7 +95,7 @@ def _sent(part: FilePart, now_us: int, columns: pa.Schema) -> Sent:
 
 
 def _body(part: FilePart, now_us: int) -> SentBody:
-    said = {"delimiter": part.options.delimiter} if part.options.delimiter else {}
+    said = {name: value for name in ("delimiter", "decimal_separator") if (value := getattr(part.options, name))}
     return SentBody({"content-type": part.media_type}, part.data, now_us, options=said)
 
 

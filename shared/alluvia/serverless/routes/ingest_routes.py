@@ -36,7 +36,7 @@ BYTES = RequestField(
     "bytes", AT_LEAST_ONE, "Begin an upload of a file of this many bytes, without a body.", _NUMBER_EXPECTED
 )
 READING_FIELDS = (
-    RequestField("delimiter", TEXT, "The delimiter of CSV. Without it, the header decides."),
+    RequestField("delimiter", TEXT, "The delimiter of CSV. Without it, the first rows show it."),
     RequestField(
         "decimal_separator",
         TEXT,
