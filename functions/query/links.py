@@ -24,7 +24,7 @@ _NOT_FOR_LINKS = frozenset({"authorization", "prefer"})
 
 
 def open_link(caller: Caller, name: str) -> Response:
-    """Run the published query of a link. Raises what it raises, and `Forbidden` for a link that is not valid."""
+    """Run the published query of a link. Raises its errors, and `Forbidden` for an invalid link."""
     request = caller.request
     pairs = pairs_of(request.query_string, "parameters")
     tokens = [value for key, value in pairs if key == LINK_TOKEN.name]

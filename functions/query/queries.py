@@ -223,7 +223,7 @@ def _kept(key: str | None, result: KeptResult, asked: QueryRequest, wish: Answer
 
 
 def is_still(key: str, asked: QueryRequest, wish: AnswerForm, caller: Caller) -> bool:
-    """Whether a key still stands for the answer to a query."""
+    """Whether a key still identifies the answer to a query."""
     try:
         return key_now(asked, wish, caller) == key
     except AlluviaError:  # a version has expired, or a table is gone

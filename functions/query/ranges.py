@@ -63,14 +63,14 @@ class _Result:
 
     @property
     def lasts(self) -> bool:
-        """Whether the tag stands for all that the result depends on, so that caches may ask whether it is current."""
+        """Whether the tag covers everything that the result depends on, so that caches can revalidate by it."""
         return not self.tag.startswith(_OF_ONE_READER)
 
 
 def answer_in_ranges(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> Response:
     """Answer a request for a range, or for the headers. Raises what the query raises."""
     request, store, now_ms = caller.request, caller.lake.store, caller.lake.clock.now_ms()
-    wish, header = AnswerForm(wish.form), request.headers.get("range", "")  # ranges are of bytes as they are
+    wish, header = AnswerForm(wish.form), request.headers.get("range", "")  # ranges count bytes before coding
     name, starts = _name(asked, wish, caller), request.method == "HEAD" or begins(header)
     read, if_range = find_read(store, name), request.headers.get("if-range")
     same = if_range is None or (read is not None and if_range == f'"{read.key}"')
@@ -90,7 +90,7 @@ def answer_in_ranges(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> R
 
 
 def _name(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> str:
-    """Return what stands for a reader and what it asks: no other caller, and none with other rights, has the same."""
+    """Return a name for a reader and its query. No other caller, and no caller with other rights, has the same name."""
     context, rights = caller.request.event["requestContext"]["http"], caller.rights
     grants = None if rights is None else [rights.key, rights.subject, *map(plain_grant, rights.grants)]
     who = [context.get("sourceIp", ""), caller.request.headers.get("user-agent", ""), grants]

@@ -60,9 +60,9 @@ def split_branch(name: str) -> tuple[str, str]:
 
 
 def folder_name(name: str) -> str:
-    """Return the library's name of a table that is named as in SQL: `t/_rejects` for `t._rejects`, `t` for `main.t`.
+    """Return the library's name for a table's name in SQL: `t/_rejects` for `t._rejects`, `t` for `main.t`.
 
-    Others stay as they are.
+    Others are not changed.
     """
     named = lake_name(name.split("."))
     return name if named is None or ":" in named else named

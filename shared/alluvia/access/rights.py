@@ -116,7 +116,7 @@ class Rights:
         return self.key or self.subject
 
     def as_link(self) -> Rights | None:
-        """Return what a caller with a link may do, if these are the rights of a link: to run its one query."""
+        """Return the rights to run the one query of a link, if these are the rights of a link."""
         if len(self.grants) != 1 or self.grants[0].operations != {LINK}:
             return None
         grant = Grant(frozenset({QUERY}), queries=self.grants[0].queries, values=self.grants[0].values)

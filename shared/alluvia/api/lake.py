@@ -287,11 +287,12 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
         return restore_as_asked(self.catalog, timestamp, offset, tag, dry_run=dry_run)
 
     def backup(self, dest: str | os.PathLike[str], **options: str) -> BackupReport:
-        """Copy all tables, as they are at one moment, to another place, where they are a lake again.
+        """Copy all tables of one moment to another place. The copy is itself a lake.
 
-        `dest` is a path or URI, and `options` are those of `connect` for it. Repeated, it copies what is new. Writers
-        go on meanwhile, and nothing is deleted. Two requests for each new file, and some ten for each table. Raises
-        `Invalid` for a place that holds something else, and `Corrupt` where the copy is not what it must be.
+        `dest` is a path or URI, and `options` are those of `connect` for it. A later backup to the same place copies
+        only new files, and deletes nothing but keys of tokens that the lake has removed. Writers can go on. Takes two
+        requests for each new file, and about twenty for each table. Raises `Invalid` for a place that holds something
+        else, and `Corrupt` if the check of the copy fails.
         """
         from alluvia.operations.backup.backup import backup_lake
 

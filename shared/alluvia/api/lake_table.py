@@ -73,13 +73,13 @@ class Table(TableRows):
     def replay_rejects(
         self, where: str | None = None, values: Mapping[str, str] | None = None, *, dry_run: bool = False
     ) -> replaying.Replayed:
-        """Ingest the table's rejected events again, each once, after what they did not fit was changed.
+        """Ingest the table's rejected events again, each once, after you have changed the table or the source.
 
         where: an SQL condition on the columns of `<name>/_rejects`. values: fields to repair first, each with an SQL
         expression over the event's own fields, which are text: `{"amount": "replace(amount, ',', '.')::double"}`.
-        What still does not fit stays there, and `staying` of the report has the reasons. With `dry_run` nothing is
-        changed, and the report has some of the rows. Raises `Invalid` for a condition or an expression that cannot be
-        read, and `Conflict` where other writers change the tables all the time: a second call goes on with the rest.
+        Events that still do not fit stay there, and `staying` in the report has the reasons. With `dry_run`, nothing
+        changes, and the report shows some of the rows. Raises `Invalid` for a condition or an expression that cannot be
+        read, and `Conflict` if other writers keep changing the tables: a second call goes on with the rest.
         """
         from alluvia.events.ingest import replay
         from alluvia.events.sources.receiving import Rereader

@@ -97,9 +97,9 @@ class ServedLake:
     def sql(self, text: str, parameters: Parameters | None = None) -> pa.Table:
         """Run SQL statements, as `Lake.sql` does, and return the answer. Several are one transaction.
 
-        A server lets SQL write only where it was started so. `parameters` are a list with the values of `?`, or a dict
-        with those of `$name`. Raises what the server answers: `TableNotFound`, `Invalid`, `Forbidden`, `Conflict`,
-        `Unavailable`.
+        SQL can write only if the server was started with `--allow-writes`, or deployed with `alluvia:sql_writes`.
+        `parameters` is a list with the values of `?`, or a dict with those of `$name`. Raises the server's errors:
+        `TableNotFound`, `Invalid`, `Forbidden`, `Conflict`, `Unavailable`.
         """
         writes = any(each.writes for each in parse(text))
         stream = self._ask(WRITES if writes else READS, text, parameters)
@@ -208,7 +208,7 @@ class ServedTable:
 
 
 def _check_one_query(text: str) -> None:
-    """Raise `Invalid` for a text that is more than one query: a server may run what it writes."""
+    """Raise `Invalid` for a text with more than one query: a server may run statements that write."""
     statements = parse(text)
     if len(statements) != 1 or not isinstance(statements[0].node, Query):
         raise Invalid("expected one query: send statements with sql(…)")

@@ -106,11 +106,12 @@ class TableRows:
         key: str | None = None,
         create: bool = True,
     ) -> ingestion.Ingested | EventsOutcome:
-        """Store events, each once: one dict, a list of dicts or an iterator of them, as they are posted to a server.
+        """Store events, each once: one dict, or a list or an iterator of dicts, like those posted to a server.
 
         Fields without a column go into `properties`, an event that does not fit becomes a reject with its reason, and
-        one without an `event_id` gets an id: of `key` and its position, if there is a key, so that the same call again
-        adds none. 10,000 events or 4 MiB are one commit. A missing table is created, unless `create` is false.
+        one without an `event_id` gets an id. If there is a `key`, the id is made of it and the position, so that
+        repeating the call adds none. 10,000 events or 4 MiB are one commit. A missing table is created, unless `create`
+        is false.
 
         Of a pyarrow Table, whose rows have the table's columns, those are appended whose `event_id` is new to their
         source within the table's window, in one commit. contents: a 4-byte hash per row, which tells the same event

@@ -97,7 +97,7 @@ _COMMON = (
 
 
 def _words_of(given: Mapping[str, Any]) -> list[str]:
-    """Return such options as words, to stand before those of the command: what is given there counts."""
+    """Return such options as words to put before those of the command, whose own values win."""
     words: list[str] = []
     for option in _COMMON:
         value = given.get(option.name or "")

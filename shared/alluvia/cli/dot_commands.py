@@ -14,7 +14,7 @@ class DotCommands:
     timing = False
 
     def run(self, text: str) -> str | None:
-        """Carry a command out, or return the SQL that does. Raises `Invalid` for one that is not known."""
+        """Run a dot command, or return SQL for it. Raises `Invalid` for an unknown one."""
         name, *words = text.rstrip("; \t\r\n").split()
         match name, words:
             case ".help", []:

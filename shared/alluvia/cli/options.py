@@ -146,7 +146,7 @@ PARAMETERS = click.option(
 )  # fmt: skip
 _FORMAT = click.option(
     "--format", "form", type=click.Choice(FORMATS, case_sensitive=False),
-    help="The form of the rows.  [default: table, or what the suffix of --output says]",
+    help="The form of the rows.  [default: table, or by the suffix of --output]",
 )  # fmt: skip
 _OUTPUT = click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE",

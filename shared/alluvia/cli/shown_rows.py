@@ -78,7 +78,7 @@ Show = Callable[[pa.Schema, Iterable[pa.RecordBatch]], int]
 
 @contextmanager
 def showing(common: Common, asked: RowsAsked | None = None) -> Iterator[Show]:
-    """Yield what shows rows as they are asked for.
+    """Yield a printer of rows in the requested form.
 
     A file is opened before the block runs its query, and comes into its place when the block ends without an error.
     """

@@ -42,11 +42,11 @@ def run_script(
     *,
     single: bool,
 ) -> None:
-    """Run a script, which errors call by its `name`; as one transaction if it is to be a `single` one.
+    """Run a script, as one transaction if `single`. Errors show its `name`.
 
-    Each statement is a transaction of its own, unless the script begins one. The first error ends the script and exits
-    1; earlier commits stay. Raises `Invalid` for a parameter that no statement has, and for rows that go to a file,
-    unless the script has exactly one read.
+    Each statement is a separate transaction, unless the script begins one. The first error ends the script and exits 1;
+    earlier commits stay. Raises `Invalid` for a parameter that no statement has, and for rows to a file, unless the
+    script has exactly one read.
     """
     parts: Iterable[ScriptPart] = script_parts(lines)
     if parameters:
@@ -188,7 +188,7 @@ class _Script:
         return {name: self._parameters[name] for name in parameter_names(sql) if name in self._parameters} or None
 
     def _finish(self) -> bool:
-        """Commit what is to be one transaction; one that the script has left open is an error."""
+        """Commit the transaction of a `single` script; a transaction that the script has left open is an error."""
         session = self._opened
         if session is None or not session.in_transaction:
             return True
@@ -205,7 +205,7 @@ class _Script:
         return True
 
     def _fail(self, place: str, error: Exception) -> None:
-        """Say what is wrong and where, and what stays of the statements before it."""
+        """Report the error with its line, and which earlier statements stay committed."""
         self._common.tell_error(error, place=place)
         if self._single:
             tell("Nothing of the script is committed.")

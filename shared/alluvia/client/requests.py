@@ -1,4 +1,4 @@
-"""Requests to a server, with their proof of identity and what its statuses mean."""
+"""Requests to a server: their proof of identity, and the errors for its statuses."""
 
 from __future__ import annotations
 

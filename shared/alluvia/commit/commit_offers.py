@@ -113,7 +113,7 @@ _HEADER = b"alluvia.offer"
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Rows that fit the table with `table_id` as it is in version `base`, with fingerprint and content of each.
+    """Rows that fit version `base` of the table with `table_id`, with the fingerprint and content of each.
 
     odd_times: how many of them have an odd time, by kind (`delta.odd_times`).
     """

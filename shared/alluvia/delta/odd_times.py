@@ -1,6 +1,6 @@
-"""How many events of a table's files came with a time that cannot be read or in the far future: tags of files. Pure.
+"""Counts of events with an unreadable time, or a time in the far future, as tags of files. Pure.
 
-A tag counts what the commit that added the file has stored, and files that are merged add up. A file into which an
+A tag counts the events that the commit has stored in the file; merging files adds up their counts. A file into which an
 UPDATE, DELETE or MERGE rewrites rows has no such tag.
 """
 

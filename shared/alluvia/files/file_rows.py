@@ -66,7 +66,7 @@ def rows_of(
 ) -> UploadedRows:
     """Return the rows of a file of one of `FORMATS`, of at most `bytes_max` bytes inflated and `names_max` names.
 
-    Raises `Invalid` for an option that says nothing of such a file.
+    Raises `Invalid` for an option that does not apply to the format.
     """
     options.check(kind)
     rows = _rows_of(open_file, kind, bytes_max, names_max, options)

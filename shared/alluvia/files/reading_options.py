@@ -1,8 +1,7 @@
-"""How a file is written, where it does not say so itself: delimiter, decimal separator, dates, and other names. Pure.
+"""Conventions that a file does not show: delimiter, decimal separator, dates, and other names. Pure.
 
-Each option makes of the texts of cells those that every reader takes: `12,50` becomes `12.50`, `20.11.2026` becomes
-`2026-11-20`. A text that is not written as the option says has no value, so a file is never read half in one way and
-half in another.
+Each option converts the text of cells to the form that every reader takes: `12,50` becomes `12.50`, `20.11.2026`
+becomes `2026-11-20`. A text in another form has no value, so a file is never read half in one way and half in another.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ COMMA = ","
 CHARS_MAX = 100
 """The longest format, and the longest text of a date or a time."""
 UNREADABLE = "?"
-"""Stands for a text that is not written as an option says. No type but text reads it."""
+"""Replaces a text that does not follow an option. Only text columns can read it."""
 _GROUPED = r"^[-+]?[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+$|^[-+]?[0-9]{1,3}(?:\.[0-9]{3}){2,}$"
 """A number with a decimal comma whose points group digits beyond doubt: of `1.234` it could be the decimal point."""
 _IS_GROUPED = re.compile(_GROUPED, re.ASCII)
@@ -58,7 +57,7 @@ class ReadingOptions:
         return self.decimal_separator == COMMA
 
     def check(self, kind: str) -> None:
-        """Raise `Invalid` for an option that says nothing of files of a format."""
+        """Raise `Invalid` for an option that does not apply to a format."""
         for name, kinds in (
             ("delimiter", _OF_CSV), ("decimal_separator", _OF_CSV),
             ("date_format", _OF_TEXT), ("timestamp_format", _OF_TEXT),
@@ -215,7 +214,7 @@ _DAY = re.compile(r"[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{2,4}\b|[0-9]{4}[./][0-9]
 
 
 def looks_like_day(text: str) -> bool:
-    """Whether a text begins as days are written that are not ISO 8601."""
+    """Whether a text begins like a day that is not in ISO 8601."""
     return _DAY.match(text.strip()) is not None
 
 

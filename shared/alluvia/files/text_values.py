@@ -93,7 +93,7 @@ class TextType:
         return self._left[0] if self._first and self._left else pa.string()
 
     def note(self) -> str:
-        """Return what the column's values seem to be, where it is text only because an option is missing; else ""."""
+        """Return the apparent kind of a column's values if it is text only because an option is missing; else ""."""
         return "" if self._left or not self._first else self._options.missing(self._first)
 
     def _all_are(self, texts: pa.Array, kind: pa.DataType) -> bool:

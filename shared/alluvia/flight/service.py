@@ -319,7 +319,7 @@ def _request(context: Context) -> Request:
 
 
 CALLS_MAX = 256
-"""Calls at once, nearly all of which wait: for a slot, or for the client. One more is refused."""
+"""The maximum number of calls at once. Nearly all of them wait for a slot or for the client. Others are refused."""
 _STOP_SECONDS = 2.0
 _OPTIONS = (
     ("grpc.max_receive_message_length", REQUEST_BYTES_MAX + 65_536),

@@ -71,9 +71,9 @@ def _of_iso(text: str) -> dt.datetime | None:
 
 
 def with_times(root: Node, schemas: list[pa.Schema], values: pa.Table) -> pa.Table:
-    """Return the values of a query's parameters, in one row, with those that it compares with times as such.
+    """Return the values of a query's parameters, in one row, with times for those that it compares with times.
 
-    Values that say no time, or of which the query does not show that one is wanted, stay as they are.
+    Values that are not times, or that the query does not use as times, are not changed.
     """
     candidates = {field.name for field in values.schema if pa.types.is_string(field.type) or _is_count(field.type)}
     if not candidates:

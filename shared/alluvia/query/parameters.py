@@ -51,7 +51,7 @@ class Declared:
         return f"{self.name} ({self.type}{'' if self.default is None else f', {self.default!r:.100} by default'})"
 
     def value(self, text: str) -> Any:
-        """Return the value that a text stands for. Raises `Invalid`, naming the parameter and its type.
+        """Return the value of a text. Raises `Invalid`, naming the parameter and its type.
 
         Dates and timestamps come in the forms of `parameter_times`.
         """

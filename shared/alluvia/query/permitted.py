@@ -96,7 +96,7 @@ class _PinnedCatalog(NotedCatalog):
 
 
 def pinned(catalog: Catalog) -> Catalog:
-    """Return a catalog of which several queries see the same versions."""
+    """Return a catalog that shows the same versions to several queries."""
     return _PinnedCatalog(catalog)
 
 

@@ -65,7 +65,7 @@ class PublishedQuery:
 
     @property
     def url(self) -> str:
-        """Return the URL of its rows, with the address in `$ALLUVIA_URL`; only the path where that is not set."""
+        """Return the URL of its rows, with the address in `$ALLUVIA_URL`; only the path if that is not set."""
         return f"{address_in(os.environ) or ''}{self.path}"
 
 

@@ -52,9 +52,9 @@ def link_rights(
 def make_link(
     store: Store, clock: Clock, key: Callable[[], Ed25519PrivateKey], rights: Rights, form: str, lifetime_s: int
 ) -> tuple[str, TokenClaims]:
-    """Return the path of a link with such rights, which is kept nowhere, and the claims of its token.
+    """Return the path of a link with such rights, which is not stored, and the claims of its token.
 
-    `key` is asked for once nothing else can be wrong.
+    `key` is called last, after all checks.
     """
     from alluvia.access.issuing import issue
 

@@ -23,7 +23,7 @@ SETTINGS = frozenset(PREFIX + name for name in _NAMES.split())
 
 
 def check_settings(variables: Iterable[str]) -> None:
-    """Raise `Invalid` for a variable whose name is like that of a setting: what it was meant to set would not hold."""
+    """Raise `Invalid` for a variable with a name like a setting's: the setting would not take effect."""
     for name in sorted(set(variables) - SETTINGS):
         near = nearest(name.removeprefix(PREFIX), (each.removeprefix(PREFIX) for each in SETTINGS))
         if name.startswith(PREFIX) and near:

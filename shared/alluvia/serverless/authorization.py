@@ -141,7 +141,7 @@ def bearer(request: Request) -> str:
 
 
 def rights_of_link(token: str, lake: Lake) -> Rights:
-    """Return what the token in a link's address allows. It holds however callers are told apart.
+    """Return the rights of the token in a link's address. It works with every kind of `auth`.
 
     Raises `Forbidden` for one that is not valid now, or is not a link's: other tokens are secrets, which no address
     may hold. Raises `TooManyRequests`, and `Unavailable`.

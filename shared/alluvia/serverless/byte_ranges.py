@@ -1,6 +1,6 @@
-"""Ranges of bytes in requests (RFC 9110, section 14). One range is answered; several are answered with the whole. Pure.
+"""Ranges of bytes in requests (RFC 9110, section 14). Several ranges in one request get the whole result. Pure.
 
-That is what section 14.2 leaves to a server, and what makes a request of many overlapping ranges harmless.
+Section 14.2 leaves this choice to a server, and it makes a request of many overlapping ranges harmless.
 """
 
 from __future__ import annotations

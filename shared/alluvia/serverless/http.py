@@ -103,7 +103,7 @@ class Request:
     gone: Callable[[], bool] | None = None
     """True once the caller has disconnected; None if the server cannot know."""
     by_operator: bool = False
-    """Whether it comes from the user who runs the server, who may read what its log says."""
+    """Whether it comes from the user who runs the server, and so can read its log."""
 
     @classmethod
     def read(cls, event: object, otherwise: str) -> Request:

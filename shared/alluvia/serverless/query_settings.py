@@ -1,4 +1,4 @@
-"""Settings of queries: what the query function, and Flight SQL next to it, read from the environment."""
+"""Settings of queries, which the query function and Flight SQL read from the environment."""
 
 from __future__ import annotations
 

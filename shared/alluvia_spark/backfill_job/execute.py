@@ -197,7 +197,7 @@ def _rows_of(weights: Mapping[Place, Weight], table: int) -> int:
 
 
 def _odd_times(weights: Mapping[Place, Weight]) -> dict[str, OddTimes]:
-    """Return the odd times of all rows that were read, with a sample of the text that is the first in its order."""
+    """Return the odd times of all rows that were read. The sample is the text that sorts first."""
     by_kind: dict[str, OddTimes] = {}
     for (table, values, _), weight in sorted(weights.items(), key=lambda each: str(each[0])):
         if table == tasks.ODD_TIMES:

@@ -95,7 +95,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a job's steps have done with its lines, each counted by the step that did it.
+    """The counts of a job's lines. Each step counts its own work.
 
     `lines` are those of the input that are not blank; `rows` and `rejects` what the reading tasks made of them.
     `duplicates` and `conflicting` are rows that are not to be written; `clashes` are the rejects that were made of the

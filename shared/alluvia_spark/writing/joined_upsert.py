@@ -184,7 +184,7 @@ class JoinWorker:
         self._task = UpsertTask(place, without_files(snapshot), source.columns.names, source.on, rules)
 
     def work(self, snapshot: Snapshot, candidates: Sequence[AddFile]) -> list[Outcome]:  # noqa: ARG002
-        """Bring the outcomes up to a snapshot, of which `candidates` are the files that can match."""
+        """Bring the outcomes up to a snapshot. `candidates` are its files that can match."""
         now_ms = self._clock.now_ms()
         good = still_good(self.parts, candidates, now_ms)
         pending = files_left(good, candidates)

@@ -99,7 +99,7 @@ def _change(spark: SparkSession, place: TablePlace, name: str, edit: ReadEdit, t
 
 
 class SparkWorker:
-    """Has Spark's tasks work on files, and a rewriter here do the rest: what the log alone decides."""
+    """Lets Spark's tasks work on files, and a rewriter here do the rest, for which the log is enough."""
 
     def __init__(
         self,
@@ -118,11 +118,11 @@ class SparkWorker:
 
     @property
     def parts(self) -> list[Part]:
-        """Return what the tasks and the rewriter have done."""
+        """Return the results of the tasks and the rewriter."""
         return self._rewriter.parts
 
     def work(self, snapshot: Snapshot, candidates: Sequence[AddFile]) -> list[Outcome]:
-        """Bring the outcomes up to a snapshot, of which `candidates` are the files that can match."""
+        """Bring the outcomes up to a snapshot. `candidates` are its files that can match."""
         parts = still_good(self.parts, candidates, self._clock.now_ms())
         groups = grouped(file for file in files_left(parts, candidates) if not self.edit.goes_whole(file))
         if groups:

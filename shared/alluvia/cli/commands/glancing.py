@@ -1,4 +1,4 @@
-"""Commands that show or write a lake and its tables as they are: status, head, schema, export."""
+"""Commands that show a lake or a table, or write it to a file: status, head, schema, export."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _first(rows: pa.RecordBatchReader, most: int) -> Iterator[pa.RecordBatch]:
 
 
 def _may_be_view(name: str, error: AlluviaError) -> bool:
-    """Whether a name that is not a table's may be that of a view, or of a relation such as `<rollup>_live`."""
+    """Whether a name without a table may belong to a view, or to a relation such as `<rollup>_live`."""
     return isinstance(error, TableNotFound) or not TABLE_OR_REJECTS.fullmatch(name)
 
 
@@ -89,7 +89,7 @@ def schema(common: Common, table: str, version: int | None, timestamp: str | Non
 @click.argument("what", metavar="TABLE|SELECT")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--format", "form", type=click.Choice(FORMATS[1:], case_sensitive=False),
-              help="The form of the rows.  [default: what the suffix of FILE says]")  # fmt: skip
+              help="The form of the rows.  [default: by the suffix of FILE]")  # fmt: skip
 @PARAMETERS
 @TIMEOUT
 def export(

@@ -139,7 +139,7 @@ def sql(
     dry_run: bool,
     single: bool,
 ) -> None:
-    """Run SQL that may write: a text, a script, or what is typed at a prompt.
+    """Run SQL that may write: a text, a script, or statements at a prompt.
 
     SQL is one transaction, and the answer is that of its last read. A file (--file, or SQL that is the name of an
     .sql file) and standard input (no SQL, or "-") are scripts: each statement is a transaction of its own, unless the

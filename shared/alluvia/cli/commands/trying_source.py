@@ -93,9 +93,8 @@ def try_source(
     """Post a signed event and a forged one, and say what is wrong; "" if nothing is.
 
     The post goes to the server at the address `base`, which tells its operator's `key` why it refuses one; without an
-    address, to the function in this process. The facts are their statuses (`signed`, `forged`: None where nothing is
-    signed) and the answer to the first. Raises Invalid for an address that is none, or a secret that is missing;
-    Unavailable.
+    address, to the function in this process. The facts are their statuses (`signed`, `forged`: None if nothing is
+    signed) and the answer to the first. Raises Invalid for an invalid address or a missing secret; Unavailable.
     """
     server = (base or _LOCAL).rstrip("/")
     if urlsplit(server).scheme not in ("http", "https"):

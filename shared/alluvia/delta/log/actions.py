@@ -226,7 +226,7 @@ class RemoveFile:
 
 
 def change_rows(adds: Iterable[AddFile], removes: Iterable[RemoveFile]) -> bool:
-    """Whether any of some files changes rows, so that they are not a compaction."""
+    """Whether any of the files changes rows, which a compaction does not do."""
     return any(add.data_change for add in adds) or any(remove.data_change for remove in removes)
 
 

@@ -67,7 +67,7 @@ class CommitActions:
 
     @property
     def changes_rows(self) -> bool:
-        """Whether any of the commit's files changes rows, so that it is not a compaction."""
+        """Whether any of the commit's files changes rows, which a compaction does not do."""
         return change_rows(self.adds, self.removes)
 
 

@@ -1,7 +1,7 @@
-"""PIVOT without a list of values: the values that it needs, and the query that names them. Pure.
+"""PIVOT without a list of values: find the values, and write the query that names them. Pure.
 
-DuckDB runs such a PIVOT as several statements, of which the first makes an enum of the values. Here a query reads the
-values, and the PIVOT gets them as IN (…).
+DuckDB runs such a PIVOT as several statements. The first makes an enum of the values. Here a query reads the values,
+and the PIVOT gets them as IN (…).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _AFTER_ON = frozenset({"using", "group", "order", "limit", "offset", "union", "i
 
 @dataclass(frozen=True, slots=True)
 class OpenPivot:
-    """An expression that a PIVOT lists no values of: where it ends in the text, how it reads, and of which rows."""
+    """An expression without values in a PIVOT: its end in the text, its SQL, and the SQL of its rows."""
 
     end: int
     expression: str

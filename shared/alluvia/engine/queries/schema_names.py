@@ -19,7 +19,7 @@ _HINT = re.compile(rf'\b{SCHEMA}"?\s*\.', re.IGNORECASE)
 def without_schema(text: str) -> str:
     """Return a text with spaces for the schema in front of columns of tables.
 
-    A text in which something else is called `main` stays as it is: there, `main.a.b` may be a field of a column.
+    A text that calls something else `main` is not changed: there, `main.a.b` may be a field of a column.
     """
     if _HINT.search(text) is None:
         return text

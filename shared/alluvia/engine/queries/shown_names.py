@@ -1,6 +1,6 @@
 """The names that DuckDB gives to columns without an alias, with the tables that the query names. Pure.
 
-DuckDB makes such a name from the expression as it runs, in which views stand for the tables of subqueries.
+DuckDB makes such a name from the expression that it runs, which has views in place of the tables of subqueries.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 VIEW_SCHEMA = "alluvia"
-"""The schema of the views that stand for tables."""
+"""The schema of the views that replace tables."""
 Shown = Mapping[str, Sequence[Any]]
 """By the name of a view, the table as the query names it, and whether the query gives it an alias."""
 _VIEW = re.compile(rf'\b{VIEW_SCHEMA}\.(?P<view>\w+)(?P<alias> AS (?:"(?:[^"]|"")*"|\w+))?')

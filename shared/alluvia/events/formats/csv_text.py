@@ -150,14 +150,14 @@ def _cell(delimiter: str) -> re.Pattern[str]:
 
 @cache
 def _whole_rows(delimiter: str) -> re.Pattern[bytes]:
-    """Return the pattern of the rows at the start of a text that can be read and end in line feeds."""
+    """Return a pattern for the readable rows at the start of a text, which end in line feeds."""
     by = re.escape(delimiter)
     cell = rf'(?:{_QUOTED}|(?!")[^{by}\r\n]*+)'
     return re.compile(rf"(?:{cell}(?:{by}{cell})*+\r*+\n)*+".encode())
 
 
 def end_of_whole_rows(text: bytes, delimiter: str) -> int:
-    """Return the number of bytes of the rows at the start of a text that can be read and end in line feeds."""
+    """Return the number of bytes of the readable rows at the start of a text, which end in line feeds."""
     if b'"' not in text and text.count(b"\r") == text.count(b"\r\n"):  # each line is a row: no need of the pattern
         return text.rfind(b"\n") + 1
     match = _whole_rows(delimiter).match(text)
@@ -242,7 +242,7 @@ def _count(row: str, delimiter: str) -> int:
 
 
 def name_of_two(names: Sequence[str]) -> str | None:
-    """Return the first name that stands for two columns; None if each stands for one."""
+    """Return the first name of two columns; None if all names differ."""
     return next((name for name, times in Counter(names).items() if times > 1), None)
 
 

@@ -177,9 +177,10 @@ def content_key(pieces: Iterable[bytes]) -> str:
 
 
 def lines_key(sent: SentBody, split: Split) -> str | None:
-    """Return the key of a body that is a file of events: of several, or NDJSON by its type, each with its own time.
+    """Return the key of a body that is a file of events; None for any other.
 
-    None for any other. Two equal events without a time may be two that happened, and one event alone makes no file.
+    A file has several events, or NDJSON as its type, and a time in each event. Two equal events without a time may both
+    have happened, and a single event is not a file.
     """
     several = len(split.events) + len(split.rejects) > 1
     if not (several or sent.media_type in NDJSON_TYPES) or not _have_times(split.events):

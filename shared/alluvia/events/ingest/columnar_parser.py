@@ -118,7 +118,7 @@ def _parts(text: bytes) -> Iterator[bytes]:
 
 
 def _whole(part: bytes, longest: int, reader: _Reader) -> list[object] | None:
-    """Return what the lines of a part hold; None where one of them may be odd."""
+    """Return the values of the lines of a part; None if one of them may be odd."""
     if b"\\" in part or len(part) > longest:
         return None
     try:

@@ -52,7 +52,7 @@ class EventsOutcome:
     errors: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, answer: Mapping[str, Any], first: int) -> EventsOutcome:
-        """Return this outcome with that of later events, of which the first has this position."""
+        """Return this outcome together with that of later events, which begin at this position."""
         later = [{**each, "position": each["position"] + first} for each in answer.get("errors", ())]
         return EventsOutcome(
             self.accepted + answer["accepted"],
@@ -70,9 +70,9 @@ def _sum(before: int | None, later: int | None) -> int | None:
 
 
 def event_bodies(events: Events, key: str | None) -> Iterator[EventBody]:
-    """Yield events in bodies, each of which is one commit. Raises `Invalid`, naming the position of an event.
+    """Yield events in bodies. Each body is one commit. Raises `Invalid`, naming the position of an event.
 
-    Values may be what JSON has, dates, datetimes, UUIDs and Decimals.
+    Values may be JSON's, dates, datetimes, UUIDs and Decimals.
     """
     each = iter([events] if isinstance(events, Mapping) else events)
     first = number = 0

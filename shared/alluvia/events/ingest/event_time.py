@@ -1,7 +1,7 @@
 """Times as senders write them, in microseconds since the Unix epoch in UTC, and the time of an event. Pure.
 
-An event's time is what the request gives it, else the field that the table's `alluvia.time_field` names, else the first
-of `ts`, `timestamp`, `@timestamp` and `time` that is a valid time (see `time_texts`), else the arrival time. A field
+An event's time comes from the request, else from the field that the table's `alluvia.time_field` names, else from the
+first valid time in `ts`, `timestamp`, `@timestamp` and `time` (see `time_texts`), else it is the arrival time. A field
 among them that should say a time and cannot be read is noted if no other says one, and so is a time in the far future.
 """
 
@@ -217,7 +217,7 @@ def _some_given(
     time_path: tuple[str, ...],
     given: Sequence[Given | None],
 ) -> Moments:
-    """Return the times of events, of which the request gives some, or could not be read where it should."""
+    """Return the times of events. The request gives some of them, or has text for them that cannot be read."""
     all_us = [None if each is None else each.ts_us for each in given]
     others = [index for index, moment_us in enumerate(all_us) if moment_us is None]
     own = _own_moments([events[index] for index in others], [arrivals_us[index] for index in others], time_path)
@@ -256,13 +256,13 @@ def _highest_us(timestamps: pa.Array) -> int:
 
 
 def odd_time(kind: str, field: str, sent: object) -> OddTime:
-    """Return what is noted of a time that an event sent."""
+    """Return the note about a time that an event sent."""
     text = sent if isinstance(sent, str) else encode(sent).decode(errors="replace")
     return OddTime(kind, field, cut(text, ODD_CHARS_MAX))
 
 
 def unread_given(field: str, sent: object) -> Given:
-    """Return what a request says of an event whose time should be in a field, and cannot be read."""
+    """Return a request's facts about an event with an unreadable time in a field that should have one."""
     return Given(unread=odd_time(UNREADABLE, field, sent)[1:])
 
 

@@ -57,7 +57,7 @@ class Repair:
                 raise Invalid(f"set {name}: an expression cannot use aggregates")
 
     def apply(self, events: Sequence[RawEvent]) -> tuple[list[RawEvent], dict[int, str]]:
-        """Return the events with their new values, and why some have none, by their indexes.
+        """Return the events with their new values, and the reasons why some could not be repaired, by their indexes.
 
         An event with none of the fields that an expression names keeps what it has.
         """

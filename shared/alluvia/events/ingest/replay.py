@@ -178,7 +178,7 @@ def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
 
 
 def _dry(catalog: WritableCatalog, name: str, reread: Reread, rejects: pa.Table, repair: Repair | None) -> Replayed:
-    """Return what a replay of some rejects would do."""
+    """Return the plan of a replay of some rejects."""
     attempt = _Attempt(catalog, catalog.handle(name), reread, rejects, repair)
     attempt.judge(foresee)
     return attempt.report(dry_run=True)

@@ -108,7 +108,7 @@ def suggest(catalog: WritableCatalog, name: str, sample: int = SAMPLE) -> list[S
 
 
 def _of_times(odd_times: Sequence[OddTime], events: int) -> list[Suggestion]:
-    """Return what is to be said of each field whose times cannot be read: it gets no column, but another text."""
+    """Return a suggestion for each field with unreadable times: not a column, but another form of the text."""
     counts = Counter(odd.field for odd in odd_times)
     first = {odd.field: odd.text for odd in reversed(odd_times)}
     return [

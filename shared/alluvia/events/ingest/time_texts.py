@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MIN_US = -62_135_596_800_000_000  # 0001-01-01T00:00:00Z
 MAX_US = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999Z
 EPOCH_LIMITS = ((10**11, 1_000_000, 1), (10**14, 1_000, 1), (10**17, 1, 1), (10**20, 1, 1_000))
-"""Below the magnitude that comes first, a number counts units of which the third are the second in µs."""
+"""Each first number is the limit of a unit. The second is a number of microseconds, and the third the same in units."""
 _DAY_S = 86_400
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DIGITS = 15  # of a fraction, which are read exactly; an hour has 3.6e9 µs

@@ -1,1 +1,1 @@
-"""Back up a lake: copy all tables as they are at one moment to another place, where they are a lake again."""
+"""Back up a lake: copy all tables of one moment to another place, as a lake."""

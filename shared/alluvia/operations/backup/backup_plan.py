@@ -40,7 +40,7 @@ class TablePlan:
     files: Sequence[tuple[str, int]]
 
     def check(self, there: Mapping[str, int], record: BackupRecord) -> None:
-        """Raise `Invalid` where the copy of the table has versions that no backup has put there."""
+        """Raise `Invalid` if the copy of the table has versions that no backup has written."""
         newest = max(map(_commit_of, self._names(there)), default=-1)
         known = record.newest(self.name)
         if newest > known:

@@ -1,4 +1,4 @@
-"""The record of a copy: of which lake it is, and which versions of its tables the backups have put there."""
+"""The record of a copy: its source, and the versions of tables that backups have written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class BackupRecord:
     coming: Mapping[str, int] = field(default_factory=dict)
 
     def newest(self, table: str) -> int:
-        """Return the newest version of a table that a backup may have put there; -1 for none."""
+        """Return the newest version of a table that a backup may have written; -1 for none."""
         return max(self.versions.get(table, -1), self.coming.get(table, -1))
 
     def begun(self, versions: Mapping[str, int]) -> BackupRecord:

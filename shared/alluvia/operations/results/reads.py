@@ -1,8 +1,8 @@
-"""Reads of results in ranges: a reader gets all ranges of the result that it has begun with, whatever is committed.
+"""Reads of results in ranges: a reader gets all its ranges from one result, even if tables change in between.
 
-`_alluvia/results/reads/<name>` in the lake's folder names that result. Readers are told apart by their address, their
-program, their rights and what they ask, which the name is made of: most of them send neither If-Range nor If-Match.
-Like results, these objects are deleted when they are old, and by every erasure.
+`_alluvia/results/reads/<name>` in the lake's folder points to that result. Its name is made of the reader's address,
+program, rights and query, which distinguish readers: most of them send neither If-Range nor If-Match. Like results,
+these objects are deleted when they are old, and by every erasure.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Part:
 
 
 def part_of(begun_ms: int, *outcomes: Outcome) -> Part:
-    """Return a part with the outcomes of some files, of which nothing was written before a time."""
+    """Return a part with the outcomes of some files. None of their output was written before that time."""
     return Part(begun_ms, {outcome.file.key: outcome for outcome in outcomes})
 
 

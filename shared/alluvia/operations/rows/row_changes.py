@@ -36,7 +36,7 @@ class FileWorker(Protocol):
         """Return what was done."""
 
     def work(self, snapshot: Snapshot, candidates: Sequence[AddFile], /) -> list[Outcome]:
-        """Bring the outcomes up to a snapshot, of which `candidates` are the files that can match."""
+        """Bring the outcomes up to a snapshot. `candidates` are its files that can match."""
 
 
 MakeWorker = Callable[[TableHandle, Snapshot, Edit], FileWorker]
@@ -49,7 +49,7 @@ def change_rows(
     worker: MakeWorker = Rewriter,
     txn: tuple[str, int] | None = None,
 ) -> RowChanges:
-    """Carry an edit out in one commit; none where no row changes. `read_edit` returns it for a table as it is now.
+    """Carry out an edit in one commit, or in none if no row changes. `read_edit` returns it for the current table.
 
     Only files that can hold rows that change are read, by the `worker`. With `txn`, an application and its number,
     the edit is carried out once: where the table has that number or a higher one, nothing is done. Raises `Invalid` for

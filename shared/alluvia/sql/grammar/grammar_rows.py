@@ -60,7 +60,7 @@ def _check_no_returning(cursor: Cursor) -> None:
 
 
 def _without_defaults(source: Sql) -> Sql:
-    """Return VALUES with NULL for DEFAULT, which is what columns have by default; positions stay as they are.
+    """Return VALUES with NULL for DEFAULT, since columns are null by default; positions do not change.
 
     Raises `Invalid` for DEFAULT as a part of a value, which no database computes with.
     """
@@ -286,5 +286,5 @@ def _inserted(cursor: Cursor) -> tuple[nodes.Assignments | None, tuple[Sql, ...]
 
 
 def _or_null(value: Sql) -> Sql:
-    """Return a value, or NULL for DEFAULT, which is what each column has by default."""
+    """Return a value, or NULL for DEFAULT, since columns are null by default."""
     return Sql("NULL", value.placeholders) if value.text.lower() == "default" else value

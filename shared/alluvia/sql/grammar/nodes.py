@@ -76,7 +76,7 @@ class Merge:
 class CreateTable:
     """CREATE TABLE, with a query for CREATE TABLE … AS, whose columns `names` may rename.
 
-    `or_replace` puts it in the place of a table.
+    `or_replace` replaces a table of that name.
     """
 
     table: str
