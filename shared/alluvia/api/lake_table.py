@@ -67,8 +67,9 @@ class Table(TableRows):
         `evolve(add={each.field: each.type})` makes columns of them.
         """
         from alluvia.events.ingest import suggest
+        from alluvia.events.sources.receiving import UnreadTimes
 
-        return suggest.suggest(self.lake.catalog, self.name, sample)
+        return suggest.suggest(self.lake.catalog, self.name, sample, UnreadTimes(self.lake.store))
 
     def replay_rejects(
         self, where: str | None = None, values: Mapping[str, str] | None = None, *, dry_run: bool = False

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from alluvia.delta.odd_times import UNREADABLE
 from alluvia.delta.schema.names import fold
 from alluvia.engine.conditions.sql_assignments import read_value
 from alluvia.engine.conditions.sql_condition import known_as
@@ -21,8 +22,10 @@ from alluvia.engine.duck.failures import Context, EngineError, translate
 from alluvia.engine.duck.literals import quote_name
 from alluvia.engine.queries.parse import walk
 from alluvia.errors import Invalid
+from alluvia.events.ingest.event_time import TIME_FIELDS, odd_time
 from alluvia.events.ingest.identity import ID_FIELDS
 from alluvia.events.ingest.jsontext import decode, encode
+from alluvia.events.ingest.time_texts import instant
 from alluvia.events.ingest.values import Fields, RawEvent
 
 _IDENTITY = frozenset((*ID_FIELDS, "source"))
@@ -159,7 +162,11 @@ def _with(event: RawEvent, name: str, value: object) -> RawEvent:
     else:
         fields = {**event.value, name: value}
     given = event.given
-    if given is not None and name in ("ts", *given.unread[:1]):
+    if given is not None and name in given.unread[:1] and name not in TIME_FIELDS:
+        moment = instant(value)
+        unread = odd_time(UNREADABLE, name, value)[1:] if moment is None and value not in (None, "") else ()
+        given = replace(given, ts_us=None if moment is None else moment[0], unread=unread)
+    elif given is not None and name in ("ts", *given.unread[:1]):
         given = replace(given, ts_us=None, unread=())
     if given is not None and name == "event":
         given = replace(given, event=None)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from heapq import nsmallest
-from itertools import chain, islice, repeat
-from typing import Any
+from itertools import chain, islice
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from alluvia.commit.event_window.id_runs import EVENT_ID, SOURCE, identity_colum
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.data_files.scan import read_file
 from alluvia.delta.log.actions import AddFile
+from alluvia.delta.odd_times import UNREADABLE
 from alluvia.delta.schema.column_mapping import is_mapped, needs_mapping
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.serialization import schema_string
@@ -24,6 +25,7 @@ from alluvia.events.ingest.convert import column
 from alluvia.events.ingest.event_tables import find_events
 from alluvia.events.ingest.event_time import TIMESTAMP, unread_time
 from alluvia.events.ingest.jsontext import ExactNumber, decode_all, describe, encode
+from alluvia.events.ingest.rejects import read_given
 from alluvia.events.ingest.values import OddTime
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import WritableCatalog
@@ -75,7 +77,16 @@ class Suggestion:
     note: str | None = None
 
 
-def suggest(catalog: WritableCatalog, name: str, sample: int = SAMPLE) -> list[Suggestion]:
+UnreadBySource = Callable[[str, Mapping[str, object]], tuple[str, ...]]
+"""Returns the field and the text of the time that a source, by its name, could not read of an event; else ()."""
+
+
+def suggest(
+    catalog: WritableCatalog,
+    name: str,
+    sample: int = SAMPLE,
+    unread_by_source: UnreadBySource = lambda _name, _event: (),
+) -> list[Suggestion]:
     """Return the fields without a column of a table's newest events and newest rejects, frequent ones first.
 
     A table that knows its events by their ids alone cannot get a column `source`. Rejects that are not JSON objects do
@@ -88,21 +99,22 @@ def suggest(catalog: WritableCatalog, name: str, sample: int = SAMPLE) -> list[S
     snapshot = table.newest()
     schema = snapshot.schema
     columns = {fold(column) for column in schema.names}
-    texts, timeless = _newest_events(table, sample) if "properties" in columns else ([], [])
-    rejected: list[bytes] = []
+    sampled = _newest_events(table, sample) if "properties" in columns else []
     place = catalog.handle(f"{name}/{REJECTS}")
     with suppress(TableNotFound):
-        rejected = [value or b"{}" for [value] in _newest(place, ["raw"], max(1, sample // 10))]
+        sampled += _newest_rejects(place, max(1, sample // 10))
     left_out = {SOURCE} if identity_columns(schema) == (EVENT_ID,) else set()
     events, fields = 0, _Fields(columns, left_out, is_mapped(snapshot.properties))
     odd_times: list[OddTime] = []
     time_path = snapshot.settings.time_field
-    timeless_or_rejected = chain(timeless, repeat(True))
-    for value, all_fields in zip(decode_all([*texts, *rejected]), timeless_or_rejected, strict=False):
+    for value, one in zip(decode_all([each.text for each in sampled]), sampled, strict=True):
         if isinstance(value, dict):
             events += 1
             fields.add(value)
-            if (all_fields or time_path) and (odd := unread_time(value, time_path)) is not None:
+            unread = one.unread or (unread_by_source(one.source, value) if one.source else ())
+            if unread:
+                odd_times.append(OddTime(UNREADABLE, *unread))
+            elif (one.is_timeless or time_path) and (odd := unread_time(value, time_path)) is not None:
                 odd_times.append(odd)
     return [*_of_times(odd_times, events), *fields.suggestions(events)]
 
@@ -117,13 +129,40 @@ def _of_times(odd_times: Sequence[OddTime], events: int) -> list[Suggestion]:
     ]
 
 
-def _newest_events(table: TableHandle, rows: int) -> tuple[list[bytes], list[bool]]:
-    """Return `properties` of events, and whether the arrival is their time: else the field with their time is gone."""
-    names = table.newest().schema.names
-    times = ["ts", "received_at"] if {"ts", "received_at"} <= set(names) else []
-    newest = _newest(table, ["properties", *times], rows)
-    texts = [text.encode() if isinstance(text, str) else b"{}" for text, *_ in newest]
-    return texts, [bool(of) and of[0] == of[1] for _, *of in newest]
+class _Sampled(NamedTuple):
+    """The fields of an event, as JSON, and facts about its time that they lack.
+
+    is_timeless: whether all that could say a time is among the fields. source: the name of its source; "" for none.
+    unread: the field and the text of a time that the request should say, and that could not be read; else ().
+    """
+
+    text: bytes
+    is_timeless: bool
+    source: str = ""
+    unread: tuple[str, ...] = ()
+
+
+def _newest_events(table: TableHandle, rows: int) -> list[_Sampled]:
+    """Return `properties` of events, timeless where the arrival is their time: else the field of their time is gone."""
+    names = set(table.newest().schema.names)
+    wanted = ["properties", *(name for name in ("ts", "received_at", SOURCE) if name in names)]
+    sampled = []
+    for values in _newest(table, wanted, rows):
+        said = dict(zip(wanted, values, strict=True))
+        text, source = said["properties"], said.get(SOURCE)
+        timeless = {"ts", "received_at"} <= names and said["ts"] == said["received_at"]
+        sampled.append(_Sampled(text.encode() if isinstance(text, str) else b"{}", timeless, source or ""))
+    return sampled
+
+
+def _newest_rejects(rejects: TableHandle, rows: int) -> list[_Sampled]:
+    wanted = [name for name in ("raw", "given") if name in rejects.newest().schema.names]
+    sampled = []
+    for raw, *rest in _newest(rejects, wanted, rows):
+        given = read_given(rest[0]).given if rest else None
+        is_timeless = given is None or given.ts_us is None
+        sampled.append(_Sampled(raw or b"{}", is_timeless, "", given.unread if given is not None else ()))
+    return sampled
 
 
 def _newest(table: TableHandle, names: Sequence[str], rows: int) -> list[tuple[Any, ...]]:

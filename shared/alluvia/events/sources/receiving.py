@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from alluvia.delta.odd_times import UNREADABLE
 from alluvia.errors import Invalid
 from alluvia.events.formats.body_format import NOTHING, never_read, of_source, read_again, type_of
 from alluvia.events.ingest.envelope import media_type
-from alluvia.events.ingest.event_time import odd_time
 from alluvia.events.ingest.identity import at_path, own_id
 from alluvia.events.ingest.rejects import (
     BODY,
@@ -25,16 +24,15 @@ from alluvia.events.ingest.rejects import (
 )
 from alluvia.events.ingest.values import NO_FIELDS, Given, Origin, RawEvent, Split
 from alluvia.events.sources.definition import HEADER
-from alluvia.events.sources.kinds.base import Delivery, moment_of, text_of
+from alluvia.events.sources.kinds.base import Delivery, SaidTime, said_time, text_of
 from alluvia.events.sources.kinds.registry import KINDS
-from alluvia.events.sources.lake_sources import read_sources
+from alluvia.events.sources.lake_sources import LakeSources, read_sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from alluvia.events.ingest.values import BodyReading
     from alluvia.events.sources.definition import Source
-    from alluvia.events.sources.lake_sources import LakeSources
     from alluvia.store import Store
 
 _CLOUD_EVENT = ("specversion", "id", "source")
@@ -142,19 +140,16 @@ def _given(source: Source, delivery: Delivery, event: RawEvent, *, several: bool
     of_request = source.event_id.startswith(HEADER) if mapped else kind.identifies_requests
     if event_id and several and of_request:
         event_id = f"{event_id}/{event.position}"
-    time = _at(source.ts, delivery, event.value)
-    moment_us = moment_of(time)
-    says = time not in (None, "") and moment_us is None
-    unread = odd_time(UNREADABLE, source.ts, time)[1:] if says else known.unread
+    times = (said_time(source.ts, _at(source.ts, delivery, event.value)), said, known)
     own_source = not event_id and all(text_of(event.value.get(name)) for name in _CLOUD_EVENT)
     return replace(
         known,
         event_id=event_id or known.event_id,
-        ts_us=next((each for each in (moment_us, said.ts_us) if each is not None), known.ts_us),
+        ts_us=next((each.ts_us for each in times if each.ts_us is not None), None),
         event=text_of(_at(source.event, delivery, event.value)) or said.event or known.event,
         source=None if own_source else source.name,
         unstable=said.unstable or known.unstable,
-        unread=unread,
+        unread=_unread(*times),
         of_format=event.given,
     )
 
@@ -164,6 +159,34 @@ def _identity(source: Source, delivery: Delivery, value: Mapping[str, object]) -
         return own_id({"event_id": _at(source.event_id, delivery, value)})[1]
     except Invalid as error:
         raise Invalid(f"{source.event_id}: {str(error).removeprefix('event_id: ')}") from None
+
+
+class UnreadTimes:
+    """Finds the time of a stored event that a source of a lake could not read, in the event's fields.
+
+    Asks for the lake's sources once, for the first event of a source: one GET.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._sources: LakeSources | None = None
+
+    def __call__(self, name: str, event: Mapping[str, object]) -> tuple[str, ...]:
+        """Return its field and its text; () if there is none, or no usable source of that name."""
+        if self._sources is None:
+            self._sources = LakeSources()
+            with suppress(Invalid):  # no source takes events then
+                self._sources = read_sources(self._store)
+        source = self._sources.by_name.get(name)
+        if source is None:
+            return ()
+        delivery = Delivery({}, b"")
+        return _unread(said_time(source.ts, _at(source.ts, delivery, event)), KINDS[source.kind].given(delivery, event))
+
+
+def _unread(*times: SaidTime | Given) -> tuple[str, ...]:
+    """Return the field and the text of a time that cannot be read, unless a place that comes first says one."""
+    return next((each.unread for each in times if each.unread or each.ts_us is not None), ())
 
 
 def _at(place: str, delivery: Delivery, value: Mapping[str, object]) -> object:

@@ -8,6 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from alluvia.delta.odd_times import UNREADABLE
+from alluvia.events.ingest.event_time import odd_time
 from alluvia.events.ingest.time_texts import instant
 from alluvia.events.ingest.values import Given
 from alluvia.lazy_dataclasses import dataclass
@@ -199,3 +201,17 @@ def moment_of(value: object) -> int | None:
         value = int(value)
     moment = instant(value)
     return None if moment is None else moment[0]
+
+
+class SaidTime(NamedTuple):
+    """The time at one place of a request: its µs, and the place with its text if there is one that cannot be read."""
+
+    ts_us: int | None = None
+    unread: tuple[str, ...] = ()
+
+
+def said_time(place: str, value: object) -> SaidTime:
+    """Return what a value says that should be a time."""
+    moment_us = moment_of(value)
+    says = value is not None and value != ""
+    return SaidTime(moment_us, odd_time(UNREADABLE, place, value)[1:] if says and moment_us is None else ())

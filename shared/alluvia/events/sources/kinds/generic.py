@@ -26,6 +26,7 @@ from alluvia.events.sources.kinds.base import (
     is_fresh,
     mac,
     moment_of,
+    said_time,
     same,
     text_of,
     to_bytes,
@@ -73,12 +74,13 @@ class StandardWebhooks(Kind):
 
     def given(self, delivery: Delivery, value: Mapping[str, object]) -> Given:
         _, timestamp, _ = _headers(delivery)
-        moment_us = moment_of(value.get("timestamp"))
+        time = said_time("timestamp", value.get("timestamp"))
         name = next((prefix for prefix in _PREFIXES if delivery.header(f"{prefix}-id")), _PREFIXES[0])
         return Given(
             delivery.header(f"{name}-id"),
-            moment_of(timestamp) if moment_us is None else moment_us,
+            moment_of(timestamp) if time.ts_us is None else time.ts_us,
             text_of(value.get("type")),
+            unread=time.unread,
         )
 
 

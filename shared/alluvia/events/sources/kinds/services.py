@@ -37,7 +37,7 @@ from alluvia.events.sources.kinds.base import (
     any_same,
     is_fresh,
     mac,
-    moment_of,
+    said_time,
     same,
     text_of,
     to_bytes,
@@ -129,10 +129,12 @@ class Slack(Kind):
         """Name an event by its type, an interaction by its own, a command by itself. Those two have trigger ids."""
         inner = value.get("event")
         name = text_of(inner.get("type")) if isinstance(inner, dict) else None
+        time = said_time("event_time", value.get("event_time"))
         return Given(
             text_of(value.get("event_id")) or text_of(value.get("trigger_id")),
-            moment_of(value.get("event_time")),
+            time.ts_us,
             name or text_of(value.get("type")) or text_of(value.get("command")),
+            unread=time.unread,
         )
 
     def challenge(self, value: Mapping[str, object]) -> str | None:
@@ -182,9 +184,9 @@ class Stripe(Kind):
         return Sample(orjson.dumps(event), {"content-type": "application/json"})
 
     def given(self, delivery: Delivery, value: Mapping[str, object]) -> Given:
-        return Given(
-            text_of(value.get("id")), moment_of(value.get("created")), text_of(value.get("type")), unstable=_UNSTABLE
-        )
+        time = said_time("created", value.get("created"))
+        name = text_of(value.get("type"))
+        return Given(text_of(value.get("id")), time.ts_us, name, unstable=_UNSTABLE, unread=time.unread)
 
 
 def _stripe_signature(secret: str, timestamp: str, body: bytes) -> str:
@@ -224,7 +226,8 @@ class Twilio(Kind):
 
     def given(self, delivery: Delivery, value: Mapping[str, object]) -> Given:
         name = next((name for name in _NAMES if text_of(value.get(name))), None)
-        return Given(None, moment_of(value.get("Timestamp")), None if name is None else str(value[name]))
+        time = said_time("Timestamp", value.get("Timestamp"))
+        return Given(None, time.ts_us, None if name is None else str(value[name]), unread=time.unread)
 
     def body_format(self, body: bytes) -> str:
         return json_or_form(body)
