@@ -84,7 +84,7 @@ LEFT_OUT = (
     "tests/unit/sql/test_merge.py::test_a_large_source_reaches_only_files_that_can_hold_its_keys",
     "tests/unit/sql/test_merge.py::test_a_source_larger_than_memory",
     "tests/unit/sql/test_merge.py::test_random_statements_do_what_duckdb_does",
-    "tests/unit/sql/test_merge.py::test_what_a_merge_cannot_do",
+    "tests/unit/sql/test_merge_forms.py::test_what_a_merge_cannot_do",
     "tests/unit/sql/test_parameters.py::test_a_value_comes_back_as_it_was",
     "tests/unit/sql/test_statements.py::test_a_hostile_text_is_read_or_refused_quickly",
     "tests/unit/sql/test_subqueries.py",

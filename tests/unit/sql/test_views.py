@@ -10,10 +10,7 @@ import pytest
 import alluvia
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound
 from alluvia.operations.catalog.views import find_view, write_view
-
-
-def rows(lake: alluvia.Lake, query: str, parameters: Any = None) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for row in lake.sql(query, parameters).to_pylist()]
+from tests.unit.sql.selected import rows
 
 
 @pytest.fixture

@@ -18,12 +18,9 @@ from alluvia.sql.fitting import fitted
 from alluvia.sql.run import execute
 from alluvia.store import CountingStore
 from tests.judges import canonical, deltalake_rows, duckdb_rows
+from tests.unit.sql.selected import rows
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
-
-
-def rows(lake: alluvia.Lake, query: str, parameters: Any = None) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for row in lake.sql(query, parameters).to_pylist()]
 
 
 @pytest.fixture
