@@ -13,6 +13,7 @@ from alluvia import notebook
 from alluvia.api import api_hints
 from alluvia.api.lake_catalog import LakeCatalog
 from alluvia.api.lake_creation import OutsideTables
+from alluvia.api.lake_queries import LakeQueries
 from alluvia.api.lake_stream import LakeStreams, LakeTags
 from alluvia.api.lake_table import Table
 from alluvia.clock import Clock, SystemClock
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from alluvia.operations.transactions.lake_restore import LakeRestore
     from alluvia.query.limits import QueryLimits
     from alluvia.query.parameters import Parameters
-    from alluvia.query.published import PublishedQuery
 
 
 __all__ = ["Lake", "Table", "connect", "open_table"]
@@ -96,7 +96,7 @@ def _opened(uri: str | os.PathLike[str], clock: Clock | None, options: Mapping[s
     return lake, WarmTable(lake.store, f"{name}/" if name else "", name or parent, clock)
 
 
-class Lake(OutsideTables, LakeStreams, LakeTags):
+class Lake(OutsideTables, LakeStreams, LakeTags, LakeQueries):
     """The tables below one path or URI. Thread-safe.
 
     `catalog` finds them. The classes that a lake inherits group methods that work on it: they hold no state, and none
@@ -359,55 +359,3 @@ class Lake(OutsideTables, LakeStreams, LakeTags):
         from alluvia.api import lake_branch
 
         return lake_branch.list_branches(self)
-
-    def publish_query(self, name: str, query: str, parameters: Mapping[str, str] | None = None) -> PublishedQuery:
-        """Publish a SELECT, for callers of its `url`. The next version replaces one of that name.
-
-        `parameters` has the types of `$name`, by name: `{"path": "string", "n": "int=10"}` with a default. Callers need
-        the right to read its tables, or the scope `query:<name>`. Raises `Invalid`, `TableNotFound`, and `Conflict`
-        after a lost race.
-        """
-        from alluvia.query import published
-
-        return published.publish(self.catalog, name, query, parameters or {})
-
-    def link_query(
-        self,
-        name: str,
-        values: Mapping[str, str] | None = None,
-        *,
-        expires: timedelta | str = "7d",
-        format: str = "csv",  # noqa: A002 - the name that queries' requests have
-    ) -> str:
-        """Return a link to a published query, with the values of some parameters fixed, for browsers and spreadsheets.
-
-        Its holder gets the rows, until it expires or `alluvia token revoke` ends it. It begins with the address in
-        `$ALLUVIA_URL`; without one it is a path. Needs a key for tokens on this machine; a lake without keys gets its
-        first. Raises `Invalid`.
-        """
-        from alluvia.access.issuing import ready_key
-        from alluvia.delta.arguments import duration_ms
-        from alluvia.query import query_links
-        from alluvia.query.published import address_in, published_query
-
-        lasts_ms = duration_ms(expires) if isinstance(expires, str) else expires.total_seconds() * 1000
-        if lasts_ms is None:
-            raise Invalid(f"expires: {expires!r:.100} is not a duration, such as 7d")
-        address = address_in(os.environ) or ""
-        rights = query_links.link_rights(published_query(self.store, name), values or {})
-
-        path, _ = query_links.make_link(
-            self.store,
-            self.clock,
-            lambda: ready_key(self.store, self.clock, os.environ)[0],
-            rights,
-            format,
-            int(lasts_ms // 1000),
-        )
-        return f"{address}{path}"
-
-    def unpublish_query(self, name: str) -> PublishedQuery:
-        """Withdraw a published query. Raises `Invalid` if there is none of that name."""
-        from alluvia.query import published
-
-        return published.unpublish(self.catalog, name)
