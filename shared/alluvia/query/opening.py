@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -34,7 +34,7 @@ from alluvia.query.parameters import check_given
 from alluvia.query.process.evaluator import evaluation
 from alluvia.query.process.fetching import EARLY_FILES, may_end_early
 from alluvia.query.process.session import Session
-from alluvia.query.scans import TableScan, newest_snapshots, plan_scans, report
+from alluvia.query.scans import ScanPlan, TableScan, newest_snapshots, plan_scans, report
 from alluvia.query.views import expand
 from alluvia.store.requests import metered_here
 
@@ -92,46 +92,67 @@ def open_session(
     )
     schemas = {one: schema for one, (schema, _) in derived.items()}
     plan = plan_scans(catalog, references, constants, newest, schemas)
-    scans = plan.scans
-    inputs: dict[str, Files | LocalRows] = {}
-    views: dict[str, str] = {}
-    names: dict[Reference, str] = {}
-    reports: list[TableScan] = []
-    for number, reference in enumerate(references.tables):
-        if reference in derived:
-            relation = derived[reference][1].narrowed(plan.needed[reference])
-            relation = _emptied(relation) if without_rows else relation
-            inputs |= relation.inputs
-            views |= relation.views
-            names[reference] = relation.name
-            for each in (each for each in relation.inputs.values() if isinstance(each, Files)):
-                catalog.note_read(Scan(each.snapshot))
-            reports += _reports(derived[reference][1], relation)
-        else:
-            names[reference] = f"scan_{number}"
-            catalog.note_read(scans[reference])
-            scan = scans[reference]
-            shown, located = plan.shown.get(reference), places if number == 0 else None
-            files = Files(scan.snapshot, () if without_rows else scan.files, shown=shown, places=located)
-            inputs[names[reference]] = files
-            reports.append(report(reference.shown, files))
-    read = [each for each in inputs.values() if isinstance(each, Files)]
+    found = _session_inputs(catalog, references, plan, derived, places, without_rows=without_rows)
+    inputs, names = found.inputs, found.names
     if catalog.rights is not None and (dry_run or statement.explain):
         what = "a dry run" if dry_run else "EXPLAIN"
-        catalog.rights.check_sees_all(what, [each.snapshot.name for each in read])
+        read = [each.snapshot.name for each in inputs.values() if isinstance(each, Files)]
+        catalog.rights.check_sees_all(what, read)
     if not dry_run:
         reads.add(inputs)
     rewritten = replace(rewrite(statement, names, session.analyse), outer=expanded.position)
     if not dry_run:
         session.open(
             inputs,
-            views,
+            found.views,
             _fetched_max(statement),
-            rules_left_out(statement.root, of_views=bool(views)),
+            rules_left_out(statement.root, of_views=bool(found.views)),
             shown_tables(statement.root, names),
         )
-    named = _tables_named(references, scans, {reference: relation for reference, (_, relation) in derived.items()})
-    return Opened(statement, scans, tuple(reports), rewritten, named, tuple(reads.snapshots))
+    named = _tables_named(references, plan.scans, {reference: relation for reference, (_, relation) in derived.items()})
+    return Opened(statement, plan.scans, tuple(found.reports), rewritten, named, tuple(reads.snapshots))
+
+
+@dataclass(slots=True)
+class _SessionInputs:
+    """Inputs of a session for the tables that a query names, views over them, the name of each, and their costs."""
+
+    inputs: dict[str, Files | LocalRows] = field(default_factory=dict)
+    views: dict[str, str] = field(default_factory=dict)
+    names: dict[Reference, str] = field(default_factory=dict)
+    reports: list[TableScan] = field(default_factory=list)
+
+
+def _session_inputs(
+    catalog: Catalog,
+    references: References,
+    plan: ScanPlan,
+    derived: Mapping[Reference, tuple[pa.Schema, Relation | Inspection]],
+    places: RowPlaces | None,
+    *,
+    without_rows: bool,
+) -> _SessionInputs:
+    """Return an input or a view for each table that the query names. The catalog notes the versions that it reads."""
+    found = _SessionInputs()
+    for number, reference in enumerate(references.tables):
+        if reference in derived:
+            relation = derived[reference][1].narrowed(plan.needed[reference])
+            relation = _emptied(relation) if without_rows else relation
+            found.inputs |= relation.inputs
+            found.views |= relation.views
+            found.names[reference] = relation.name
+            for each in (each for each in relation.inputs.values() if isinstance(each, Files)):
+                catalog.note_read(Scan(each.snapshot))
+            found.reports += _reports(derived[reference][1], relation)
+        else:
+            scan = plan.scans[reference]
+            catalog.note_read(scan)
+            shown, located = plan.shown.get(reference), places if number == 0 else None
+            files = Files(scan.snapshot, () if without_rows else scan.files, shown=shown, places=located)
+            found.names[reference] = f"scan_{number}"
+            found.inputs[found.names[reference]] = files
+            found.reports.append(report(reference.shown, files))
+    return found
 
 
 def _bound(session: Session, root: Node, newest: Mapping[str, Snapshot], values: pa.Table) -> dict[str, pa.Scalar]:
