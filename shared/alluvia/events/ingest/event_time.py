@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.delta.odd_times import FUTURE, UNREADABLE
+from alluvia.delta.odd_times import FUTURE, FUTURE_US, UNREADABLE
 from alluvia.errors import cut
 from alluvia.events.ingest.identity import all_at_path, at_path
 from alluvia.events.ingest.jsontext import ExactNumber, encode
@@ -116,8 +116,6 @@ def moments_array(moments_us: Sequence[int]) -> pa.Array:
 TIME_FIELDS = ("ts", "timestamp", "@timestamp", "time")
 _PLACES = tuple((name,) for name in TIME_FIELDS)
 SECONDS_MIN = 100_000_000  # March 1973: a smaller number called `time` is a duration or a count
-FUTURE_US = 86_400_000_000
-"""A time this long after the event's arrival is in the far future: no time zone explains it."""
 
 
 @dataclass(frozen=True, slots=True)

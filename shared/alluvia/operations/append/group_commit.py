@@ -346,8 +346,9 @@ class _Owner:
         later: list[ObjectInfo] = []
 
         def write() -> None:
-            written = writer.write(pa.concat_tables([each.rows for each in group]))
-            adds.extend(with_odd_times(written, sum((Counter(each.odd_times) for each in group), Counter())))
+            rows = pa.concat_tables([each.rows for each in group])
+            written, odd_times = writer.write(rows), sum((Counter(each.odd_times) for each in group), Counter())
+            adds.extend(with_odd_times(written, odd_times, rows, snapshot.physical_name("ts")))
 
         def list_again() -> None:
             later.extend(info for key, info in self._listed(snapshot.version - 1).items() if key not in listed)

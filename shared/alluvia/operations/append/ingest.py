@@ -201,7 +201,8 @@ class _NewRows:
     def changes(self) -> Changes:
         """Write the rows that are new and return what to commit."""
         ids = encode_event_ids(*self._new_ids())
-        adds = with_odd_times(self._writer.write(self._new_rows()), self._odd())
+        rows = self._new_rows()
+        adds = with_odd_times(self._writer.write(rows), self._odd(), rows, self._snapshot.physical_name("ts"))
         self.written += adds
         self._changes = Changes("WRITE", {"mode": "Append"}, adds=adds, info=ids)
         return self._changes

@@ -117,7 +117,8 @@ def rewrite(
             _put(handle, snapshot, files[0], output, cell, data_change=changed)
             for output, cell in zip(written, cells, strict=True)
         ]
-        return NewFiles(with_odd_times(put, {} if changed else odd_times_of(files)), rows_written, changed)
+        odd_times = {kind: min(count, rows_written) for kind, count in odd_times_of(files).items()}
+        return NewFiles(with_odd_times(put, odd_times), rows_written, changed)
 
 
 @contextmanager

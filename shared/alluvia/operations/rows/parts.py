@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 
@@ -17,7 +18,8 @@ class Outcome:
     """The outcome of one file. `add` replaces it; without one it is removed completely.
 
     `rows` counts all that the file holds, the others those that it has left. `deleted` is None where the log alone said
-    that all go, and not how many they are. `vector` holds positions that wait to be written.
+    that all go, and not how many they are. `vector` holds positions that wait to be written. `odd_times` counts
+    those of the rows that it has left (`delta.odd_times`); None if the file counts none.
     """
 
     file: AddFile
@@ -29,6 +31,7 @@ class Outcome:
     copied: int = 0
     sources: pa.Int64Array | None = None
     vector: pa.Int64Array | None = None
+    odd_times: Counter[str] | None = None
 
 
 @dataclass(slots=True)
@@ -36,6 +39,7 @@ class Part:
     """Files that were worked on together: their new rows and their changes share files, and stand or fall together.
 
     Nothing of it was written before `begun_ms`. `inserted` has the numbers of the source's rows that it inserts.
+    `odd_times` counts those of the updated rows that wait for a file of their own.
     """
 
     begun_ms: int
@@ -44,6 +48,7 @@ class Part:
     cdc: list[CdcFile] = field(default_factory=list)
     inserted: pa.Int64Array | None = None
     rows_inserted: int = 0
+    odd_times: Counter[str] = field(default_factory=Counter)
 
 
 def part_of(begun_ms: int, *outcomes: Outcome) -> Part:

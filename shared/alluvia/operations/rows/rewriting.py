@@ -5,6 +5,7 @@ One file is encoded while the next is read. Memory holds one row group of each a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from alluvia.delta.deletion_vectors.descriptors import cardinality_of
 from alluvia.delta.deletion_vectors.roaring import sorted_positions
 from alluvia.delta.deletion_vectors.storage import NO_POSITIONS, positions_of, write_deletions
 from alluvia.delta.log.actions import AddFile
+from alluvia.delta.odd_times import TIME_COLUMNS, with_counts, with_odd_times
 from alluvia.delta.snapshot import Snapshot
 from alluvia.delta.statistics.written import loose_statistics
 from alluvia.lazy_dataclasses import dataclass
@@ -23,6 +25,7 @@ from alluvia.operations.planning.layout import row_check
 from alluvia.operations.reading.change_files import ChangeWriter
 from alluvia.operations.reading.datafile import Background, DataFile, FileSink, opened
 from alluvia.operations.rows.edits import Edit, Hits, interleaved
+from alluvia.operations.rows.odd_time_counts import OddTimeCounts, counts_of
 from alluvia.operations.rows.parts import Outcome, Part, files_left, outcomes_of, part_of, still_good
 from alluvia.progress import report
 
@@ -68,6 +71,7 @@ class Rewriter:
         self._with_others = with_others
         self._found: dict[str, _FoundRows] = {}
         self._found_bytes = 0
+        self._odd_times: OddTimeCounts | None = None
 
     def work(self, snapshot: Snapshot, candidates: Sequence[AddFile]) -> list[Outcome]:
         """Bring the outcomes up to a snapshot, of which `candidates` are the files that can match.
@@ -174,6 +178,7 @@ class Rewriter:
             updated=hits.rows_updated,
             sources=matched.sources,
         )
+        self._odd_times = self._counted(data, hits)
         if hits.changed == live and not (hits.rows_updated and self.edit.in_place and not self._vectors):
             self._take(data, hits)
         elif self._vectors:
@@ -182,7 +187,23 @@ class Rewriter:
         else:
             outcome.copied = live - hits.changed
             self._rewrite(data, hits, outcome)
+        if self._odd_times is not None:
+            in_place = outcome.vector is None and self.edit.in_place and not self._vectors
+            outcome.odd_times = self._odd_times.left(in_place=in_place)
+            self._open.odd_times += Counter() if in_place else self._odd_times.moved()
         return outcome
+
+    def _counted(self, data: DataFile, hits: Hits) -> OddTimeCounts | None:
+        """Return the odd times of a file that counts some, with all its rows seen."""
+        counts = counts_of(data.file, self._snapshot.schema.names)
+        if counts is None:
+            return None
+        start = 0
+        for batch in data.batches(TIME_COLUMNS):
+            here = hits.mask.slice(start, len(batch))
+            counts.seen(batch, data.live.slice(start, len(batch)), here)
+            start += len(batch)
+        return counts
 
     def _find(self, data: DataFile) -> Hits | None:
         """Return the rows to change: remembered where only the file's deletion vector is new."""
@@ -234,7 +255,8 @@ class Rewriter:
         if self._encoded is None:
             return
         outcome, sink = self._encoded
-        outcome.add = sink.finish()
+        add = sink.finish()
+        outcome.add = add if add is None or not outcome.odd_times else with_counts(add, outcome.odd_times)
         sink.close()
         self._encoded = None
 
@@ -269,6 +291,8 @@ class Rewriter:
         new = None
         if hits.updated is not None and hits.rows_updated:
             new = self.edit.renew(old.filter(hits.updated), hits.updating())
+            if self._odd_times is not None:
+                self._odd_times.renewed(new)
             if not self.edit.in_place or self._vectors:
                 self._waiting.append(new)
         if self._changes is not None:
@@ -286,15 +310,18 @@ class Rewriter:
         for outcome, vector in zip(vectors, descriptors, strict=True):
             stats = loose_statistics(outcome.file.stats, outcome.rows)
             outcome.vector = None
-            outcome.add = replace(outcome.file, deletion_vector=vector, stats=stats, data_change=True)
+            add = replace(outcome.file, deletion_vector=vector, stats=stats, data_change=True)
+            outcome.add = add if outcome.odd_times is None else with_counts(add, outcome.odd_times)
         self.parts.append(part)
         self._open = self._new_part()
 
     def _write(self, part: Part) -> None:
         """Write the rows that wait for files of their own, and the changes."""
         if self._waiting:
-            part.adds += self._writer.write(pa.concat_tables(self._waiting))
-            self._waiting = []
+            rows = pa.concat_tables(self._waiting)
+            written = self._writer.write(rows)
+            part.adds += with_odd_times(written, part.odd_times, rows, self._snapshot.physical_name("ts"))
+            self._waiting, part.odd_times = [], Counter()
         if self._changes is not None:
             part.cdc += self._changes.finish()
 

@@ -225,3 +225,44 @@ def test_a_time_that_only_a_format_knows(
     lake.table("strict").evolve(properties={"alluvia.unreadable_time": None})
     assert lake.table("strict").replay_rejects().stored == 1
     assert counts(lake, "strict")["unreadable"] == 1
+
+
+MERGE = (
+    "MERGE INTO clicks USING (VALUES ('fine'), ('soon-2')) s(id) ON clicks.event_id = s.id "
+    "WHEN MATCHED AND s.id = 'fine' THEN DELETE WHEN MATCHED THEN UPDATE SET event = 'x'"
+)
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+@pytest.mark.parametrize(
+    ("change", "unreadable", "future"),
+    [
+        ("DELETE FROM clicks WHERE event_id = 'fine'", 2, 1),
+        ("DELETE FROM clicks WHERE event_id = 'soon-1'", 1, 1),
+        ("DELETE FROM clicks WHERE ts = received_at", 0, 1),
+        ("DELETE FROM clicks WHERE event_id = 'future'", 2, 0),
+        ("UPDATE clicks SET event = 'x' WHERE event_id = 'fine'", 2, 1),
+        ("UPDATE clicks SET event = 'x'", 2, 1),
+        ("UPDATE clicks SET ts = '2023-11-13 10:00:00Z' WHERE event_id = 'soon-1'", 1, 1),
+        ("UPDATE clicks SET ts = '2023-11-13 10:00:00Z' WHERE ts = received_at", 0, 1),
+        ("UPDATE clicks SET ts = '2023-11-13 10:00:00Z'", 0, 0),
+        (MERGE, 2, 1),
+    ],
+)
+def test_changes_of_rows_keep_the_counts_of_those_that_are_left(
+    lake: alluvia.Lake, vectors: str, change: str, unreadable: int, future: int
+) -> None:
+    lake.create_events("clicks", properties={"delta.enableDeletionVectors": vectors})
+    send(
+        lake,
+        {"event_id": "soon-1", "ts": "soon"},
+        {"event_id": "soon-2", "ts": "soon"},
+        {"event_id": "future", "ts": "2023-11-16T00:00:00Z"},
+        {"event_id": "fine", "ts": "2023-11-14T01:00:00Z"},
+        {"event_id": "older", "ts": "2023-11-14T02:00:00Z"},
+    )
+    lake.table("clicks").optimize()
+    before = counts(lake)
+    assert before == {"unreadable": 2, "future": 1}
+    lake.sql(change)
+    assert counts(lake) == {"unreadable": unreadable, "future": future}
