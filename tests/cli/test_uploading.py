@@ -78,6 +78,8 @@ def test_a_file_is_read_as_it_is_written(shell: Shell, orders: str) -> None:
     guessed = shell.run("upload", "texts", orders)
     assert "column Betrag (EUR) is text: it seems to have numbers with a decimal comma, which --dec" in guessed.output
     assert "column am is text: it seems to have dates such as '20.11.2026', which --date-format" in guessed.output
+    unneeded = shell.run("upload", "texts", orders, "--date-format", "%d.%m.%Y")
+    assert "date_format '%d.%m.%Y': no column has dates that are written so" in unneeded.output
     made = shell.rows("upload", "orders", orders, *AS_WRITTEN, "--rename", "Bestell Nr=id")
     assert made[0]["columns"] == {"id": "long", "Betrag (EUR)": "double", "am": "date", "Name": "string"}
     shell.rows("upsert", "orders", orders, "--on", "id", *AS_WRITTEN, "--rename", "Bestell Nr=id")
@@ -126,7 +128,7 @@ def test_files_of_events_are_read_as_they_are_written(shell: Shell, tmp_path: Pa
     assert row["properties"] == '{"note":"1,5"}'
     reasons = {each["reason"] for each in shell.rows("rejects", "list", "sales")}
     assert reasons == {
-        "amount: expected a number with a decimal comma; a point alone may also group digits: leave it out",
+        "amount: expected a number with a decimal comma, whose points, if any, group its digits by three",
         "ts: expected timestamp_format '%d.%m.%Y %H:%M', as in '20.11.2026 13:14'",
         "on day: expected date_format '%d.%m.%Y', as in '20.11.2026'",
     }
@@ -140,3 +142,15 @@ def test_files_of_events_are_read_as_they_are_written(shell: Shell, tmp_path: Pa
     lines.write_text('{"event_id": "5", "day": "21.11.2026", "amount": 1}\n')
     (counts,) = shell.rows("ingest", "sales", str(lines), "--date-format", "%d.%m.%Y", "--rename", "day=on day")
     assert counts["stored"] == 1
+
+
+def test_points_that_may_group_digits_are_refused_by_every_way_in(shell: Shell, tmp_path: Path) -> None:
+    shell.rows("create", "sales", "--plain", "--column", "id:long", "--column", "sales:long")
+    file = tmp_path / "sales.csv"
+    file.write_text("id;sales\n1;1.000\n2;2.500\n")
+    doubt = "row 1, column sales: '1.000' may be 1000 or 1: --decimal-separator says which it is, with , or ."
+    for words in (["upload", "sales", str(file)], ["upsert", "sales", str(file), "--on", "id"]):
+        refused = shell.run(*words)
+        assert (refused.exit_code, doubt in refused.output) == (1, True)
+    shell.rows("upsert", "sales", str(file), "--on", "id", "--decimal-separator", ",")
+    assert shell.rows("query", "SELECT sales FROM sales ORDER BY id") == [{"sales": 1000}, {"sales": 2500}]

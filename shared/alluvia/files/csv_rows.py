@@ -12,10 +12,12 @@ from typing import IO
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
+from alluvia.arrow_compute import pc
 from alluvia.events.formats.csv_text import CsvFault, CsvText, RowTooLong, end_of_whole_rows
+from alluvia.files.column_notes import GROUPED, PointedNumbers, may_be
 from alluvia.files.file_text import PIECE_BYTES, buffered
 from alluvia.files.limits import FileNames, Misfit, misfit
-from alluvia.files.reading_options import DEFAULT, ReadingOptions
+from alluvia.files.reading_options import DEFAULT, ReadingOptions, is_number
 from alluvia.files.text_values import TextType, typed
 
 HEADER_BYTES_MAX = 1 << 20
@@ -26,6 +28,7 @@ _NO_ROWS = (
     "keeps them), or declare a schema"
 )
 _ROW = re.compile(r"Row #(\d+): ")
+_COMMA_BETWEEN_DIGITS = re.compile(r"[0-9],[0-9]", re.ASCII)
 _COLUMN = re.compile(r"In CSV column #(\d+): ")
 
 
@@ -54,30 +57,55 @@ class CsvRows:
 
         Without rows no type shows: of a file that lost its line ends, columns would be made of cells.
         """
-        unknown = {name: TextType(options=self._options) for name in self.names if name not in known}
+        doubtful = self._points_may_group(pa.float64())
+        unknown = {
+            name: TextType(options=self._options, points_may_group=doubtful) for name in self.names if name not in known
+        }
         count = 0
-        for _, batch in self._texts() if unknown else ():
+        for start, batch in self._texts() if unknown else ():
             count += len(batch)
             for name, kind in unknown.items():
-                kind.see(batch.column(name))
+                kind.see(batch.column(name), start)
         if unknown and not count:
             raise Misfit(_NO_ROWS)
         notes = {name: kind.note() for name, kind in unknown.items()}
-        self.notes = [f"column {name} is text: it seems to have {note}" for name, note in notes.items() if note]
+        self.notes = [f"column {name} {note}" for name, note in notes.items() if note]
         return pa.schema([(name, known[name] if name in known else unknown[name].kind()) for name in self.names])
 
     def tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
         """Yield the rows in columns of a schema, which has all of the file's."""
         fields = [schema.field(name) for name in self.names]
+        pointed = {field.name for field in fields if self._points_may_group(field.type)}
         for start, batch in self._texts():
             columns = []
             for field, texts in zip(fields, batch.columns, strict=True):
+                if field.name in pointed and _has_groups(texts):
+                    self._check_points(field.name)
+                    pointed.remove(field.name)
                 array, reasons = typed(texts, field, self._options)
                 if reasons:
                     at = min(reasons)
                     raise misfit(start + at + 1, field.name, f"{reasons[at]} ({_shown(texts[at].as_py())})")
                 columns.append(array)
             yield pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+    def _points_may_group(self, kind: pa.DataType) -> bool:
+        """Whether points in numbers may group digits: semicolons separate cells where a comma is decimal.
+
+        In columns of whole numbers, they may wherever no comma separates.
+        """
+        if self._options.decimal_separator or self._delimiter == "," or not is_number(kind):
+            return False
+        return self._delimiter == ";" or pa.types.is_integer(kind)
+
+    def _check_points(self, name: str) -> None:
+        """Raise `Misfit` if nothing in a column shows whether its points group digits. Reads all of the file."""
+        points = PointedNumbers()
+        for start, batch in self._texts():
+            points.see(pc.utf8_trim_whitespace(batch.column(name)), None, start)
+        if points.are_doubtful and points.first is not None:
+            row, text = points.first
+            raise misfit(row, name, may_be(text))
 
     def _texts(self) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the cells as text, with the number of rows before them."""
@@ -159,7 +187,16 @@ class CsvRows:
             name = self.names[int(column[1])]
             return misfit(int(row[1]), name, "not valid UTF-8") if row else Misfit(f"column {name}: not valid UTF-8")
         said = text.removeprefix("CSV parse error: ")
+        if self._delimiter == "," and not self._options.delimiter and _COMMA_BETWEEN_DIGITS.search(said):
+            said += "; if commas are decimal ones, give --decimal-separator , (decimal_separator)"
         return Misfit(f"row {row[1]}: {said[said.index(row[0]) + len(row[0]) :]}" if row else said)
+
+
+def _has_groups(texts: pa.Array) -> bool:
+    """Whether a text is a number whose point may group digits."""
+    if not pc.any(pc.match_substring(texts, ".")).as_py():
+        return False
+    return bool(pc.any(pc.match_substring_regex(pc.utf8_trim_whitespace(texts), GROUPED)).as_py())
 
 
 def _shown(text: str | None) -> str:

@@ -18,6 +18,14 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
+from alluvia.files.column_notes import (
+    are_days,
+    are_moments,
+    formats_of,
+    have_decimal_commas,
+    looks_like_day,
+    spelled_number,
+)
 from alluvia.lazy_dataclasses import dataclass
 
 COMMA = ","
@@ -25,8 +33,8 @@ CHARS_MAX = 100
 """The longest format, and the longest text of a date or a time."""
 UNREADABLE = "?"
 """Replaces a text that does not follow an option. Only text columns can read it."""
-_GROUPED = r"^[-+]?[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+$|^[-+]?[0-9]{1,3}(?:\.[0-9]{3}){2,}$"
-"""A number with a decimal comma whose points group digits beyond doubt: of `1.234` it could be the decimal point."""
+_GROUPED = r"^[-+]?[1-9][0-9]{0,2}(?:\.[0-9]{3})+(?:,[0-9]+)?$"
+"""A number whose points group digits, where the decimal separator is a comma."""
 _IS_GROUPED = re.compile(_GROUPED, re.ASCII)
 _SAMPLE = datetime(2026, 11, 20, 13, 14, 15, tzinfo=UTC)
 _UNPADDED = re.compile(r"%-(?=[dmHIMSjy])")
@@ -71,13 +79,19 @@ class ReadingOptions:
             return self.date_format
         return self.timestamp_format if pa.types.is_timestamp(kind) else ""
 
+    def as_written(self, kind: pa.DataType) -> str:
+        """Return how the options say that values of a type are written, as the end of a sentence; "" if they do not."""
+        if written := self.format_of(kind):
+            return f" that is written as {written!r} says"
+        return " with a decimal comma" if self.has_decimal_comma and is_number(kind) else ""
+
     def plain(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
         """Return texts of values of a type as every reader takes them; `UNREADABLE` where they are not ones."""
         if self.format_of(kind):
             words = texts.dictionary_encode()
             plain = [self.plain_text(text, kind) for text in words.dictionary.to_pylist()]
             return pa.array(plain, pa.string()).take(words.indices)
-        if self.has_decimal_comma and _is_number(kind):
+        if self.has_decimal_comma and is_number(kind):
             grouped = pc.fill_null(pc.match_substring_regex(texts, _GROUPED), False)
             if pc.any(grouped).as_py():
                 texts = pc.if_else(grouped, pc.replace_substring(texts, ".", ""), texts)
@@ -93,7 +107,7 @@ class ReadingOptions:
             if len(text) > CHARS_MAX:
                 return UNREADABLE
             return _iso(text, written, pa.types.is_date(kind)) if text else text
-        if self.has_decimal_comma and _is_number(kind):
+        if self.has_decimal_comma and is_number(kind):
             text = text.replace(".", "") if _IS_GROUPED.fullmatch(text) else text
             return UNREADABLE if "." in text else text.replace(COMMA, ".")
         return text
@@ -102,28 +116,51 @@ class ReadingOptions:
         """Return why a text has no value of a type: `reason`, or what an option says, or the option that is missing."""
         if text and (written := self.format_of(kind)):
             name = "date_format" if pa.types.is_date(kind) else "timestamp_format"
-            return f"expected {name} {written!r}, as in {_SAMPLE.strftime(_codes(written))!r}"
-        if text and _is_number(kind) and self.has_decimal_comma and "." in text:
-            return "expected a number with a decimal comma; a point alone may also group digits: leave it out"
+            hint = (
+                f"; {found} reads it" if looks_like_day(text) and written not in (found := formats_of([text])) else ""
+            )
+            return f"expected {name} {written!r}, as in {_SAMPLE.strftime(_codes(written))!r}{hint}"
+        if text and is_number(kind) and self.has_decimal_comma and self.plain_text(text, kind) == UNREADABLE:
+            return "expected a number with a decimal comma, whose points, if any, group its digits by three"
         if text and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)) and looks_like_day(text):
-            name = "date-format" if pa.types.is_date(kind) else "timestamp-format"
-            return f"{reason}; say how it is written with --{name}, such as '%d.%m.%Y' ({name.replace('-', '_')})"
+            name = "date_format" if pa.types.is_date(kind) else "timestamp_format"
+            option = f"--{name.replace('_', '-')}"
+            return f"{reason}; say how it is written with {option}, such as {formats_of([text])} ({name})"
         return reason
 
     def missing(self, texts: Sequence[str]) -> str:
-        """Return which option would make values of texts that all seem to be numbers or dates; "" for others."""
-        if (
-            not self.decimal_separator
-            and all(map(_WITH_COMMA.fullmatch, texts))
-            and any(COMMA in each for each in texts)
-        ):
+        """Return what most of a column's texts seem to be that an option would read, and which; "" for others."""
+        if not self.decimal_separator and have_decimal_commas(texts):
             return "numbers with a decimal comma, which --decimal-separator , reads (decimal_separator)"
-        days = [_DAY.match(text.strip()) for text in texts]
-        if not self.date_format and all(day is not None and day.end() == day.endpos for day in days):
-            return f"dates such as {texts[0]!r:.30}, which --date-format reads, such as %d.%m.%Y (date_format)"
-        if not self.timestamp_format and all(day is not None and day.end() < day.endpos for day in days):
-            return f"times such as {texts[0]!r:.30}, which --timestamp-format reads (timestamp_format)"
+        if not self.date_format and (days := are_days(texts)):
+            found = formats_of(days)
+            return f"dates such as {days[0]!r:.30}, which --date-format reads, such as {found} (date_format)"
+        if not self.timestamp_format and (moments := are_moments(texts)):
+            found = formats_of(moments)
+            return (
+                f"times such as {moments[0]!r:.30}, which --timestamp-format reads, such as {found} (timestamp_format)"
+            )
         return ""
+
+    def unread(self, texts: Sequence[str]) -> str:
+        """Return what most of a column's texts seem to be that is written in another way; "" for others."""
+        for name, found in (("date_format", are_days(texts)), ("timestamp_format", are_moments(texts))):
+            if found:
+                written = getattr(self, name)
+                better = formats_of(found)
+                hint = "" if written in better else f": use {better}"
+                return f"{found[0]!r:.30}, which {name} {written!r} does not read{hint}"
+        number = spelled_number(texts)
+        return f"{number!r:.30}, which has a sign, a currency or spaces besides the number" if number else ""
+
+    def unused(self, kinds: Sequence[pa.DataType]) -> list[str]:
+        """Return which formats say how dates or times are written, of columns that have none."""
+        unused = []
+        if self.date_format and not any(map(pa.types.is_date, kinds)):
+            unused.append(f"date_format {self.date_format!r}: no column has dates that are written so")
+        if self.timestamp_format and not any(map(pa.types.is_timestamp, kinds)):
+            unused.append(f"timestamp_format {self.timestamp_format!r}: no column has times that are written so")
+        return unused
 
 
 NAMES = ("delimiter", "decimal_separator", "date_format", "timestamp_format", "rename")
@@ -205,17 +242,9 @@ def _iso(text: str, written: str, is_date: bool) -> str:
     return moment.date().isoformat() if is_date else moment.isoformat()
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
+    """Whether values of a type are numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-_WITH_COMMA = re.compile(r"[-+]?[0-9]+(?:\.[0-9]{3})*(?:,[0-9]+)?", re.ASCII)
-_DAY = re.compile(r"[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{2,4}\b|[0-9]{4}[./][0-9]{1,2}[./][0-9]{1,2}\b", re.ASCII)
-
-
-def looks_like_day(text: str) -> bool:
-    """Whether a text begins like a day that is not in ISO 8601."""
-    return _DAY.match(text.strip()) is not None
 
 
 def as_json(options: ReadingOptions) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """Columns of text, such as those of CSV, to columns of a type, and the type that loses nothing. Pure.
 
-Inference takes a type only where every value of the file is written as that type writes it: `007`, `1.50e400`, `+5` and
-numbers beyond 64 bits make a column text. Declared types take what they can hold exactly, as ingestion does.
+Spaces around a value say nothing, except in text. Inference takes a type only where every value of the file is written
+as that type writes it: `007`, `1E5`, `1.50e400`, `+5` and numbers beyond 64 bits make a column text. Declared types
+take what they can hold exactly, as ingestion does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 
 import pyarrow as pa
 
@@ -14,15 +16,17 @@ from alluvia.arrow_compute import pc
 from alluvia.events.ingest.convert import column, read_text
 from alluvia.events.ingest.event_time import TIMESTAMP, plain_instants
 from alluvia.events.ingest.jsontext import survives_double
+from alluvia.files.column_notes import PointedNumbers, is_code, may_be, said_of
 from alluvia.files.reading_options import DEFAULT, ReadingOptions
 
 _DAY = r"(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-[0-9]{2}-[0-9]{2}"
 """Of the years that Python and JSON's readers have: Arrow has the year 0 as well."""
 _CLOCK = rf"{_DAY}[T ][0-9]{{2}}:[0-9]{{2}}(?::[0-9]{{2}}(?:\.[0-9]{{1,6}})?)?"
+_FRACTION, _POWER = r"\.[0-9]{1,99}", "[0-9]{1,3}"
 _PATTERNS: dict[pa.DataType, str] = {
     pa.bool_(): r"^(?i:true|false)$",
     pa.int64(): r"^(?:0|-?[1-9][0-9]{0,18})$",
-    pa.float64(): r"^-?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,99})?(?:[eE][-+]?[0-9]{1,3})?$",
+    pa.float64(): rf"^-?(?:0|[1-9][0-9]{{0,99}})(?:(?:{_FRACTION})?(?:[eE][-+]{_POWER})?|{_FRACTION}[eE]{_POWER})$",
     pa.date32(): rf"^{_DAY}$",
     TIMESTAMP: rf"^{_CLOCK}(?:Z|[-+][0-9]{{2}}(?::?[0-9]{{2}})?)$",
     pa.timestamp("us"): rf"^{_CLOCK}$",
@@ -61,10 +65,15 @@ def _exact(texts: pa.Array) -> pa.BooleanArray:
 
 LOOKED_AT = 1000
 """So many of a column's texts, the first ones, show which option may be missing."""
+SAMPLE = 100
+"""So many show whether most of them are of some type."""
 
 
 class TextType:
-    """The types that all texts of a column seen so far can have. `empty_is_null`: an empty text says nothing."""
+    """The types that all texts of a column seen so far can have. `empty_is_null`: an empty text says nothing.
+
+    `points_may_group`: where semicolons separate cells, points in numbers may group digits.
+    """
 
     def __init__(
         self,
@@ -72,32 +81,91 @@ class TextType:
         *,
         empty_is_null: bool = True,
         options: ReadingOptions = DEFAULT,
+        points_may_group: bool = False,
     ) -> None:
         self._left = list(kinds)
         self._options = options
         self._empty_is_null = empty_is_null
         self._first: list[str] = []
+        self._misfit = ""
+        self._points = PointedNumbers() if points_may_group else None
 
-    def see(self, texts: pa.Array) -> None:
-        """Take some of the column's texts into account; nulls say nothing."""
+    def see(self, texts: pa.Array, start: int = 0) -> None:
+        """Take some of the column's texts into account, after the first `start` rows; nulls say nothing."""
         if not self._left and self._first:
             return
-        says = pc.not_equal(texts, "") if self._empty_is_null else pc.is_valid(texts)
-        texts = texts.filter(pc.fill_null(says, False))
-        if len(texts):
-            self._first = self._first or texts.slice(0, LOOKED_AT).to_pylist()
-            self._left = [kind for kind in self._left if self._all_are(texts, kind)]
+        if self._empty_is_null:
+            texts = pc.utf8_trim_whitespace(texts)
+        says = pc.fill_null(pc.not_equal(texts, "") if self._empty_is_null else pc.is_valid(texts), False)
+        texts = texts.filter(says)
+        if not len(texts):
+            return
+        self._first = self._first or texts.slice(0, LOOKED_AT).to_pylist()
+        before = self._left
+        self._left = [kind for kind in before if self._all_are(texts, kind)]
+        if not self._left:
+            found = self._first_misfit(texts, before)
+            if found is not None:
+                self._misfit = f"row {start + pc.indices_nonzero(says)[found[0]].as_py() + 1}: {found[1]}"
+        elif self._points is not None and pa.float64() in self._left:
+            self._points.see(texts, pc.indices_nonzero(says), start)
 
     def kind(self) -> pa.DataType:
         """Return the type: text where no other is exact, or nothing was seen."""
-        return self._left[0] if self._first and self._left else pa.string()
+        if not self._first or not self._left or self._doubt() is not None:
+            return pa.string()
+        return self._left[0]
 
     def note(self) -> str:
-        """Return the apparent kind of a column's values if it is text only because an option is missing; else ""."""
-        return "" if self._left or not self._first else self._options.missing(self._first)
+        """Return why the column is text, if most of its values are something else: "is text …"; else ""."""
+        if not self._first:
+            return ""
+        if (doubt := self._doubt()) is not None:
+            return f"is text: in row {doubt[0]}, {may_be(doubt[1])}"
+        if self._left:
+            return ""
+        if missing := self._options.missing(self._first):
+            return f"is text: it seems to have {missing}"
+        if self._misfit:
+            return f"is text because of {self._misfit}"
+        unread = self._options.unread(self._first)
+        return f"is text: it has values such as {unread}" if unread else ""
+
+    def _doubt(self) -> tuple[int, str] | None:
+        if self._points is None or not self._points.are_doubtful or self._left[:1] != [pa.float64()]:
+            return None
+        return self._points.first
 
     def _all_are(self, texts: pa.Array, kind: pa.DataType) -> bool:
-        return not any(plain(self._options.plain(some, kind), kind).null_count for some in (texts.slice(0, 1), texts))
+        return not any(self._plain(some, kind).null_count for some in (texts.slice(0, 1), texts))
+
+    def _plain(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
+        return plain(self._options.plain(texts, kind), kind)
+
+    def _first_misfit(self, texts: pa.Array, kinds: Sequence[pa.DataType]) -> tuple[int, str] | None:
+        """Return the first text that is not of the type that most texts have, by its index, and why; None without one.
+
+        Codes such as `007` do not count: a number would not keep their digits.
+        """
+        sample = texts.slice(0, SAMPLE)
+        counts = {kind: self._unread(sample, kind).count(False) for kind in kinds}
+        kind = max(counts, key=lambda each: counts[each], default=None)
+        if kind is None or 2 * counts[kind] < len(sample) or not counts[kind]:
+            return None
+        for start in range(0, len(texts), LOOKED_AT):
+            some = texts.slice(start, LOOKED_AT)
+            for at, is_unread in enumerate(self._unread(some, kind) if self._plain(some, kind).null_count else ()):
+                if is_unread and not is_code(text := some[at].as_py()):
+                    return start + at, f"{text!r:.50} is not {said_of(kind)}{self._options.as_written(kind)}"
+        return None
+
+    def _unread(self, texts: pa.Array, kind: pa.DataType) -> list[bool]:
+        """Return for each text whether it is not of a type."""
+        texts = self._options.plain(texts, kind)
+        unread = [value is None for value in plain(texts, kind).to_pylist()]
+        if all(unread) and pc.any(pc.match_substring_regex(texts, _PATTERNS[kind])).as_py():
+            return [plain(text, kind).null_count > 0 for text in map(texts.slice, range(len(texts)), repeat(1))]
+        return unread
 
 
 Typed = tuple[pa.Array, dict[int, str]]
@@ -109,19 +177,26 @@ def typed(texts: pa.Array, field: pa.Field, options: ReadingOptions = DEFAULT) -
     kind = field.type
     if pa.types.is_string(kind):
         return _required(texts, field, {})
+    if options.format_of(kind) or options.has_decimal_comma:
+        texts = pc.utf8_trim_whitespace(texts)
     array, reasons = _typed(options.plain(texts, kind), field)
     return array, {at: options.refusal(reason, texts[at].as_py(), kind) for at, reason in reasons.items()}
 
 
 def _typed(texts: pa.Array, field: pa.Field) -> Typed:
     kind = field.type
-    texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    texts = _nulled(texts)
     read = _readers.get(kind)
     if read is None:
+        texts = _nulled(pc.utf8_trim_whitespace(texts))
         array, reasons = column(field.with_nullable(True), [read_text(kind, text) for text in texts.to_pylist()])
         return _required(array, field, {at: _bare(reason, field) for at, reason in reasons.items()})
     plain_values = read(texts)
     odd = pc.and_(pc.is_valid(texts), pc.is_null(plain_values))
+    if pc.any(odd).as_py():
+        texts = _nulled(pc.utf8_trim_whitespace(texts))
+        plain_values = read(texts)
+        odd = pc.and_(pc.is_valid(texts), pc.is_null(plain_values))
     if not pc.any(odd).as_py():
         return _required(plain_values, field, {})
     values = [read_text(kind, text) for text in texts.filter(odd).to_pylist()]
@@ -129,6 +204,10 @@ def _typed(texts: pa.Array, field: pa.Field) -> Typed:
     array, reasons = column(field.with_nullable(True), values)
     plain_values = pc.replace_with_mask(plain_values, odd, array)
     return _required(plain_values, field, {places[at]: _bare(reason, field) for at, reason in reasons.items()})
+
+
+def _nulled(texts: pa.Array) -> pa.Array:
+    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
 
 
 def _required(array: pa.Array, field: pa.Field, reasons: dict[int, str]) -> Typed:

@@ -24,7 +24,9 @@ NUMBERS = {
     "1,5e3": 1500.0,
     "": None,
     "12.50": UNREADABLE,
-    "1.234": UNREADABLE,
+    "1.234": 1234.0,
+    "0.125": UNREADABLE,
+    "0.125,5": UNREADABLE,
     "1,234,567": UNREADABLE,
     "1.23,4": UNREADABLE,
 }
@@ -84,10 +86,17 @@ def test_dates_and_times_are_read_by_their_formats() -> None:
 @pytest.mark.parametrize(
     ("texts", "note"),
     [
-        (["12,50", "3", "1.234,50"], "numbers with a decimal comma, which --decimal-separator , reads"),
-        (["20.11.2026", "1/2/2026"], "dates such as '20.11.2026', which --date-format reads"),
-        (["20.11.2026 10:00"], "times such as '20.11.2026 10:00', which --timestamp-format reads"),
+        (
+            ["12,50", "3", "1.234,50"],
+            "is text: it seems to have numbers with a decimal comma, which --decimal-separator , reads",
+        ),
+        (["20.11.2026", "1/2/2026"], "is text: it seems to have dates such as '20.11.2026', which --date-format reads"),
+        (
+            ["20.11.2026 10:00"],
+            "is text: it seems to have times such as '20.11.2026 10:00', which --timestamp-format reads",
+        ),
         (["12,50", "3 kg"], ""),
+        (["12,50", "3 kg", "4"], "is text: it seems to have numbers with a decimal comma"),
         (["a,b"], ""),
         (["1.5.2"], ""),
         (["007"], ""),

@@ -22,6 +22,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from alluvia.api.lake import Lake, Table, connect
+from alluvia.cli.terminal.terminal import tell
 from alluvia.errors import Invalid
 from alluvia.events.ingest.event_tables import find_events
 from alluvia.events.ingest.values import IngestOutcome
@@ -255,6 +256,8 @@ def read_rows(table: Table, name: str, options: ReadingOptions = DEFAULT) -> pa.
     try:
         with sent_file(name, "ndjson" if name == "-" else None, options).rows() as rows:
             schema = rows.schema({field.name: field.type for field in table.snapshot().schema})
+            for note in (*rows.notes, *options.unused(schema.types)):
+                tell(f"{name}: {note}")
             wanted = pa.schema([(field.name, field.type) for field in schema])
             return pa.concat_tables([wanted.empty_table(), *rows.tables(wanted)])
     except Misfit as error:

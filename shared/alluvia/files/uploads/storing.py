@@ -293,7 +293,9 @@ def _append(
     done = None if commit.files else _repeated(handle, handle.newest(), upload)
     if done is not None and (done.rows or done.version != commit.version):
         return done  # another one of the key was faster
-    return Stored(commit.version, commit.rows or 0, created, notes=tuple(rows.notes))
+    read = [each.type for each in schema if rows.names is None or each.name in rows.names]
+    notes = (*rows.notes, *upload.file.options.unused(read))
+    return Stored(commit.version, commit.rows or 0, created, notes=notes)
 
 
 def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:

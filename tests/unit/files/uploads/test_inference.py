@@ -85,6 +85,7 @@ def _says(kind: pa.DataType) -> Callable[[Any, str], bool]:
     def holds(value: Any, text: str) -> bool:
         if pa.types.is_string(kind):
             return bool(value == text)
+        text = text.strip()
         if not text:
             return value is None
         if pa.types.is_boolean(kind):

@@ -1,0 +1,120 @@
+"""Why a column of text is not one of numbers, dates or times: what to tell the sender of a file. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+
+import pyarrow as pa
+
+from alluvia.arrow_compute import pc
+
+GROUPED = r"^[-+]?[1-9][0-9]{0,2}(?:\.[0-9]{3})+$"
+"""A number whose points group digits or, if it has one point, come before decimals."""
+_POINTED = r"^[-+]?[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?$"
+_WITH_COMMA = re.compile(r"[-+]?[0-9]+(?:\.[0-9]{3})*(?:,[0-9]+)?", re.ASCII)
+_SPELLED = re.compile(r"[-+]?\s?(?:[€$£]\s?)?[0-9][0-9., '\u00a0\u2019\u202f]*(?:\s?(?:[€$£%]|EUR|USD|GBP|CHF))?")
+_IS_SPELLED = re.compile(r"[€$£%]|[A-Z]{3}$|,[0-9]{1,2}$|^\+[0-9]+\.")
+_CODE = re.compile(r"\+?[0-9]+", re.ASCII)
+_DAY = re.compile(r"[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{2,4}\b|[0-9]{4}[./][0-9]{1,2}[./][0-9]{1,2}\b", re.ASCII)
+_CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", "T%H:%M", "T%H:%M:%S", ", %H:%M")
+_FORMATS_OF = 100
+"""So many texts show a format."""
+
+
+def looks_like_day(text: str) -> bool:
+    """Whether a text begins as days are written that are not ISO 8601."""
+    return _DAY.match(text.strip()) is not None
+
+
+def formats_of(texts: Sequence[str]) -> str:
+    """Return the formats of `strptime` that read all of some dates or times, quoted, for a message."""
+    texts = [text.strip() for text in texts[:_FORMATS_OF]]
+    match = _DAY.match(texts[0])
+    by = "." if match is None else next(each for each in match[0] if not each.isdigit())
+    days = (f"%d{by}%m{by}%Y", f"%m{by}%d{by}%Y", f"%d{by}%m{by}%y", f"%m{by}%d{by}%y", f"%Y{by}%m{by}%d")
+    clocks = _CLOCKS[:1] if match is None or match.end() == match.endpos else _CLOCKS[1:]
+    found = [day + clock for day in days for clock in clocks if all(_is_read(text, day + clock) for text in texts)]
+    return " or ".join(repr(each) for each in found) or f"'{days[0]}{clocks[0]}'"
+
+
+def _is_read(text: str, written: str) -> bool:
+    try:
+        datetime.strptime(text, written)  # noqa: DTZ007 - it may have no zone
+    except ValueError:
+        return False
+    return True
+
+
+def are_days(texts: Sequence[str]) -> list[str]:
+    """Return the dates that are not ISO 8601, if most texts are such."""
+    found = [text for text in texts if (day := _DAY.match(text)) is not None and day.end() == day.endpos]
+    return found if 2 * len(found) > len(texts) else []
+
+
+def are_moments(texts: Sequence[str]) -> list[str]:
+    """Return the times whose dates are not ISO 8601, if most texts are such."""
+    found = [text for text in texts if (day := _DAY.match(text)) is not None and day.end() < day.endpos]
+    return found if 2 * len(found) > len(texts) else []
+
+
+def have_decimal_commas(texts: Sequence[str]) -> bool:
+    """Whether most texts are numbers that have a decimal comma, if they have decimals."""
+    found = [text for text in texts if _WITH_COMMA.fullmatch(text)]
+    return 2 * len(found) > len(texts) and any("," in text for text in found)
+
+
+def spelled_number(texts: Sequence[str]) -> str:
+    """Return the first number with a currency, a plus or grouped digits, if most texts are numbers; else ""."""
+    found = [text for text in texts if _SPELLED.fullmatch(text)]
+    return next(filter(_IS_SPELLED.search, found), "") if 2 * len(found) > len(texts) else ""
+
+
+def is_code(text: str) -> bool:
+    """Whether a text is digits that a number would not keep, such as `007` and `+49301234`."""
+    return _CODE.fullmatch(text) is not None
+
+
+def said_of(kind: pa.DataType) -> str:
+    """Return a type as in "'k.A.' is not a number"."""
+    if pa.types.is_boolean(kind):
+        return "true or false"
+    if pa.types.is_date(kind):
+        return "a date"
+    return "a time" if pa.types.is_timestamp(kind) else "a number"
+
+
+class PointedNumbers:
+    """Whether the points in the numbers of a column are decimal or group digits: `1.000` alone may be 1 or 1000.
+
+    One number of the column such as `12.5` or `0.125` shows that they are decimal. first: the first of the others,
+    with the number of its row; None without one.
+    """
+
+    def __init__(self) -> None:
+        self.first: tuple[int, str] | None = None
+        self._are_decimal = False
+
+    def see(self, texts: pa.Array, rows: pa.Array | None = None, start: int = 0) -> None:
+        """Take texts without spaces around them into account. `rows`: where they are after the first `start` rows."""
+        if self._are_decimal or not pc.any(pc.fill_null(pc.match_substring(texts, "."), False)).as_py():
+            return
+        grouped = pc.fill_null(pc.match_substring_regex(texts, GROUPED), False)
+        pointed = pc.fill_null(pc.match_substring_regex(texts, _POINTED), False)
+        self._are_decimal = bool(pc.any(pc.and_not(pointed, grouped)).as_py())
+        if self.first is None and len(found := pc.indices_nonzero(grouped)):
+            at = found[0].as_py()
+            self.first = (start + (at if rows is None else rows[at].as_py()) + 1, texts[at].as_py())
+
+    @property
+    def are_doubtful(self) -> bool:
+        """Whether nothing shows what the points are."""
+        return self.first is not None and not self._are_decimal
+
+
+def may_be(text: str) -> str:
+    """Return why a number such as `1.000` is not read, and which option says what it is."""
+    grouped = text.replace(".", "")
+    other = f" or {float(text):g}" if text.count(".") == 1 else ""
+    return f"{text!r} may be {grouped}{other}: --decimal-separator says which it is, with , or . (decimal_separator)"
