@@ -117,6 +117,7 @@ def test_what_was_done_and_searched_is_printed(lake: Lake) -> None:
 def test_a_dry_run_only_searches(lake: Lake) -> None:
     before = {info.key: lake.store.get(info.key) for info in lake.store.list("")}
     result = run(lake, WHERE, "clicks", "--dry-run")
+    assert result.stdout.startswith("clicks: would erase ")
     assert result.exit_code == 0
     assert "found in 1 object:" in result.stdout
     assert "a readable version has matching rows in it" in result.stdout

@@ -25,7 +25,8 @@ from alluvia.table_names import REJECTS
 ISSUER = "alluvia"
 OURS = "alluvia"
 SKEW_SECONDS = 60
-"""The difference between clocks that is allowed: a token is valid a minute before it was made, and after it expired."""
+"""How far the clock of a token's maker may be ahead: a token is valid a minute before it was made, never after its end.
+"""
 AGE_SECONDS_MAX = 10 * 366 * 86400
 _NAMES = frozenset({"iss", "jti", "sub", "iat", "exp", OURS})
 _OUR_NAMES = frozenset({"grants", "requests_per_minute", "query_bytes"})
@@ -74,7 +75,7 @@ def read_claims(given: object) -> TokenClaims:
 
 def check_time(claims: TokenClaims, now_s: float) -> None:
     """Raise `Invalid` for a token that has expired, or that a clock far ahead of ours has made."""
-    if now_s > claims.expires_s + SKEW_SECONDS:
+    if now_s > claims.expires_s:
         raise Invalid("the token has expired: ask for a new one")
     if claims.issued_s > now_s + SKEW_SECONDS:
         raise Invalid("the token is not valid yet: its maker's clock is ahead")

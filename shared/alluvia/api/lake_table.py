@@ -239,18 +239,19 @@ class Table(TableRows):
         """Delete the rows that match, everything that still holds them, and what shows their values, rejects included.
 
         Files are rewritten, old ones deleted at once, and earlier versions can no longer be read. With `prove`, every
-        object of the table is searched afterwards. A dry run only searches. A rollup is refreshed first, and rollups of
-        the table once the rows are deleted. The condition may name columns by any name that they have had, and fields
-        that are in `properties`; with `anywhere` also fields that the table has no place for, which earlier versions
-        may have had. What could not be judged is in `unjudged`, and `ok` is false then. If it fails or stops, call it
-        again. Tags whose versions hold such rows are deleted with `release_tags`. Raises `Invalid` for an append-only
-        table, and, before anything is changed, for such tags without it, and clones and branches that hold such rows.
+        object of the table is searched afterwards. A dry run only searches, and counts the `rows` that it would delete.
+        A rollup is refreshed first, and rollups of the table once the rows are deleted. The condition may name columns
+        by any name that they have had, and fields that are in `properties`; with `anywhere` also fields that the table
+        has no place for, which earlier versions may have had. What could not be judged is in `unjudged`, and `ok` is
+        false then. If it fails or stops, call it again. Tags whose versions hold such rows are deleted with
+        `release_tags`. Raises `Invalid` for an append-only table, and, before anything is changed, for such tags
+        without it, and clones and branches that hold such rows.
         """
         from alluvia.events.ingest import erasing
 
         check_whole_lake(self.lake.store, "erase")
         if dry_run:
-            return erasing.prove_erased(self.lake.catalog, self._handle, where, anywhere=anywhere)
+            return erasing.prove_erased(self.lake.catalog, self._handle, where, anywhere=anywhere, counts=True)
         if self.is_rollup:
             self.refresh()
         failed: dict[str, str] = {}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from alluvia.verify.report import VerifyReport
 
 _FOUND_MAX = 20
+_DROPPED = "dropped, so it is only searched: undrop it and erase, or run vacuum to delete its files"
 _VERSIONED = (
     "The older versions were not searched. The bucket of a deployed stack keeps them for 7 days; elsewhere, delete "
     "them, or have a lifecycle rule expire them. --json lists them all."
@@ -123,7 +124,7 @@ class _Run:
                 self.failed[name] = str(error)
                 continue
             if self._dry_run:
-                self.reports.append((name, report))
+                self.reports.append((name, dataclasses.replace(report, rows=None)))
             elif not report.ok:
                 self.failed[name] = (
                     "it was dropped, and its files still contain matching rows: undrop it and erase again, or run "
@@ -163,7 +164,9 @@ def _with(report: EraseReport) -> list[EraseReport]:
 
 
 def _print(name: str, report: EraseReport, *, dry_run: bool) -> None:
-    if not dry_run:
+    if dry_run:
+        say(f"{name}: " + (_DROPPED if report.rows is None else f"would erase {_many(report.rows, 'row')}"))
+    else:
         rows = "rows" if report.rows is None else _many(report.rows, "row")
         arrived = f", {report.rows_arrived:,} of which arrived meanwhile" if report.rows_arrived else ""
         say(f"{name}: erased {rows}{arrived}; the oldest version that can be read is {report.oldest_version}")

@@ -21,7 +21,7 @@ from alluvia.events.ingest.jsontext import decode_all, encode
 from alluvia.events.ingest.rejects import RAW
 from alluvia.events.ingest.values import Fields, RawEvent
 from alluvia.operations.catalog.catalog import WritableCatalog
-from alluvia.operations.erasure.erase import erase, prove
+from alluvia.operations.erasure.erase import count_rows, erase, prove
 from alluvia.operations.erasure.erase_judging import Judge, Judged
 from alluvia.operations.erasure.erase_keepers import KeptFacts, without_rows
 from alluvia.operations.erasure.erase_lake import search_lake
@@ -36,7 +36,8 @@ from alluvia.operations.erasure.erase_matching import (
     words_of,
 )
 from alluvia.operations.erasure.erase_places import places, sources_of
-from alluvia.operations.erasure.erase_report import EraseReport
+from alluvia.operations.erasure.erase_report import ENDED_TEXTS, EraseReport
+from alluvia.operations.erasure.erase_texts import delete_ended
 from alluvia.operations.results.jobs import delete_jobs
 from alluvia.operations.results.results import delete_results
 from alluvia.operations.results.upload_parts import delete_uploads
@@ -75,7 +76,10 @@ def erase_rows(
         finder = _rejects_finder(handle, where)
         done = replace(done, rejects=erase(rejects, finder, release_tags=release_tags))
         _delete_kept(handle)  # with rejects, which were there until now
-    done = replace(done, unknown=sorted(find(handle.newest()).unknown))
+    in_lake = handle.root == f"{handle.name}/"
+    texts = delete_ended(handle.store, handle.clock, words_of(where)) if in_lake else 0
+    removed = {**done.removed, **({ENDED_TEXTS: texts} if texts else {})}
+    done = replace(done, removed=removed, unknown=sorted(find(handle.newest()).unknown))
     if not proof:
         return done
     proved = prove_erased(catalog, handle, where, anywhere=anywhere)
@@ -83,11 +87,17 @@ def erase_rows(
 
 
 def prove_erased(
-    catalog: WritableCatalog, handle: TableHandle, where: str, *, anywhere: bool = False, dropped: bool = False
+    catalog: WritableCatalog,
+    handle: TableHandle,
+    where: str,
+    *,
+    anywhere: bool = False,
+    dropped: bool = False,
+    counts: bool = False,
 ) -> EraseReport:
     """Search a table, its rejects and what its lake keeps for rows for which an SQL condition holds. Writes nothing.
 
-    With `dropped`, also a table that was dropped.
+    With `dropped`, also a table that was dropped. With `counts`, `rows` are those that an erasure would delete.
     """
     rejects = None if dropped else find_rejects(catalog, handle)
     find = matching_rows(where, anywhere=anywhere)
@@ -96,11 +106,13 @@ def prove_erased(
         searched, traces = search_lake(handle.store, handle.name, words_of(where), name_words_of(where))
         proof = replace(proof, searched=[*proof.searched, *searched], found=[*proof.found, *traces])
     unknown = sorted(find(handle.newest(dropped=dropped)).unknown)
-    report = EraseReport(proof.version, proof=proof, unknown=unknown)
+    report = EraseReport(proof.version, count_rows(handle, find) if counts else 0, proof=proof, unknown=unknown)
     if rejects is None:
         return report
-    proof = prove(rejects, _rejects_finder(handle, where))
-    return replace(report, rejects=EraseReport(proof.version, proof=proof))
+    find = _rejects_finder(handle, where)
+    proof = prove(rejects, find)
+    rows = count_rows(rejects, find) if counts else 0
+    return replace(report, rejects=EraseReport(proof.version, rows, proof=proof))
 
 
 def _with_proof(done: EraseReport, proved: EraseReport) -> EraseReport:

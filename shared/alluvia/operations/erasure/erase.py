@@ -113,6 +113,18 @@ def prove(handle: TableHandle, find: Find, *, skips_rejects: bool = False, dropp
     return replace(proof, old_versions=kept)
 
 
+def count_rows(handle: TableHandle, find: Find) -> int:
+    """Return how many rows of the newest version an erasure would delete, by reading the files that can hold them."""
+    snapshot = handle.newest()
+    edit = EraseEdit(find(snapshot))
+    rows = 0
+    for data in opened(handle, snapshot, edit.candidates(snapshot), {}):
+        with data:
+            hits = edit.find(data)
+            rows += 0 if hits is None else hits.changed
+    return rows
+
+
 class EraseEdit(Edit):
     """Matching rows are deleted, also those that a deletion vector has deleted already."""
 

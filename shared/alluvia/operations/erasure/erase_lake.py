@@ -20,6 +20,7 @@ from alluvia.operations.erasure.erase_report import (
     Searched,
     Trace,
 )
+from alluvia.operations.erasure.erase_texts import how_to_end
 from alluvia.operations.references.branch_store import BRANCHES
 from alluvia.operations.results.jobs import JOBS
 from alluvia.operations.results.results import RESULTS
@@ -112,4 +113,4 @@ def _found(store: Store, info: ObjectInfo, kind: str, words: re.Pattern[str] | N
     shown = mentions(data, words, ours=kind != UPLOAD_FILES)
     if shown is None:
         return "it could not be judged: its format is unknown"
-    return _WHY[kind] if shown else None
+    return f"{_WHY[kind]}{how_to_end(info.key) if kind == TEXTS else ''}" if shown else None

@@ -86,6 +86,7 @@ DATA, CHANGES, COMMIT, CHECKPOINT, SIDECAR = "data files", "change files", "comm
 VECTORS, WINDOWS, OTHER = "deletion vectors", "windows of event ids", "other"
 RESULT_FILES, JOB_FILES, UPLOAD_FILES = "results of queries", "files of jobs", "parts of uploads"
 BRANCH_FILES, TEXTS = "files of branches", "files of the lake"
+ENDED_TEXTS = "texts of ended tokens, views and published queries"
 OF_LAKE = frozenset({RESULT_FILES, JOB_FILES, BRANCH_FILES, TEXTS})
 """Kinds of objects that belong to no single table: the search of each table finds the same ones."""
 

@@ -5,9 +5,16 @@ from __future__ import annotations
 import gzip
 
 import orjson
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from alluvia.access.claims import TokenClaims
+from alluvia.access.issuing import issue
+from alluvia.access.registry import ISSUED, add_key, is_revoked, issued, revoke
+from alluvia.access.rights import Grant, Rights
 from alluvia.api.lake import Lake
+from alluvia.clock import ManualClock
 from alluvia.commit.changes import Changes
+from alluvia.operations.erasure.erase_report import ENDED_TEXTS
 from alluvia.operations.results.jobs import JOBS
 from alluvia.operations.results.results import RESULTS, KeptResult, keep_result
 from alluvia.operations.results.upload_parts import UPLOADS
@@ -151,3 +158,73 @@ def _whys(lake: Lake, table: str, where: str) -> list[str]:
     proof = lake.table(table).erase(where, dry_run=True).proof
     assert proof is not None
     return [trace.why for trace in proof.found]
+
+
+def _left(lake: Lake, where: str = WHERE) -> dict[str, str]:
+    report = lake.table("events").erase(where, prove=True)
+    assert report.proof is not None
+    return {trace.key: trace.why for trace in report.proof.found}
+
+
+def _link(lake: Lake, seconds: int = 3600) -> TokenClaims:
+    key = Ed25519PrivateKey.generate()
+    add_key(lake.store, lake.clock, key.public_key().public_bytes_raw())
+    fixed = Grant(frozenset({"link"}), (), queries=("q",), values=(("user", VICTIM),))
+    return issue(lake.store, lake.clock, key, Rights((fixed,), "q"), "q", seconds)[1]
+
+
+def test_a_link_with_a_value_is_named_until_it_is_revoked_and_then_deleted(lake: Lake, clock: ManualClock) -> None:
+    post(lake, {"event_id": "a", "user_id": "bob"})
+    link, expiring = _link(lake), _link(lake, 60)
+    assert _left(lake) == {
+        f"{ISSUED}{each.id}.json": "it contains a value of the condition: end the token or link with "
+        f"`alluvia token revoke {each.id}`, then erase again"
+        for each in (link, expiring)
+    }
+    revoke(lake.store, lake.clock, link)
+    clock.advance(200)
+    report = lake.table("events").erase(WHERE, prove=True)
+    assert (report.ok, report.removed) == (True, {ENDED_TEXTS: 2})
+    assert (issued(lake.store, lake.clock), is_revoked(lake.store, link.id, link.expires_s)) == ([], True)
+
+
+def test_links_with_other_values_stay_on_record(lake: Lake) -> None:
+    post(lake, {"event_id": "a", "user_id": "bob"})
+    link = _link(lake)
+    revoke(lake.store, lake.clock, link)
+    assert _left(lake, "user_id = 'bob'") == {}
+    assert [each.claims.id for each in issued(lake.store, lake.clock)] == [link.id]
+
+
+def test_replaced_and_dropped_versions_of_a_view_are_deleted(disk: Lake) -> None:
+    post(disk, {"event_id": "a", "user_id": "bob"})
+    view = f"CREATE OR REPLACE VIEW v AS SELECT * FROM events WHERE properties ->> 'user_id' = '{VICTIM}'"
+    disk.sql(view)
+    assert list(_left(disk).values()) == [
+        "it contains a value of the condition: replace or drop view v, then erase again"
+    ]
+    disk.sql("CREATE OR REPLACE VIEW v AS SELECT * FROM events")
+    assert _left(disk) == {}
+    assert disk.sql("SELECT count(*) AS n FROM v").to_pylist() == [{"n": 1}]
+    disk.sql(view)
+    disk.sql("DROP VIEW v")
+    assert _left(disk) == {}
+
+
+def test_a_published_query_is_deleted_once_it_is_withdrawn(disk: Lake) -> None:
+    post(disk, {"event_id": "a", "user_id": "bob"})
+    query = f"SELECT * FROM events WHERE properties ->> 'user_id' = '{VICTIM}'"
+    disk.publish_query("q", query)
+    disk.publish_query("q", "SELECT 1 AS one")
+    assert list(_left(disk).values()) == [
+        "it contains a value of the condition: withdraw the query with `alluvia unpublish q`, then erase again"
+    ]
+    disk.unpublish_query("q")
+    disk.publish_query("q", "SELECT 2 AS two")
+    assert _left(disk) == {}
+
+
+def test_a_dry_run_counts_the_rows_that_it_would_erase(lake: Lake) -> None:
+    post(lake, {"event_id": "a", "user_id": VICTIM}, {"event_id": "b", "user_id": VICTIM}, {"event_id": "c"})
+    report = lake.table("events").erase(WHERE, dry_run=True)
+    assert (report.rows, lake.table("events").count()) == (2, 3)
