@@ -145,3 +145,37 @@ def test_an_export_that_fails_leaves_the_file_as_it_was(lake: Path, tmp_path: Pa
         assert run(lake, "export", what, str(file)).exit_code == 1
     assert "its suffix names no format" in run(lake, "export", "events", str(tmp_path / "rows.xlsx")).stderr
     assert (file.read_text(), sorted(each.name for each in tmp_path.iterdir())) == ("as it was", ["lake", "rows.csv"])
+
+
+def test_describe_shows_a_view_with_its_query(lake: Path) -> None:
+    assert rows(lake, "describe", "names") == [
+        {
+            "view": "names",
+            "version": 0,
+            "query": "SELECT name FROM plain",
+            "columns": [{"column": "name", "type": "string", "nullable": True}],
+        }
+    ]
+    alluvia.connect(lake).sql("DROP VIEW names")
+    assert run(lake, "describe", "names").stderr == "alluvia: there is no table 'names'\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["drop", "names"],
+        ["history", "names"],
+        ["describe", "names", "--version", "0"],
+        ["vacuum", "names"],
+        ["clone", "names", "other"],
+        ["erase", "names", "--where", "name = 'bolt'"],
+    ],
+)
+def test_commands_on_tables_say_that_a_name_is_a_view(lake: Path, words: list[str]) -> None:
+    refused = run(lake, *words)
+    told = (
+        "alluvia: there is no table 'names', but a view: `alluvia describe names` shows it, and "
+        "`alluvia sql 'DROP VIEW names'` drops it\n"
+    )
+    assert (refused.exit_code, refused.stderr) == (1, told)
+    assert rows(lake, "head", "names") == [{"name": "bolt"}]

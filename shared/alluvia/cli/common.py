@@ -95,20 +95,28 @@ class Common:
         show(answer, as_json=self.as_json, columns=columns)
 
     def tell_error(self, error: BaseException, table: str | None = None, *, place: str = "") -> None:
-        """Print an error to standard error: one line that names the table or the place, after the traceback with
-        `--debug`."""
+        """Print an error to standard error, after the traceback with `--debug`.
+
+        It is one line that names the table or the place, and an excerpt of SQL with a caret, if the error is in SQL.
+        """
         if self.debug:
             tell("".join(traceback.format_exception(error)).rstrip("\n"))
         text = reason(error, table) + self._near_table(error)
         tell(f"alluvia: {place}: {_PLACE.sub('', text)}" if place else f"alluvia: {text}")
 
     def _near_table(self, error: BaseException) -> str:
-        """Return the question for the table that is like one that there is not. It lists the tables, after an error."""
+        """Return the fix for the name of a view where a table is needed, or the question for the nearest table."""
         unknown = NO_TABLE.fullmatch(str(error)) if isinstance(error, TableNotFound) else None
         if unknown is None:
             return ""
+        from alluvia.operations.catalog.views import find_view
+
+        name = unknown[1]
         with suppress(AlluviaError):
-            return hint(unknown[1], self.lake().tables())
+            lake = self.lake()
+            if find_view(lake.store, name) is None:
+                return hint(name, lake.tables())
+            return f", but a view: `alluvia describe {name}` shows it, and `alluvia sql 'DROP VIEW {name}'` drops it"
         return ""
 
 

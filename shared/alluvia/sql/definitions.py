@@ -61,10 +61,11 @@ def drop_view(scope: SqlScope, node: DropView) -> Done:
     lake = scope.lake
     known = find_view(lake.store, node.name)
     if known is None:
+        if node.name in lake:
+            raise TableNotFound(f"{node.name} is a table: DROP TABLE {node.name} drops it")
         if node.if_exists:
             return {"view": node.name, "version": None}
-        what = f"{node.name} is a table: DROP TABLE it" if node.name in lake else f"the lake has no view {node.name!r}"
-        raise TableNotFound(what)
+        raise TableNotFound(f"the lake has no view {node.name!r}")
     view = write_view(lake.store, lake.clock, node.name, "", known=known)
     return {"view": view.name, "version": view.version}
 

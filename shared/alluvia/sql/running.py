@@ -153,9 +153,9 @@ def _write(scope: SqlScope, statement: SqlStatement) -> Done | pa.Table:
         name = getattr(statement.node, "table", "")
         if find_view(scope.lake.store, name) is None:
             raise
-        raise TableNotFound(
-            f"{name} is a view: {statement.kind.upper()} needs a table, such as one that it reads"
-        ) from error
+        needs = f"{statement.kind.upper()} needs a table, such as one that it reads"
+        fix = f"DROP VIEW {name} drops it" if isinstance(statement.node, nodes.DropTable) else needs
+        raise TableNotFound(f"{name} is a view: {fix}") from error
 
 
 @contextmanager

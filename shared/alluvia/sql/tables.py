@@ -26,6 +26,7 @@ from alluvia.errors import (
     VersionExpired,
     VersionNotFound,
 )
+from alluvia.operations.catalog.views import find_view
 from alluvia.operations.tables import clone as cloning
 from alluvia.sql.grammar.nodes import AlterTable, Attach, Clone, DropTable, External, Maintain, Restore, RestoreLake
 from alluvia.sql.scope import Done, SqlScope
@@ -78,7 +79,7 @@ def drop_table(scope: SqlScope, node: DropTable) -> Done:
     try:
         scope.creator.drop_table(node.table)
     except TableNotFound:
-        if not node.if_exists:
+        if not node.if_exists or find_view(scope.lake.store, node.table) is not None:
             raise
     return {"table": node.table}
 

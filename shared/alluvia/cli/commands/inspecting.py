@@ -9,12 +9,15 @@ import click
 from alluvia.cli.common import Common, show_each
 from alluvia.cli.options import TABLE, command, names, point
 from alluvia.cli.terminal.terminal import say, tell
-from alluvia.errors import Invalid
+from alluvia.errors import Invalid, TableNotFound
 from alluvia.table_names import REJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pyarrow as pa
+
+    from alluvia.api.lake import Lake
     from alluvia.delta.snapshot import Snapshot
 
 _REASONS = 20
@@ -30,17 +33,35 @@ def tables(common: Common) -> None:
 @click.argument("table", type=TABLE)
 @point("As of", "version", "timestamp")
 def describe(common: Common, table: str, version: int | None, timestamp: str | None) -> None:
-    """Show a table's columns, partitioning, properties and protocol.
+    """Show a table's columns, partitioning, properties and protocol, or the query and columns of a view.
 
     `unreadable_times` and `future_times` count the stored events that came with a time that could not be read, or that
     was more than a day after their arrival; `suggest` shows some of the former.
     """
-    from alluvia.delta.odd_times import odd_times_in
     from alluvia.delta.schema.types import type_name
 
-    snapshot = common.lake().table(table).snapshot(version, timestamp)
-    columns = [{"column": f.name, "type": type_name(f.type), "nullable": f.nullable} for f in snapshot.schema]
-    facts: dict[str, Any] = {
+    lake = common.lake()
+    try:
+        snapshot = lake.table(table).snapshot(version, timestamp)
+        facts, schema = _table_facts(snapshot), snapshot.schema
+    except TableNotFound:
+        view = None if version is not None or timestamp is not None else _view(lake, table)
+        if view is None:
+            raise
+        facts, schema = view
+    columns = [{"column": f.name, "type": type_name(f.type), "nullable": f.nullable} for f in schema]
+    if common.as_json:
+        common.show({**facts, "columns": columns})
+        return
+    common.show(facts)
+    say("")
+    common.show(columns)
+
+
+def _table_facts(snapshot: Snapshot) -> dict[str, Any]:
+    from alluvia.delta.odd_times import odd_times_in
+
+    return {
         **_summary(snapshot),
         **{f"{kind}_times": number for kind, number in odd_times_in(snapshot.files).items()},
         "partition_by": [str(field) for field in snapshot.partition_spec.fields],
@@ -49,12 +70,18 @@ def describe(common: Common, table: str, version: int | None, timestamp: str | N
         "protocol": snapshot.protocol.to_json(),
         "properties": dict(snapshot.properties),
     }
-    if common.as_json:
-        common.show({**facts, "columns": columns})
-        return
-    common.show(facts)
-    say("")
-    common.show(columns)
+
+
+def _view(lake: Lake, name: str) -> tuple[dict[str, Any], pa.Schema] | None:
+    from alluvia.engine.duck.literals import quote_name
+    from alluvia.operations.catalog.views import find_view
+    from alluvia.query.engine import columns
+
+    view = find_view(lake.store, name)
+    if view is None:
+        return None
+    schema = columns(lake.catalog, f"SELECT * FROM {quote_name(name)}")  # noqa: S608 - quoted
+    return {"view": name, "version": view.version, "query": view.query}, schema
 
 
 @command
