@@ -95,7 +95,6 @@ def test_restore(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["delete", "t", "--where", "none = 1"], "none"),
         (["delete", "unknown", "--where", "true"], "there is no table"),
         (["update", "t", "--set", "name='x'"], "give --where with a condition, or --all"),
         (["update", "t", "--set", "name='x'", "--all", "--where", "true"], "give --where with a condition, or --all"),
@@ -114,6 +113,12 @@ def test_an_error_is_one_line(shell: Shell, words: list[str], named: str) -> Non
     assert result.exit_code == 1
     assert named in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_an_error_in_a_condition_marks_its_place(shell: Shell) -> None:
+    result = shell.run("delete", "t", "--where", "id = 1 AND nothing = 1")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[1:] == ["LINE 1: id = 1 AND nothing = 1", "                   ^"]
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,24 @@ def test_the_name_of_a_file_is_the_sql_in_it(tmp_path: Path) -> None:
     assert (missing.exit_code, "there is no file 'missing.sql'" in missing.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("sql", "excerpt"),
+    [
+        ("SELECT n, nope FROM t", "LINE 1: SELECT n, nope FROM t\n                  ^"),
+        ("SELECT n,\n\tnope\nFROM t", "LINE 2:  nope\n         ^"),
+        ("SELECT '日本', nope FROM t", "LINE 1: SELECT '日本', nope FROM t\n                       ^"),
+        ("SELECT 'e\u0301', nope FROM t", "LINE 1: SELECT 'e\u0301', nope FROM t\n                    ^"),
+        ("SELECT '\x1b', nope FROM t", "LINE 1: SELECT '\\x1b', nope FROM t\n                       ^"),
+    ],
+)
+@pytest.mark.parametrize("command", ["query", "sql"])
+def test_an_error_marks_its_place_in_the_query(tmp_path: Path, command: str, sql: str, excerpt: str) -> None:
+    alluvia.connect(tmp_path).create_table("t", {"n": "long"})
+    told = run(tmp_path, command, sql).stderr
+    said = 'alluvia: Binder Error: Referenced column "nope" not found in FROM clause! Candidate bindings: "n"'
+    assert told == f"{said}\n{excerpt}\n"
+
+
 def test_an_empty_result_has_its_head(tmp_path: Path) -> None:
     assert lines(tmp_path, "query", "SELECT 1 AS a, 2 AS a WHERE false") == ["a  a", "─  ─"]
     assert lines(tmp_path, "query", "SELECT 1 AS a WHERE false", "--json") == []

@@ -57,18 +57,24 @@ def test_parameters_are_never_part_of_the_text(lake: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "told"),
+    ("sql", "told", "excerpt"),
     [
-        ("INSERT INTO t VALUES ('a', 1); SELECT nope FROM t", 'alluvia: Binder Error: Referenced column "nope"'),
-        ("INSERT INTO t VALUES ('a', 1); INSERT INTO gone VALUES (1)", "alluvia: there is no table 'gone'"),
-        ("INSERT INTO t VALUES ('a', 1); BEGIN", "alluvia: BEGIN is not possible here"),
+        (
+            "INSERT INTO t VALUES ('a', 1); SELECT nope FROM t",
+            'alluvia: Binder Error: Referenced column "nope"',
+            ["LINE 1: SELECT nope FROM t", "               ^"],
+        ),
+        ("INSERT INTO t VALUES ('a', 1); INSERT INTO gone VALUES (1)", "alluvia: there is no table 'gone'", []),
+        ("INSERT INTO t VALUES ('a', 1); BEGIN", "alluvia: BEGIN is not possible here", []),
     ],
 )
-def test_what_fails_changes_nothing_and_is_one_line(lake: Path, sql: str, told: str) -> None:
+def test_an_error_changes_nothing_and_is_one_line_with_its_place(
+    lake: Path, sql: str, told: str, excerpt: list[str]
+) -> None:
     result = run(lake, sql)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith(told)
-    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.splitlines()[1:] == excerpt
     assert alluvia.connect(str(lake)).table("t").version == 0
 
 

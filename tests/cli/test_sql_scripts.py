@@ -99,12 +99,17 @@ def test_results_are_apart_as_tables(lake: Path) -> None:
         (
             "SELECT 1; INSERT INTO t VALUES ('a', 1) FROM x",
             "alluvia: <stdin>:1: Parser Error",
-            [],
+            ["LINE 1: VALUES ('a', 1) FROM x", "                        ^"],
         ),
         (
             "INSERT INTO t VALUES ('a', 1);\nBEGIN;\nINSERT INTO t VALUES ('b', 1);\nSELECT\n nope FROM t;\nCOMMIT;",
             'alluvia: <stdin>:5: Binder Error: Referenced column "nope"',
-            ["The transaction that begins in line 2 is rolled back.", "The statement in line 1 is committed."],
+            [
+                "LINE 2:  nope FROM t",
+                "         ^",
+                "The transaction that begins in line 2 is rolled back.",
+                "The statement in line 1 is committed.",
+            ],
         ),
         (
             "INSERT INTO t VALUES ('a', 1);\nBEGIN;\nDELETE FROM t;",
@@ -117,7 +122,11 @@ def test_results_are_apart_as_tables(lake: Path) -> None:
             ["The transaction that begins in line 1 is rolled back."],
         ),
         ("SELECT 1;\n.nope\nSELECT 2", "alluvia: <stdin>:2: there is no command '.nope'", []),
-        ("SELECT 1;\nSELECT 'open;\n", "alluvia: <stdin>:2: Parser Error: unterminated quoted string", []),
+        (
+            "SELECT 1;\nSELECT 'open;\n",
+            "alluvia: <stdin>:2: Parser Error: unterminated quoted string",
+            ["LINE 1: SELECT 'open;", "               ^"],
+        ),
     ],
 )
 def test_the_first_error_ends_a_script_with_its_line_and_what_stays(

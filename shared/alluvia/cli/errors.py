@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from alluvia.cli.terminal.terminal import escaped
 from alluvia.errors import AlluviaError, Invalid, TableExists, TableNotFound
 
 _WORDS = (
@@ -23,10 +24,20 @@ _WORDS = (
 """What the library says to those who call it from Python, and what to type instead."""
 
 
+_EXCERPT = re.compile(r"\n\n(LINE \d+: .*)\n( *)\^\Z")
+"""A line of a query, and a caret below the character that an error is about."""
+
+
 def reason(error: BaseException, table: str | None = None) -> str:
-    """Return an error as one line; with the table in front, if it has one and the line does not name it."""
-    text = " ".join(message(error).split())
-    return text if table is None or _names(text, table) else f"table {table}: {text}"
+    """Return an error as one line, with the table in front, if it has one and the line does not name it.
+
+    Two more lines show the place in a query, if the error has one.
+    """
+    said = message(error)
+    excerpt = _EXCERPT.search(said)
+    text = " ".join(said[: excerpt.start() if excerpt else None].split())
+    text = text if table is None or _names(text, table) else f"table {table}: {text}"
+    return f"{text}\n{excerpt[0].lstrip()}" if excerpt else text
 
 
 def message(error: BaseException) -> str:
@@ -36,7 +47,15 @@ def message(error: BaseException) -> str:
         text = f"unexpected {type(error).__name__}{': ' if text else ''}{text} (--debug shows where)"
     for pattern, words in _WORDS:
         text = pattern.sub(words, text)
-    return text or type(error).__name__
+    return _EXCERPT.sub(_aligned, text) or type(error).__name__
+
+
+def _aligned(excerpt: re.Match[str]) -> str:
+    """Return an excerpt with the caret in its place on a terminal, where characters differ in width."""
+    from alluvia.cli.terminal.layout import cell_width
+
+    line, column = excerpt[1].replace("\t", " "), len(excerpt[2])
+    return f"\n\n{line}\n{' ' * cell_width(escaped(line[:column]))}^"
 
 
 def is_about_table(error: BaseException) -> bool:

@@ -54,7 +54,7 @@ TABLE = TableName()
 def command(function: Callable[..., Any]) -> click.Command:
     """Make a command of a function that takes `Common` first, and print what it returns, if it returns anything.
 
-    An error is one line and exit 1.
+    An error is one line, after which SQL has its place, and exit 1.
     """
     return _command(function, takes_branch=True)
 

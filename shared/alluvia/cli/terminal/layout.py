@@ -21,6 +21,11 @@ _BLANKS = 2
 """Between columns."""
 
 
+def cell_width(text: str) -> int:
+    """Return the number of a terminal's columns that a text takes."""
+    return cell_len(text)
+
+
 def print_text(text: str) -> None:
     """Print a text, wrapped at its blanks."""
     _console().print(Text(text))
