@@ -16,10 +16,10 @@ from alluvia.cli.terminal.output import NULL, note, show_table
 from alluvia.cli.terminal.terminal import is_terminal, say_json, say_text
 from alluvia.cli.whole_file import whole_file
 from alluvia.errors import Invalid
+from alluvia.json_values.plain import plain_values
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.progress import report
 from alluvia.query.formats import FORMATS, JSON, NDJSON, Format, Overflow, format_named, render
-from alluvia.query.plain import plain_values
 
 ROWS_SHOWN = 1000
 TABLE = "table"

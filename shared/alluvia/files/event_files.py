@@ -25,8 +25,8 @@ from alluvia.events.formats.csv_text import TABS, CsvText, RowTooLong, name_of_t
 from alluvia.files.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
 from alluvia.files.limits import Misfit
 from alluvia.files.reading_options import DEFAULT, ReadingOptions
+from alluvia.json_values.plain import plain_values
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.query.plain import plain_values
 
 PART_BYTES = 4 << 20
 VALUE_BYTES_MAX = 16 << 20

@@ -16,15 +16,15 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.delta.schema.nesting import NESTING_MAX, too_deep
-from alluvia.events.ingest.convert import column
 from alluvia.events.ingest.envelope import split, split_ndjson
-from alluvia.events.ingest.event_time import TIMESTAMP
-from alluvia.events.ingest.jsontext import ExactNumber, describe, survives_double
 from alluvia.events.ingest.values import UNLIMITED
 from alluvia.files.event_files import NDJSON, json_pieces
 from alluvia.files.limits import FileNames, Misfit, misfit
 from alluvia.files.reading_options import DEFAULT, ReadingOptions
 from alluvia.files.text_values import TextType
+from alluvia.json_values.convert import column
+from alluvia.json_values.instants import TIMESTAMP
+from alluvia.json_values.jsontext import ExactNumber, describe, survives_double
 
 Row = Callable[[int], int]
 """The number of a value's row in the file, from the value's index."""

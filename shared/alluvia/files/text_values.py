@@ -13,11 +13,11 @@ from itertools import repeat
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.events.ingest.convert import column, read_text
-from alluvia.events.ingest.event_time import TIMESTAMP, plain_instants
-from alluvia.events.ingest.jsontext import survives_double
 from alluvia.files.column_notes import PointedNumbers, is_code, may_be, said_of
 from alluvia.files.reading_options import DEFAULT, ReadingOptions
+from alluvia.json_values.convert import column, read_text
+from alluvia.json_values.instants import TIMESTAMP, plain_instants
+from alluvia.json_values.jsontext import survives_double
 
 _DAY = r"(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-[0-9]{2}-[0-9]{2}"
 """Of the years that Python and JSON's readers have: Arrow has the year 0 as well."""

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from alluvia.engine.duck.failures import ResultTooLarge
 from alluvia.errors import Invalid
+from alluvia.json_values.plain import plain_values
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.query.plain import plain_values
 
 CHUNK_ROWS = 2048
 ROW_GROUP_ROWS = 32 * CHUNK_ROWS

@@ -19,9 +19,9 @@ from alluvia.delta.odd_times import KINDS
 from alluvia.delta.partitioning.partition import PartitionRows
 from alluvia.errors import Corrupt, Invalid, ObjectNotFound, Unsupported
 from alluvia.events.ingest.event_rows import as_far_as_possible
-from alluvia.events.ingest.jsontext import encode as encode_json
 from alluvia.events.ingest.rejects import clash_reason, reject_of
 from alluvia.events.ingest.values import Fields, OddTime, Origin, Reject, counted
+from alluvia.json_values.jsontext import encode as encode_json
 from alluvia.store import Store
 from alluvia_spark.backfill_job.job import REJECTS, ROWS, Job, Target
 from alluvia_spark.backfill_job.normalise import Normalised, bad_file, file_id, normalise

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.errors import Invalid, ObjectNotFound
-from alluvia.events.ingest.convert import read_text
-from alluvia.events.ingest.event_time import TIMESTAMP
-from alluvia.events.ingest.jsontext import encode
 from alluvia.events.ingest.values import RawEvent
 from alluvia.files.file_text import Damaged, buffered, text_pieces
+from alluvia.json_values.convert import read_text
+from alluvia.json_values.instants import TIMESTAMP
+from alluvia.json_values.jsontext import encode
 from alluvia.store import ObjectInfo, Store
 from alluvia_spark.sources.files import MISSING_ETAG, SourceFile, fetch, is_readable
 from alluvia_spark.sources.places import Found, SourceUri, Stores, parse

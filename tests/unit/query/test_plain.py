@@ -8,7 +8,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from alluvia.query.plain import plain_values
+from alluvia.json_values.plain import plain_values
 
 ZONED = pa.timestamp("us", tz="UTC")
 MOMENT = datetime(2024, 1, 31, 23, 59, 59, 120, tzinfo=UTC)

@@ -14,9 +14,9 @@ from alluvia.errors import Invalid
 from alluvia.events.formats.body_format import BodyFormat, SentBody
 from alluvia.events.formats.events import Events, parsed_list
 from alluvia.events.ingest.envelope import refused
-from alluvia.events.ingest.jsontext import decode, encode
-from alluvia.events.ingest.time_texts import instant
 from alluvia.events.ingest.values import Given
+from alluvia.json_values.jsontext import decode, encode
+from alluvia.json_values.time_texts import instant
 
 if TYPE_CHECKING:
     from alluvia.events.ingest.values import Limits, Split

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
 from alluvia.events.ingest.columnar_batch import ColumnarBatch, EventParts
-from alluvia.events.ingest.convert import number_of
 from alluvia.events.ingest.envelope import NDJSON_TYPES, refused
 from alluvia.events.ingest.event_time import SECONDS_MIN, TIME_FIELDS, column_moments, own_moment
-from alluvia.events.ingest.jsontext import decode, decode_all, describe, encode, split_array, split_object
-from alluvia.events.ingest.time_texts import instant
 from alluvia.events.ingest.values import TOO_MANY_BYTES, TOO_MANY_EVENTS, Given, Limits, RawEvent, Reject, Split
+from alluvia.json_values.convert import number_of
+from alluvia.json_values.jsontext import decode, decode_all, describe, encode, split_array, split_object
+from alluvia.json_values.time_texts import instant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -16,8 +16,8 @@ from alluvia.events.formats.body_format import BodyFormat, ClientReply, RequestO
 from alluvia.events.formats.events import Events, parsed, parsed_list
 from alluvia.events.ingest.compression import TooLarge, inflate
 from alluvia.events.ingest.envelope import refused, split_json
-from alluvia.events.ingest.jsontext import encode
 from alluvia.events.ingest.values import Given, RawEvent
+from alluvia.json_values.jsontext import encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

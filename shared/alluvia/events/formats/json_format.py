@@ -16,8 +16,8 @@ from alluvia.events.formats.body_format import MESSAGE_PACK, BodyFormat, SentBod
 from alluvia.events.formats.events import body_key, lines_key
 from alluvia.events.ingest.envelope import refused, split_json, split_stream_json
 from alluvia.events.ingest.event_time import unread_given
-from alluvia.events.ingest.time_texts import instant
 from alluvia.events.ingest.values import Given, RawEvent
+from alluvia.json_values.time_texts import instant
 
 if TYPE_CHECKING:
     from alluvia.events.ingest.values import Limits, Split

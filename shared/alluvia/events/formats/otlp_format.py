@@ -20,9 +20,9 @@ from alluvia.events.formats.body_format import BodyFormat, ClientReply, RequestO
 from alluvia.events.formats.events import Events, body_key
 from alluvia.events.ingest.compression import TooLarge
 from alluvia.events.ingest.envelope import refused
-from alluvia.events.ingest.jsontext import decode, split_array, split_object
 from alluvia.events.ingest.values import TOO_MANY_EVENTS, Given
 from alluvia.extras import needing
+from alluvia.json_values.jsontext import decode, split_array, split_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

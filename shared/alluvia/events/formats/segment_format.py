@@ -17,9 +17,9 @@ from alluvia.events.formats.body_format import BodyFormat, ClientReply, RequestO
 from alluvia.events.formats.events import Events, parsed, parsed_list
 from alluvia.events.ingest.envelope import refused
 from alluvia.events.ingest.event_time import odd_time
-from alluvia.events.ingest.jsontext import describe, encode, split_object
-from alluvia.events.ingest.time_texts import MAX_US, MIN_US, instant
 from alluvia.events.ingest.values import Given
+from alluvia.json_values.jsontext import describe, encode, split_object
+from alluvia.json_values.time_texts import MAX_US, MIN_US, instant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

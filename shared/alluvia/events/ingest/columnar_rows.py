@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.commit.event_window.id_runs import CONTENT_BYTES, digests
-from alluvia.events.ingest.event_time import TIME_FIELDS, TIMESTAMP, column_moments, past_moments, plain_moments
+from alluvia.events.ingest.event_time import TIME_FIELDS, column_moments, past_moments
 from alluvia.events.ingest.identity import ID_FIELDS, ID_LIMIT_CHARS
 from alluvia.events.ingest.json_columns import NUMBER
 from alluvia.events.ingest.values import EventRows, all_but
+from alluvia.json_values.instants import TIMESTAMP, plain_moments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,7 +19,8 @@ from alluvia.events.ingest.columnar_batch import MANY, EventParts, LineBlock, ba
 from alluvia.events.ingest.columnar_parser import LINES_MIN, SPACE
 from alluvia.events.ingest.compression import TooLarge, UnknownEncoding, inflate
 from alluvia.events.ingest.identity import own_reject_id
-from alluvia.events.ingest.jsontext import (
+from alluvia.events.ingest.values import TOO_MANY_BYTES, TOO_MANY_EVENTS, Limits, RawEvent, Reject, Split, raw_events
+from alluvia.json_values.jsontext import (
     SeveralValues,
     decode_all,
     decode_if_plain,
@@ -28,7 +29,6 @@ from alluvia.events.ingest.jsontext import (
     split_array,
     split_stream,
 )
-from alluvia.events.ingest.values import TOO_MANY_BYTES, TOO_MANY_EVENTS, Limits, RawEvent, Reject, Split, raw_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

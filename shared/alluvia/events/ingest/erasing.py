@@ -17,9 +17,9 @@ from alluvia.commit.handle import TableHandle
 from alluvia.delta.snapshot import Snapshot
 from alluvia.events.ingest.event_rows import as_far_as_possible
 from alluvia.events.ingest.event_tables import find_rejects
-from alluvia.events.ingest.jsontext import decode_all, encode
 from alluvia.events.ingest.rejects import RAW
 from alluvia.events.ingest.values import Fields, RawEvent
+from alluvia.json_values.jsontext import decode_all, encode
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.erasure.erase import count_rows, erase, prove
 from alluvia.operations.erasure.erase_judging import Judge, Judged

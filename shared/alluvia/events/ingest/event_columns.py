@@ -22,8 +22,7 @@ from alluvia.arrow_compute import pc
 from alluvia.delta.odd_times import FUTURE, UNREADABLE
 from alluvia.delta.properties import ARRIVAL, REJECT
 from alluvia.errors import Invalid
-from alluvia.events.ingest.convert import column, read_text
-from alluvia.events.ingest.event_time import moments, moments_array
+from alluvia.events.ingest.event_time import moments
 from alluvia.events.ingest.identity import (
     ID_FIELDS,
     ID_LIMIT_CHARS,
@@ -44,6 +43,8 @@ from alluvia.events.ingest.values import (
     RawEvent,
     all_but,
 )
+from alluvia.json_values.convert import column, read_text
+from alluvia.json_values.instants import moments_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

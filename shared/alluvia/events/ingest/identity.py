@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from alluvia.commit.event_window.id_runs import CONTENT_BYTES, digests
 from alluvia.errors import Invalid
-from alluvia.events.ingest.jsontext import ExactNumber, canonical, canonical_all, encode
+from alluvia.json_values.jsontext import ExactNumber, canonical, canonical_all, encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,10 +14,10 @@ import orjson
 
 from alluvia.errors import Invalid
 from alluvia.events.ingest.identity import fallback_id, own_id_or_none, own_reject_id
-from alluvia.events.ingest.jsontext import decode_all, encode
 from alluvia.events.ingest.rejects import given_text
-from alluvia.events.ingest.time_texts import MAX_US, MIN_US
 from alluvia.events.ingest.values import BodyReading, Given, Origin, RawEvent, Reject
+from alluvia.json_values.jsontext import decode_all, encode
+from alluvia.json_values.time_texts import MAX_US, MIN_US
 from alluvia.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:

@@ -23,7 +23,6 @@ from alluvia.errors import AlluviaError, Invalid, MetadataChanged, TableDropped,
 from alluvia.events.ingest.columnar_batch import EventParts, grouped
 from alluvia.events.ingest.event_rows import to_rows
 from alluvia.events.ingest.event_tables import COMMIT_TRIES, create_events, find_events, keep, newest_of, takes_the_same
-from alluvia.events.ingest.jsontext import encode
 from alluvia.events.ingest.rejects import clash_reason, reject_of
 from alluvia.events.ingest.values import (
     NO_FIELDS,
@@ -39,6 +38,7 @@ from alluvia.events.ingest.values import (
     counted,
     event_schema,
 )
+from alluvia.json_values.jsontext import encode
 from alluvia.operations.append.ingest import Ingested, ingest, refusals
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.catalog.request_batching import GROUP_MAX, Size

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from alluvia.events.ingest.jsontext import encode_all
+from alluvia.json_values.jsontext import encode_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

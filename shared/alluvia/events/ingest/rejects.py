@@ -11,8 +11,8 @@ import pyarrow as pa
 from alluvia.errors import cut
 from alluvia.events.ingest.envelope import split
 from alluvia.events.ingest.identity import fallback_id, own_reject_id, reject_id
-from alluvia.events.ingest.jsontext import canonical, encode
 from alluvia.events.ingest.values import BodyReading, Fields, Given, Limits, Origin, RawEvent, Reject, Split
+from alluvia.json_values.jsontext import canonical, encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

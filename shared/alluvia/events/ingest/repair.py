@@ -24,9 +24,9 @@ from alluvia.engine.queries.parse import walk
 from alluvia.errors import Invalid
 from alluvia.events.ingest.event_time import TIME_FIELDS, odd_time
 from alluvia.events.ingest.identity import ID_FIELDS
-from alluvia.events.ingest.jsontext import decode, encode
-from alluvia.events.ingest.time_texts import instant
 from alluvia.events.ingest.values import Fields, RawEvent
+from alluvia.json_values.jsontext import decode, encode
+from alluvia.json_values.time_texts import instant
 
 _IDENTITY = frozenset((*ID_FIELDS, "source"))
 _OF_CLOUD_EVENTS = frozenset(("id", "specversion"))

@@ -21,12 +21,13 @@ from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.serialization import schema_string
 from alluvia.delta.schema.types import type_name
 from alluvia.errors import Invalid, TableNotFound
-from alluvia.events.ingest.convert import column
 from alluvia.events.ingest.event_tables import find_events
-from alluvia.events.ingest.event_time import TIMESTAMP, unread_time
-from alluvia.events.ingest.jsontext import ExactNumber, decode_all, describe, encode
+from alluvia.events.ingest.event_time import unread_time
 from alluvia.events.ingest.rejects import read_given
 from alluvia.events.ingest.values import OddTime
+from alluvia.json_values.convert import column
+from alluvia.json_values.instants import TIMESTAMP
+from alluvia.json_values.jsontext import ExactNumber, decode_all, describe, encode
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.reading.change_files import FEED_COLUMNS

@@ -12,13 +12,14 @@ from alluvia.events.formats.events import text_given
 from alluvia.events.ingest.columnar_batch import moved
 from alluvia.events.ingest.envelope import split, split_ndjson
 from alluvia.events.ingest.event_tables import find_events
-from alluvia.events.ingest.event_time import TIME_FIELDS, TIMESTAMP
-from alluvia.events.ingest.jsontext import encode
+from alluvia.events.ingest.event_time import TIME_FIELDS
 from alluvia.events.ingest.pipeline import Sent, ingest_batch, ingest_together
 from alluvia.events.ingest.values import UNLIMITED, IngestOutcome, Origin, RawEvent, Reject, Split
 from alluvia.files.event_files import NDJSON, FilePart
 from alluvia.files.reading_options import UNREADABLE, ReadingOptions
 from alluvia.files.sent import SentFile
+from alluvia.json_values.instants import TIMESTAMP
+from alluvia.json_values.jsontext import encode
 from alluvia.operations.catalog.catalog import WritableCatalog
 
 EVENT_COLUMNS = frozenset(("event_id", "ts", "received_at"))

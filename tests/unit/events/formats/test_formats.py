@@ -21,9 +21,9 @@ from alluvia.errors import Invalid
 from alluvia.events.formats import otlp_format
 from alluvia.events.formats.body_format import NAMES, by_name, declared
 from alluvia.events.formats.csv_text import name_of_two
-from alluvia.events.ingest.jsontext import encode
 from alluvia.events.ingest.values import Limits, Split
 from alluvia.files import file_text
+from alluvia.json_values.jsontext import encode
 from tests.formats import IDS, JSON, PROTOBUF, SAMPLES, damaged, otlp_json, otlp_protobuf, read, sent
 
 each_sample = pytest.mark.parametrize(("name", "body", "content_type", "headers"), SAMPLES, ids=IDS)

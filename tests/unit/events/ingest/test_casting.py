@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from alluvia.events.ingest.event_time import cast_texts, replaced
+from alluvia.json_values.instants import cast_texts, replaced
 
 NASTY = [
     "",

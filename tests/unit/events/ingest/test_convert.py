@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alluvia.errors import Unsupported
-from alluvia.events.ingest.convert import column
-from alluvia.events.ingest.jsontext import decode
+from alluvia.json_values.convert import column
+from alluvia.json_values.jsontext import decode
 
 ADDRESS = pa.struct([pa.field("street", pa.string()), pa.field("zip", pa.int32(), nullable=False)])
 NESTED = pa.list_(pa.field("element", pa.struct([pa.field("tags", pa.map_(pa.string(), pa.list_(pa.int16())))])))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alluvia.errors import Invalid
-from alluvia.events.ingest.jsontext import (
+from alluvia.json_values.jsontext import (
     ExactNumber,
     canonical,
     canonical_all,

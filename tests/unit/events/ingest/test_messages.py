@@ -15,9 +15,9 @@ from alluvia.errors import Invalid
 from alluvia.events.ingest.envelope import split
 from alluvia.events.ingest.event_rows import to_rows
 from alluvia.events.ingest.identity import contents_of
-from alluvia.events.ingest.jsontext import ExactNumber
 from alluvia.events.ingest.messages import LIMIT_BYTES, batches, pack, unpack
 from alluvia.events.ingest.values import Given, Limits, Origin, RawEvent
+from alluvia.json_values.jsontext import ExactNumber
 
 SCHEMA = pa.schema(
     [

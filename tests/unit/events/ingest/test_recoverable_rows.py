@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from alluvia.events.ingest.envelope import split
 from alluvia.events.ingest.event_rows import to_rows
 from alluvia.events.ingest.identity import contents_of
-from alluvia.events.ingest.jsontext import decode_all
-from alluvia.events.ingest.time_texts import instant
 from alluvia.events.ingest.values import NO_FIELDS, EventRows, Fields, Given, Limits, RawEvent
+from alluvia.json_values.jsontext import decode_all
+from alluvia.json_values.time_texts import instant
 from tests.unit.events.ingest.rows import ANY_TYPE, ARRIVAL_US, DEFAULT, HEAD, MOMENT, NOON, NOON_US, TAIL, TYPED
 
 DATA = Path(__file__).parents[4] / "events" / "data"

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alluvia.events.ingest.event_time import _PLAIN, instants, plain_instants
-from alluvia.events.ingest.jsontext import ExactNumber
-from alluvia.events.ingest.time_texts import instant, naive_instant
+from alluvia.json_values.instants import _PLAIN, instants, plain_instants
+from alluvia.json_values.jsontext import ExactNumber
+from alluvia.json_values.time_texts import instant, naive_instant
 
 NOON_US = 1_577_880_000_000_000  # 2020-01-01T12:00:00Z
 HOUR_US = 3_600_000_000

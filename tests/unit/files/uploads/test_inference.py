@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from alluvia.delta.schema.types import type_name
 from alluvia.errors import Invalid
-from alluvia.events.ingest.jsontext import ExactNumber, exact_number
 from alluvia.files.file_text import buffered
 from alluvia.files.json_rows import JsonRows
 from alluvia.files.limits import NAMES_MAX, Misfit
 from alluvia.files.text_values import TextType, typed
 from alluvia.files.uploads.schemas import declared_schema
+from alluvia.json_values.jsontext import ExactNumber, exact_number
 
 NUMBERS = ["0", "-0", "7", "007", "+5", "-12", "9223372036854775807", "9223372036854775808", "1.5", "1.50", ".5", "5."]
 NUMBERS += ["1e5", "1E-400", "1e400", "0.1", "12345678901234567.89", "9007199254740993", "NaN", "inf", " 1", "1 "]

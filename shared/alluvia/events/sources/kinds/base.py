@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from alluvia.delta.odd_times import UNREADABLE
 from alluvia.events.ingest.event_time import odd_time
-from alluvia.events.ingest.time_texts import instant
 from alluvia.events.ingest.values import Given
+from alluvia.json_values.time_texts import instant
 from alluvia.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:

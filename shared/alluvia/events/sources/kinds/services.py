@@ -24,7 +24,6 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 import orjson
 
 from alluvia.errors import Invalid
-from alluvia.events.ingest.jsontext import decode
 from alluvia.events.ingest.values import Given
 from alluvia.events.sources.kinds.base import (
     MISSING,
@@ -42,6 +41,7 @@ from alluvia.events.sources.kinds.base import (
     text_of,
     to_bytes,
 )
+from alluvia.json_values.jsontext import decode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,7 @@ from datetime import date
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from alluvia.events.ingest.jsontext import ExactNumber
+from alluvia.json_values.jsontext import ExactNumber
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -31,9 +31,9 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid, Unsupported
-from alluvia.events.ingest.event_time import TIMESTAMP, instants
-from alluvia.events.ingest.jsontext import ExactNumber, decode, describe, exact_number, survives_double
-from alluvia.events.ingest.time_texts import instant, naive_instant
+from alluvia.json_values.instants import TIMESTAMP, instants
+from alluvia.json_values.jsontext import ExactNumber, decode, describe, exact_number, survives_double
+from alluvia.json_values.time_texts import instant, naive_instant
 
 _NUMBER = re.compile(r"[-+]?[0-9]{1,100}(?:\.[0-9]{1,100})?(?:[eE][-+]?[0-9]{1,3})?", re.ASCII)
 _OPEN = re.compile(r"([-+]?)(?:([0-9]{1,100})\.|\.([0-9]{1,100}))((?:[eE][-+]?[0-9]{1,3})?)", re.ASCII)
