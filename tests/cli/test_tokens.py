@@ -59,12 +59,14 @@ def test_a_token_of_the_command_line_opens_what_it_names_and_nothing_else(place:
 
 def test_who_hides_a_column_is_told_that_properties_may_have_its_values(place: Path) -> None:
     alluvia.connect(place).create_events("clicks", pa.schema({"email": pa.string()}))
-    told = "Table clicks shows its column properties."
+    told = "Table clicks shows its column properties,"
     assert told in alluvia_token(place, "create", "--read", "clicks", "--hide", "email").stderr
     assert (
         told not in alluvia_token(place, "create", "--read", "clicks", "--hide", "email", "--hide", "Properties").stderr
     )
     assert told not in alluvia_token(place, "create", "--read", "clicks").stderr
+    alluvia.connect(place)["clicks"].evolve(add={"phone": "string"})
+    assert told not in alluvia_token(place, "create", "--read", "clicks", "--hide", "phone").stderr
 
 
 def test_keys_rotate(place: Path) -> None:

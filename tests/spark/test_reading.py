@@ -62,6 +62,30 @@ SCHEMA = pa.schema(
 )
 
 
+@pytest.mark.parametrize("kind", ["string", "long", "double", "timestamp"])
+def test_promoted_fields_of_files_of_both_kinds(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    values: dict[str, list[Any]] = {
+        "string": ["a", 'b"', None],
+        "long": [1, 2, None],
+        "double": [0.5, 1e20, "x"],
+        "timestamp": [1, "2026-11-20T10:00Z", None],
+    }
+    table = alluvia.connect(tmp_path).create_table("t", {"n": "long", "properties": "string"}, properties=VECTORS)
+    texts = [json.dumps({"o": at, "k": value}) for at, value in enumerate(values[kind])]
+    given = [{"n": at, "properties": text} for at, text in enumerate([*texts, None, "{}", "[1]"])]
+    table.append(given)
+    table.evolve(add={"k": kind})
+    table.append(given)
+    table.delete("n = 4")
+    assert len(table.snapshot().files) == 2
+    check(spark, table)
+    check(spark, table, where="k IS NOT NULL")
+    read = alluvia_spark.read_table(spark, judges.uri_of(table))
+    assert read.where("k IS NOT NULL").count() == table.scan(where="k IS NOT NULL").read_all().num_rows
+    table.optimize(backfill=True)
+    check(spark, table)
+
+
 def test_branches_tags_and_clones(spark: SparkSession, tmp_path: Path) -> None:
     lake = alluvia.connect(tmp_path)
     table = lake.create_table("t", SCHEMA, partition_by=["place"], properties=VECTORS)

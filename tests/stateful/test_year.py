@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,19 @@ def test_a_lake_that_lives_long_stays_right_and_bounded(monkeypatch: pytest.Monk
             for name in disk.tables(rejects=True):
                 table = disk.table(name)
                 for version in year.kept_versions(disk, name):
-                    expected = judges.ours(table, version)
-                    assert judges.canonical(judges.deltalake_sql_table(table, version)) == expected, (name, version)
-                    assert judges.duckdb_rows(table, version) == expected, (name, version)
+                    expected = shown(judges.ours(table, version))
+                    theirs = judges.canonical(judges.deltalake_sql_table(table, version))
+                    assert shown(theirs) == expected, (name, version)
+                    assert shown(judges.duckdb_rows(table, version)) == expected, (name, version)
+
+
+def shown(rows: judges.Rows) -> judges.Rows:
+    """Return rows with the field that became a column in that column alone: others read each file as it is stored."""
+    found = []
+    for row in map(dict, rows):
+        if "user_id" in row and row.get("properties") is not None:
+            fields = json.loads(row["properties"])
+            sent = fields.pop("user_id", None)
+            row |= {"user_id": row["user_id"] or sent, "properties": json.dumps(fields) if fields else None}
+        found.append(tuple(row.items()))
+    return sorted(found, key=repr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, overload
@@ -12,6 +13,7 @@ import pyarrow as pa
 from alluvia import notebook
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.transaction import Commit
+from alluvia.delta.arguments import schema_of
 from alluvia.delta.properties import DEDUP_WINDOW, ROLLUP
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError, Invalid, NotInstalled
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from alluvia.operations.references.tags import Tag
     from alluvia.operations.rows.edits import RowChanges
     from alluvia.operations.tables import restore
+    from alluvia.operations.tables.evolve import Evolved
 
 
 class TableRows:
@@ -227,11 +230,15 @@ class TableRows:
         *,
         rename: Mapping[str, str] | None = None,
         drop: Sequence[str] = (),
-    ) -> Commit:
+    ) -> Evolved:
         """Add nullable columns, set properties (None removes one), rename columns and drop columns, in one commit.
 
         `rename` has new names by old ones. No data is rewritten: what files hold of a dropped column is deleted once
         they have been rewritten and vacuumed. A longer `alluvia.dedup_window` also holds for the table's rejects.
+
+        A column that is added to a table with text `properties` is a promoted field: old and new rows have it in both
+        (`optimize(backfill=True)` moves the old ones). The answer names the views, rollups, merge queries and published
+        queries whose SQL names such a field.
         """
         from alluvia.operations.tables import evolve
 
@@ -248,7 +255,15 @@ class TableRows:
             rejects = find_rejects(self.lake.catalog, self._handle)
             if rejects is not None:
                 lengthen_window(rejects, self._handle.at_hand())
-        return commit
+        if not add:
+            return commit
+        added = set(schema_of(add).names)
+        promoted = tuple(field.column for field in self._handle.at_hand().promoted if field.column in added)
+        if not promoted or self._handle.is_staged:
+            return replace(commit, promoted=promoted)
+        from alluvia.query.field_uses import field_uses
+
+        return replace(commit, promoted=promoted, named_in=tuple(field_uses(self.lake.catalog, self.name, promoted)))
 
     def tags(self) -> list[Tag]:
         """Return the table's own tags, in the order of their names. Those of the lake count for its tables as well."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.partitioning.values import partition_value
+from alluvia.delta.promoted_fields import PROPERTIES, Promoted, columns_needed, moved, shown, tags_of
 from alluvia.delta.properties import Properties
 from alluvia.delta.schema.column_mapping import FIELD_ID, ColumnMapping
 from alluvia.delta.schema.nesting import with_children
@@ -28,15 +29,23 @@ from alluvia.lazy_dataclasses import dataclass
 class FileForm:
     """The columns of a table and, field by field, those of its files.
 
-    `settings` are the table's properties, with Bloom filters by the names that columns have in files.
+    `settings` are the table's properties, with Bloom filters by the names that columns have in files. Rows with
+    `promoted` fields have them in their columns alone.
     """
 
     schema: pa.Schema
     physical: pa.Schema
     settings: Properties
+    promoted: Promoted = ()
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Return what the add of a file says of the form of its rows."""
+        return tags_of(self.promoted)
 
     def stored(self, rows: pa.Table) -> pa.Table:
         """Return rows with the names and types of files. Columns that the table lacks stay as they are."""
+        rows = moved(rows, self.promoted)
         if self.physical is self.schema:
             return rows
         pairs = [self._stored(rows.schema.field(at), rows.column(at)) for at in range(rows.num_columns)]
@@ -60,15 +69,22 @@ _TYPES = pa.types
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """Which columns to read of a table's files: in the table's form and, field by field, in the files'."""
+    """Which columns to read of a table's files: in the table's form and, field by field, in the files'.
+
+    `promoted` are the fields that are shown in these columns; `widened` returns the plan that reads others as well.
+    """
 
     schema: pa.Schema
     physical: pa.Schema
     partition_columns: frozenset[str]
     mapping: ColumnMapping = ColumnMapping.NONE
+    promoted: Promoted = ()
+    widened: Callable[[list[str]], ReadPlan] | None = None
 
-    def stored_names(self, stored: pa.Schema) -> list[str]:
+    def stored_names(self, stored: pa.Schema, file: AddFile) -> list[str]:
         """Return which of a file's top columns hold the columns wanted. Raises `Corrupt`."""
+        if (wide := self._wide(file)) is not None:
+            return wide.stored_names(stored, file)
         fields = list(stored)
         places = _Places(fields, self.mapping)
         indexes = [
@@ -83,6 +99,8 @@ class ReadPlan:
 
         Raises `Corrupt`, naming the file and the column, for values that the column's type does not take.
         """
+        if (wide := self._wide(file)) is not None:
+            return shown(wide.fit(batch, file), self.promoted, file).select(self.schema.names)
         places = _Places(list(batch.schema), self.mapping)
         arrays = []
         for field, physical in zip(self.schema, self.physical, strict=True):
@@ -101,6 +119,13 @@ class ReadPlan:
         if not arrays:
             return batch.select([])
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _wide(self, file: AddFile) -> ReadPlan | None:
+        """Return the plan that reads what shows the promoted fields; None where a file has the columns as they are."""
+        if self.widened is None:
+            return None
+        needed = columns_needed(self.schema.names, self.promoted, file)
+        return self.widened(needed) if needed or PROPERTIES in self.schema.names else None
 
 
 def fit_array(array: pa.Array, kind: pa.DataType, physical: pa.DataType, mapping: ColumnMapping) -> pa.Array:

@@ -16,6 +16,7 @@ from alluvia.delta.log.files.file_set import ActionSet
 from alluvia.delta.log.replay import State, totals
 from alluvia.delta.partitioning.spec import PartitionField, PartitionSpec, parse_spec
 from alluvia.delta.places import TablePlaces
+from alluvia.delta.promoted_fields import PROPERTIES, Promoted, promoted_fields
 from alluvia.delta.properties import Properties
 from alluvia.delta.protocols import check_readable, settings_of
 from alluvia.delta.schema.column_mapping import ColumnMapping, mapping_of, physical_schema
@@ -36,6 +37,7 @@ _OF_METADATA = (
     "mapping",
     "physical_schema",
     "has_variants",
+    "promoted",
     "file_form",
     "places",
 )
@@ -182,11 +184,16 @@ class Snapshot:
         return VARIANT in text and uses_type(text, VARIANT)
 
     @cached_property
+    def promoted(self) -> Promoted:
+        """Return the fields of `properties` that have columns of their own."""
+        return promoted_fields(self.state.metadata.schema_string, self.schema)
+
+    @cached_property
     def file_form(self) -> FileForm:
         """Return how rows lie in data files."""
         known = [name for name in self.settings.bloom_filters if name in self.schema.names]
         settings = replace(self.settings, bloom_filters=tuple(map(self.physical_name, known)))
-        return FileForm(self.schema, self.physical_schema, settings)
+        return FileForm(self.schema, self.physical_schema, settings, self.promoted)
 
     def physical_name(self, column: str) -> str:
         """Return the name that a top column has in files, statistics and the log."""
@@ -198,6 +205,18 @@ class Snapshot:
 
     def read_plan(self, schema: pa.Schema) -> ReadPlan:
         """Return how to read some of the table's columns from its files; `schema` holds them, in any order."""
+        plan = self.stored_plan(schema)
+        names = {*schema.names}
+        if not self.promoted or (PROPERTIES not in names and names.isdisjoint(each.column for each in self.promoted)):
+            return plan
+
+        def widened(needed: list[str]) -> ReadPlan:
+            return self.stored_plan(pa.schema([*schema, *map(self.schema.field, needed)]))
+
+        return replace(plan, promoted=self.promoted, widened=widened)
+
+    def stored_plan(self, schema: pa.Schema) -> ReadPlan:
+        """Return how to read columns in their stored form, without looking for promoted fields in texts."""
         at = [self.schema.get_field_index(name) for name in schema.names]
         physical = pa.schema([self.physical_schema.field(each) for each in at])
         return ReadPlan(schema, physical, frozenset(self.partition_columns), self.mapping)

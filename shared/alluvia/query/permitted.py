@@ -15,6 +15,7 @@ from alluvia.access.rights import READ, WRITE, Rights
 from alluvia.commit.handle import ReadableTable
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.lineage import is_dropped
+from alluvia.delta.promoted_fields import PROPERTIES
 from alluvia.delta.skipping.predicate import Predicate
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.predicates import all_of
@@ -22,7 +23,7 @@ from alluvia.errors import Forbidden, Invalid, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog, check_name
 from alluvia.operations.catalog.views import View
-from alluvia.operations.reading.relations import ShownPart, hidden_columns, newest_versions
+from alluvia.operations.reading.relations import ShownPart, hidden_columns, hidden_keys, newest_versions
 from alluvia.table_names import split_branch
 
 if TYPE_CHECKING:
@@ -173,6 +174,7 @@ def visible(catalog: Catalog, snapshot: Snapshot, now_us: int) -> Visible | None
     columns = [name for name in snapshot.schema.names if name not in hidden]
     if not columns:
         raise Forbidden(f"this caller may see no column of {snapshot.name}")
+    without = hidden_keys(snapshot, newest, restriction.hide) if PROPERTIES in columns else ()
     filters = [_filter(text, snapshot) for text in restriction.where]
     used = tuple(dict.fromkeys(name for each in filters for name in each.columns))
     _check_same(used, snapshot, [one for one in newest if not is_dropped(one.properties)])
@@ -181,7 +183,7 @@ def visible(catalog: Catalog, snapshot: Snapshot, now_us: int) -> Visible | None
         for text, each in zip(restriction.where, filters, strict=True)
     )
     predicate = all_of(each.predicate_at(snapshot.schema, now_us) for each in filters)
-    return Visible(ShownPart(tuple(columns), where), used, predicate)
+    return Visible(ShownPart(tuple(columns), where, without), used, predicate)
 
 
 def visible_schema(catalog: Catalog, snapshot: Snapshot) -> pa.Schema:

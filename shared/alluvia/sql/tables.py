@@ -51,7 +51,8 @@ def alter_table(scope: SqlScope, node: AlterTable) -> Done:
             raise Invalid(f"table {node.table} has no property {name}: UNSET TBLPROPERTIES IF EXISTS allows that")
     drop = [name for name in node.drop if not node.if_exists or _has(snapshot, name)]
     commit = scope.table(node.table).evolve(add, node.properties or None, rename=node.rename, drop=drop)
-    return {"table": node.table, "version": commit.version}
+    named = {"named_in": ", ".join(commit.named_in)} if commit.named_in and scope.rights is None else {}
+    return {"table": node.table, "version": commit.version, **named}
 
 
 def _has(snapshot: Snapshot, name: str) -> bool:
@@ -186,7 +187,7 @@ def maintain(scope: SqlScope, node: Maintain) -> Done:
         return {"table": node.table, "files": back.files, "version": back.version}
     table = scope.lake.table(node.table)
     if node.action == "optimize":
-        done = table.optimize(full=node.full)
+        done = table.optimize(full=node.full, backfill=node.backfill)
         return {
             "table": node.table,
             "files_removed": done.files_removed,

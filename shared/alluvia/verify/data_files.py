@@ -111,9 +111,9 @@ class FileVerification:
     def _columns(self, stored: pa.Schema) -> Iterator[_Column]:
         """Yield the table's columns that a file can give, and report the others."""
         for column in self._snapshot.schema:
-            plan = self._snapshot.read_plan(pa.schema([column]))
+            plan = self._snapshot.stored_plan(pa.schema([column]))
             try:
-                names = plan.stored_names(stored)
+                names = plan.stored_names(stored, self._file)
                 empty = pa.RecordBatch.from_arrays(
                     [pa.nulls(0, stored.field(name).type) for name in names],
                     schema=pa.schema([stored.field(name) for name in names]),

@@ -120,7 +120,7 @@ def live_events(snapshot: Snapshot, store: Store, file: AddFile) -> Iterator[tup
     try:
         parquet = open_parquet(cast("IO[bytes]", _opened(store, snapshot.key(file), file.size)))
         check_positions(file, deleted, parquet.metadata.num_rows)
-        for batch in parquet.iter_batches(columns=plan.stored_names(parquet.schema_arrow)):
+        for batch in parquet.iter_batches(columns=plan.stored_names(parquet.schema_arrow, file)):
             yield start, pa.Table.from_batches([live_rows(plan.fit(batch, file), deleted, start)])
             start += len(batch)
     except ObjectNotFound as error:

@@ -24,6 +24,7 @@ from alluvia.errors import Invalid, Unsupported
 from alluvia.store import Store
 from alluvia_spark.reading.file_scan import FileScan, ScannedTable
 from alluvia_spark.reading.filters import RowFilter, is_plain, quoted
+from alluvia_spark.reading.promoted import alike, shown_rows
 from alluvia_spark.schemas import all_nullable, nullable, shown_schema, stored_schema
 from alluvia_spark.tables import handle_of, tagged, uris_of
 from alluvia_spark.wording import finding, read_version, resolving
@@ -62,10 +63,17 @@ def _rows(source: ScannedTable, store: Store, files: Sequence[AddFile]) -> DataF
 
     Raises `Unsupported` for a table that Spark's reader would read wrongly.
     """
-    snapshot, shown = source.snapshot, shown_schema(source.snapshot)
+    snapshot = source.snapshot
     if not files:
-        return source.spark.createDataFrame([], all_nullable(shown))
+        return source.spark.createDataFrame([], all_nullable(shown_schema(snapshot)))
     _check(source, files)
+    parts = alike(files, snapshot.promoted)
+    return reduce(DataFrame.union, [shown_rows(_stored_rows(source, store, part), snapshot, part[0]) for part in parts])
+
+
+def _stored_rows(source: ScannedTable, store: Store, files: Sequence[AddFile]) -> DataFrame:
+    """Return rows in their stored form, without looking for promoted fields in texts."""
+    snapshot, shown = source.snapshot, shown_schema(source.snapshot)
     with_vector = [file for file in files if file.deletion_vector is not None]
     deleted = {file.key: read_deletions(store, file, snapshot.locate) for file in with_vector}
     scans = [FileScan(source, files, deleted)]

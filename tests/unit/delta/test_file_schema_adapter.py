@@ -125,7 +125,7 @@ PHYSICAL = pa.schema(
 def test_columns_are_found_by_their_physical_names() -> None:
     plan = ReadPlan(LOGICAL, PHYSICAL, frozenset({"p"}), ColumnMapping.NAME)
     stored = pa.schema({"id": pa.string(), "COL-2": pa.struct({"col-3": pa.int64()}), "col-1": pa.int64()})
-    assert plan.stored_names(stored) == ["col-1", "COL-2"]
+    assert plan.stored_names(stored, FILE) == ["col-1", "COL-2"]
     batch = pa.record_batch([pa.array([1]), pa.array([{"col-3": 2}])], names=["col-1", "COL-2"])
     assert plan.fit(batch, FILE).to_pylist() == [{"id": 1, "s": {"x": 2}, "p": 7, "new": None}]
 
@@ -139,7 +139,7 @@ def test_columns_are_found_by_their_ids_whatever_their_names() -> None:
             with_id("r", pa.int64(), 1),
         ]
     )
-    assert plan.stored_names(stored) == ["r", "q"]
+    assert plan.stored_names(stored, FILE) == ["r", "q"]
     batch = pa.record_batch([pa.array(["?"]), pa.array([{"z": 2}], stored.field(1).type), pa.array([1])], schema=stored)
     assert plan.fit(batch, FILE).to_pylist() == [{"id": 1, "s": {"x": 2}, "p": 7, "new": None}]
 
@@ -147,11 +147,11 @@ def test_columns_are_found_by_their_ids_whatever_their_names() -> None:
 def test_a_file_without_ids_is_refused_where_ids_count() -> None:
     plan = ReadPlan(LOGICAL, PHYSICAL, frozenset({"p"}), ColumnMapping.ID)
     with pytest.raises(Corrupt, match="no field ids"):
-        plan.stored_names(pa.schema({"col-1": pa.int64()}))
+        plan.stored_names(pa.schema({"col-1": pa.int64()}), FILE)
 
 
 def test_a_name_that_could_be_two_columns_is_refused() -> None:
     plan = ReadPlan(pa.schema({"a": pa.int64()}), pa.schema({"a": pa.int64()}), frozenset())
-    assert plan.stored_names(pa.schema([("A", pa.int64()), ("a", pa.int64())])) == ["a"]
+    assert plan.stored_names(pa.schema([("A", pa.int64()), ("a", pa.int64())]), FILE) == ["a"]
     with pytest.raises(Corrupt, match="has the column a 2 times"):
-        plan.stored_names(pa.schema([("a", pa.int64()), ("a", pa.int64())]))
+        plan.stored_names(pa.schema([("a", pa.int64()), ("a", pa.int64())]), FILE)

@@ -8,6 +8,7 @@ import click
 
 from alluvia.cli.common import Common, show_each
 from alluvia.cli.options import TABLE, command, names, point
+from alluvia.cli.promotions import say_promoted
 from alluvia.cli.terminal.terminal import say, tell
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.table_names import REJECTS
@@ -120,8 +121,8 @@ def suggest(
 ) -> None:
     """Suggest columns of TABLE for fields that its newest events, rejected ones too, have in `properties`.
 
-    `events` says how many events were looked at: fewer than --sample if their newest files hold fewer. New events are
-    stored in such a column. Earlier events still have the field in `properties`.
+    `events` says how many events were looked at: fewer than --sample if their newest files hold fewer. Such a column
+    has the field of all events, also of earlier ones, and `properties` goes on to show it.
     """
     target = common.lake().table(table)
     every = target.suggest(sample)
@@ -137,11 +138,10 @@ def suggest(
         if new:
             tell(f"alluvia suggest {table} --apply adds the columns that have a type")
     elif new:
-        added = target.evolve(new).version
-        tell(
-            f"added {', '.join(new)} in version {added}: new events are stored in these columns; earlier events still "
-            "have the fields in properties"
-        )
+        added = target.evolve(new)
+        tell(f"added {', '.join(new)} in version {added.version}")
+        if added.promoted:
+            say_promoted(table, added)
     else:
         raise Invalid(f"{table}: no field has a type that a column could have, so nothing was added")
 

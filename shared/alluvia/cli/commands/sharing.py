@@ -185,10 +185,11 @@ def _check_fits(lake: Lake, grant: Grant) -> None:
         if unknown:
             near = did_you_mean(unknown[0], schema.names) or f"it has {', '.join(schema.names)}"
             raise Invalid(f"--hide: table {name} has no column {unknown[0]}: {near}")
-        if grant.hide and "properties" in set(schema.names) - grant.hide:
+        plain = grant.hide - {fold(field.column) for field in lake.table(name).snapshot().promoted}
+        if plain and "properties" in set(schema.names) - grant.hide:
             tell(
-                f"Table {name} shows its column properties. Fields of events are there if they had no column when the "
-                "events came: to hide these too, add --hide properties."
+                f"Table {name} shows its column properties, where events may have {', '.join(sorted(plain))} too: to "
+                "hide that, add --hide properties."
             )
 
 

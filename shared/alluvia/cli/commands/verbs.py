@@ -22,6 +22,8 @@ from alluvia.cli.options import (
     reading_options,
     unless,
 )
+from alluvia.cli.promotions import say_promoted
+from alluvia.cli.terminal.terminal import tell
 from alluvia.cli.verb import Given, verb
 from alluvia.errors import Invalid
 
@@ -43,11 +45,34 @@ def _upsert(lake: Lake, table: str, file: str, on: Sequence[str], reading: Readi
     return target.upsert(read_rows(target, file, reading), on, **how)
 
 
-def _evolve(lake: Lake, table: str, properties: Given | None = None, unset: Sequence[str] = (), **columns: Any) -> Any:
+def _evolve(
+    lake: Lake,
+    table: str,
+    properties: Given | None = None,
+    unset: Sequence[str] = (),
+    *,
+    backfill: bool = False,
+    **columns: Any,
+) -> dict[str, Any]:
     changed = {**dict.fromkeys(unset), **(properties or {})}
-    if not (changed or columns):
-        raise Invalid("nothing to change: give --add NAME:TYPE, --rename OLD=NEW, --drop NAME, --property or --unset")
-    return lake.table(table).evolve(properties=changed, **columns)
+    target = lake.table(table)
+    answer: dict[str, Any] = {"table": table}
+    if changed or columns:
+        dropped = {field.column for field in target.snapshot().promoted} & set(columns.get("drop", ()))
+        evolved = target.evolve(properties=changed, **columns)
+        answer["version"] = evolved.version
+        if dropped:
+            tell(f"values of {', '.join(sorted(dropped))} that were in the column are gone from properties, too")
+        if evolved.promoted:
+            say_promoted(table, evolved, backfill=backfill)
+    elif not backfill:
+        raise Invalid(
+            "nothing to change: give --add NAME:TYPE, --rename OLD=NEW, --drop NAME, --property, --unset or --backfill"
+        )
+    if backfill:
+        done = target.optimize(backfill=True)
+        answer |= {"version": done.version, "files_rewritten": done.files_removed}
+    return answer
 
 
 def _clone(lake: Lake, table: str, name: str, **which: Any) -> dict[str, Any]:
@@ -142,10 +167,6 @@ def _dropped(commit: Any, given: Given) -> dict[str, Any]:
     return {"dropped": given["table"], "version": commit.version}
 
 
-def _changed(commit: Any, given: Given) -> dict[str, Any]:
-    return {"table": given["table"], "version": commit.version}
-
-
 option = click.option
 
 _TABLE = (
@@ -205,7 +226,11 @@ _TABLE = (
         names("--drop", "drop", "A column to drop."),
         PROPERTIES,
         names("--unset", "unset", "A property to remove."),
-        shows=_changed,
+        click.option(
+            "--backfill",
+            is_flag=True,
+            help="Rewrite the files of before, so that added columns have the fields of `properties` in all of them.",
+        ),
     ),
     verb(
         "flashback",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import IO
@@ -15,8 +15,9 @@ from alluvia.arrow_compute import pc
 from alluvia.delta.deletion_vectors.storage import mask_of, read_deletions
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.files.parquet import UNREADABLE
+from alluvia.delta.promoted_fields import told_by_statistics
 from alluvia.delta.skipping.predicate import Predicate, Unknown, physical_predicate
-from alluvia.delta.skipping.pruning import prune, prune_buckets
+from alluvia.delta.skipping.pruning import Doubt, prune, prune_buckets
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unsupported
 from alluvia.lazy_dataclasses import dataclass
@@ -46,7 +47,7 @@ def read_file(snapshot: Snapshot, store: Store, file: AddFile, schema: pa.Schema
         expected = parquet.metadata.num_rows
         check_positions(file, deleted, expected)
         start = 0
-        columns, threads = plan.stored_names(parquet.schema_arrow), len(data) >= THREADED_BYTES_MIN
+        columns, threads = plan.stored_names(parquet.schema_arrow, file), len(data) >= THREADED_BYTES_MIN
         for batch in parquet.iter_batches(columns=columns, use_threads=threads):
             yield live_rows(plan.fit(batch, file), deleted, start)
             start += len(batch)
@@ -134,12 +135,17 @@ class Scan:
         return prune_buckets(kept, self.predicate, self.snapshot.partition_spec)
 
     @cached_property
-    def _rule(self) -> tuple[Predicate, pa.Schema, list[str]]:
+    def _rule(self) -> tuple[Predicate, pa.Schema, list[str], Doubt | None]:
         """The predicate, the schema and the partition columns by the names that columns have in files."""
-        one, predicate = self.snapshot, self.predicate
+        one, predicate, doubt = self.snapshot, self.predicate, None
+        if one.promoted:
+            predicate, doubt = told_by_statistics(predicate, one.promoted)
         if one.physical_schema is not one.schema:
             predicate = physical_predicate(predicate, one.schema, one.physical_schema)
-        return predicate, one.physical_schema, [one.physical_name(name) for name in one.partition_columns]
+            if doubt is not None:
+                doubted = physical_predicate(doubt.predicate, one.schema, one.physical_schema)
+                doubt = replace(doubt, predicate=doubted)
+        return predicate, one.physical_schema, [one.physical_name(name) for name in one.partition_columns], doubt
 
 
 def check_once(files: Sequence[AddFile]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,6 +19,7 @@ from alluvia.delta.log.paths import folder_of
 from alluvia.delta.partitioning.partition import Partition, split
 from alluvia.delta.partitioning.spec import PartitionSpec
 from alluvia.delta.partitioning.transforms import PARTITION_TAG
+from alluvia.delta.promoted_fields import moved, shown_rows
 from alluvia.delta.properties import Properties
 from alluvia.delta.statistics.written import file_statistics
 from alluvia.errors import Invalid
@@ -65,8 +66,9 @@ class FileWriter:
 
         `together` cuts them by the size of files only, not by the transforms of `partition_by`.
         """
+        table = moved(table, self._form.promoted)
         if self._check is not None:
-            self._check(table)
+            self._check(shown_rows(table, self._form.promoted))
         prepared = list(self._encode(table, together=together))
         self._store.put_new_many({self._root + add.path: data for add, data in prepared})
         return [add for add, _ in prepared]
@@ -82,7 +84,7 @@ class FileWriter:
                 data, count = self._encode_file(rows.slice(start) if start else rows)
                 written = rows if count == len(rows) else rows.slice(start, count)
                 stats = file_statistics(written, self._settings.indexed_columns)
-                yield new_file(partition, len(data), stats, self._clock), data
+                yield new_file(partition, len(data), stats, self._clock, tags=self._form.tags), data
                 start += count
 
     def _encode_file(self, rows: pa.Table) -> tuple[bytes, int]:
@@ -121,20 +123,26 @@ def sampled_share(table: pa.Table, settings: Properties, rows_max: int) -> float
     return len(encode_parquet(ordered, settings)) / max(1, sample.nbytes)
 
 
-def new_file(partition: Partition, size: int, stats: str, clock: Clock, *, data_change: bool = True) -> AddFile:
-    """Return the add of a new file of a partition, under a name that no other file has."""
+def new_file(
+    partition: Partition, size: int, stats: str, clock: Clock, *, tags: Mapping[str, str], data_change: bool = True
+) -> AddFile:
+    """Return the add of a new file of a partition, under a name that no other file has.
+
+    `tags` are those of the form of its rows (`FileForm.tags`).
+    """
     path = f"{partition.folder}part-{clock.new_id()}.parquet"
-    return AddFile(path, partition.values, size, clock.now_ms(), data_change, stats, partition.tags)
+    return AddFile(path, partition.values, size, clock.now_ms(), data_change, stats, {**partition.tags, **tags})
 
 
-def new_file_like(like: AddFile, size: int, stats: str, clock: Clock, *, data_change: bool = True) -> AddFile:
+def new_file_like(like: AddFile, size: int, stats: str, clock: Clock, *, tags: Mapping[str, str]) -> AddFile:
     """Return the add of a new file with rows of another one: of its partition, and in its folder.
 
-    Of its tags the new file has those that say where rows belong: others are about the other's own rows.
+    Of its tags the new file has those that say where rows belong: others are about the other's own rows. `tags` are
+    those of the form of its rows (`FileForm.tags`).
     """
     path = f"{folder_of(like.path)}part-{clock.new_id()}.parquet"
-    tags = {name: text for name, text in like.tags.items() if name in (PARTITION_TAG, CLUSTER_TAG)}
-    return AddFile(path, like.partition_values, size, clock.now_ms(), data_change, stats, tags)
+    placing = {name: text for name, text in like.tags.items() if name in (PARTITION_TAG, CLUSTER_TAG)}
+    return AddFile(path, like.partition_values, size, clock.now_ms(), True, stats, {**placing, **tags})
 
 
 def sort_columns(rows: pa.Table, settings: Properties) -> list[pa.ChunkedArray]:

@@ -87,6 +87,13 @@ def only_about(predicate: Predicate, columns: Collection[str]) -> Predicate:
     return predicate if isinstance(predicate, Unknown) or predicate.column[0] in columns else Unknown()
 
 
+def not_about(predicate: Predicate, columns: Collection[str]) -> Predicate:
+    """Return what a predicate says of all but some columns, by name: `Unknown` stands for the rest."""
+    if isinstance(predicate, (And, Or)):
+        return replace(predicate, children=tuple(not_about(child, columns) for child in predicate.children))
+    return Unknown() if isinstance(predicate, Unknown) or predicate.column[0] in columns else predicate
+
+
 def physical_predicate(predicate: Predicate, logical: pa.Schema, physical: pa.Schema) -> Predicate:
     """Return a predicate with the names that columns have in statistics; `Unknown` for columns that are missing."""
     if isinstance(predicate, And):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from alluvia.arrow_compute import pc
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.files.action_rows import LogRows
 from alluvia.delta.log.files.file_set import ActionSet
@@ -20,6 +21,7 @@ from alluvia.delta.schema.names import ColumnPath
 from alluvia.delta.skipping.column_verdicts import matching
 from alluvia.delta.skipping.predicate import And, Comparison, In, IsNull, Or, Predicate, Unknown, columns_of
 from alluvia.delta.skipping.verdicts import FileStatistics, can_match, needs_exact
+from alluvia.lazy_dataclasses import dataclass
 
 
 def span_of(file: AddFile, spec: PartitionSpec) -> Span | None:
@@ -102,35 +104,81 @@ FEW_FILES = 32
 """So many are judged one by one: columns cost more."""
 
 
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A rule for files whose statistics of some columns are not those of the values that readers see.
+
+    `predicate` is the part of the whole that their statistics can decide; `tag` is the name of the tag of all other
+    files, and `number` the least number that it has to have.
+    """
+
+    predicate: Predicate
+    tag: str
+    number: int
+
+    def of(self, file: AddFile) -> bool:
+        """Whether it applies to a file."""
+        return tag_number(file.tags.get(self.tag)) < self.number
+
+    def mask(self, section: LogRows[AddFile]) -> pa.BooleanArray:
+        """Return which files of a section it applies to."""
+        texts = section.map_texts("tags", self.tag)
+        seen: pa.Array = pc.unique(texts)
+        known = [text for text in seen.to_pylist() if tag_number(text) >= self.number]
+        return pc.invert(pc.is_in(texts, value_set=pa.array(known, pa.string())))
+
+
+def tag_number(text: str | None) -> int:
+    """Return the number that a tag says; 0 for none."""
+    return int(text) if text and text.isascii() and text.isdigit() else 0
+
+
 def prune(
-    files: Iterable[AddFile], predicate: Predicate, schema: pa.Schema, partition_columns: Sequence[str]
+    files: Iterable[AddFile],
+    predicate: Predicate,
+    schema: pa.Schema,
+    partition_columns: Sequence[str],
+    doubt: Doubt | None = None,
 ) -> list[AddFile]:
     """Return the files that can hold rows for which a predicate holds, in their order.
 
-    Where the table maps its columns, all names are those that columns have in files (`column_mapping`).
+    Where the table maps its columns, all names are those that columns have in files (`column_mapping`). The files of a
+    `doubt` are judged by its part of the predicate.
     """
     if isinstance(predicate, Unknown):
         return list(files)
     if not isinstance(files, ActionSet):
-        return _one_by_one(files, predicate, schema, partition_columns)
-    sections = [each for each in files.sections if len(each) and _section_can_match(each, predicate, schema)]
+        return _one_by_one(files, predicate, schema, partition_columns, doubt)
+    least = predicate if doubt is None else doubt.predicate
+    sections = [each for each in files.sections if len(each) and _section_can_match(each, least, schema)]
     open_rows(sections)
     kept: list[AddFile] = []
     for section in sections:
         if len(section) <= FEW_FILES:
-            kept += _one_by_one(files.pick(section), predicate, schema, partition_columns)
-        else:
-            kept += files.pick(section, matching(predicate, section, schema, partition_columns))
+            kept += _one_by_one(files.pick(section), predicate, schema, partition_columns, doubt)
+            continue
+        mask = matching(predicate, section, schema, partition_columns)
+        if doubt is not None:
+            doubted = matching(doubt.predicate, section, schema, partition_columns)
+            mask = pc.if_else(doubt.mask(section), doubted, mask)
+        kept += files.pick(section, mask)
     return kept
 
 
 def _one_by_one(
-    files: Iterable[AddFile], predicate: Predicate, schema: pa.Schema, partition_columns: Sequence[str]
+    files: Iterable[AddFile],
+    predicate: Predicate,
+    schema: pa.Schema,
+    partition_columns: Sequence[str],
+    doubt: Doubt | None,
 ) -> list[AddFile]:
     exact = needs_exact(predicate, schema)
-    return [
-        file for file in files if can_match(predicate, FileStatistics(file, schema, partition_columns, exact=exact))
-    ]
+    kept = []
+    for file in files:
+        told = doubt.predicate if doubt is not None and doubt.of(file) else predicate
+        if can_match(told, FileStatistics(file, schema, partition_columns, exact=exact)):
+            kept.append(file)
+    return kept
 
 
 def _section_can_match(section: LogRows[AddFile], predicate: Predicate, schema: pa.Schema) -> bool:

@@ -12,6 +12,8 @@ from alluvia.delta.schema.nesting import NOT_FOR_SQL
 from alluvia.errors import MESSAGE_CHARS_MAX, AlluviaError, Corrupt, Invalid, Unavailable, Unsupported, cut
 from alluvia.lazy_dataclasses import dataclass
 
+UNREAD = "alluvia has to read this value of a promoted field itself"
+"""DuckDB's message where an expression leaves a value to this library (`promoted_sql`)."""
 _COMPUTED = re.compile(
     r"Overflow in (?P<done>addition|subtraction|multiplication|division|negation)"
     r"(?: of (?P<kind>[A-Z]+)(?P<size>[0-9]+|\([0-9]+\)))?(?: of)? ?\(?(?P<terms>-?[0-9]+ (?:\+|-|\*|/) -?[0-9]+)?"
@@ -118,6 +120,15 @@ class UnreadableFile(Corrupt):
         self.otherwise = otherwise
 
 
+class UnreadField(UnreadableFile):
+    """DuckDB has met a value of a promoted field, in a file of before, that only this library reads."""
+
+    def __init__(self, otherwise: AlluviaError) -> None:
+        super().__init__(UNREAD, otherwise)
+        message = "the query met a value in properties that only this library reads, when it had sent rows already"
+        self.args = (f"{message}: move the promoted fields to their columns in all files (evolve --backfill)",)
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What is known of the query when DuckDB fails on it.
@@ -164,6 +175,8 @@ def translate(details: Mapping[str, str], context: Context) -> AlluviaError:
         return Invalid("a column of the result is nested too deeply to be sent: flatten it, or cast it to JSON")
     if message.endswith(NOT_FOR_SQL):
         return Unsupported(message)
+    if message == UNREAD:
+        return UnreadField(query_error(kind, message, context.text, None))
     message = _TO_SET.sub("", message)
     if kind == INTERRUPT:
         return QueryTooCostly(

@@ -7,9 +7,10 @@ of partition columns come from the log; rows that a deletion vector deletes are 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import date, datetime
+from itertools import groupby
 from typing import Any
 
 import orjson
@@ -18,9 +19,11 @@ import pyarrow as pa
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.paths import is_own_name
 from alluvia.delta.partitioning.values import partition_value
+from alluvia.delta.promoted_fields import PROPERTIES, Promoted
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.nesting import not_for_sql
 from alluvia.engine.duck.literals import free_name, quote_name, quote_text
+from alluvia.engine.duck.promoted_sql import shown_columns, trust, without_keys
 from alluvia.errors import Unsupported
 from alluvia.lazy_dataclasses import dataclass
 
@@ -120,14 +123,20 @@ def union_sql(schema: pa.Schema, selects: Sequence[str]) -> str:
     return " UNION ALL ".join(selects) or empty_sql(schema)
 
 
-def shown_sql(relation: str, schema: pa.Schema, columns: Sequence[str], where: Sequence[str]) -> str:
+def shown_sql(
+    relation: str, schema: pa.Schema, columns: Sequence[str], where: Sequence[str], without: Collection[str] = ()
+) -> str:
     """Return a SELECT of some columns of a relation of a schema, and of the rows for which SQL conditions hold.
 
-    DuckDB moves no condition below a LIMIT, so it evaluates nothing of a query on a row that is not shown.
+    `without` are keys that `properties` is shown without. DuckDB moves no condition below a LIMIT, so it evaluates
+    nothing of a query on a row that is not shown.
     """
-    shown = ", ".join(map(quote_name, columns))
+    rows = free_name("rows", schema.names)
+    text = f"{rows}.{quote_name(PROPERTIES)}"
+    cut = {PROPERTIES: f"{without_keys(text, without)} AS {quote_name(PROPERTIES)}"} if without else {}
+    shown = ", ".join(cut.get(name, quote_name(name)) for name in columns)
     conditions = " AND ".join(f"(\n{text}\n)" for text in where) or "true"
-    return f"SELECT {shown} FROM {relation} AS {free_name('rows', schema.names)} WHERE {conditions} LIMIT {_ROWS_MAX}"
+    return f"SELECT {shown} FROM {relation} AS {rows} WHERE {conditions} LIMIT {_ROWS_MAX}"
 
 
 def relation_parts(
@@ -138,10 +147,12 @@ def relation_parts(
     physical: pa.Schema | None = None,
     deleted: str | None = None,
     position: str | None = None,
+    promoted: Promoted = (),
 ) -> list[RelationPart]:
     """Return the parts of a relation: files without deletion vectors, and files with them (see `relation_sql`).
 
-    With `position`, there is a last column of that name: the number of each row in its file.
+    With `position`, there is a last column of that name: the number of each row in its file. Files have `promoted`
+    fields in the form in which they are stored; files of another `trust` in them are other parts, in order.
     """
     names = schema if physical is None else physical
     pairs = list(zip(files, urls, strict=True))
@@ -152,32 +163,59 @@ def relation_parts(
     groups = [whole] if whole else []
     if FILE_NUMBER in map(fold, names.names):  # then DuckDB cannot tell files apart, which their values differ by
         groups = _alike([(_partition_row(pair[0], schema, names, partition_columns), pair) for pair in whole])
-    parts = [_part(schema, names, partition_columns, group, None, position) for group in groups]
-    return [*parts, *([_part(schema, names, partition_columns, partial, deleted, position)] if partial else [])]
+    form = _Form(schema, names, partition_columns, position, promoted)
+    parts = [_part(form, each, None) for group in groups for each in _trusted_alike(group, promoted)]
+    first = 0
+    for each in _trusted_alike(partial, promoted):
+        parts.append(_part(form, each, deleted, first))
+        first += len(each)
+    return parts
 
 
-def _alike(pairs: Iterable[tuple[tuple[str, ...], tuple[AddFile, str]]]) -> list[list[tuple[AddFile, str]]]:
-    """Return the files of each row of partition values."""
-    groups: dict[tuple[str, ...], list[tuple[AddFile, str]]] = {}
+def _alike(pairs: Iterable[tuple[tuple[object, ...], tuple[AddFile, str]]]) -> list[list[tuple[AddFile, str]]]:
+    """Return the files of each row of values."""
+    groups: dict[tuple[object, ...], list[tuple[AddFile, str]]] = {}
     for row, pair in pairs:
         groups.setdefault(row, []).append(pair)
     return list(groups.values())
 
 
-def _part(
-    schema: pa.Schema,
-    physical: pa.Schema,
-    partition_columns: Sequence[str],
-    pairs: Pairs,
-    deleted: str | None,
-    position: str | None,
-) -> RelationPart:
+def _trusted_alike(pairs: Pairs, promoted: Promoted) -> list[list[tuple[AddFile, str]]]:
+    """Return the files with the same trust in promoted fields, which follow one another."""
+    groups = groupby(pairs, key=lambda pair: trust(promoted, pair[0]))
+    return [list(each) for _, each in groups]
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """The columns of a relation, and those of its files; see `relation_parts`."""
+
+    schema: pa.Schema
+    physical: pa.Schema
+    partition_columns: Sequence[str]
+    position: str | None
+    promoted: Promoted
+
+    def shown(self, columns: Sequence[str], file: AddFile) -> Sequence[str]:
+        """Return the SQL of columns, given that of the stored columns of files like one."""
+        if not self.promoted:
+            return columns
+        stored = dict(zip(self.schema.names, columns, strict=True))
+        kinds = {field.name: duckdb_type(field.type) for field in self.schema}
+        new = shown_columns(self.promoted, trust(self.promoted, file), stored, kinds)
+        return [new.get(name, column) for name, column in stored.items()]
+
+
+def _part(form: _Form, pairs: Pairs, deleted: str | None, first: int = 0) -> RelationPart:
+    """Return the part of some files. `first` is the number of the first of them among those with deletion vectors."""
+    schema, physical, partition_columns, position = form.schema, form.physical, form.partition_columns, form.position
     stored = [field for field, ours in zip(physical, schema, strict=True) if ours.name not in partition_columns]
     taken = [*schema.names, *physical.names]
     number, row_number = free_name("alluvia_file", taken), free_name("alluvia_row", taken)
     frame = ""
     if deleted is not None:
-        frame = f" ANTI JOIN {deleted} d ON f.{number} = d.file AND f.{row_number} = d.position"
+        at = f"f.{number} + {first}" if first else f"f.{number}"
+        frame = f" ANTI JOIN {deleted} d ON {at} = d.file AND f.{row_number} = d.position"
     rows = [_partition_row(file, schema, physical, partition_columns) for file, _ in pairs]
     same = len(set(rows)) == 1
     if same:
@@ -193,6 +231,7 @@ def _part(
         constants[ours.name] if ours.name in partition_columns else _stored_column(ours, theirs, own=own)
         for ours, theirs in zip(schema, physical, strict=True)
     ]
+    columns = [*form.shown(columns, pairs[0][0])]
     shown = ", ".join(f"{column} AS {quote_name(field.name)}" for column, field in zip(columns, schema, strict=True))
     if position is not None:
         shown += f", f.{row_number} AS {quote_name(position)}"
@@ -201,14 +240,14 @@ def _part(
     read = f"SELECT *{''.join(f', {name} AS {ours}' for name, ours in numbers.items())} FROM {{0}}"
     files, reserved = tuple(file for file, _ in pairs), frozenset([*numbers.keys(), *numbers.values()])
     paths = ", ".join(quote_text(escape_glob(url)) for _, url in pairs)
-    first = RelationPart(files, _source(paths), f"({read}) f{frame}", shown, reserved)
+    one = RelationPart(files, _source(paths), f"({read}) f{frame}", shown, reserved)
     if not stored:
-        return first
+        return one
     whole = f"({read} UNION ALL BY NAME {_escaped(empty_sql(stored))}) f{frame}"
     unified = RelationPart(files, _source(paths, ", union_by_name=true"), whole, shown, reserved)
     counted = _counted_names(stored)
     complete = counted is not None and all(_complete(file, counted) for file in files)
-    return replace(first, unified=unified) if complete else unified
+    return replace(one, unified=unified) if complete else unified
 
 
 def _escaped(text: str) -> str:

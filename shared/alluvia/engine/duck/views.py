@@ -20,11 +20,14 @@ from alluvia.delta.data_files.scan import check_positions, live_rows, read_file
 from alluvia.delta.deletion_vectors.descriptors import POSITIONS_MAX, cardinality_of
 from alluvia.delta.deletion_vectors.storage import numbers, read_deletions, vector_parts
 from alluvia.delta.log.actions import AddFile
+from alluvia.delta.promoted_fields import moved
 from alluvia.delta.schema.column_mapping import ColumnMapping, identities, misnamed
 from alluvia.delta.schema.names import fold
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.arrow_values import fits, holds, narrows
 from alluvia.engine.duck.database import Database
+from alluvia.engine.duck.failures import UNREAD
+from alluvia.engine.duck.promoted_sql import trust
 from alluvia.engine.duck.relation import (
     FILE_NUMBER,
     ROW_NUMBER,
@@ -119,16 +122,23 @@ class Views:
         urls: Sequence[str],
         copied: Callable[[str], bool] = lambda _: False,
         places: RowPlaces | None = None,
+        *,
+        as_stored: bool = False,
     ) -> None:
         """Make the view of some files, which lie at `urls`; those of which `copied` says so are copied in any case.
 
         With `places`, its last columns are the number of each row's file among `files`, and of the row in the file.
+        Where `copied` says so of `UNREAD`, so are all files with promoted fields that are not all in their columns.
+        With `as_stored`, the rows have promoted fields where files that are written now have them.
         Raises `Corrupt`, `Unsupported`, `Unavailable` and DuckDB's errors.
         """
-        odd = {file.path for file in files if copied(file.path)}
-        form = _Form(snapshot, places)
+        unread = as_stored or copied(UNREAD)
+        odd = {file.path for file in files if copied(file.path) or (unread and not all(trust(snapshot.promoted, file)))}
+        form = _Form(snapshot, places, as_stored=as_stored)
         files = form.numbered(files)
         pairs = list(zip(files, urls, strict=True))
+        if snapshot.promoted:
+            pairs.sort(key=lambda pair: trust(snapshot.promoted, pair[0]))
         odd |= self._odd(snapshot, [(file, url) for file, url in pairs if file.path not in odd], places)
         plain = [(file, url) for file, url in pairs if file.path not in odd]
         self._check_time()
@@ -145,6 +155,7 @@ class Views:
             form.physical_schema,
             deleted,
             None if places is None else places.position,
+            () if as_stored else snapshot.promoted,
         )
         for part in parts:
             self._check_time()
@@ -219,8 +230,9 @@ class _Form:
     The number of a file is the value of a column that it is partitioned by.
     """
 
-    def __init__(self, snapshot: Snapshot, places: RowPlaces | None) -> None:
+    def __init__(self, snapshot: Snapshot, places: RowPlaces | None, *, as_stored: bool) -> None:
         self.snapshot = snapshot
+        self._as_stored = as_stored
         self._places = places
         file = [] if places is None else [pa.field(places.file, pa.int32())]
         self.schema = pa.schema([*snapshot.schema, *file])
@@ -252,7 +264,9 @@ class _Form:
         snapshot = self.snapshot
         schema = pa.schema([field for field in self.schema if field.name not in self.partition_columns])
         if self._places is None:
-            yield from read_file(snapshot, store, file, schema)
+            for batch in read_file(snapshot, store, file, schema):
+                rows = pa.Table.from_batches([batch])
+                yield from moved(rows, snapshot.promoted).to_batches() if self._as_stored else [batch]
             return
         deleted, start = read_deletions(store, file, snapshot.locate), 0
         for batch in read_file(snapshot, store, replace(file, deletion_vector=None), schema):

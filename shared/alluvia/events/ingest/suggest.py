@@ -100,6 +100,7 @@ def suggest(
     snapshot = table.newest()
     schema = snapshot.schema
     columns = {fold(column) for column in schema.names}
+    columns.update(fold(field.key) for field in snapshot.promoted)
     sampled = _newest_events(table, sample) if "properties" in columns else []
     place = catalog.handle(f"{name}/{REJECTS}")
     with suppress(TableNotFound):

@@ -10,6 +10,7 @@ import pyarrow as pa
 from alluvia.commit.event_window.id_runs import EVENT_ID, SOURCE
 from alluvia.delta.data_files.scan import read_file
 from alluvia.delta.log.actions import AddFile
+from alluvia.delta.promoted_fields import PROMOTIONS, as_if_moved
 from alluvia.delta.schema.former_names import FORMER_NAMES
 from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
@@ -74,7 +75,7 @@ def diff_table(table: BranchedTable, store: Store, key: Sequence[str] | None = N
         {name: each for name, each in columns[1].items() if name not in columns[0]},
         {name: each for name, each in columns[0].items() if name not in columns[1]},
         {name: (columns[0][name], columns[1][name]) for name in sorted(both) if columns[0][name] != columns[1][name]},
-        {name: (old.get(name), new.get(name)) for name in sorted((old.keys() | new.keys()) - {FORMER_NAMES})
+        {name: (old.get(name), new.get(name)) for name in sorted((old.keys() | new.keys()) - {FORMER_NAMES, PROMOTIONS})
          if kind == CHANGED and old.get(name) != new.get(name)},
     )  # fmt: skip
 
@@ -174,7 +175,8 @@ def _difference(table: BranchedTable, store: Store, key: Sequence[str]) -> RowDi
         for number, file in enumerate(files):
             report(f"comparing {table.name}", number, len(files), "files")
             for batch in read_file(own, store, file, own.schema):
-                yield batch if own is shown else _fitted(batch, shown.schema)
+                compared = as_if_moved(batch, own.promoted)
+                yield compared if own is shown else _fitted(compared, shown.schema)
 
     removed, added = _files(table)
     return RowDifference(shown.schema, rows(removed, before), rows(added, after), key)

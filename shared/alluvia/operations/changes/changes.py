@@ -22,6 +22,7 @@ from alluvia.delta.lineage import is_own_commit, version_gaps
 from alluvia.delta.log.actions import AddFile, CdcFile, RemoveFile
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.log.paths import commit_name
+from alluvia.delta.promoted_fields import as_if_moved
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, VersionExpired, VersionNotFound
 from alluvia.lazy_dataclasses import dataclass
@@ -308,7 +309,8 @@ class _Feed:
                 mask = data.live if piece.positions is None else mask_of(piece.positions, data.rows)
                 start = 0
                 for batch in data.batches(self._present(piece)):
-                    yield self._projected(batch.filter(mask.slice(start, len(batch))))
+                    rows = batch.filter(mask.slice(start, len(batch)))
+                    yield self._projected(as_if_moved(rows, piece.snapshot.promoted))
                     start += len(batch)
 
     def _present(self, piece: Piece) -> list[str]:

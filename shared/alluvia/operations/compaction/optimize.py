@@ -20,6 +20,7 @@ from alluvia.errors import Conflict, Corrupt, Invalid, ObjectNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.checkpointing import checkpoint, checkpoint_due
 from alluvia.operations.compaction.optimize_files import candidates, files_like, merged_row_bytes
+from alluvia.operations.compaction.optimize_moves import plan_moves
 from alluvia.operations.compaction.optimize_outputs import plan_joins
 from alluvia.operations.compaction.optimize_plan import FULL_SHARE, ORDERS, FileGroup, limited, ordered, plan_optimize
 from alluvia.operations.compaction.optimize_write import NewFiles, rewrite
@@ -82,6 +83,7 @@ class OptimizeOptions:
     partition: Mapping[str, object] | None = None
     max_files: int | None = None
     max_bytes: int | None = None
+    backfill: bool = False
 
     def __post_init__(self) -> None:
         for name in ("target_size", "max_files", "max_bytes"):
@@ -89,6 +91,10 @@ class OptimizeOptions:
         if self.order not in ORDERS:
             raise Invalid(f"order: expected {', '.join(ORDERS[:-1])} or {ORDERS[-1]}, got {self.order!r}")
         check_mapping("partition", self.partition)
+        if self.backfill and (self.full or self.partition):
+            raise Invalid(
+                "backfill: it rewrites all files with promoted fields to move, so leave out full and partition"
+            )
 
 
 def optimize(
@@ -110,7 +116,8 @@ def optimize(
 
     Options: `target_size` is in bytes, the property `alluvia.target_file_size` by default; `full` takes whatever fits,
     also a big file with a few small ones; `order` is `smallest`, `oldest` or `newest` first; `partition` restricts it
-    to some values of fields of `partition_by`; `max_files` and `max_bytes` limit what is read.
+    to some values of fields of `partition_by`; `max_files` and `max_bytes` limit what is read. `backfill` rewrites the
+    files in which values of promoted fields may still be in `properties`, whatever their size, and no others.
 
     `memory_mb`: the most that this process holds while it rewrites, in million bytes. What it holds before,
     DuckDB and the rows on their way into files share it. `go_on` is asked before each group: once it says no, the rest
@@ -155,6 +162,8 @@ class _Run:
             self.report.refused = snapshot.not_readable
             return []
         options, target = self._options, self._target(snapshot)
+        if options.backfill:
+            return self._limited(snapshot, plan_moves(snapshot, target))
         chosen = candidates(
             snapshot.files,
             snapshot.partition_spec,
@@ -170,6 +179,10 @@ class _Run:
         planned = plan_optimize(chosen, target, full=options.full)
         if not planned and not self._expires(snapshot):
             planned = plan_joins(chosen, target, files_like(snapshot.files, snapshot.partition_spec), full=options.full)
+        return self._limited(snapshot, planned)
+
+    def _limited(self, snapshot: Snapshot, planned: Sequence[FileGroup]) -> list[FileGroup]:
+        options = self._options
         groups = ordered(planned, options.order)
         files = None if options.max_files is None else options.max_files - self.report.files_removed
         size = None if options.max_bytes is None else options.max_bytes - self.report.bytes_read
@@ -258,7 +271,7 @@ class _Run:
 
     def _evaluate(self, snapshot: Snapshot) -> Evaluate | None:
         """Return what runs the merge query of a snapshot; None where it has none."""
-        if self._evaluation is None or not snapshot.settings.merge_query:
+        if self._evaluation is None or not snapshot.settings.merge_query or self._options.backfill:
             return None
         return self._evaluation(self._memory_mb)
 

@@ -90,7 +90,7 @@ def candidates(
     chosen = []
     for section, mask in zip(sections, kept, strict=True):
         for file in files.pick(section, mask):
-            span = span_of(file, spec) or _anywhere(spec)
+            span = span_of(file, spec) or anywhere(spec)
             if wanted.has(span):
                 thinned, cell, bounds = is_thinned(file, full=full), cell_of(file, names), _bounds(file, bounded)
                 chosen.append(Candidate(file, span, weight(file, row_bytes), thinned, cell, bounds))
@@ -152,7 +152,7 @@ _COUNTED_MAX = 1000
 """Row counts that only JSON has are parsed for no more files than this."""
 
 
-def _anywhere(spec: PartitionSpec) -> Span:
+def anywhere(spec: PartitionSpec) -> Span:
     """Return the span of a file of which nothing is known: from before every key to the last, which is all nulls."""
     return Span((), tuple(part(None) for _ in spec.transforms))
 

@@ -29,6 +29,7 @@ from alluvia.delta.partitioning.transforms import Span, part, plain, transformed
 from alluvia.delta.snapshot import Snapshot
 from alluvia.delta.statistics.written import merged_statistics
 from alluvia.engine.duck.database import OwnDatabase, memory_shares, resident_bytes, scratch_database
+from alluvia.engine.duck.failures import UNREAD
 from alluvia.engine.duck.literals import quote_name, quote_text
 from alluvia.engine.duck.views import Views
 from alluvia.errors import AlluviaError, Corrupt, ObjectNotFound, Unavailable
@@ -89,7 +90,9 @@ def rewrite(
         with _closed_aside(scratch_database(folder, settings=settings), held) as connection:
             connection.execute(f"CREATE SCHEMA {_SCHEMA}")
             stored = "files" if evaluate is None else "stored"
-            Views(OwnDatabase(connection), _SCHEMA, handle.store, folder).create(stored, snapshot, files, urls)
+            Views(OwnDatabase(connection), _SCHEMA, handle.store, folder).create(
+                stored, snapshot, files, urls, UNREAD.__eq__, as_stored=evaluate is None
+            )
             folded = None
             if evaluate is not None:
                 from alluvia.operations.compaction.optimize_fold import (
@@ -143,7 +146,7 @@ def _put(
     values = [like.partition_values.get(name) for name in snapshot.partition_spec.stored_columns]
     partition = partition_of(snapshot.partition_spec, values, output.span)
     size, stats = output.path.stat().st_size, merged_statistics(output.statistics)
-    new = new_file(partition, size, stats, handle.clock, data_change=data_change)
+    new = new_file(partition, size, stats, handle.clock, tags=snapshot.file_form.tags, data_change=data_change)
     tags = {CLUSTER_TAG: cluster_tag(snapshot.settings.cluster_by, cell)} if cell else {}
     new = replace(new, partition_values=like.partition_values, tags={**new.tags, **tags})
     handle.store.put_new_file(snapshot.key(new), output.path)

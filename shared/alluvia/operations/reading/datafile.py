@@ -131,7 +131,7 @@ class DataFile:
         plan = self._snapshot.read_plan(pa.schema([self._snapshot.schema.field(name) for name in columns]))
         parquet = self._opened()
         try:
-            stored = [*plan.stored_names(parquet.schema_arrow), *extra]
+            stored = [*plan.stored_names(parquet.schema_arrow, self.file), *extra]
             for batch in parquet.iter_batches(rows, columns=stored, use_threads=False):
                 fitted = plan.fit(batch, self.file)
                 for name in extra:
@@ -245,7 +245,8 @@ class FileSink:
         self._encoding.result()
         self._close_writer()
         stats = merged_statistics(self._statistics)
-        new = new_file_like(self._like, self._path.stat().st_size, stats, self._handle.clock)
+        tags = self._snapshot.file_form.tags
+        new = new_file_like(self._like, self._path.stat().st_size, stats, self._handle.clock, tags=tags)
         self._handle.store.put_new_file(self._snapshot.key(new), self._path)
         return new
 

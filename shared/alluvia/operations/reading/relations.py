@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.log.actions import AddFile
+from alluvia.delta.promoted_fields import PROPERTIES
 from alluvia.delta.schema.former_names import Names, former_names, together
 from alluvia.delta.schema.names import fold
 from alluvia.delta.skipping.predicate import Predicate, columns_of, only_about
@@ -75,15 +76,29 @@ def hidden_columns(snapshot: Snapshot, newest: Sequence[Snapshot], hide: Collect
     )
 
 
+def hidden_keys(snapshot: Snapshot, newest: Sequence[Snapshot], hide: Collection[str]) -> tuple[str, ...]:
+    """Return the keys in `properties` of promoted fields whose columns are hidden in a version, or are now."""
+    keys: set[str] = set()
+    for one in (snapshot, *newest):
+        if one.promoted:
+            hidden = hidden_columns(one, newest, hide)
+            keys.update(field.key for field in one.promoted if field.column in hidden)
+    return tuple(sorted(keys)) if PROPERTIES in snapshot.schema.names else ()
+
+
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ShownPart:
-    """What is shown of a table: some of its columns, and the rows for which all of some SQL conditions hold."""
+    """What is shown of a table: some of its columns, and the rows for which all of some SQL conditions hold.
+
+    `without` are keys of promoted fields whose columns are not shown, and that `properties` is shown without.
+    """
 
     columns: tuple[str, ...]
     where: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
 
     def schema(self, snapshot: Snapshot) -> pa.Schema:
         """Return the columns that are shown of a version."""

@@ -13,6 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
+from alluvia.delta.promoted_fields import columns_settled, settled
 from alluvia.delta.schema.caller_rows import conform
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.types import type_name
@@ -200,7 +201,13 @@ class MergeEdit(Edit):
     def __init__(self, snapshot: Snapshot, clauses: Sequence[Clause]) -> None:
         self._schema = snapshot.schema
         self._clauses = clauses
-        updated = {name for clause in clauses if clause.action == "update" for name in clause.columns}
+        self._promoted = snapshot.promoted
+        updated = {
+            name
+            for clause in clauses
+            if clause.action == "update"
+            for name in columns_settled(clause.columns, self._promoted)
+        }
         self.columns_set = [name for name in snapshot.schema.names if name in updated]
         self.in_place = not moves_rows(snapshot, self.columns_set)
         self._updated = pa.array([VERDICTS.get(clause.action) for clause in clauses], pa.bool_())
@@ -212,6 +219,16 @@ class MergeEdit(Edit):
     @abstractmethod
     def values(self, clause: int, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:
         """Return the new values of a clause's columns, for rows of a file and the source's rows that they pair with."""
+
+    def _settled(self, old: pa.Table, values: pa.Table) -> pa.Table:
+        """Return new values of some columns of rows, with those of others that follow from promoted fields."""
+        names = columns_settled(values.column_names, self._promoted)
+        if not self._promoted:
+            return values
+        for name in values.column_names:
+            at = old.schema.get_field_index(name)
+            old = old.set_column(at, old.schema.field(at), values[name])
+        return settled(old, values.column_names, self._promoted).select(names)
 
     def find(self, data: DataFile) -> Hits | None:
         pairs = self.pairs(data)
@@ -225,6 +242,7 @@ class MergeEdit(Edit):
         for number, clause in enumerate(self._clauses):
             here = pc.equal(hits.clauses, pa.scalar(number, CLAUSE))
             if clause.action == "update" and here.true_count:
-                values = self.values(number, rows.filter(here), hits.sources.filter(here))
-                rows = interleaved(rows, here, values)
+                old = rows.filter(here)
+                values = self.values(number, old, hits.sources.filter(here))
+                rows = interleaved(rows, here, self._settled(old, values))
         return rows

@@ -11,6 +11,7 @@ from alluvia.commit.changes import Changes
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.log.actions import AddFile
+from alluvia.delta.promoted_fields import columns_settled, settled
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.assignments import assignments
 from alluvia.engine.conditions.columnar import definite
@@ -100,7 +101,8 @@ class UpdateEdit(WhereEdit):
         check_edit(snapshot, "update", None)
         self._assignments = assignments(values, snapshot.schema)
         super().__init__(snapshot, where)
-        self.columns_set = self._assignments.names
+        self._promoted = snapshot.promoted
+        self.columns_set = columns_settled(self._assignments.names, self._promoted)
         self.in_place = not moves_rows(snapshot, self.columns_set)
 
     def renew(self, rows: pa.Table, hits: Hits) -> pa.Table:  # noqa: ARG002
@@ -109,7 +111,7 @@ class UpdateEdit(WhereEdit):
             given[name] if name in given.column_names else column
             for name, column in zip(rows.column_names, rows.columns, strict=True)
         ]
-        return pa.Table.from_arrays(columns, schema=rows.schema)
+        return settled(pa.Table.from_arrays(columns, schema=rows.schema), given.column_names, self._promoted)
 
     def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
         return update_metrics(done, changes)

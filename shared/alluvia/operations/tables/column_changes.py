@@ -10,6 +10,7 @@ from alluvia.commit.event_window.id_runs import EVENT_ID, RECEIVED_AT, SOURCE, T
 from alluvia.delta.arguments import check_mapping, check_names
 from alluvia.delta.log.actions import Metadata
 from alluvia.delta.partitioning.spec import parse_spec
+from alluvia.delta.promoted_fields import promoted_fields
 from alluvia.delta.properties import (
     BLOOM_FILTERS,
     CLUSTER_BY,
@@ -114,6 +115,8 @@ def _uses(metadata: Metadata, schema: pa.Schema) -> Iterator[tuple[str, Sequence
         "the table is partitioned by it, which cannot be changed: create another table with the columns that you want",
         [*(each.column for each in parse_spec(settings.partition_by, schema).fields), *metadata.partition_columns],
     )
+    if promoted := [field.column for field in promoted_fields(metadata.schema_string, schema)]:
+        yield f"earlier rows may have values of {', '.join(promoted)} in it", [_PROPERTIES]
     set_first = "change that with evolve(properties=…), also in the same call"
     for name, columns in (
         (SORT_BY, settings.sort_by),

@@ -15,6 +15,7 @@ from alluvia.delta.arguments import schema_of
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.log.actions import Metadata, Protocol
 from alluvia.delta.log.commit import IN_COMMIT_TIMESTAMPS
+from alluvia.delta.promoted_fields import PROMOTIONS, with_promotions
 from alluvia.delta.properties import (
     CONSTRAINT,
     KNOWN,
@@ -41,6 +42,7 @@ from alluvia.delta.schema.serialization import add_fields, add_nested, arrow_sch
 from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.merge_query.folding import check_declared
 from alluvia.operations.planning.layout import check_layout, check_ttl, row_check
 from alluvia.operations.planning.optimistic_retry import Plan, check_not_rollup, commit_planned
@@ -49,7 +51,21 @@ from alluvia.operations.tables.column_changes import change_columns, check_same_
 from alluvia.table_names import REJECTS
 
 ROWS_TRIED = 10_000
-_FIXED = (PARTITION_BY, WRITERS, IN_COMMIT_TIMESTAMPS, OLDEST_READABLE, ROLLUP, MODE, MAX_ID, FORMER_NAMES)
+_FIXED = (PARTITION_BY, WRITERS, IN_COMMIT_TIMESTAMPS, OLDEST_READABLE, ROLLUP, MODE, MAX_ID, FORMER_NAMES, PROMOTIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Evolved:
+    """The commit of an evolve, or the newest one where there was nothing to do.
+
+    `promoted` are the columns added for fields that `properties` may have. `named_in` says what names them, such as
+    `view v` or `published query q`: it finds old and new rows by either name.
+    """
+
+    version: int
+    timestamp_ms: int
+    promoted: tuple[str, ...] = ()
+    named_in: tuple[str, ...] = ()
 
 
 def plan_evolve(
@@ -97,7 +113,7 @@ def plan_evolve(
 
 def _with_columns(metadata: Metadata, fields: pa.Schema, seed: str) -> Metadata:
     _check_new(fields, arrow_schema(metadata.schema_string))
-    return _widened(metadata, fields, add_fields, seed)
+    return with_promotions(_widened(metadata, fields, add_fields, seed), fields.names)
 
 
 def _widened(metadata: Metadata, fields: pa.Schema, add: Callable[[str, pa.Schema], str], seed: str) -> Metadata:
@@ -147,7 +163,7 @@ def evolve(
     properties: Mapping[str, str | None] | None = None,
     rename: Mapping[str, str] | None = None,
     drop: Sequence[str] = (),
-) -> Commit:
+) -> Evolved:
     """Add nullable columns, rename columns, drop columns and set properties in one commit, as far as is asked for.
 
     A property whose value is None is removed. No data file is written: columns that are renamed or dropped turn on
@@ -186,7 +202,8 @@ def evolve(
         return Changes(operation, told, metadata=metadata, protocol=protocol_for(snapshot.protocol, metadata))
 
     commit, snapshot, _ = commit_planned(handle, plan)
-    return commit or Commit(snapshot.version, snapshot.timestamp_ms)
+    at = commit or Commit(snapshot.version, snapshot.timestamp_ms)
+    return Evolved(at.version, at.timestamp_ms)
 
 
 def _not_added(fields: pa.Schema, before: pa.Schema, now: pa.Schema) -> pa.Schema:

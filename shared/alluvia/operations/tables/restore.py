@@ -16,6 +16,7 @@ from alluvia.delta.deletion_vectors.descriptors import stored_vector
 from alluvia.delta.lineage import LINEAGE, UNDONE, undone_versions, with_gap, with_undone
 from alluvia.delta.log.actions import AddFile, Metadata, Protocol, Txn
 from alluvia.delta.log.commit import ENABLED_TIMESTAMP, ENABLED_VERSION, IN_COMMIT_TIMESTAMPS
+from alluvia.delta.promoted_fields import promotions_of
 from alluvia.delta.properties import OLDEST_READABLE
 from alluvia.delta.protocols import features_needed, with_features
 from alluvia.delta.schema.column_mapping import restored
@@ -72,6 +73,7 @@ def plan_restore(current: Snapshot, target: Snapshot, carried: Collection[int] =
     before = current.state.metadata
     kept = {name: text for name, text in before.configuration.items() if name in _KEPT}
     configuration = {name: text for name, text in target.properties.items() if name not in (*_KEPT, UNDONE)} | kept
+    configuration |= promotions_of(before.configuration, target.properties)
     metadata = replace(target.state.metadata, id=before.id, created_time=before.created_time,
                        configuration=configuration)  # fmt: skip
     metadata = noted(restored(metadata, before), before)

@@ -19,11 +19,13 @@ from alluvia.delta.schema.list_sizes import list_sizes
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.failures import (
     ENGINE_FAILED,
+    UNREAD,
     Context,
     EngineError,
     QueryStopped,
     QueryTooCostly,
     UnreadableFile,
+    UnreadField,
     UnservedFile,
     out_of_memory,
     translate,
@@ -185,7 +187,7 @@ class Session:
                         self._engine.execute(_sized(base, whole, source.snapshot.schema, sizes))
                     if source.shown is not None:
                         schema, shown = source.snapshot.schema, source.shown
-                        select = shown_sql(f"{VIEW_SCHEMA}.{base}", schema, shown.columns, shown.where)
+                        select = shown_sql(f"{VIEW_SCHEMA}.{base}", schema, shown.columns, shown.where, shown.without)
                         self._engine.execute(f"CREATE VIEW {VIEW_SCHEMA}.{name} AS {select}")
             except QueryTooCostly:
                 raise
@@ -355,6 +357,8 @@ class Session:
         if isinstance(error, UnservedFile):
             return self._unserved(error)
         translated = translate(error.details, known)
+        if isinstance(translated, UnreadField) and self._copied(UNREAD):  # in a file with all values in their columns
+            return UnreadableFile(None, translated.otherwise)
         if isinstance(translated, Unavailable) and (path := self._missing(str(error))) is not None:
             return Corrupt(f"data file {path} is missing")
         hint = field_hint(error.details.get("exception_message", ""), context.text) if self._reads_events else None

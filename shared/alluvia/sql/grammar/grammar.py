@@ -129,11 +129,12 @@ def _optimize(cursor: Cursor) -> tuple[str, nodes.Node]:
     cursor.accept("table")
     name = cursor.table()
     full = cursor.accept("full") or cursor.accept("final")
+    backfill = not full and cursor.accept("backfill")
     if cursor.word() == "where":
         raise Invalid("OPTIMIZE … WHERE is not supported: call table.optimize(partition={…})")
     if cursor.word() == "zorder":
         raise Invalid("OPTIMIZE … ZORDER BY is not supported: ALTER TABLE … CLUSTER BY (…), and then OPTIMIZE … FULL")
-    return "optimize", nodes.Maintain("optimize", name, full=full)
+    return "optimize", nodes.Maintain("optimize", name, full=full, backfill=backfill)
 
 
 def _vacuum(cursor: Cursor) -> tuple[str, nodes.Node]:

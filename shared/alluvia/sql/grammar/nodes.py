@@ -151,7 +151,10 @@ class Clone:
 
 @dataclass(frozen=True, slots=True)
 class Maintain:
-    """OPTIMIZE, VACUUM, UNDROP: `action` says which. `version` is UNDROP's; `hours` what VACUUM retains."""
+    """OPTIMIZE, VACUUM, UNDROP: `action` says which. `version` is UNDROP's; `hours` what VACUUM retains.
+
+    `full` and `backfill` are OPTIMIZE's.
+    """
 
     action: str
     table: str
@@ -159,6 +162,7 @@ class Maintain:
     hours: int | None = None
     dry_run: bool = False
     version: int | None = None
+    backfill: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ def test_a_column_added_elsewhere_takes_its_values_at_once(lake: alluvia.Lake) -
     assert send(lake, '[{"event_id":"b","status":200},{"event_id":"c","status":"x"}]').accepted == 1
     assert send(lake, '{"event_id":"d","status":300}').accepted == 1
     found = {row["event_id"]: (row["status"], row["properties"]) for row in rows(lake)}
-    assert found == {"a": (None, '{"status":100}'), "b": (200, None), "d": (300, None)}
+    assert found == {"a": (100, '{"status":100}'), "b": (200, '{"status":200}'), "d": (300, '{"status":300}')}
     assert [row["reason"][:7] for row in rows(lake, "clicks/_rejects")] == ["status:"]
 
 

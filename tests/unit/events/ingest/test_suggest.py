@@ -193,7 +193,7 @@ def test_there_are_bounds_to_what_is_counted(lake: Lake) -> None:
     assert len(types(lake)) == 1000
 
 
-def test_a_column_takes_the_field_of_new_events_their_own_or_one_of_properties(lake: Lake) -> None:
+def test_a_column_has_the_field_of_all_events_their_own_or_one_of_properties(lake: Lake) -> None:
     send(lake, {"event_id": "a", "plan": "pro"})
     lake["clicks"].evolve({"plan": str(types(lake)["plan"])})
     send(
@@ -205,10 +205,10 @@ def test_a_column_takes_the_field_of_new_events_their_own_or_one_of_properties(l
     )
     rows = lake["clicks"].to_arrow(["event_id", "plan", "source", "properties"]).to_pylist()
     assert {row.pop("event_id"): row for row in rows} == {
-        "a": {"plan": None, "source": None, "properties": '{"plan":"pro"}'},
-        "b": {"plan": "free", "source": None, "properties": None},
-        "c": {"plan": "team", "source": None, "properties": '{"page":"/"}'},
-        "d": {"plan": "own", "source": None, "properties": '{"plan":"other"}'},
+        "a": {"plan": "pro", "source": None, "properties": '{"plan":"pro"}'},
+        "b": {"plan": "free", "source": None, "properties": '{"plan":"free"}'},
+        "c": {"plan": "team", "source": None, "properties": '{"plan":"team","page":"/"}'},
+        "d": {"plan": "own", "source": None, "properties": '{"plan":"own","_properties":{"plan":"other"}}'},
         "e": {"plan": None, "source": "web", "properties": '{"source":"ad","event":"x"}'},
     }
     assert "plan" not in {each.field for each in lake["clicks"].suggest()}

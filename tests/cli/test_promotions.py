@@ -1,0 +1,53 @@
+"""Columns that are added for fields of `properties` on the command line: what is said of them, and the backfill."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from alluvia.cli.command_line import cli
+
+
+def run(lake: Path, *words: str, text: str = "") -> tuple[list[dict[str, Any]], str]:
+    result = CliRunner().invoke(cli, [*words, "--lake", str(lake), "--json"], input=text)
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()], result.stderr
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    run(tmp_path, "create", "clicks")
+    events = [{"event_id": f"{at}", "user_id": f"u{at % 2}", "n": at} for at in range(4)]
+    run(tmp_path, "ingest", "clicks", "-", text="\n".join(map(json.dumps, events)))
+    run(tmp_path, "sql", "CREATE VIEW people AS SELECT properties->>'user_id' AS who FROM clicks")
+    return tmp_path
+
+
+def test_an_added_column_has_the_field_of_earlier_events_and_names_its_readers(lake: Path) -> None:
+    _, said = run(lake, "suggest", "clicks", "--field", "user_id", "--apply")
+    assert "added user_id in version 2" in said
+    assert "named in: view people" in said
+    assert "alluvia evolve clicks --backfill" in said
+    run(lake, "ingest", "clicks", "-", text='{"event_id":"new","user_id":"u2"}')
+    [counted], _ = run(lake, "query", "SELECT count(user_id) AS a, count(properties->>'user_id') AS b FROM clicks")
+    assert counted == {"a": 5, "b": 5}
+
+
+def test_a_backfill_rewrites_files_once(lake: Path) -> None:
+    [done], said = run(lake, "evolve", "clicks", "--add", "n:long", "--backfill")
+    assert done == {"table": "clicks", "version": 3, "files_rewritten": 1}
+    assert "--backfill" not in said
+    [again], _ = run(lake, "evolve", "clicks", "--backfill")
+    assert again == {"table": "clicks", "version": 3, "files_rewritten": 0}
+    [optimized], _ = run(lake, "optimize", "clicks", "--backfill")
+    assert optimized["files_removed"] == 0
+
+
+def test_a_dropped_column_is_said_to_take_its_values_along(lake: Path) -> None:
+    run(lake, "evolve", "clicks", "--add", "n:long", "--backfill")
+    _, said = run(lake, "evolve", "clicks", "--drop", "n")
+    assert "values of n that were in the column are gone from properties, too" in said
