@@ -50,6 +50,20 @@ def _rule_ignored(rule: str, tests: tuple[str, ...] = (), seed: int = 0) -> Muta
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "prune files with fields in properties alone by the statistics of their columns",
+        "delta/skipping/pruning.py",
+        "        return tag_number(file.tags.get(self.tag)) < self.number",
+        "        return False",
+        ("tests/contract/test_promoted_fields.py",),
+    ),
+    Mutant(
+        "say that a file has fields in their columns, and leave them in properties",
+        "delta/promoted_fields.py",
+        "            columns[field.column] = pc.coalesce(stored, read[field.column])\n            texts",
+        "            columns[field.column] = stored\n            texts",
+        ("tests/contract/test_promoted_fields.py",),
+    ),
+    Mutant(
         "have DuckDB show the files' paths",
         "engine/duck/relation.py",
         "hive_partitioning=false{options})",
