@@ -250,6 +250,24 @@ def test_a_hidden_column_hides_the_field_in_properties_too(lake: Lake) -> None:
     assert found.to_pylist() == [{found.schema.names[0]: 0, found.schema.names[1]: 11}]
 
 
+@pytest.mark.parametrize("name", ["a b", "a.b", 'a"b', "a\\b", "a\tb", "a\nb", "a*b", "it's", "ü", "$"])
+def test_a_field_of_any_name_is_read_and_hidden(name: str) -> None:
+    lake = Lake(MemoryStore(f"promoted-{name.encode().hex()}"), ManualClock(ARRIVAL_US, 7))
+    lake.create_events("clicks")
+    send(lake, [{"event_id": "old", name: "x", f"{name}{name}": 1}])
+    lake["clicks"].evolve(add={name: "string"})
+    send(lake, [{"event_id": "new", name: "y", f"{name}{name}": 2}])
+    column = name.replace('"', '""')
+    found = rows(lake, f'SELECT "{column}", properties FROM clicks ORDER BY 1')
+    assert [(value, orjson.loads(text)) for value, text in found] == [
+        ("x", {name: "x", f"{name}{name}": 1}),
+        ("y", {name: "y", f"{name}{name}": 2}),
+    ]
+    seen = permitted(lake.catalog, Rights((Grant(frozenset({READ}), ("*",), None, frozenset({name})),)))
+    texts = run(seen, "SELECT properties FROM clicks ORDER BY event_id DESC").read_all().column(0).to_pylist()
+    assert [orjson.loads(text) for text in texts] == [{f"{name}{name}": 1}, {f"{name}{name}": 2}]
+
+
 def test_a_row_filter_on_the_column_holds_for_old_events(lake: Lake) -> None:
     seen = permitted(lake.catalog, Rights((Grant(frozenset({READ}), ("*",), "user_id = 'u0'", frozenset()),)))
     found = run(seen, "SELECT event_id, properties->>'user_id' AS text FROM clicks ORDER BY 1").read_all().to_pylist()

@@ -79,7 +79,8 @@ def without_keys(text: str, keys: Collection[str]) -> str:
     """
     names = sorted({orjson.dumps(key).decode() for key in keys})
     named = " OR ".join(f"contains({text}, {quote_text(name)})" for name in [*names, "\\u", "\\/"])
-    member = f"json_extract({text}, '$.' || CAST(to_json(k) AS VARCHAR))"
+    path = """'$."' || replace(replace(k, '\\', '\\\\'), '"', '\\"') || '"'"""
+    member = f"json_extract({text}, {path})"
     listed = ", ".join(quote_text(key) for key in sorted(keys))
     aside = " OR ".join(f"contains(CAST({member} AS VARCHAR), {quote_text(name)})" for name in names)
     kept = f"NOT (k IN ({listed}) OR (regexp_full_match(k, '_+(event|properties)') AND ({aside})))"
@@ -101,7 +102,9 @@ def unread(kind: str) -> str:
 
 
 def _path(field: PromotedField) -> str:
-    return quote_text(f"$.{field.member}")
+    """Return the JSON path of a field. DuckDB reads two escapes in a path, and all other characters as they are."""
+    key = field.key.replace("\\", "\\\\").replace('"', '\\"')
+    return quote_text(f'$."{key}"')
 
 
 def _read(field: PromotedField, text: str, name: str) -> str:
