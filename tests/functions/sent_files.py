@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 from collections.abc import Mapping
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 import alluvia
 from alluvia.events.ingest.values import Limits
@@ -16,6 +20,7 @@ from tests.access import known
 from tests.samples import payload
 
 SETTINGS = IngestSettings(None, False, Limits(), authorization=known(None))
+FORM = "multipart/form-data; boundary=x"
 CSV = b"sku,price,stock\n007,9.90,12\n008,,\n"
 
 
@@ -42,3 +47,17 @@ def rows(lake: alluvia.Lake, table: str) -> list[dict[str, Any]]:
 
 def refused(answer: tuple[int, dict[str, Any], Any]) -> tuple[int, str]:
     return answer[0], answer[1]["error"]
+
+
+def form(*parts: tuple[str, bytes]) -> bytes:
+    lines = [
+        b"--x\r\nContent-Disposition: form-data; name=" + name.encode() + b"\r\n\r\n" + data + b"\r\n"
+        for name, data in parts
+    ]
+    return b"".join(lines) + b"--x--\r\n"
+
+
+def parquet(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    return sink.getvalue()

@@ -12,7 +12,7 @@ import pytest
 
 import alluvia
 from alluvia.errors import AnswerLost, NotDeleted, Unavailable
-from alluvia.query.formats import RenderedRows, render
+from alluvia.query.rendering import RenderedRows, render
 from alluvia.serverless import warm_lake
 from alluvia.serverless.query_settings import QuerySettings
 from alluvia.store.wrapper import Wrapper
