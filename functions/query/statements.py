@@ -9,8 +9,9 @@ import pyarrow as pa
 from alluvia import Lake
 from alluvia.access.rights import Rights
 from alluvia.errors import CommitUnknown
-from alluvia.query.formats import Format, RenderedRows, render
+from alluvia.query.formats import Format
 from alluvia.query.parameters import Parameters
+from alluvia.query.rendering import RenderedRows, render
 from alluvia.serverless.query_settings import QuerySettings
 
 

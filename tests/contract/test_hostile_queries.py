@@ -21,10 +21,10 @@ from alluvia.errors import Invalid
 from alluvia.processes.pool import IDLE_MAX, ProcessDied, Watch
 from alluvia.query import engine
 from alluvia.query.engine import run
-from alluvia.query.formats import _distinct
 from alluvia.query.limits import QueryLimits
 from alluvia.query.process.processes import POOL, Engine, QueryWorker
 from alluvia.query.process.session import Session
+from alluvia.query.rendering import _distinct
 from alluvia.store import Address, Store
 from alluvia.store.caches.file_cache import FILES
 from alluvia.store.caches.served import ServedFile

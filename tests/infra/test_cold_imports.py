@@ -204,6 +204,6 @@ def test_the_process_of_a_query_loads_duckdb_pyarrow_and_little_else() -> None:
     code = "import sys, alluvia.query.process.worker; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     loaded = set(done.stdout.split())
-    assert {"duckdb", "pyarrow", "alluvia.query.formats"} <= loaded
+    assert {"duckdb", "pyarrow", "alluvia.query.rendering"} <= loaded
     for heavy in ("pyarrow.compute", "pyarrow.parquet", "obstore", "alluvia.store", "alluvia.delta.log.actions"):
         assert heavy not in loaded

@@ -19,7 +19,8 @@ from alluvia.errors import Invalid
 from alluvia.json_values.plain import plain_values
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.progress import report
-from alluvia.query.formats import FORMATS, JSON, NDJSON, Format, Overflow, format_named, render
+from alluvia.query.formats import FORMATS, JSON, NDJSON, Format, format_named
+from alluvia.query.rendering import Overflow, render
 
 ROWS_SHOWN = 1000
 TABLE = "table"

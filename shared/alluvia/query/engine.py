@@ -26,7 +26,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.processes.pool import Watch
 from alluvia.query.describe import describes, in_our_terms
-from alluvia.query.formats import Format, render
+from alluvia.query.formats import Format
 from alluvia.query.identity import Identity, identity_of
 from alluvia.query.limits import QueryLimits
 from alluvia.query.opening import Opened, open_session
@@ -36,6 +36,7 @@ from alluvia.query.permitted import pinned
 from alluvia.query.process.fetching import asks_no_rows
 from alluvia.query.process.processes import LargeResults
 from alluvia.query.process.session import Session
+from alluvia.query.rendering import render
 from alluvia.query.scans import TableScan, scan_table
 
 

@@ -19,16 +19,14 @@ from alluvia.query.formats import (
     JSON,
     NDJSON,
     PARQUET,
-    PART_BYTES,
     SAFE_CSV,
     TSV,
     Format,
     NotAcceptable,
-    Overflow,
     choose_format,
     format_named,
-    render,
 )
+from alluvia.query.rendering import PART_BYTES, Overflow, render
 
 TABLE = pa.table(
     {

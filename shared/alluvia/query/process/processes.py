@@ -18,7 +18,7 @@ from alluvia.engine.queries.parse import Analysis
 from alluvia.engine.queries.shown_names import Shown
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.processes.pool import OutOfMemory, OutOfTime, Pool, ProcessDied, Watch, Worker
-from alluvia.query.formats import RenderedRows
+from alluvia.query.rendering import RenderedRows
 from alluvia.store.caches.served import ServedFile, packed
 from alluvia.store.requests import note_requests
 

@@ -40,10 +40,10 @@ from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unava
 from alluvia.operations.reading.relations import Files, Inputs, LocalRows
 from alluvia.processes.pool import Cancelled, OutOfMemory, OutOfTime, ProcessDied, Watch
 from alluvia.query.describe import PROPERTIES, field_hint
-from alluvia.query.formats import RenderedRows
 from alluvia.query.limits import QueryLimits
 from alluvia.query.process.fetching import footer, small_files, tail_of
 from alluvia.query.process.processes import DESCRIBE, Engine, LargeResults
+from alluvia.query.rendering import RenderedRows
 from alluvia.scratch import scratch_root
 from alluvia.store import Store
 from alluvia.store.caches.file_cache import FILES, Held

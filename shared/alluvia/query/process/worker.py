@@ -26,7 +26,8 @@ from alluvia.engine.queries.shown_names import Shown, column_name
 from alluvia.errors import AlluviaError
 from alluvia.extras import needing
 from alluvia.processes.child import Reply, refusal, serve
-from alluvia.query.formats import FORMATS, Overflow, render
+from alluvia.query.formats import FORMATS
+from alluvia.query.rendering import Overflow, render
 
 if TYPE_CHECKING:
     from alluvia.store.caches.engine_files import EngineFiles
