@@ -33,6 +33,9 @@ BODIES = {
     "lines without a type": ("json", LINES),
     "lines of which one is broken": ("json", LINES + b"no JSON\n"),
     "an array": ("json", ARRAY),
+    "lines of which one has no time": ("ndjson", LINES + b'{"event":"tock"}\n{"event":"tock"}\n'),
+    "lines of which one has a time that cannot be read": ("ndjson", LINES + b'{"event":"tock","ts":"yesterday"}\n'),
+    "an array of which one has a time": ("json", b'[{"event":"tick"}, ' + ARRAY[1:]),
 }
 
 

@@ -18,7 +18,7 @@ from alluvia.json_values.jsontext import decode, decode_all, describe, encode, s
 from alluvia.json_values.time_texts import instant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from alluvia.events.formats.body_format import SentBody
 
@@ -179,26 +179,28 @@ def content_key(pieces: Iterable[bytes]) -> str:
 def lines_key(sent: SentBody, split: Split) -> str | None:
     """Return the key of a body that is a file of events; None for any other.
 
-    A file has several events, or NDJSON as its type, and a time in each event. Two equal events without a time may both
-    have happened, and a single event is not a file.
+    A file has several events, or NDJSON as its type, and a time in at least one event: later events would have another
+    time there. Without any time, equal events may both have happened, and a single event is not a file.
     """
     several = len(split.events) + len(split.rejects) > 1
-    if not (several or sent.media_type in NDJSON_TYPES) or not _have_times(split.events):
+    if not (several or sent.media_type in NDJSON_TYPES) or not (not split.events or _have_times(split.events, any)):
         return None
     return content_key([sent.body])
 
 
-def _have_times(events: Sequence[RawEvent]) -> bool:
-    """Whether each event has a time of its own; of events in columns, by their columns where these tell."""
+def _have_times(events: Sequence[RawEvent], of: Callable[[Iterable[bool]], bool] = all) -> bool:
+    """Whether all or any of some events have a time of their own; of columns, by the columns where these tell."""
     if isinstance(events, EventParts):
-        return all(map(_have_times, events.parts))
+        return of(_have_times(part, of) for part in events.parts)
     if isinstance(events, ColumnarBatch):
         columns = events.columns.columns
         name = next((name for name in TIME_FIELDS if (name,) in columns), None)
         if name is not None:
-            unsure = pc.indices_nonzero(pc.is_null(column_moments(name, columns[name,]))).to_pylist()
-            return all(map(_has_time, events.odd_and(unsure).values()))
-    return all(map(_has_time, events))
+            times = column_moments(name, columns[name,])
+            unsure = pc.indices_nonzero(pc.is_null(times)).to_pylist()
+            known = of is any and len(unsure) < len(times)
+            return known or of(map(_has_time, events.odd_and(unsure).values()))
+    return of(map(_has_time, events))
 
 
 def _has_time(event: RawEvent) -> bool:
