@@ -62,6 +62,7 @@ def respond(request: Request, settings: IngestSettings, lake: Lake) -> Response:
     try:
         rights = None if route.public else settings.authorization.rights(request, lake)
         route.right.check(rights, names)
+        route.check_parameters(request)
         lake = warm_lake.asked_for(lake, request, route)
         if settings.queue_url is not None and lake.branch_name is not None:
             msg = f"{BRANCH_HEADER}: this function puts events into a queue, which cannot write to a branch"

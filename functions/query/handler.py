@@ -96,6 +96,7 @@ def _taken(
     rights = Rights(()) if route.public else settings.authorization.rights(request, lake)
     _check_is_on(route.right, settings)
     route.right.check(rights, names)
+    route.check_parameters(request)
     caller = Caller(settings, warm_lake.asked_for(lake, request, route), rights, request)
     return route.load_taker(__package__)(caller, *names, **given_by_name(request, route)), caller
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pyarrow as pa
 import pytest
 
 import alluvia
@@ -19,8 +21,10 @@ from alluvia.serverless.routes.ingest_routes import CHECKED_FIELDS, INGEST_ROUTE
 from alluvia.serverless.routes.query_routes import QUERY_ROUTES
 from alluvia.serverless.routes.route import Route
 from functions.ingest import handler as ingest
+from functions.query import handler as query
 from tests.access import grant, token
 from tests.functions.test_query import event
+from tests.webhooks import event_of
 
 ROUTES = [
     *((route, "functions.ingest") for route in INGEST_ROUTES),
@@ -142,3 +146,37 @@ def test_a_right_to_a_table_is_checked_for_the_whole_name_in_the_path(
 def test_an_unknown_path_suggests_the_nearest(path: str, told: str) -> None:
     answer = ingest.handler(event("", path=path), None)
     assert (answer["statusCode"], answer["body"]) == (404, f'{{"error":"there is nothing at {path}: {told}"}}')
+
+
+def test_parameters_that_a_route_lacks_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALLUVIA_LAKE", str(tmp_path / "lake"))
+    alluvia.connect(tmp_path / "lake").create_events("clicks")
+
+    def refused(handler: Any, method: str, path: str, query: str) -> str:
+        sent = event(b"{}", method=method, path=path)
+        sent["rawQueryString"] = query
+        answer = handler(sent, None)
+        assert answer["statusCode"] == 400
+        return str(json.loads(answer["body"])["error"])
+
+    assert refused(ingest.handler, "POST", "/v1/events/clicks", "decimal_separator=,") == (
+        "'decimal_separator' is not a parameter of POST /v1/events/{table}, which has none: "
+        "POST /v1/upload/{table} has it"
+    )
+    assert alluvia.connect(tmp_path / "lake").table("clicks").count() == 0
+    for method, path in (("GET", "/v1/tables"), ("GET", "/v1/tables/clicks"), ("DELETE", "/v1/jobs/x")):
+        assert refused(query.handler, method, path, "versoin=1").startswith("'versoin' is not a parameter of ")
+    assert (
+        ingest.handler(event("", method="GET", path="/healthz") | {"rawQueryString": "t=1"}, None)["statusCode"] == 200
+    )
+
+
+def test_the_hint_for_a_decimal_comma_in_json_names_no_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALLUVIA_LAKE", str(tmp_path / "lake"))
+    alluvia.connect(tmp_path / "lake").create_events("clicks", pa.schema([("n", pa.float64())]))
+    answer = ingest.handler(event_of("/v1/events/clicks", b'{"event_id":"a","n":"1,5"}'), None)
+    [error] = json.loads(answer["body"])["errors"]
+    assert error["reason"] == (
+        "n: expected a number (double), got a string; the decimal separator seems to be a comma: "
+        "send a point, or repair the rejects with `alluvia rejects replay --set`"
+    )

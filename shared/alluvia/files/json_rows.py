@@ -22,7 +22,7 @@ from alluvia.files.event_files import NDJSON, json_pieces
 from alluvia.files.limits import FileNames, Misfit, misfit
 from alluvia.files.reading_options import DEFAULT, ReadingOptions
 from alluvia.files.text_values import TextType
-from alluvia.json_values.convert import column
+from alluvia.json_values.convert import column, of_json
 from alluvia.json_values.instants import TIMESTAMP
 from alluvia.json_values.jsontext import ExactNumber, describe, survives_double
 
@@ -252,7 +252,7 @@ class JsonRows:
                 array, reasons = column(field, self._plain(values, field.type))
                 if reasons:
                     at = min(reasons)
-                    reason = reasons[at].removeprefix(f"{field.name}: ")
+                    reason = of_json(reasons[at].removeprefix(f"{field.name}: "), rejects=False)
                     if isinstance(text := values[at], str):
                         reason = self._options.refusal(reason, text, field.type)
                     raise misfit(start + at + 1, field.name, reason)

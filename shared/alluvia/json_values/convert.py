@@ -177,13 +177,25 @@ def _converter(kind: pa.DataType, path: str) -> Converter:
     raise Unsupported(f"column {path}: ingestion does not support the type {kind}")
 
 
+_BY_OPTION = "give --decimal-separator , (decimal_separator)"
+
+
+def of_json(reason: str, *, rejects: bool) -> str:
+    """Return the reason why a value of JSON does not fit: no option says how its numbers are read.
+
+    rejects: whether it becomes a reject.
+    """
+    fix = "send a point, or repair the rejects with `alluvia rejects replay --set`" if rejects else "write a point"
+    return reason.replace(_BY_OPTION, fix)
+
+
 def _comma_hint(value: object) -> str:
     """Return what to add to the error about a number that seems to have a decimal comma; "" for another value."""
     if not isinstance(value, str) or not _COMMA_NUMBER.fullmatch(value):
         return ""
     if _GROUPS.fullmatch(value):
-        return "; write it without commas, or, if they are decimal ones, give --decimal-separator , (decimal_separator)"
-    return "; the decimal separator seems to be a comma: give --decimal-separator , (decimal_separator)"
+        return f"; write it without commas, or, if they are decimal ones, {_BY_OPTION}"
+    return f"; the decimal separator seems to be a comma: {_BY_OPTION}"
 
 
 def _wrong(path: str, expected: str, value: object) -> Invalid:

@@ -43,7 +43,7 @@ from alluvia.events.ingest.values import (
     RawEvent,
     all_but,
 )
-from alluvia.json_values.convert import column, read_text
+from alluvia.json_values.convert import column, of_json, read_text
 from alluvia.json_values.instants import moments_array
 
 if TYPE_CHECKING:
@@ -172,12 +172,12 @@ class Conversion:
             for index, sent in self.sent_objects:
                 if values[index] is None and field.name in sent:
                     values[index] = sent.pop(field.name)
-        for index, given in self.given:
-            if given.text:
-                values[index] = read_text(field.type, values[index])
+        texts = {index for index, given in self.given if given.text}
+        for index in texts:
+            values[index] = read_text(field.type, values[index])
         array, reasons = column(field, values)
         for index, reason in reasons.items():
-            self.reasons[index].append(reason)
+            self.reasons[index].append(reason if index in texts else of_json(reason, rejects=True))
         return array
 
     def _given_names(self, name: str) -> list[object]:

@@ -13,11 +13,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from alluvia.access.rights import PUBLISH, Rights
-from alluvia.errors import cut
+from alluvia.errors import Invalid, cut
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.nearest_name import likeness
 from alluvia.serverless.http import Request, Response, failure
-from alluvia.serverless.routes.fields import RequestField
+from alluvia.serverless.routes.fields import IN_QUERY, RequestField
 
 ELSEWHERE = {
     "/": "ClickHouse's / is /q here, with the same query, parameters (param_x) and body",
@@ -140,6 +140,20 @@ class Route:
         match = _pattern(self.key).fullmatch(path)
         return None if match is None else [unquote(name) for name in match.groups()]
 
+    def check_parameters(self, request: Request) -> None:
+        """Raise `Invalid`, naming it, for a parameter in the query string that callers of this route cannot give.
+
+        Public routes, and those of senders, whose addresses may have any, take no notice of them. Takers of queries,
+        whose parameters have names of the users' own, and of uploads check theirs themselves.
+        """
+        query = request.query_string
+        if not query or self.public or self.only is not None or any(each.place == IN_QUERY for each in self.fields):
+            return
+        from urllib.parse import parse_qsl
+
+        name = next((name for name, _ in parse_qsl(query, keep_blank_values=True)), query)
+        raise Invalid(f"{name!r:.100} is not a parameter of {self.key}, which has none{_has_parameter(name, self)}")
+
     def load_taker(self, package: str) -> Any:
         """Return the function that takes its requests, by the package of the Lambda function."""
         return getattr(import_module(f"{package}.{self.module}"), self.taker.rpartition(".")[2])
@@ -168,6 +182,15 @@ def routed(routes: Iterable[Route], request: Request, otherwise: str) -> tuple[R
 def route_at(routes: Iterable[Route], method: str, path: str) -> Route | None:
     """Return the route of a request, by its method and path; None if it has none."""
     return next((route for route in routes if method in route.methods and route.names_in(path) is not None), None)
+
+
+def _has_parameter(name: str, other: Route) -> str:
+    """Return the end of a sentence: which route of the same right takes a parameter that another lacks."""
+    from alluvia.serverless.routes.ingest_routes import INGEST_ROUTES  # those of the other function, for errors alone
+
+    routes = (route for route in INGEST_ROUTES if route.right == other.right)
+    found = next((route.key for route in routes for each in route.fields if each.name == name), None)
+    return f": {found} has it" if found else ""
 
 
 def _near_path(path: str) -> str | None:
