@@ -128,7 +128,9 @@ def stored_answer(table: str, done: Stored | IngestOutcome) -> Response:
 
 def options_of(asked: Mapping[str, str], kind: str) -> ReadingOptions:
     """Return how a request says that its file is written. Raises `Invalid`, naming the parameter."""
-    options = reading_options(**{field.name: asked[field.name] for field in READING_FIELDS if field.name in asked})
+    options = reading_options(
+        **{each.name: each.read(asked[each.name]) for each in READING_FIELDS if each.name in asked}
+    )
     options.check(kind)
     return options
 

@@ -35,7 +35,15 @@ def likeness(name: str, known: str) -> float:
 def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:
     """Return the question `did you mean x?`, or "" if no known name is near."""
     near = nearest(name, known, most)
+    if near and not name.isascii() and _composed(name) == _composed(near[0]):
+        return f"{near[0]!r} looks the same, but has other code points (Unicode NFC or NFD): rename one of them"
     return f"did you mean {' or '.join(near)}?" if near else ""
+
+
+def _composed(name: str) -> str:
+    from unicodedata import normalize
+
+    return normalize("NFC", name)
 
 
 def hint(name: str, known: Iterable[str]) -> str:

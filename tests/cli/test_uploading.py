@@ -154,3 +154,27 @@ def test_points_that_may_group_digits_are_refused_by_every_way_in(shell: Shell, 
         assert (refused.exit_code, doubt in refused.output) == (1, True)
     shell.rows("upsert", "sales", str(file), "--on", "id", "--decimal-separator", ",")
     assert shell.rows("query", "SELECT sales FROM sales ORDER BY id") == [{"sales": 1000}, {"sales": 2500}]
+
+
+def test_of_several_files_the_one_that_is_refused_is_named(shell: Shell, tmp_path: Path) -> None:
+    names = [str(tmp_path / f"{each}.csv") for each in "abc"]
+    for name, text in zip(names, ("id,n\n1,2\n", "id,n\n2,x\n", "id,n\n3,4\n"), strict=True):
+        Path(name).write_text(text)
+    refused = shell.run("upload", "t", *names)
+    assert refused.exit_code == 1
+    assert f"alluvia: {names[1]}: row 1, column n: expected a number (long), got a string" in refused.output
+    assert f"stored: {names[0]}; not tried: {names[2]}" in refused.output
+    assert shell.rows("query", "SELECT id FROM t") == [{"id": 1}]
+
+
+def test_an_upsert_needs_a_key_in_each_row(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("name ;n\nA ;1\n;;\nB;2\n")
+    shell.rows("upload", "t", str(file))
+    noted = shell.run("upsert", "t", str(file), "--on", "name")
+    assert (noted.exit_code, "row 1, column name: the key 'A ' has spaces around it" in noted.output) == (0, True)
+    assert shell.rows("query", "SELECT count(*) AS n FROM t") == [{"n": 2}]
+    file.write_text("name;n\nB;3\n;4\n")
+    refused = shell.run("upsert", "t", str(file), "--on", "name")
+    assert (refused.exit_code, "row 2, column name: no value, but it is the key" in refused.output) == (1, True)
+    assert shell.rows("query", "SELECT sum(n) AS n FROM t") == [{"n": 3}]

@@ -81,8 +81,8 @@ class Recorder:
         return call
 
 
-WRITTEN = {"CHARACTER": "", "FORMAT": "%Y-%m-%d"}
-"""How a file is written: standard input is NDJSON, which has no delimiter."""
+WRITTEN = {"CHARACTER": "", "FORMAT": "%Y-%m-%d", "LINES": "0"}
+"""How a file is written: standard input is NDJSON, which has no delimiter and no header."""
 
 
 def value(parameter: click.Parameter) -> str:

@@ -108,12 +108,14 @@ class CsvRows:
             raise misfit(row, name, may_be(text))
 
     def _texts(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield the cells as text, with the number of rows before them."""
+        """Yield the cells as text, with the number of rows before them. Rows without any text are left out."""
         try:
             reader = arrow_csv.open_csv(
                 buffered(self._checked()),
                 read_options=arrow_csv.ReadOptions(use_threads=False, column_names=self.names, block_size=BLOCK_BYTES),
-                parse_options=arrow_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
+                parse_options=arrow_csv.ParseOptions(
+                    delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=self._judge
+                ),
                 convert_options=arrow_csv.ConvertOptions(
                     column_types=dict.fromkeys(self.names, pa.string()),
                     null_values=[""],
@@ -122,13 +124,17 @@ class CsvRows:
                 ),
             )
             start = 0
-            for batch in reader:
+            for batch in map(_without_empty_rows, reader):
                 yield start, batch
                 start += len(batch)
         except pa.ArrowInvalid as error:
             if str(error) == "Empty CSV file":
                 return
             raise self._refusal(str(error)) from None
+
+    def _judge(self, row: arrow_csv.InvalidRow) -> str:
+        """Skip a row with another number of cells, none of which has text."""
+        return "error" if row.text.strip(self._delimiter) else "skip"
 
     def _checked(self) -> Iterator[bytes]:
         """Yield the rows as text, for Arrow: it takes the end of a file for the end of a quote, and much else."""
@@ -165,6 +171,7 @@ class CsvRows:
                 self._options.delimiter,
                 BLOCK_BYTES,
                 decimal_comma=self._options.has_decimal_comma,
+                skip=self._options.skip,
             )
             too_long = len(text.header) > HEADER_BYTES_MAX
         except RowTooLong:
@@ -190,6 +197,15 @@ class CsvRows:
         if self._delimiter == "," and not self._options.delimiter and _COMMA_BETWEEN_DIGITS.search(said):
             said += "; if commas are decimal ones, give --decimal-separator , (decimal_separator)"
         return Misfit(f"row {row[1]}: {said[said.index(row[0]) + len(row[0]) :]}" if row else said)
+
+
+def _without_empty_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    if not all(column.null_count for column in batch.columns):
+        return batch
+    has_text = pc.is_valid(batch.column(0))
+    for column in batch.columns[1:]:
+        has_text = pc.or_(has_text, pc.is_valid(column))
+    return batch.filter(has_text)
 
 
 def _has_groups(texts: pa.Array) -> bool:

@@ -257,7 +257,14 @@ def _after_space(text: str, at: int) -> int:
 def csv_parts(source: io.BufferedReader[Any], media_type: str, options: ReadingOptions = DEFAULT) -> Pieces:
     """Yield rows, each part with the header. Raises `Damaged` for a header that names nothing or something twice."""
     try:
-        text = CsvText(source, media_type, options.delimiter, VALUE_BYTES_MAX, decimal_comma=options.has_decimal_comma)
+        text = CsvText(
+            source,
+            media_type,
+            options.delimiter,
+            VALUE_BYTES_MAX,
+            decimal_comma=options.has_decimal_comma,
+            skip=options.skip,
+        )
     except RowTooLong as error:
         raise Damaged(str(error)) from None
     if fault := text.header_fault():

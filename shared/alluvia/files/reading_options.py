@@ -31,6 +31,7 @@ from alluvia.lazy_dataclasses import dataclass
 COMMA = ","
 CHARS_MAX = 100
 """The longest format, and the longest text of a date or a time."""
+SKIP_MAX = 1000
 UNREADABLE = "?"
 """Replaces a text that does not follow an option. Only text columns can read it."""
 _GROUPED = r"^[-+]?[1-9][0-9]{0,2}(?:\.[0-9]{3})+(?:,[0-9]+)?$"
@@ -47,7 +48,8 @@ class ReadingOptions:
     """How a file is written; an empty one leaves it to the file's header and ISO 8601.
 
     delimiter: of cells. decimal_separator: `.` or `,`. date_format, timestamp_format: of dates, and of times with
-    dates, in the codes of `strptime`. rename: columns' names in the table by their names in the file.
+    dates, in the codes of `strptime`. rename: columns' names in the table by their names in the file. skip: lines
+    before the header.
     """
 
     delimiter: str = ""
@@ -55,6 +57,7 @@ class ReadingOptions:
     date_format: str = ""
     timestamp_format: str = ""
     rename: Mapping[str, str] = field(default_factory=dict)
+    skip: int = 0
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in NAMES)
@@ -67,7 +70,7 @@ class ReadingOptions:
     def check(self, kind: str) -> None:
         """Raise `Invalid` for an option that does not apply to a format."""
         for name, kinds in (
-            ("delimiter", _OF_CSV), ("decimal_separator", _OF_CSV),
+            ("delimiter", _OF_CSV), ("decimal_separator", _OF_CSV), ("skip", _OF_CSV),
             ("date_format", _OF_TEXT), ("timestamp_format", _OF_TEXT),
         ):  # fmt: skip
             if getattr(self, name) and kind not in kinds:
@@ -163,7 +166,7 @@ class ReadingOptions:
         return unused
 
 
-NAMES = ("delimiter", "decimal_separator", "date_format", "timestamp_format", "rename")
+NAMES = ("delimiter", "decimal_separator", "date_format", "timestamp_format", "rename", "skip")
 DEFAULT = ReadingOptions()
 
 
@@ -173,6 +176,7 @@ def reading_options(
     date_format: str | None = None,
     timestamp_format: str | None = None,
     rename: Mapping[str, str] | str | None = None,
+    skip: int | None = None,
 ) -> ReadingOptions:
     r"""Return options as callers give them. `rename` may be text: `old=new,other=name`, or a JSON object.
 
@@ -188,7 +192,9 @@ def reading_options(
     _check_format("date_format", date_format or "")
     _check_format("timestamp_format", timestamp_format or "")
     names = _renames(rename) if isinstance(rename, str) else dict(rename or {})
-    return ReadingOptions(by, decimal_separator or "", date_format or "", timestamp_format or "", names)
+    if skip is not None and not 0 <= skip <= SKIP_MAX:
+        raise Invalid(f"skip: use a number of lines from 0 to {SKIP_MAX}")
+    return ReadingOptions(by, decimal_separator or "", date_format or "", timestamp_format or "", names, skip or 0)
 
 
 def _renames(text: str) -> dict[str, str]:

@@ -126,7 +126,7 @@ def test_a_column_that_is_text_for_lack_of_an_option_is_noted(texts: list[str], 
         ({"rename": "{"}, "rename: expected names"),
     ],
 )
-def test_wrong_options_are_refused_by_name(given: dict[str, str], named: str) -> None:
+def test_wrong_options_are_refused_by_name(given: dict[str, Any], named: str) -> None:
     with pytest.raises(Invalid) as refused:
         reading_options(**given)
     assert named in str(refused.value)

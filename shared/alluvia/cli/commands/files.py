@@ -22,6 +22,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from alluvia.api.lake import Lake, Table, connect
+from alluvia.arrow_compute import pc
 from alluvia.cli.terminal.terminal import tell
 from alluvia.errors import Invalid
 from alluvia.events.ingest.event_tables import find_events
@@ -262,6 +263,26 @@ def read_rows(table: Table, name: str, options: ReadingOptions = DEFAULT) -> pa.
             return pa.concat_tables([wanted.empty_table(), *rows.tables(wanted)])
     except Misfit as error:
         raise Invalid(f"{name}: {error}") from error
+
+
+def check_keys(name: str, rows: pa.Table, on: Sequence[str]) -> None:
+    """Raise `Invalid` for a row without a key, which no row of a table could match; note keys with spaces around."""
+    for column in on:
+        if column not in rows.column_names:
+            continue  # the upsert says so
+        keys = rows.column(column)
+        without = pc.indices_nonzero(pc.is_null(keys))
+        if len(without):
+            raise Invalid(
+                f"{name}: row {without[0].as_py() + 1}, column {column}: no value, but it is the key: give it one, or "
+                "leave the row out"
+            )
+        if pa.types.is_string(keys.type):
+            spaced = pc.indices_nonzero(pc.not_equal(keys, pc.utf8_trim_whitespace(keys)))
+            if len(spaced):
+                at = spaced[0].as_py()
+                key = f"row {at + 1}, column {column}: the key {keys[at].as_py()!r:.50}"
+                tell(f"{name}: {key} has spaces around it, and is not the key without them")
 
 
 def sent_file(name: str, asked: str | None, options: ReadingOptions = DEFAULT) -> SentFile:

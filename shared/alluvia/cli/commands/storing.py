@@ -25,7 +25,7 @@ from alluvia.cli.options import (
     reading_options,
 )
 from alluvia.cli.terminal.terminal import tell
-from alluvia.errors import Invalid
+from alluvia.errors import AlluviaError, Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -135,8 +135,8 @@ def upload(
 ) -> list[dict[str, object]]:
     """Store files of rows: CSV and TSV with a header row, NDJSON, JSON, Parquet; gzip and zstd ("-" is standard input).
 
-    A file is stored in one commit or not at all: an error names the row and column that do not fit. Like POST
-    /v1/upload, without limits of size.
+    A file is stored in one commit or not at all: an error names the row and column that do not fit, and no later file
+    is stored. Like POST /v1/upload, without limits of size.
     """
     from alluvia.cli.commands.files import sent_file
     from alluvia.events.ingest.values import IngestOutcome
@@ -148,12 +148,21 @@ def upload(
     lake = common.lake(new=create)
     declared = None if schema is None else declared_schema(schema)
     reports: list[dict[str, object]] = []
-    for name in files:
-        file = sent_file(name, asked, reading)
-        content = "" if key is None else file.digest()
-        why = None if create else "--no-create forbids to create it"
-        with common.progress(f"storing {name}"):
-            done = store(lake.catalog, Upload(table, file, declared, key, content, why, evolve))
+    why = None if create else "--no-create forbids to create it"
+    for at, name in enumerate(files):
+        try:
+            file = sent_file(name, asked, reading)
+            content = "" if key is None else file.digest()
+            with common.progress(f"storing {name}"):
+                done = store(lake.catalog, Upload(table, file, declared, key, content, why, evolve))
+        except (AlluviaError, OSError) as error:
+            if len(files) == 1:
+                raise
+            common.show(reports)
+            common.tell_error(error, place=name)
+            stored, left = ", ".join(files[:at]) or "no file", ", ".join(files[at + 1 :]) or "no file"
+            tell(f"stored: {stored}; not tried: {left}")
+            sys.exit(1)
         if isinstance(done, IngestOutcome):
             reports.append({"file": name, **done.said()})
             continue

@@ -39,10 +39,12 @@ def _update(lake: Lake, table: str, values: Mapping[str, str], where: str | None
 
 
 def _upsert(lake: Lake, table: str, file: str, on: Sequence[str], reading: ReadingOptions, **how: Any) -> Any:
-    from alluvia.cli.commands.files import read_rows
+    from alluvia.cli.commands.files import check_keys, read_rows
 
     target = lake.table(table)
-    return target.upsert(read_rows(target, file, reading), on, **how)
+    rows = read_rows(target, file, reading)
+    check_keys(file, rows, on)
+    return target.upsert(rows, on, **how)
 
 
 def _evolve(

@@ -4,7 +4,8 @@ Bodies of events, files of events, and uploads follow these rules, and each deci
 around a broken one.
 
 - Rows end in line feeds, with or without a carriage return before; or in carriage returns alone, where the first one
-  does. Lines without any character are skipped.
+  does. Lines without any character are skipped, and so are rows whose cells are all empty, which spreadsheets write.
+- The first row names the columns, without the spaces around a name. Before it, `sep=;` on a line is the delimiter.
 - A quote that begins a cell opens it, and `""` within it is a quote. Elsewhere a quote is a character like any other.
 - An empty cell has no text; `""` has the empty text. A cell has any length.
 """
@@ -29,6 +30,8 @@ _DELIMITERS = ",;\t|"
 _LINES_SHOWN = 20
 """So many lines after a header that several characters may separate show which of them does."""
 _DECIMAL = re.compile(r"[-+]?[0-9]+(?:\.[0-9]{3})*,[0-9]+", re.ASCII)
+_SAID_DELIMITER = re.compile(rb'"?sep=([^"\r\n])"?[\r\n]*')
+"""A line that Excel reads and writes before the header."""
 _HEADER_BYTES_MAX = 1 << 20
 _CHUNK_BYTES = 1 << 20
 _QUOTED = r'"[^"]*+(?:""[^"]*+)*+"'
@@ -56,7 +59,8 @@ class CsvText:
     if it can. rows: the bytes of each of the others, with its line end. mark: the mark of the byte order, b"" without
     one. start: the number of bytes before the rows. Both the constructor and `rows` raise `RowTooLong` for a line of
     more than `row_bytes_max` bytes, or a quote that is not closed within them. `decimal_comma`: the sender says that
-    numbers have one, so it hardly separates cells.
+    numbers have one, so it hardly separates cells. `skip`: the number of lines before the header, or a line such as
+    `sep=;`.
     """
 
     def __init__(
@@ -67,28 +71,34 @@ class CsvText:
         row_bytes_max: int = sys.maxsize,
         *,
         decimal_comma: bool = False,
+        skip: int = 0,
     ) -> None:
         start = source.readline(_HEADER_BYTES_MAX)
         self.mark = BOM if start.startswith(BOM) else b""
         start = start.removeprefix(BOM)
         self.ends_in_returns = _ends_in_returns(start)
         self._lines = (_lines_of_returns if self.ends_in_returns else _lines_of_feeds)(start, source, row_bytes_max)
-        head, blank_bytes = _head(self._lines)
+        skipped_bytes = sum(map(len, islice(self._lines, skip)))
+        head, blank_bytes = _head(self._lines, delimiter)
+        if head and (said := _SAID_DELIMITER.fullmatch(head[0])) is not None:
+            delimiter = delimiter or _decoded(said[1])
+            skipped_bytes += blank_bytes + len(head[0])
+            head, blank_bytes = _head(self._lines, delimiter)
         text = b"".join(head)
         shown = _decoded(head[0] if text.count(b'"') % 2 else text)
         found = delimiters_of(shown, media_type, decimal_comma=decimal_comma)
-        self._header_is_clear = len(found) == 1
         if len(found) > 1 and not delimiter:
             following = list(islice(self._lines, _LINES_SHOWN))
             found = _fitting(found, shown, following)
             head += following
         self.delimiter = delimiter or found[0]
+        self._header_is_clear = delimiters_of(shown, media_type, decimal_comma=decimal_comma) == [self.delimiter]
         self._lines = chain(head, self._lines)
         self.rows = _rows(self._lines, self.delimiter, row_bytes_max)
         self.header = next(self.rows, b"")
-        self.start = len(self.mark) + blank_bytes + len(self.header)
+        self.start = len(self.mark) + skipped_bytes + blank_bytes + len(self.header)
         cells = self.cells(self.header)
-        self.names = [] if isinstance(cells, CsvFault) or not self.header else [cell or "" for cell in cells]
+        self.names = [] if isinstance(cells, CsvFault) or not self.header else [_name(cell or "") for cell in cells]
         self.fault = cells.reason if isinstance(cells, CsvFault) else ""
         if len(found) > 1 and not delimiter:
             self.names, self.fault = [], _unclear(found)
@@ -110,13 +120,11 @@ class CsvText:
     def start_of_parts(self) -> bytes:
         """Return what comes in front of rows wherever they are read apart: the mark and the header, with a line end.
 
-        If only rows show the delimiter, the names are in quotes, with which the header does.
+        If the header does not show the delimiter by itself, a line before it does.
         """
-        header = self.header
-        if not self._header_is_clear and self.names:
-            quoted = ('"' + name.replace('"', '""') + '"' for name in self.names)
-            header = self.delimiter.join(quoted).encode() + header[len(header.rstrip(b"\r\n")) :]
-        return self.mark + header + (b"" if header.endswith((b"\n", b"\r")) else b"\n")
+        end = self.header[len(self.header.rstrip(b"\r\n")) :] or b"\n"
+        said = b"" if self._header_is_clear else b"sep=" + self.delimiter.encode() + end
+        return self.mark + said + self.header.rstrip(b"\r\n") + end
 
     def header_fault(self) -> str:
         """Return why the header cannot name fields of events; "" if it can, or there is none."""
@@ -232,6 +240,16 @@ def _unclear(candidates: Sequence[str]) -> str:
     return f"the delimiter may be {may}: say which one it is, with --delimiter (delimiter)"
 
 
+def _name(cell: str) -> str:
+    """Return the name of a column that a cell of the header has: the same text is the same name, in NFC."""
+    name = cell.strip()
+    if name.isascii():
+        return name
+    from unicodedata import normalize
+
+    return normalize("NFC", name)
+
+
 def _decoded(text: bytes) -> str:
     return text.decode("utf-8", "surrogateescape")
 
@@ -275,12 +293,13 @@ def _too_long(bytes_max: int) -> RowTooLong:
     return RowTooLong(f"a line is longer than {bytes_max >> 20} MB")
 
 
-def _head(lines: Iterator[bytes]) -> tuple[list[bytes], int]:
+def _head(lines: Iterator[bytes], delimiter: str) -> tuple[list[bytes], int]:
     """Return the first lines, as many as the header may have, and the number of bytes of blank ones before."""
+    blank = (_DELIMITERS + delimiter).encode() + b" \r\n"
     head: list[bytes] = []
     blank_bytes = size = quotes = 0
     for line in lines:
-        if not head and not line.strip():
+        if not head and not line.strip(blank):
             blank_bytes += len(line)
             continue
         head.append(line)
@@ -294,6 +313,7 @@ def _head(lines: Iterator[bytes]) -> tuple[list[bytes], int]:
 def _rows(lines: Iterable[bytes], delimiter: str, bytes_max: int) -> Iterator[bytes]:
     """Yield the rows, which may go over several lines within quotes."""
     is_whole, by = _whole_rows(delimiter).fullmatch, delimiter.encode()
+    empty = by + b"\r\n"
     row: list[bytes] = []
     size = number = 0
     quoted = False
@@ -308,7 +328,7 @@ def _rows(lines: Iterable[bytes], delimiter: str, bytes_max: int) -> Iterator[by
             if quoted:
                 continue
             line, row, size = b"".join(row), [], 0  # noqa: PLW2901 - the row's only one
-        if line.strip(b"\r\n"):
+        if line.strip(empty) or b"\r" in line.rstrip(b"\r\n"):
             yield line
             number += 1
     if row:

@@ -45,6 +45,9 @@ READING_FIELDS = (
     ),
     RequestField("date_format", TEXT, "How dates are written, such as %d.%m.%Y. Without it, as ISO 8601 says."),
     RequestField("timestamp_format", TEXT, "How times are written, such as %d.%m.%Y %H:%M."),
+    RequestField(
+        "skip", COUNT | {"default": 0}, "Lines of CSV before the header.", "expected a whole number, got {value}"
+    ),
     RequestField("rename", TEXT, "Names in the table of columns of the file: old=new,other=name, or a JSON object."),
 )
 """How the file is written. Their names are those of `files.reading_options`."""

@@ -10,12 +10,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from alluvia.errors import Invalid
 from alluvia.events.formats.body_format import SentBody, by_name
 from alluvia.events.formats.csv_text import CsvFault, CsvText, RowTooLong
 from alluvia.events.ingest.values import UNLIMITED
 from alluvia.files.csv_rows import CsvRows
 from alluvia.files.event_files import parts
 from alluvia.files.limits import Misfit
+from alluvia.files.reading_options import reading_options
 
 _texts = st.text('ab",;\n\r \t', max_size=4)
 _cells = st.one_of(_texts, _texts.map(lambda text: '"' + text.replace('"', '""') + '"'))
@@ -57,8 +59,8 @@ def in_upload(body: bytes) -> list[dict[str, object]]:
 def test_cells_are_those_of_pythons_reader_and_no_byte_is_lost(body: str) -> None:
     text = CsvText(io.BytesIO(body.encode()), "text/csv")
     rows = list(text.rows)
-    assert all(row.strip(b"\r\n") for row in rows)
-    ends = b"\r\n"
+    assert all(row.strip(b"\n,") for row in rows)
+    ends = b"\r\n,"  # the commas of rows without text; those of others separate the cells below
     assert b"".join([text.header, *rows]).translate(None, ends) == body.encode().translate(None, ends)
     for row in rows:
         cells, expected = text.cells(row), by_python(row.decode())
@@ -95,10 +97,18 @@ def test_bodies_files_and_uploads_have_the_same_cells(body: str) -> None:
         (b'5" x,y\n1,2\n', [{'5" x': "1", "y": "2"}]),
         (b'"a\nb";c\n1;2\n', [{"a\nb": "1", "c": "2"}]),
         (b"x,y\n" + b"z" * 300_000 + b",1\n", [{"x": "z" * 300_000, "y": "1"}]),
-        (b"x\ty\n1\t2\n\t\n3\t4\n", [{"x": "1", "y": "2"}, {}, {"x": "3", "y": "4"}]),
+        (b"x\ty\n1\t2\n\t\n3\t4\n", [{"x": "1", "y": "2"}, {"x": "3", "y": "4"}]),
         (b"\xef\xbb\xbf \r\n\r\nx,y\r\n\r\n1,2", [{"x": "1", "y": "2"}]),
+        (b'x,y\n,,,\n"",\n1,\n,\n', [{"x": ""}, {"x": "1"}]),
+        (b" x ,\to\xcc\x88\t\n1,2\n", [{"x": "1", "\xf6": "2"}]),
+        (b"\xef\xbb\xbfsep=;\r\nx;y, z\r\n1;2,5\r\n", [{"x": "1", "y, z": "2,5"}]),
+        (b";;\n ; \nx;y\n1;2\n", [{"x": "1", "y": "2"}]),
+        (b'"sep=^"\n^^\nx^y\n1^2\n', [{"x": "1", "y": "2"}]),
     ],
-    ids=["quote in a cell", "quote in a name", "line end in a name", "long cell", "cells without text", "mark"],
+    ids=[
+        *("quote in a cell", "quote in a name", "line end in a name", "long cell", "cells without text", "mark"),
+        *("rows without text", "names", "delimiter of Excel", "rows before the names", "another delimiter"),
+    ],
 )
 def test_every_reader_takes_what_one_takes(body: bytes, rows: list[dict[str, object]]) -> None:
     assert in_body(body) == (rows, 0)
@@ -151,3 +161,18 @@ def test_a_files_ends_of_lines_are_told_from_all_of_its_first_line() -> None:
 
     found = list(parts(Pipe(), "a.csv"))  # type: ignore[arg-type]
     assert [in_body(part.data)[0] for part in found] == [[{"x": "1", "y": "a\rb"}, {"x": "2", "y": "3"}]]
+
+
+def test_lines_before_the_header_are_skipped() -> None:
+    body = b"Report; of May\n\nx;y\n1;2\n"
+    rows = CsvRows(lambda: io.BytesIO(body), "text/csv", 99, reading_options(skip=2))
+    (table,) = rows.tables(pa.schema([("x", pa.string()), ("y", pa.int64())]))
+    assert table.to_pylist() == [{"x": "1", "y": 2}]
+    (part,) = parts(io.BytesIO(body), "a.csv", options=reading_options(skip=1))
+    assert in_body(part.data) == ([{"x": "1", "y": "2"}], 0)
+    with pytest.raises(Misfit, match="the file is empty: its first row must name the columns"):
+        CsvRows(lambda: io.BytesIO(body), "text/csv", 99, reading_options(skip=9))
+    with pytest.raises(Invalid, match="skip: use a number of lines from 0 to 1000"):
+        reading_options(skip=-1)
+    with pytest.raises(Invalid, match="skip: leave it out, because the file is ndjson: it is for csv and tsv"):
+        reading_options(skip=1).check("ndjson")
