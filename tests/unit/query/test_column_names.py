@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 
-import duckdb
 import pytest
 
-import alluvia
 from alluvia.query.engine import columns, run_rendered
 from alluvia.query.formats import NDJSON
+from tests.same_in_duckdb import Both, in_both
 
 QUERIES = [
     "SELECT (SELECT max(v) FROM t), count(*) FROM t",
@@ -32,21 +31,18 @@ QUERIES = [
 
 
 @pytest.fixture(scope="module")
-def both() -> tuple[alluvia.Lake, duckdb.DuckDBPyConnection]:
-    lake, judge = alluvia.connect("memory://columns"), duckdb.connect()
-    for text in (
+def both() -> Both:
+    return in_both(
+        "columns",
         "CREATE TABLE t (id INT, v INT)",
         "CREATE TABLE u (id INT)",
         "INSERT INTO t VALUES (1, 3), (2, 5)",
         "INSERT INTO u VALUES (2)",
-    ):
-        lake.sql(text)
-        judge.execute(text)
-    return lake, judge
+    )
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_columns_have_duckdbs_names(both: tuple[alluvia.Lake, duckdb.DuckDBPyConnection], query: str) -> None:
+def test_columns_have_duckdbs_names(both: Both, query: str) -> None:
     lake, judge = both
     expected = judge.execute(query).to_arrow_table()
     answer = lake.sql(query)
@@ -57,7 +53,7 @@ def test_columns_have_duckdbs_names(both: tuple[alluvia.Lake, duckdb.DuckDBPyCon
     assert [list(json.loads(line)) for line in rendered.splitlines()][:1] == [expected.column_names]
 
 
-def test_versions_and_functions_are_shown_by_name(both: tuple[alluvia.Lake, duckdb.DuckDBPyConnection]) -> None:
+def test_versions_and_functions_are_shown_by_name(both: Both) -> None:
     lake, _ = both
     query = "SELECT (SELECT max(v) FROM t(version => 1)), (SELECT max(version) FROM history('t'))"
     assert lake.sql(query).column_names == [
@@ -66,7 +62,7 @@ def test_versions_and_functions_are_shown_by_name(both: tuple[alluvia.Lake, duck
     ]
 
 
-def test_descriptions_have_these_names(both: tuple[alluvia.Lake, duckdb.DuckDBPyConnection]) -> None:
+def test_descriptions_have_these_names(both: Both) -> None:
     lake, judge = both
     query = "DESCRIBE SELECT (SELECT max(v) FROM t), id FROM u"
     assert lake.sql(query)["column_name"].to_pylist() == [row[0] for row in judge.execute(query).fetchall()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import duckdb
 import pytest
 
 import alluvia
@@ -12,8 +11,8 @@ from alluvia.errors import Invalid
 from alluvia.query.engine import run
 from alluvia.sql.run import execute
 from tests.access import grant
+from tests.same_in_duckdb import Both, in_both
 
-Both = tuple[alluvia.Lake, duckdb.DuckDBPyConnection]
 QUERIES = [
     "PIVOT t ON a USING sum(v)",
     "PIVOT t ON a",
@@ -36,15 +35,12 @@ QUERIES = [
 
 @pytest.fixture(scope="module")
 def both() -> Both:
-    lake, judge = alluvia.connect("memory://pivots"), duckdb.connect()
-    for text in (
+    return in_both(
+        "pivots",
         "CREATE TABLE t (id INT, a STRING, v INT, day DATE)",
         "INSERT INTO t VALUES (1, 'x', 1, '2026-01-05'), (2, 'y', 2, '2026-01-06')",
         "INSERT INTO t VALUES (1, 'it''s', 3, '2025-12-31'), (3, NULL, 4, NULL)",
-    ):
-        lake.sql(text)
-        judge.execute(text)
-    return lake, judge
+    )
 
 
 @pytest.mark.parametrize("query", QUERIES)

@@ -8,6 +8,7 @@ import pytest
 
 import alluvia
 from alluvia.sql import merging
+from tests.unit.sql.selected import TO_MERGE
 
 
 @pytest.fixture
@@ -18,9 +19,8 @@ def lake(tmp_path: Path) -> alluvia.Lake:
 @pytest.fixture
 def merged(lake: alluvia.Lake) -> alluvia.Lake:
     """Tables `t` (id, n, s) of three rows and `u` (id, n, x) of three, two of whose ids are in `t`."""
-    lake.sql("CREATE TABLE t (id BIGINT, n BIGINT, s STRING); CREATE TABLE u (id INT, n INT, x STRING)")
-    lake.sql("INSERT INTO t VALUES (1, 10, 'a'), (2, 20, 'b'), (3, 30, 'c')")
-    lake.sql("INSERT INTO u VALUES (2, 200, 'y'), (3, 300, 'z'), (4, 400, 'w')")
+    for text in TO_MERGE:
+        lake.sql(text)
     return lake
 
 

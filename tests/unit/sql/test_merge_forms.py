@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 import alluvia
-from tests.unit.sql.selected import rows
+from tests.unit.sql.selected import TO_MERGE, rows
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,8 @@ FORMS = [
 @pytest.mark.parametrize(("using", "clauses"), FORMS)
 def test_forms_of_merge_do_what_duckdb_does(merged: alluvia.Lake, using: str, clauses: str) -> None:
     judge = duckdb.connect()
-    judge.execute("CREATE TABLE t (id BIGINT, n BIGINT, s VARCHAR); CREATE TABLE u (id INT, n INT, x VARCHAR)")
-    judge.execute("INSERT INTO t VALUES (1, 10, 'a'), (2, 20, 'b'), (3, 30, 'c')")
-    judge.execute("INSERT INTO u VALUES (2, 200, 'y'), (3, 300, 'z'), (4, 400, 'w')")
+    for text in TO_MERGE:
+        judge.execute(text)
     judge.execute(f"MERGE INTO t {using} {clauses}")
     merged.sql(f"MERGE INTO t {using} {clauses}")
     assert rows(merged) == judge.execute("FROM t ORDER BY ALL").fetchall()

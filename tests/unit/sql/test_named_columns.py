@@ -5,8 +5,8 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-import alluvia
 from alluvia.errors import AlluviaError
+from tests.same_in_duckdb import in_both
 
 QUERIES = (
     "SELECT 1 AS x, 'y' AS y",
@@ -19,11 +19,7 @@ QUERIES = (
 @pytest.mark.parametrize("names", ["(a, b)", "(a)", '("A", "select")'])
 @pytest.mark.parametrize("query", QUERIES)
 def test_names_are_given_in_order(kind: str, names: str, query: str) -> None:
-    lake = alluvia.connect(f"memory://{kind}{names}{query}")
-    judge = duckdb.connect()
-    text = f"CREATE {kind} made{names} AS {query}"
-    judge.execute(text)
-    lake.sql(text)
+    lake, judge = in_both(f"{kind}{names}{query}", f"CREATE {kind} made{names} AS {query}")
     expected = judge.execute("FROM made ORDER BY ALL").to_arrow_table()
     answer = lake.sql("FROM made ORDER BY ALL")
     assert (answer.column_names, answer.to_pydict()) == (expected.column_names, expected.to_pydict())
@@ -39,7 +35,7 @@ def test_names_are_given_in_order(kind: str, names: str, query: str) -> None:
     ],
 )
 def test_names_must_fit_the_query(text: str, message: str) -> None:
-    lake, judge = alluvia.connect(f"memory://{text}"), duckdb.connect()
+    lake, judge = in_both(text)
     with pytest.raises(duckdb.Error):
         judge.execute(text)
     with pytest.raises(AlluviaError) as raised:

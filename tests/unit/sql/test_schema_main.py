@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import duckdb
 import pytest
 from click.testing import CliRunner
 
@@ -18,6 +17,7 @@ from alluvia.sql.grammar.statements import parse
 from alluvia.sql.run import execute
 from alluvia.table_names import lake_name
 from tests.access import grant
+from tests.same_in_duckdb import in_both
 
 STATEMENTS = """\
 CREATE TABLE @t (id BIGINT, name STRING)
@@ -148,11 +148,7 @@ def test_positions_stay() -> None:
 
 
 def test_duckdb_means_the_same_by_a_column_with_its_schema() -> None:
-    ours = alluvia.connect("memory://judge")
-    judge = duckdb.connect()
-    for text in ("CREATE TABLE t (id BIGINT, s STRUCT(a INT))", "INSERT INTO t VALUES (1, {'a': 5})"):
-        judge.execute(text)
-        ours.sql(text)
+    ours, judge = in_both("judge", "CREATE TABLE t (id BIGINT, s STRUCT(a INT))", "INSERT INTO t VALUES (1, {'a': 5})")
     for text in (
         "SELECT main.t.id FROM main.t",
         "SELECT memory.main.t.id FROM t",
