@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 from alluvia import Lake
 from alluvia.access.rights import ADMIN, READ
 from alluvia.errors import AlluviaError, Invalid, Unsupported
+from alluvia.events.formats.charset import charset_of
 from alluvia.events.ingest.compression import TooLarge, UnknownEncoding, inflate, known_encoding
 from alluvia.events.ingest.envelope import media_type
 from alluvia.events.ingest.values import IngestOutcome
@@ -42,7 +43,8 @@ def take_file(request: Request, settings: IngestSettings, lake: Lake, table: str
             from .upload_parts import begin_parts  # loads what signs
 
             return begin_parts(table, asked, request, settings, lake)
-        data, kind_said, name = request.body(), media_type(request.headers.get("content-type")), ""
+        content_type = request.headers.get("content-type")
+        data, kind_said, name = request.body(), media_type(content_type), ""
         if kind_said == "multipart/form-data":
             from .forms import read_form  # loads the parser, for forms alone
 
@@ -55,6 +57,8 @@ def take_file(request: Request, settings: IngestSettings, lake: Lake, table: str
             raise TooLarge(f"the body has {len(data)} bytes, more than the limit of {settings.limits.body_bytes}")
         data = _inflated(data, request.headers.get("content-encoding", ""), settings.files.bytes_max)
         kind = format_of(asked.get("format"), kind_said, name, data[:64])
+        if kind != "parquet" and (charset := charset_of(content_type)):
+            asked = {"encoding": charset} | asked
         file = SentFile(data, kind, limits_of(settings, request), options_of(asked, kind)).begun()
         upload = upload_of(table, file, asked, settings, key_of(request, asked))
         return stored_answer(table, store(lake.catalog, upload))

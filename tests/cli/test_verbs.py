@@ -81,7 +81,7 @@ class Recorder:
         return call
 
 
-WRITTEN = {"CHARACTER": "", "FORMAT": "%Y-%m-%d", "LINES": "0"}
+WRITTEN = {"CHARACTER": "", "FORMAT": "%Y-%m-%d", "LINES": "0", "ENCODING": "utf-8"}
 """How a file is written: standard input is NDJSON, which has no delimiter and no header."""
 
 

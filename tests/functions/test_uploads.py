@@ -305,3 +305,14 @@ def test_parquet_that_takes_too_much_is_refused_by_its_footer(
     assert (status, found[: len(error)]) == (413, error)
     lake.create_events("events", pa.schema([]))
     assert refused(send(lake, "events", sink.getvalue(), "", SMALL))[0] == 413
+
+
+def test_the_charset_of_the_type_is_the_encoding_of_the_file(lake: alluvia.Lake) -> None:
+    text = "name;n\nMüller;1\n".encode("windows-1252")
+    assert send(lake, "t", text, content_type="text/csv; charset=windows-1252")[0] == 200
+    assert send(lake, "t", text, "format=csv&encoding=cp1252&skip=0")[0] == 200
+    assert rows(lake, "t") == [{"name": "Müller", "n": 1}] * 2
+    status, error = refused(send(lake, "t", text, "format=csv"))
+    assert (status, "encoding windows-1252" in error) == (422, True)
+    assert refused(send(lake, "t", text, "format=csv&skip=x"))[1].startswith("skip: expected a whole number, got 'x'")
+    assert refused(send(lake, "t", text, "format=csv&encoding=zlib"))[0] == 400

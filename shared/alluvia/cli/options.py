@@ -223,6 +223,7 @@ _READING = (
     click.option("--decimal-separator", metavar="CHARACTER", help='"," for numbers such as 12,50.  [default: .]'),
     click.option("--date-format", metavar="FORMAT", help="How dates are written, such as %d.%m.%Y; else ISO 8601."),
     click.option("--timestamp-format", metavar="FORMAT", help='How times are written, such as "%d.%m.%Y %H:%M".'),
+    click.option("--encoding", metavar="ENCODING", help="Of text, such as windows-1252.  [default: utf-8]"),
     click.option("--skip", type=click.IntRange(0), metavar="LINES", help="Lines of CSV before the header."),
     pairs("--rename", "rename", "OLD=NEW", "The name in the table of a column of the file."),
 )

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from alluvia.arrow_compute import pc
+from alluvia.events.formats.charset import NOT_UTF8
 from alluvia.events.formats.csv_text import CsvFault, CsvText, RowTooLong, end_of_whole_rows
 from alluvia.files.column_notes import GROUPED, PointedNumbers, may_be
 from alluvia.files.file_text import PIECE_BYTES, buffered
@@ -29,6 +30,7 @@ _NO_ROWS = (
 )
 _ROW = re.compile(r"Row #(\d+): ")
 _COMMA_BETWEEN_DIGITS = re.compile(r"[0-9],[0-9]", re.ASCII)
+_COUNTS = re.compile(r"Expected (\d+) columns, got (\d+): ")
 _COLUMN = re.compile(r"In CSV column #(\d+): ")
 
 
@@ -192,9 +194,11 @@ class CsvRows:
             return Misfit(f"a row is longer than {BLOCK_BYTES} bytes, or a quote is not closed")
         if column is not None:
             name = self.names[int(column[1])]
-            return misfit(int(row[1]), name, "not valid UTF-8") if row else Misfit(f"column {name}: not valid UTF-8")
+            return misfit(int(row[1]), name, NOT_UTF8) if row else Misfit(f"column {name}: {NOT_UTF8}")
         said = text.removeprefix("CSV parse error: ")
-        if self._delimiter == "," and not self._options.delimiter and _COMMA_BETWEEN_DIGITS.search(said):
+        counts = _COUNTS.search(said)
+        has_more = counts is not None and int(counts[2]) > int(counts[1])
+        if has_more and self._delimiter == "," and not self._options.delimiter and _COMMA_BETWEEN_DIGITS.search(said):
             said += "; if commas are decimal ones, give --decimal-separator , (decimal_separator)"
         return Misfit(f"row {row[1]}: {said[said.index(row[0]) + len(row[0]) :]}" if row else said)
 

@@ -75,7 +75,7 @@ def parts(
         media_type, pieces = _pieces(source, name, kind, bytes_max, options)
         for data, events in pieces:
             digest.update(data)
-            yield FilePart(data, media_type, position, digest.hexdigest(), options)
+            yield FilePart(data, media_type, position, digest.hexdigest(), options.of_parts())
             position += events
     except (Damaged, Misfit, OSError, pa.ArrowException) as error:
         what = str(error) if isinstance(error, Invalid) else f"the file is damaged ({error})"
@@ -123,7 +123,7 @@ def _pieces(
             raise Invalid(f"{name}: Parquet cannot be read from a pipe: give the file's name")
         options.check("parquet")
         return NDJSON, parquet_parts(lambda: io.BufferedReader(_Kept(source)), bytes_max)
-    text = buffered(text_pieces(iter(partial(source.read1, _CHUNK_BYTES), b"")))
+    text = buffered(text_pieces(iter(partial(source.read1, _CHUNK_BYTES), b""), options.encoding))
     media_type = csv_type(name, kind)
     options.check("ndjson" if media_type is None else "csv")
     if media_type is None:

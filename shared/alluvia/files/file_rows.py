@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from alluvia.delta.schema.names import fold
 from alluvia.errors import Invalid
-from alluvia.events.ingest.compression import TooLarge
+from alluvia.events.ingest.compression import TooLarge, unread_compression
 from alluvia.files.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
 from alluvia.files.limits import FORMATS, FileNames, Misfit
 from alluvia.files.reading_options import DEFAULT, ReadingOptions
@@ -78,7 +78,7 @@ def _rows_of(open_file: OpenFile, kind: str, bytes_max: int, names_max: int, opt
         from alluvia.files.parquet_rows import ParquetRows
 
         return ParquetRows(open_file, bytes_max, FileNames(names_max))
-    text = partial(open_text, open_file, bytes_max)
+    text = partial(open_text, open_file, bytes_max, options.encoding)
     if kind == "ndjson":
         from alluvia.files.json_rows import JsonRows
 
@@ -130,14 +130,14 @@ class RenamedRows:
             raise Misfit(f"rename: two columns would be called {twice!r:.100}")
 
 
-def open_text(open_file: OpenFile, bytes_max: int) -> io.BufferedReader[Any]:
+def open_text(open_file: OpenFile, bytes_max: int, encoding: str = "") -> io.BufferedReader[Any]:
     """Return a file's text in UTF-8, inflated. Reading raises `TooLarge` beyond a number of bytes, and `Misfit`."""
     stream = open_file()
 
     def pieces() -> Iterator[bytes]:
         size = 0
         try:
-            for piece in text_pieces(iter(partial(stream.read, _CHUNK_BYTES), b"")):
+            for piece in text_pieces(iter(partial(stream.read, _CHUNK_BYTES), b""), encoding):
                 size += len(piece)
                 if size > bytes_max:
                     raise TooLarge(f"the file inflates to more than the limit of {bytes_max} bytes")
@@ -175,7 +175,7 @@ def format_of(asked: str | None, media_type: str, name: str, start: bytes, unkno
         return chosen
     if start.removeprefix(MARK).lstrip()[:1] in (b"{", b"["):
         return "ndjson"
-    raise Invalid(unknown)
+    raise Invalid(unread_compression(start) or unknown)
 
 
 def _named(name: str) -> str | None:

@@ -42,10 +42,11 @@ def is_plain(start: bytes) -> bool:
     return not start.startswith((GZIP, *ZSTD, *_MARKS)) and unread_compression(start) is None
 
 
-def text_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def text_pieces(pieces: Iterable[bytes], encoding: str = "") -> Iterator[bytes]:
     """Yield the text of a file whose bytes come in pieces, in pieces of at most `PIECE_BYTES`.
 
-    A file of UTF-8 keeps its byte order mark. An unpaired surrogate of UTF-16 becomes bytes that are not valid UTF-8.
+    `encoding`: of a file without a byte order mark, as `codec_named` returns it. A file of UTF-8 keeps its byte order
+    mark. An unpaired surrogate of UTF-16 becomes bytes that are not valid UTF-8.
     Raises `Damaged`, after what came before the damage.
     """
     start, pieces = _started(pieces)
@@ -55,8 +56,12 @@ def text_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
         start, pieces = _started(_unzstd(pieces))
     if (why := unread_compression(start)) is not None:
         raise Damaged(why)
-    encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
-    yield from _cut(pieces if encoding is None else _recoded(pieces, encoding), PIECE_BYTES)
+    marked = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
+    if marked is not None:
+        pieces = _recoded(pieces, marked, mark_chars=1)
+    elif encoding and not start.startswith(MARK):
+        pieces = _recoded(pieces, encoding, mark_chars=0)
+    yield from _cut(pieces, PIECE_BYTES)
 
 
 def _cut(pieces: Iterable[bytes], bytes_max: int) -> Iterator[bytes]:
@@ -103,15 +108,14 @@ def _unzstd(pieces: Iterable[bytes]) -> Iterator[bytes]:
         raise Damaged(zstd_fault(error)) from error
 
 
-def _recoded(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+def _recoded(pieces: Iterable[bytes], encoding: str, mark_chars: int) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
-    first = True
     try:
         for piece, last in chain(((piece, False) for piece in pieces), [(b"", True)]):
             text = decoder.decode(piece, last)
-            yield text[first:].encode("utf-8", "surrogatepass")
-            first = first and not text
-    except UnicodeDecodeError as error:
+            yield text[mark_chars:].encode("utf-8", "surrogatepass")
+            mark_chars = mark_chars if not text else 0
+    except UnicodeError as error:
         raise Damaged(f"the text is not valid {encoding.upper()}") from error
 
 

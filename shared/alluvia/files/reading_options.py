@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
+from alluvia.events.formats.charset import codec_named
 from alluvia.files.column_notes import (
     are_days,
     are_moments,
@@ -49,7 +50,7 @@ class ReadingOptions:
 
     delimiter: of cells. decimal_separator: `.` or `,`. date_format, timestamp_format: of dates, and of times with
     dates, in the codes of `strptime`. rename: columns' names in the table by their names in the file. skip: lines
-    before the header.
+    before the header. encoding: Python's name of a file's encoding that is not UTF-8.
     """
 
     delimiter: str = ""
@@ -58,6 +59,7 @@ class ReadingOptions:
     timestamp_format: str = ""
     rename: Mapping[str, str] = field(default_factory=dict)
     skip: int = 0
+    encoding: str = ""
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in NAMES)
@@ -67,11 +69,15 @@ class ReadingOptions:
         """Whether numbers have a decimal comma."""
         return self.decimal_separator == COMMA
 
+    def of_parts(self) -> ReadingOptions:
+        """Return the options for parts of a file, each of which is UTF-8 and begins with the header."""
+        return replace(self, skip=0, encoding="") if self.skip or self.encoding else self
+
     def check(self, kind: str) -> None:
         """Raise `Invalid` for an option that does not apply to a format."""
         for name, kinds in (
             ("delimiter", _OF_CSV), ("decimal_separator", _OF_CSV), ("skip", _OF_CSV),
-            ("date_format", _OF_TEXT), ("timestamp_format", _OF_TEXT),
+            ("date_format", _OF_TEXT), ("timestamp_format", _OF_TEXT), ("encoding", _OF_TEXT),
         ):  # fmt: skip
             if getattr(self, name) and kind not in kinds:
                 raise Invalid(f"{name}: leave it out, because the file is {kind}: it is for {' and '.join(kinds)}")
@@ -166,7 +172,7 @@ class ReadingOptions:
         return unused
 
 
-NAMES = ("delimiter", "decimal_separator", "date_format", "timestamp_format", "rename", "skip")
+NAMES = ("delimiter", "decimal_separator", "date_format", "timestamp_format", "rename", "skip", "encoding")
 DEFAULT = ReadingOptions()
 
 
@@ -177,6 +183,7 @@ def reading_options(
     timestamp_format: str | None = None,
     rename: Mapping[str, str] | str | None = None,
     skip: int | None = None,
+    encoding: str | None = None,
 ) -> ReadingOptions:
     r"""Return options as callers give them. `rename` may be text: `old=new,other=name`, or a JSON object.
 
@@ -194,7 +201,10 @@ def reading_options(
     names = _renames(rename) if isinstance(rename, str) else dict(rename or {})
     if skip is not None and not 0 <= skip <= SKIP_MAX:
         raise Invalid(f"skip: use a number of lines from 0 to {SKIP_MAX}")
-    return ReadingOptions(by, decimal_separator or "", date_format or "", timestamp_format or "", names, skip or 0)
+    codec = codec_named(encoding) if encoding else ""
+    return ReadingOptions(
+        by, decimal_separator or "", date_format or "", timestamp_format or "", names, skip or 0, codec
+    )
 
 
 def _renames(text: str) -> dict[str, str]:

@@ -81,8 +81,9 @@ class FileSession:
         if self._kind == "parquet":
             file_parts = parts(self._open(), name, "parquet", self._bytes_max, self._options)
         else:
-            text, kind = open_text(self._open, self._bytes_max), "json" if self._kind == "ndjson" else "csv"
-            file_parts = parts(text, name, kind, options=self._options)
+            text = open_text(self._open, self._bytes_max, self._options.encoding)
+            kind = "json" if self._kind == "ndjson" else "csv"
+            file_parts = parts(text, name, kind, options=replace(self._options, encoding=""))
         for part in file_parts:
             yield {"media_type": part.media_type, "position": part.position, "key": part.key}, part.data
 
@@ -128,7 +129,7 @@ class SentFile:
         """Yield the events of the file, whose name is for errors and tells TSV from CSV."""
         with self._session() as session:
             for reply, data in session.stream("parts", name=name):
-                yield FilePart(data, reply["media_type"], reply["position"], reply["key"], self.options)
+                yield FilePart(data, reply["media_type"], reply["position"], reply["key"], self.options.of_parts())
 
     @contextmanager
     def _session(self) -> Iterator[ReadingSession]:

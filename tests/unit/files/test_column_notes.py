@@ -156,3 +156,10 @@ def test_codes_with_an_e_are_no_numbers() -> None:
     assert inferred("id;x\n1;1e-05\n2;1.5E7\n3;1e+16\n") == (pa.float64(), [])
     assert inferred("id;x\n1;1E5\n")[0] == pa.string()
     assert fitted("id;x\n1;1E5\n", pa.float64()) == [100000.0]
+
+
+def test_decimal_commas_that_separate_cells_name_the_option() -> None:
+    hint = r"row 1: Expected 1 columns, got 2: 12,50; if commas are decimal ones, give --decimal-separator ,"
+    with pytest.raises(Misfit, match=hint):
+        fitted("amount\n12,50\n", pa.float64())
+    assert fitted("amount\n12,50\n", pa.float64(), COMMA) == [12.5]

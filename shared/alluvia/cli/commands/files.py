@@ -45,7 +45,7 @@ GROUP_FILES_MAX = 256
 
 Store = Callable[[Iterable[list[FilePart]]], Iterator[list[IngestOutcome]]]
 """Commits groups of parts, each in one commit, and returns the outcome of each part, in order."""
-_UNKNOWN = "{}: expected a file that ends in .csv, .tsv, .ndjson, .jsonl, .json or .parquet"
+_UNKNOWN = "{}: expected a file that ends in .csv, .tsv, .ndjson, .jsonl, .json or .parquet, or --format"
 _URI = re.compile(r"([a-z][a-z0-9+.-]*)://", re.ASCII | re.IGNORECASE)
 
 

@@ -17,8 +17,10 @@ from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
+from alluvia.errors import Invalid
 from alluvia.events.formats import json_format
 from alluvia.events.formats.body_format import BodyFormat, SentBody
+from alluvia.events.formats.charset import charset_of, codec_named
 from alluvia.events.formats.csv_text import CsvFault, CsvText
 from alluvia.events.formats.events import Events, content_key, text_given
 from alluvia.events.ingest.envelope import BOM, refused
@@ -42,7 +44,10 @@ def read(sent: SentBody, limits: Limits) -> Split:
         return Split([], [])
     if _NO_HEADER.search(sent.headers.get("content-type") or ""):
         return refused(sent.body, "the first row must name the fields: header=absent is not supported")
-    text = _text_of(sent)
+    try:
+        text = _text_of(sent)
+    except Invalid as error:
+        return refused(sent.body, str(error))
     if fault := text.header_fault():
         return refused(sent.body, fault)
     events = Events(sent, limits)
@@ -64,14 +69,24 @@ def read(sent: SentBody, limits: Limits) -> Split:
 
 
 def _text_of(sent: SentBody) -> CsvText:
+    """Return the text of a body. Raises `Invalid` for a charset that is not known, or that the body does not have."""
     decimal_comma = sent.options.get("decimal_separator") == ","
     delimiter = sent.options.get("delimiter", "")
-    return CsvText(io.BytesIO(sent.body), sent.media_type, delimiter, decimal_comma=decimal_comma)
+    body, charset = sent.body, charset_of(sent.headers.get("content-type"))
+    if charset and (codec := codec_named(charset)):
+        try:
+            body = body.decode(codec).encode()
+        except UnicodeError:
+            raise Invalid(f"not valid {charset}, the charset in Content-Type") from None
+    return CsvText(io.BytesIO(body), sent.media_type, delimiter, decimal_comma=decimal_comma)
 
 
 def _key(sent: SentBody, _found: Split) -> str:
     """Return the key of the rows, whether or not they have times: a table in a file comes twice only by mistake."""
-    text = _text_of(sent)
+    try:
+        text = _text_of(sent)
+    except Invalid:
+        return content_key([sent.body])
     return content_key(chain([text.start_of_parts()], text.rows))
 
 

@@ -20,6 +20,7 @@ from itertools import chain, islice
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from alluvia.errors import Invalid
+from alluvia.events.formats.charset import NOT_UTF8
 from alluvia.events.ingest.envelope import BOM
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ _HEADER_BYTES_MAX = 1 << 20
 _CHUNK_BYTES = 1 << 20
 _QUOTED = r'"[^"]*+(?:""[^"]*+)*+"'
 _TO_CLOSING_QUOTE = re.compile(rb'(?:[^"]++|"")*+"')
-_UTF8 = "not valid UTF-8"
 _STRAY_RETURN = "not valid CSV: a carriage return (\\r) stands outside quotes"
 _UNCLOSED = "not valid CSV: a quote is not closed"
 
@@ -110,7 +110,7 @@ class CsvText:
             return cells_of(row.decode(), self.delimiter)
         except UnicodeDecodeError:
             cells = cells_of(_decoded(row), self.delimiter)
-        return cells if isinstance(cells, CsvFault) else CsvFault(_UTF8)
+        return cells if isinstance(cells, CsvFault) else CsvFault(NOT_UTF8)
 
     def has_several_lines(self, row: bytes) -> bool:
         """Whether a row goes on after its first line."""

@@ -18,15 +18,22 @@ START_BYTES = 4
 _UNREAD = {
     "bzip2": re.compile(rb"BZh[1-9]"),
     "xz": re.compile(rb"\xfd7zX"),
-    "zip": re.compile(rb"PK(?:\x03\x04|\x05\x06)"),
     "7z": re.compile(rb"7z\xbc\xaf"),
     "lz4": re.compile(rb"\x04\x22\x4d\x18"),
 }
+_ZIP, _OLD_EXCEL = (b"PK\x03\x04", b"PK\x05\x06"), b"\xd0\xcf\x11\xe0"
 _LARGE_WINDOW = "too much memory"  # as libzstd says it: ZSTD_error_frameParameter_windowTooLarge
 
 
 def unread_compression(start: bytes) -> str | None:
     """Say what to do about data that starts so, if it is compressed in a way that is never read."""
+    if start.startswith(_ZIP):
+        return (
+            "the data is a zip archive, as an Excel workbook (.xlsx) is: save the sheet as CSV UTF-8, or compress with "
+            "gzip or zstd"
+        )
+    if start.startswith(_OLD_EXCEL):
+        return "the data is a workbook of old Excel (.xls), which is not read: save the sheet as CSV UTF-8"
     name = next((name for name, magic in _UNREAD.items() if magic.match(start)), None)
     return None if name is None else f"the data is compressed with {name}, which is not read: use gzip, zstd or none"
 

@@ -45,6 +45,7 @@ READING_FIELDS = (
     ),
     RequestField("date_format", TEXT, "How dates are written, such as %d.%m.%Y. Without it, as ISO 8601 says."),
     RequestField("timestamp_format", TEXT, "How times are written, such as %d.%m.%Y %H:%M."),
+    RequestField("encoding", TEXT, "Of text, such as windows-1252. Without it, the charset in Content-Type, or UTF-8."),
     RequestField(
         "skip", COUNT | {"default": 0}, "Lines of CSV before the header.", "expected a whole number, got {value}"
     ),
