@@ -14,7 +14,7 @@ import pytest
 
 import alluvia
 from alluvia.api.served_lake import ServedLake
-from alluvia.errors import Forbidden, Invalid, TableNotFound
+from alluvia.errors import Forbidden, Invalid, TableNotFound, Unavailable
 from alluvia.events.ingest.dict_events import BODY_EVENTS, EventsOutcome
 from tests.access import grant, token
 from tests.serving import serving
@@ -215,4 +215,40 @@ def test_the_page_of_verbs_shows_code_that_runs(place: tuple[Path, str], capsys:
     text = (Path(__file__).parents[2] / "docs" / "VERBS.md").read_text("utf-8")
     code = text.partition("```python\n")[2].partition("```")[0]
     exec(compile(code.replace("http://localhost:8080", place[1]), "VERBS.md", "exec"), {})
-    assert capsys.readouterr().out.splitlines()[0] == "1 0"
+    assert capsys.readouterr().out.splitlines() == ["1 0", "[{'n': 1}]", "1"]
+
+
+def test_conditions_count_and_limits_end_a_scan(lake: Any) -> None:
+    table = lake[fresh()]
+    table.ingest([{"event_id": str(n), "event": "even" if n % 2 == 0 else "odd"} for n in range(5)])
+    assert (table.count(), table.count(where="event = 'even' -- a comment")) == (5, 3)
+    assert [len(table.scan(limit=2).read_all()), len(table.to_arrow(["event"], "event = 'odd'", limit=9))] == [2, 2]
+    with pytest.raises(Invalid, match="limit: expected a whole number above 0"):
+        table.scan(limit=0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ("x", "rows: expected a pyarrow Table or RecordBatchReader, or a list of dicts, got str"),
+        ({"n": 1}, "rows: expected .*, or a list of dicts, got dict"),
+        (5, "rows: expected .*, or a list of dicts, got int"),
+        ([{"n": 1}, object()], "rows: expected .*, or a list of dicts, got list"),
+        ([{"n": 1}, {"n": "x"}], "column n: "),
+        ([{"n": object()}], "column n: "),
+    ],
+)
+def test_rows_that_are_no_rows_are_refused_by_name(lake: Any, rows: Any, told: str) -> None:
+    name = fresh()
+    lake.sql(f"CREATE TABLE {name} (n BIGINT)")
+    with pytest.raises(Invalid, match=told):
+        lake[name].append(rows)
+    assert lake[name].count() == 0
+
+
+def test_https_to_a_server_that_speaks_http_says_so(place: tuple[Path, str]) -> None:
+    with (
+        alluvia.connect_server(place[1].replace("http://", "https://"), timeout_seconds=50) as lake,
+        pytest.raises(Unavailable, match="the server speaks http: begin the address with http://"),
+    ):
+        lake.tables()

@@ -25,6 +25,7 @@ from alluvia.client.requests import (
     signature,
 )
 from alluvia.client.uploading import Rows, upload
+from alluvia.delta.arguments import check_number
 from alluvia.engine.duck.literals import quote_name
 from alluvia.errors import Invalid, TableNotFound, Unavailable
 from alluvia.events.ingest.dict_events import Events, EventsOutcome, event_bodies
@@ -159,28 +160,34 @@ class ServedTable:
         """Return the columns. Raises `TableNotFound`."""
         return self.lake.columns(f"SELECT * FROM {self._in_sql}")  # noqa: S608 - quoted
 
-    def count(self) -> int:
-        """Return the number of rows."""
-        answer = self.lake.sql(f"SELECT count(*) AS n FROM {self._in_sql}")  # noqa: S608 - quoted
+    def count(self, *, where: str | None = None) -> int:
+        """Return the number of rows, or of those that match the SQL condition `where`."""
+        answer = self.lake.sql(f"SELECT count(*) AS n FROM {self._in_sql}{_condition(where)}")  # noqa: S608 - quoted
         return int(answer["n"][0].as_py())
 
-    def scan(self, columns: Sequence[str] | None = None, where: str | None = None) -> pa.RecordBatchReader:
-        """Read the rows that match the SQL condition `where`, as they come."""
+    def scan(
+        self, columns: Sequence[str] | None = None, where: str | None = None, *, limit: int | None = None
+    ) -> pa.RecordBatchReader:
+        """Read the rows that match the SQL condition `where`, at most `limit` of them, as they come."""
         names = "*" if columns is None else ", ".join(map(quote_name, columns))
-        condition = "" if where is None else f" WHERE (\n{where}\n)"
-        schema, batches = self.lake.read(f"SELECT {names} FROM {self._in_sql}{condition}")  # noqa: S608 - quoted
+        check_number("limit", limit)
+        end = "" if limit is None else f" LIMIT {limit}"
+        query = f"SELECT {names} FROM {self._in_sql}{_condition(where)}{end}"  # noqa: S608 - quoted
+        schema, batches = self.lake.read(query)
         return pa.RecordBatchReader.from_batches(schema, batches)
 
-    def to_arrow(self, columns: Sequence[str] | None = None, where: str | None = None) -> pa.Table:
+    def to_arrow(
+        self, columns: Sequence[str] | None = None, where: str | None = None, *, limit: int | None = None
+    ) -> pa.Table:
         """Read rows, as `scan` does, into memory."""
-        return self.scan(columns, where).read_all()
+        return self.scan(columns, where, limit=limit).read_all()
 
     def append(self, rows: Rows | Iterable[Mapping[str, Any]]) -> int:
         """Append a pyarrow Table or RecordBatchReader, or a list of dicts, in one commit; return how many rows.
 
         Raises `TableNotFound`, and `Invalid`, naming the column, for rows that do not fit.
         """
-        given = rows if isinstance(rows, pa.Table | pa.RecordBatchReader) else pa.Table.from_pylist(list(rows))
+        given = rows if isinstance(rows, pa.Table | pa.RecordBatchReader) else _table_of(rows)
         done = upload(self.lake.server, self.name, given)
         return int(done.get("rows", done.get("accepted", 0)))
 
@@ -205,6 +212,25 @@ class ServedTable:
         if rejects not in ("", REJECTS):
             raise TableNotFound(f"there is no table {self.name!r}")
         return quote_name(table) + (f".{quote_name(rejects)}" if rejects else "")
+
+
+def _condition(where: str | None) -> str:
+    return "" if where is None else f" WHERE (\n{where}\n)"  # a comment at its end must not take the bracket
+
+
+def _table_of(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Return dicts as columns. Raises `Invalid`, naming the column, for values of which Arrow makes none."""
+    every = None if isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable) else list(rows)
+    if every is None or not all(isinstance(row, Mapping) for row in every):
+        kind = type(rows).__name__
+        raise Invalid(f"rows: expected a pyarrow Table or RecordBatchReader, or a list of dicts, got {kind}")
+    columns = {}
+    for name in dict.fromkeys(name for row in every for name in row):
+        try:
+            columns[str(name)] = pa.array([row.get(name) for row in every])
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise Invalid(f"column {name}: its values have no common type: {error}") from error
+    return pa.table(columns)
 
 
 def _check_one_query(text: str) -> None:

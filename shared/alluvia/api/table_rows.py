@@ -138,14 +138,16 @@ class TableRows:
         version: int | None = None,
         timestamp: datetime | str | None = None,
         tag: str | None = None,
+        *,
+        limit: int | None = None,
     ) -> pa.RecordBatchReader:
-        """Read the rows of a version (the newest by default) that match the SQL condition `where`.
+        """Read the rows of a version (the newest by default) that match the SQL condition `where`, at most `limit`.
 
         The version has a number, a time at which it was the newest, or a tag.
         """
         from alluvia.operations.reading import scan
 
-        return scan.scan(self._readable(version, timestamp, tag, where), self.lake.store, columns, where)
+        return scan.scan(self._readable(version, timestamp, tag, where), self.lake.store, columns, where, limit)
 
     def to_arrow(
         self,
@@ -154,9 +156,11 @@ class TableRows:
         version: int | None = None,
         timestamp: datetime | str | None = None,
         tag: str | None = None,
+        *,
+        limit: int | None = None,
     ) -> pa.Table:
         """Read rows, as `scan` does, into memory."""
-        return self.scan(columns, where, version, timestamp, tag).read_all()
+        return self.scan(columns, where, version, timestamp, tag, limit=limit).read_all()
 
     def to_pandas(self, *args: Any, **options: Any) -> Any:
         """Read rows into a pandas DataFrame; takes what `to_arrow` takes. Raises `NotInstalled`."""
@@ -167,11 +171,24 @@ class TableRows:
         """Read rows into a polars DataFrame; takes what `to_arrow` takes. Raises `NotInstalled`."""
         return _optional("polars").from_arrow(self.to_arrow(*args, **options))
 
-    def count(self, version: int | None = None, timestamp: datetime | str | None = None, tag: str | None = None) -> int:
-        """Return the number of rows. Reads a data file only if its statistics do not say it."""
+    def count(
+        self,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+        tag: str | None = None,
+        *,
+        where: str | None = None,
+    ) -> int:
+        """Return the number of rows, or of those that match the SQL condition `where`.
+
+        Without a condition, it reads a data file only if its statistics do not say the number.
+        """
         from alluvia.operations.reading import scan
 
-        return scan.count(self._readable(version, timestamp, tag), self.lake.store)
+        snapshot = self._readable(version, timestamp, tag, where)
+        if where is None:
+            return scan.count(snapshot, self.lake.store)
+        return sum(len(batch) for batch in scan.scan(snapshot, self.lake.store, snapshot.schema.names[:1], where))
 
     def delete(self, where: str) -> RowChanges:
         """Delete the rows that match an SQL condition; `"true"` deletes all."""

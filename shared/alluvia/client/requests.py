@@ -252,6 +252,8 @@ def broken_off(place: str = "the answer") -> Iterator[None]:
         # The texts of these errors may have the URL with what proves who asks.
         reason = error.reason if isinstance(error, urllib3.exceptions.MaxRetryError) else error
         late = isinstance(reason, urllib3.exceptions.ReadTimeoutError)
-        raise (NotYet if late else Unavailable)(f"{place}: {type(reason).__name__}") from None
+        no_tls = isinstance(reason, urllib3.exceptions.SSLError) and "WRONG_VERSION_NUMBER" in str(reason)
+        told = "the server speaks http: begin the address with http://" if no_tls else type(reason).__name__
+        raise (NotYet if late else Unavailable)(f"{place}: {told}") from None
     except (pa.ArrowException, OSError) as error:
         raise Unavailable(f"{place}: the answer cannot be read: {error}") from error

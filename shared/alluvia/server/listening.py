@@ -21,7 +21,7 @@ from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask
-from waitress.utilities import Error
+from waitress.utilities import BadRequest, Error
 
 from alluvia.errors import Invalid
 from alluvia.serverless.http import CHALLENGE, NOSNIFF
@@ -83,12 +83,22 @@ _FOLDED = re.compile(rb"\r\n[ \t]")
 _REASONS = {413: f"the body is larger than {BODY_LIMIT_BYTES} bytes: send it in several requests"}
 
 
+_TLS = b"\x16\x03"
+"""So begins a client that speaks TLS."""
+_HTTP_ONLY = (
+    "this server speaks http, not https: begin the address with http://, or put a proxy with a certificate here"
+)
+
+
 class _Parser(HTTPRequestParser):  # type: ignore[misc]
     admits: Admits | None = None
     asked = False
 
     def received(self, data: bytes) -> int:
         """Ask, once the head is there, whether the body is to be read at all."""
+        if not self.header_plus and data.startswith(_TLS):  # else it would wait for the end of a line
+            self.error, self.completed = BadRequest(_HTTP_ONLY), True
+            return len(data)
         consumed = int(super().received(data))
         if self.headers_finished and not self.asked and not self.empty:
             self.asked = True

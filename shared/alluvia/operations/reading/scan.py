@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.delta.arguments import check_names
+from alluvia.delta.arguments import check_names, check_number
 from alluvia.delta.data_files.scan import Scan, check_once, check_positions, open_parquet, unreadable
 from alluvia.delta.deletion_vectors.storage import read_deletions
 from alluvia.delta.log.actions import AddFile, file_key
@@ -22,15 +22,20 @@ from alluvia.store import Store
 
 
 def scan(
-    snapshot: Snapshot, store: Store, columns: Sequence[str] | None = None, where: str | None = None
+    snapshot: Snapshot,
+    store: Store,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    limit: int | None = None,
 ) -> pa.RecordBatchReader:
     """Return the rows of a snapshot for which an SQL condition holds, the columns asked for in that order.
 
-    One GET a file, when its turn comes. Raises `Invalid` for an unknown column or if `where` is not a condition,
-    `Corrupt` if a file is missing or unreadable.
+    At most `limit` rows, and no file after the last of them. One GET a file, when its turn comes. Raises `Invalid` for
+    an unknown column or if `where` is not a condition, `Corrupt` if a file is missing or unreadable.
     """
     if columns is not None:
         check_names("columns", columns)
+    check_number("limit", limit)
     wanted = read = Scan(snapshot, columns=columns)
     names = wanted.schema.names
     matching: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
@@ -42,10 +47,14 @@ def scan(
         matching = parsed.filter
 
     def batches() -> Iterator[pa.RecordBatch]:
+        left = limit
         for batch in rows:
-            kept = batch if matching is None else matching(batch)
+            kept = (batch if matching is None else matching(batch)).slice(0, left)
             if len(kept):
                 yield kept.select(names)
+            left = None if left is None else left - len(kept)
+            if left == 0:
+                return
 
     rows = read.read(store)
     return pa.RecordBatchReader.from_batches(wanted.schema, batches())
