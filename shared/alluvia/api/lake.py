@@ -24,7 +24,7 @@ from alluvia.delta.arguments import check_names, check_place
 from alluvia.errors import Invalid
 from alluvia.operations.catalog.catalog import check_whole_lake, rejects_handle
 from alluvia.store import Store, open_reaching_store, open_store, open_wide_store
-from alluvia.store.uris import table_place
+from alluvia.store.uris import missing_folder, table_place
 from alluvia.table_names import REJECTS, folder_name
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Lake(OutsideTables, LakeStreams, LakeTags, LakeQueries):
         return iter(self.tables())
 
     def __repr__(self) -> str:
-        return f"<Lake {self.uri!r}>"
+        return f"<Lake {self.uri!r}{', which does not exist yet' if missing_folder(self.uri) else ''}>"
 
     def _repr_html_(self) -> str:
         names = self.tables()

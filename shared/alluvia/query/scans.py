@@ -24,6 +24,7 @@ from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.reading.relations import Files, ShownPart
 from alluvia.query.limits import dollars, requests_of
 from alluvia.query.permitted import visible
+from alluvia.store.uris import missing_folder
 
 NAMES_SHOWN_MAX = 20
 
@@ -177,7 +178,9 @@ def _unknown(catalog: Catalog, reference: Reference) -> str:
         return f"{reference.shown} is a view, which has no versions: name versions of tables in its query"
     names = catalog.tables()
     listed = ", ".join(names[:NAMES_SHOWN_MAX]) + (", …" if len(names) > NAMES_SHOWN_MAX else "")
-    holds = f"the tables are: {listed}" if names else "it holds no tables yet"
+    folder = "" if names else missing_folder(catalog.store.uri)
+    empty = f"there is no folder {folder}" if folder else "it holds no tables yet"
+    holds = f"the tables are: {listed}" if names else empty
     if reference.may_be_function:
         if reference.table in LAKE_FUNCTIONS:
             return f"{reference.shown}() needs the name of a table as text first; {holds}"

@@ -8,7 +8,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from alluvia.errors import Invalid, Unsupported
 
@@ -131,3 +131,11 @@ def table_place(uri: str) -> tuple[str, str]:
     if scheme == "file":
         return f"{scheme}://{parent or '/'}", unquote(name)
     return (f"{scheme}://{parent}", name) if parent else (f"{scheme}://{name}", "")
+
+
+def missing_folder(uri: str) -> str:
+    """Return the path of a lake in a directory that does not exist, which may be misspelt; "" for any other."""
+    if not uri.startswith("file:"):
+        return ""
+    path = unquote(urlsplit(uri).path)
+    return "" if os.path.isdir(path) else path  # noqa: PTH112 - without pathlib's cost

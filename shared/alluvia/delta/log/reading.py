@@ -37,6 +37,7 @@ from alluvia.errors import (
     VersionNotFound,
 )
 from alluvia.store import ByteRange, Store
+from alluvia.store.uris import missing_folder
 
 LISTINGS_MAX = 3
 
@@ -133,7 +134,7 @@ class LogReader:
         infos = self.store.list(folder, None if start == LOG_FOLDER else self.root + start)
         listing = read_listing(info.key[len(folder) :] for info in infos)
         if not listing.versions and not allow_empty:
-            raise TableNotFound(_not_found(self.root))
+            raise TableNotFound(_not_found(self.root, self.store.uri))
         return listing
 
     def _loaded(
@@ -256,5 +257,7 @@ class LogReader:
         """Take note that clean-up has deleted sidecars of a checkpoint that was read."""
 
 
-def _not_found(root: str) -> str:
-    return f"there is no table {root.rstrip('/')!r}" if root else "there is no table here"
+def _not_found(root: str, uri: str) -> str:
+    told = f"there is no table {root.rstrip('/')!r}" if root else "there is no table here"
+    folder = missing_folder(uri)
+    return f"{told}: there is no folder {folder}" if folder else told
