@@ -25,7 +25,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.results.results import is_there
 from alluvia.prices import LAMBDA_GB_SECOND_DOLLARS, REQUEST_DOLLARS
 from alluvia.query.engine import Rendered, run_rendered
-from alluvia.query.formats import Format, NotAcceptable, choose_format, format_named
+from alluvia.query.formats import Format, NotAcceptable, choose_format, csv_written, format_named
 from alluvia.query.limits import QueryLimits
 from alluvia.query.permitted import permitted
 from alluvia.query.process.processes import LargeResults
@@ -118,6 +118,7 @@ def wanted(asked: QueryRequest, headers: Mapping[str, str]) -> AnswerForm:
     Raises `Invalid`, `NotAcceptable`.
     """
     form = choose_format(headers.get("accept")) if asked.format is None else format_named(asked.format)
+    form = csv_written(form, asked.delimiter, asked.decimal_separator, bom=asked.bom)
     return AnswerForm(form, choose_coding(headers.get("accept-encoding")))
 
 

@@ -161,7 +161,7 @@ def fetch_result(caller: Caller, job_id: str, file: str) -> Response:
     if state != DONE:
         return failure(404, f"the job is {state}: fetch its result when it is done", **told, **{"Retry-After": "2"})
     form = format_named(job.asked["request"]["format"])
-    if file != f"result.{form.name.lower()}":
+    if file != f"result.{form.suffix}":
         return failure(404, f"the result of this job is at {_result_path(job)}", **told)
     if end["key"] is None:  # no rows, in a form that has nothing else
         return success(b"", AnswerForm(form), {**end["told"], **told})
@@ -241,7 +241,7 @@ def _missing() -> Response:
 
 
 def _result_path(job: QueryJob) -> str:
-    return f"{JOBS_PATH}{job.id}/result.{job.asked['request']['format']}"
+    return f"{JOBS_PATH}{job.id}/result.{format_named(job.asked['request']['format']).suffix}"
 
 
 def _moment(at_ms: int | None) -> str | None:

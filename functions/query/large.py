@@ -57,7 +57,7 @@ class LargeResult:
         Raises `TooManyRequests` where it would be more than the caller may keep. Besides the result's own requests, two
         LISTs where that is limited: the second finds what others have written for the caller meanwhile.
         """
-        key = new_large_key(self.lake.clock, self.form.name.lower(), self.coding, self.caller)
+        key = new_large_key(self.lake.clock, self.form.suffix, self.coding, self.caller)
         if link_to(self.lake.store, key) is None:
             raise ResultTooLarge("the result is too large for an answer, and this lake's storage has no links: add a "
                                  "LIMIT, select fewer columns, aggregate, or ask `alluvia serve`")  # fmt: skip

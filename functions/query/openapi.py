@@ -18,7 +18,7 @@ from alluvia.serverless.http import Response, Unauthenticated
 from alluvia.serverless.routes.fields import FLAG, TEXT, Json, RequestField, in_path
 from alluvia.serverless.routes.ingest_routes import INGEST_ROUTES
 from alluvia.serverless.routes.openapi import document
-from alluvia.serverless.routes.query_fields import FORMATS, LIMIT, LIMIT_HEADERS
+from alluvia.serverless.routes.query_fields import FORMATS, LIMIT, LIMIT_HEADERS, WRITING_FIELDS
 from alluvia.serverless.routes.query_routes import IF_NONE_MATCH, QUERY_ERRORS, QUERY_ROUTES, ROWS
 from alluvia.serverless.routes.route import ANY_CALLER, Route
 from alluvia.version import __version__
@@ -73,9 +73,15 @@ def _route(query: PublishedQuery) -> Route:
         f"Run the published query {query.name}, version {query.version}",
         ROWS,
         QUERY_ERRORS,
-        (_FORM, *map(_field, query.parameters), *LIMIT_HEADERS, IF_NONE_MATCH),
+        (_FORM, *map(_field, query.parameters), *_written(query), *LIMIT_HEADERS, IF_NONE_MATCH),
         named=f"published_{query.name}",
     )
+
+
+def _written(query: PublishedQuery) -> list[RequestField]:
+    """Return the fields for how CSV is written, but for those whose names parameters of the query have."""
+    own = {each.name for each in query.parameters}
+    return [field for field in WRITING_FIELDS if field.name not in own]
 
 
 def _runnable(caller: Caller) -> Iterator[PublishedQuery]:

@@ -28,7 +28,7 @@ from alluvia.errors import (
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.parameters import values_of
 from alluvia.serverless.http import Response
-from alluvia.serverless.routes.query_fields import CACHE, MAX_BYTES_HEADER, RESULT_BYTES, ROWS, VERSION
+from alluvia.serverless.routes.query_fields import CACHE, MAX_BYTES_HEADER, RESULT_BYTES, ROWS, VERSION, WRITING_FIELDS
 from alluvia.serverless.routes.query_routes import QUERIES_PATH
 
 from .answering import Caller, QueryNotFound, wanted
@@ -75,8 +75,10 @@ def run_published(caller: Caller, name: str) -> Response:
     request = caller.request
     given = values_by_name(request)
     seen = see(caller, title, VERSION.read(given.pop(VERSION.name, None)))
+    own = {each.name for each in seen.query.parameters}
+    written = {each.name: each.read(given.pop(each.name, None)) for each in WRITING_FIELDS if each.name not in own}
     values = values_of(seen.query.parameters, _with_fixed(given, seen.limits))
-    asked = limited(QueryRequest(seen.query.query, values, form), request)
+    asked = limited(QueryRequest(seen.query.query, values, form, **written), request)
     if seen.limits and asked.max_bytes is not None:
         raise Forbidden(f"{MAX_BYTES_HEADER.name}: a limit on bytes would tell what the query reads: leave it out")
     if request.method == "GET" and "prefer" in request.headers:

@@ -73,6 +73,9 @@ class QueryRequest:
     max_bytes: int | None = None
     max_seconds: int | None = None
     max_result_bytes: int | None = None
+    delimiter: str | None = None
+    decimal_separator: str | None = None
+    bom: bool = False
 
 
 def posted(request: Request) -> QueryRequest:

@@ -178,3 +178,17 @@ def test_an_upsert_needs_a_key_in_each_row(shell: Shell, tmp_path: Path) -> None
     refused = shell.run("upsert", "t", str(file), "--on", "name")
     assert (refused.exit_code, "row 2, column name: no value, but it is the key" in refused.output) == (1, True)
     assert shell.rows("query", "SELECT sum(n) AS n FROM t") == [{"n": 3}]
+
+
+def test_csv_is_written_for_spreadsheets(shell: Shell, tmp_path: Path) -> None:
+    shell.rows("create", "t")
+    given = ["--decimal-separator", ",", "--bom"]
+    shown = shell.run("query", "SELECT 1.5::DOUBLE AS n, 'a;b' AS t", "--format", "csv", *given[:2])
+    assert shown.output.splitlines() == ["n;t", '1,5;"a;b"']
+    file = tmp_path / "a.csv"
+    shell.rows("export", "SELECT 1.5::DOUBLE AS n, 'é' AS t", str(file), *given)
+    assert file.read_bytes() == "\ufeffn;t\r\n1,5;é\r\n".encode()
+    shell.rows("upload", "back", str(file), *given[:2])
+    assert shell.rows("query", "SELECT * FROM back") == [{"n": 1.5, "t": "é"}]
+    refused = shell.run("query", "SELECT 1", *given)
+    assert (refused.exit_code, "give --format csv, too" in refused.output) == (1, True)

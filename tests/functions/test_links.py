@@ -238,3 +238,19 @@ def test_a_link_is_for_one_query() -> None:
             Grant(frozenset(operations), queries=("top",))
     with pytest.raises(Invalid, match="only parameters of published queries"):
         Grant(frozenset({"read"}), ("hits",), values=(("a", "b"),))
+
+
+def test_a_link_writes_csv_as_its_address_says(lake: alluvia.Lake) -> None:
+    lake.publish_query("shares", "SELECT n / 4 AS share, path FROM hits ORDER BY n")
+    lake.publish_query("named", "SELECT $bom AS bom", {"bom": "string"})
+    url = lake.link_query("shares")
+    german = open_link(url, decimal_separator=",", bom="true")
+    assert german["body"] == "\ufeffshare;path\r\n0,25;/\r\n1,75;/\r\n2,25;/\r\n"
+    plain = open_link(url)
+    assert plain["body"].startswith("share,path\r\n0.25,/")
+    assert german["headers"]["ETag"] != plain["headers"]["ETag"]
+    again = open_link(url, headers={"if-none-match": german["headers"]["ETag"]}, decimal_separator=",", bom="true")
+    assert again["statusCode"] == 304
+    assert "both are a comma" in open_link(url, decimal_separator=",", delimiter=",")["body"]
+    assert "not for json" in open_link(url.replace(".csv", ".json"), bom="true")["body"]
+    assert open_link(lake.link_query("named"), bom="x")["body"] == "bom\r\nx\r\n"  # its own parameter

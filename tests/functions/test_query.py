@@ -275,3 +275,13 @@ def test_settings_have_defaults() -> None:
     settings = QuerySettings.read({})
     assert (settings.limits.timeout_seconds, settings.limits.memory_bytes) == (25, None)
     assert settings.result_limit_bytes == 4_000_000
+
+
+def test_csv_is_written_as_the_request_says(lake: alluvia.Lake) -> None:
+    def sent(**fields: object) -> Answer:
+        return query.handler(event(json.dumps({"query": "SELECT 1.5 AS n, 'a;b' AS t", **fields})), None)
+
+    assert sent(format="csv", decimal_separator=",")["body"] == 'n;t\r\n1,5;"a;b"\r\n'
+    assert sent(format="csv", delimiter="\t", bom=True)["body"] == "\ufeffn\tt\r\n1.5\ta;b\r\n"
+    refused = sent(decimal_separator=",")
+    assert (refused["statusCode"], "not for ndjson" in error_of(refused)) == (400, True)

@@ -45,7 +45,7 @@ class LakeQueries(OfCatalog):
         """
         from alluvia.access.issuing import ready_key
         from alluvia.delta.arguments import duration_ms
-        from alluvia.query import query_links
+        from alluvia.query import formats, query_links
         from alluvia.query.published import address_in, published_query
 
         store, clock = self.catalog.store, self.catalog.clock
@@ -60,7 +60,7 @@ class LakeQueries(OfCatalog):
             clock,
             lambda: ready_key(store, clock, os.environ)[0],
             rights,
-            format,
+            formats.format_named(format),
             int(lasts_ms // 1000),
         )
         return f"{address}{path}"

@@ -154,16 +154,40 @@ _OUTPUT = click.option(
 )  # fmt: skip
 
 
+_WRITING = (
+    click.option("--delimiter", metavar="CHARACTER", help="The delimiter of CSV.  [default: a comma]"),
+    click.option(
+        "--decimal-separator", metavar="CHARACTER", help='"," for numbers such as 12,50 in CSV.  [default: .]'
+    ),
+    click.option("--bom", is_flag=True, help="Begin CSV with a byte order mark, by which Excel knows UTF-8."),
+)
+"""How CSV is written. The names are those of reading it."""
+
+
+def csv_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of how CSV is written: `writing`, as keywords of `formats.csv_written`."""
+
+    @functools.wraps(function)
+    def wrapper(*arguments: Any, delimiter: str | None, decimal_separator: str | None, bom: bool, **rest: Any) -> Any:
+        writing = {"delimiter": delimiter, "decimal_separator": decimal_separator, "bom": bom}
+        return function(*arguments, writing={name: value for name, value in writing.items() if value}, **rest)
+
+    given: Callable[..., Any] = wrapper
+    for option in reversed(_WRITING):
+        given = option(given)
+    return given
+
+
 def rows_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for the form of rows and the file that they go to: `asked`, a `RowsAsked`."""
 
     @functools.wraps(function)
-    def wrapper(*arguments: Any, form: str | None, output: Path | None, **rest: Any) -> Any:
+    def wrapper(*arguments: Any, form: str | None, output: Path | None, writing: dict[str, Any], **rest: Any) -> Any:
         from alluvia.cli.shown_rows import RowsAsked
 
-        return function(*arguments, asked=RowsAsked(form, output), **rest)
+        return function(*arguments, asked=RowsAsked(form, output, writing), **rest)
 
-    return _FORMAT(_OUTPUT(wrapper))
+    return _FORMAT(_OUTPUT(csv_options(wrapper)))
 
 
 def names(option: str, name: str, about: str, metavar: str = "NAME") -> Decorator:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,7 +20,7 @@ from alluvia.errors import Invalid
 from alluvia.json_values.plain import plain_values
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.progress import report
-from alluvia.query.formats import FORMATS, JSON, NDJSON, Format, format_named
+from alluvia.query.formats import FORMATS, JSON, NDJSON, Format, csv_written, format_named
 from alluvia.query.rendering import Overflow, render
 
 ROWS_SHOWN = 1000
@@ -37,18 +38,28 @@ _AS_THEY_ARE = (
 
 @dataclass(frozen=True, slots=True)
 class RowsAsked:
-    """How rows are asked for: `--format`, and the file of `--output`, whose suffix decides where there is no format."""
+    """How rows are asked for: `--format`, and the file of `--output`, whose suffix decides where there is no format.
+
+    writing: how CSV is written, as keywords of `csv_written`.
+    """
 
     form: str | None = None
     output: Path | None = None
+    writing: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_given(self) -> bool:
         """Whether one of them is given."""
-        return self.form is not None or self.output is not None
+        return self.form is not None or self.output is not None or bool(self.writing)
 
     def format(self, *, as_json: bool) -> Format | None:
         """Return the form of the rows, None for a table to look at. Raises `Invalid`, naming the option."""
+        form = self._form(as_json=as_json)
+        if form is None and self.writing:
+            raise Invalid(f"{', '.join(self.writing)}: give --format csv, too")
+        return None if form is None else csv_written(form, **self.writing)
+
+    def _form(self, *, as_json: bool) -> Format | None:
         if self.form == TABLE:
             if self.output is not None:
                 raise Invalid("--format table is for terminals: give --output a form that programs read, such as csv")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from urllib.parse import parse_qsl, urlencode
 
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
@@ -10,13 +12,25 @@ from alluvia.lazy_dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A form of results: the media types that ask for it, whether it is text, and compressed as it is."""
+    """A form of results: the media types that ask for it, whether it is text, and compressed as it is.
+
+    CSV can be written in other ways: with another delimiter, with decimal commas, and with a byte order mark (`bom`).
+    The name then says so, too, because it identifies a form.
+    """
 
     name: str
     media_types: tuple[str, ...]
     content_type: str
     is_text: bool = True
     is_compressed: bool = False
+    delimiter: str = ","
+    decimal_separator: str = "."
+    bom: bool = False
+
+    @property
+    def suffix(self) -> str:
+        """Return the suffix of files of this form, without its point."""
+        return self.name.partition("?")[0].lower()
 
 
 NDJSON = Format("NDJSON", ("application/x-ndjson", "application/ndjson", "application/jsonl"), "application/x-ndjson")
@@ -34,6 +48,7 @@ PARQUET = Format(
 TSV = Format("TSV", ("text/tab-separated-values",), "text/tab-separated-values; charset=utf-8")
 SAFE_CSV = Format("SafeCSV", (), CSV.content_type)
 """CSV for spreadsheets, which take a text for a formula if it begins as one. Not exact, so it must be asked by name."""
+_CSV = (CSV.suffix, SAFE_CSV.suffix)
 FORMATS = (NDJSON, JSON, CSV, ARROW, PARQUET, TSV, SAFE_CSV)
 
 
@@ -57,10 +72,36 @@ def choose_format(accept: str | None) -> Format:
 
 def format_named(name: str) -> Format:
     """Return the form of a name, which is also a file's suffix. Raises `Invalid`."""
-    form = next((one for one in FORMATS if one.name.lower() == name.lower()), None)
+    base, _, how = name.partition("?")
+    form = next((one for one in FORMATS if one.name.lower() == base.lower()), None)
     if form is None:
         raise Invalid(f"format: {name[:100]!r} must be one of {', '.join(one.name.lower() for one in FORMATS)}")
-    return form
+    said = dict(parse_qsl(how)) if how else {}
+    return csv_written(form, said.get("delimiter"), said.get("decimal_separator"), bom=said.get("bom") == "true")
+
+
+def csv_written(
+    form: Format, delimiter: str | None = None, decimal_separator: str | None = None, *, bom: bool = False
+) -> Format:
+    """Return a form of CSV that is written in another way. Raises `Invalid`, naming the option.
+
+    With a decimal comma, semicolons separate cells unless another delimiter is given, as spreadsheets expect it.
+    """
+    if not (delimiter or decimal_separator or bom):
+        return form
+    if form.suffix not in _CSV:
+        raise Invalid(f"delimiter, decimal_separator, bom: they are for {' and '.join(_CSV)}, not for {form.suffix}")
+    if decimal_separator not in (None, "", ".", ","):
+        raise Invalid(f"decimal_separator: use . or , and not {decimal_separator!r:.20}")
+    by = "\t" if delimiter in (r"\t", "tab") else delimiter or (";" if decimal_separator == "," else ",")
+    if len(by) > 1 or by in '"\r\n\0' or by.isalnum() or by in "+-.":
+        raise Invalid(f"delimiter: use one character that no number has, and no quote or line end, not {by!r:.20}")
+    if by == decimal_separator:
+        raise Invalid("delimiter, decimal_separator: both are a comma")
+    point = decimal_separator or "."
+    how = {"delimiter": by, "decimal_separator": point} | ({"bom": "true"} if bom else {})
+    name = f"{form.name.partition('?')[0]}?{urlencode(how)}"
+    return replace(form, name=name, delimiter=by, decimal_separator=point, bom=bom)
 
 
 def accepted(accept: str) -> dict[str, float]:

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 from alluvia.access.rights import LINK, Grant, Rights
 from alluvia.errors import Invalid
 from alluvia.nearest_name import hint
-from alluvia.query.formats import format_named
+from alluvia.query.formats import Format
 from alluvia.query.parameters import LINK_TOKEN
 from alluvia.query.published import PublishedQuery
 
@@ -50,15 +50,18 @@ def link_rights(
 
 
 def make_link(
-    store: Store, clock: Clock, key: Callable[[], Ed25519PrivateKey], rights: Rights, form: str, lifetime_s: int
+    store: Store, clock: Clock, key: Callable[[], Ed25519PrivateKey], rights: Rights, form: Format, lifetime_s: int
 ) -> tuple[str, TokenClaims]:
     """Return the path of a link with such rights, which is not stored, and the claims of its token.
 
-    `key` is called last, after all checks.
+    `key` is called last, after all checks. The form's way to write CSV is in the query string.
     """
     from alluvia.access.issuing import issue
 
-    format_named(form)
     token, claims = issue(store, clock, key(), rights, rights.subject, lifetime_s)
+    how = form.name.partition("?")[2]
     name = rights.grants[0].queries[0].partition("@")[0]
-    return f"{LINKS_PATH}{quote(name)}.{form.lower()}?{urlencode({LINK_TOKEN: token})}", claims
+    return (
+        f"{LINKS_PATH}{quote(name)}.{form.suffix}?{'&'.join(filter(None, (urlencode({LINK_TOKEN: token}), how)))}",
+        claims,
+    )

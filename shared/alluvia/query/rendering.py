@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 from abc import ABC, abstractmethod
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -52,7 +53,7 @@ def render(
 
     Raises `ResultTooLarge` beyond the limit, and what reading the rows raises.
     """
-    writer = _WRITERS[form.name](schema, limit_bytes)
+    writer = _csv_writer(schema, limit_bytes, form) or _WRITERS[form.name](schema, limit_bytes)
     rows, most = 0, limit_bytes if overflow is None else overflow.after_bytes
     for batch in batches:
         rows += batch.num_rows
@@ -160,18 +161,60 @@ class _LineWriter(_Writer, ABC):
         """Write one line."""
 
 
-class _CsvWriter(_LineWriter):
+class _CsvWriter(_Writer):
     """RFC 4180: a null is nothing, an empty text a pair of quotes; lists and structs are JSON text."""
 
+    def __init__(self, schema: pa.Schema, limit_bytes: int, form: Format) -> None:
+        super().__init__(limit_bytes)
+        self._by = form.delimiter
+        self._quoted_for = f'{form.delimiter}"\r\n'
+        has_comma = form.decimal_separator == ","
+        self._with_commas = [has_comma and _has_decimals(field.type) for field in schema]
+        if form.bom:
+            self._out.write(BOM_UTF8)
+        self._line(schema.names)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        columns = [
+            list(map(_with_comma, values)) if comma else values
+            for comma, values in zip(self._with_commas, map(plain_values, batch.columns), strict=True)
+        ]
+        for row in zip(*columns, strict=True):
+            self._line(row)
+        self._check()
+
     def _line(self, values: Iterable[Any]) -> None:
-        self._out.write((",".join(_csv_field(value) for value in values) + "\r\n").encode())
+        self._out.write((self._by.join([self._field(value) for value in values]) + "\r\n").encode())
+
+    def _field(self, value: Any) -> str:
+        return _csv_field(value, self._quoted_for)
 
 
-class _SafeCsvWriter(_LineWriter):
+class _SafeCsvWriter(_CsvWriter):
     """CSV in which no text, and no name of a column, is a formula: a quote precedes those that begin as one does."""
 
-    def _line(self, values: Iterable[Any]) -> None:
-        self._out.write((",".join(_safe_field(value) for value in values) + "\r\n").encode())
+    def _field(self, value: Any) -> str:
+        return _safe_field(value, self._quoted_for)
+
+
+class _Number(str):
+    """The text of a number, which needs no quotes."""
+
+    __slots__ = ()
+
+
+def _has_decimals(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _with_comma(value: Any) -> _Number | None:
+    return None if value is None else _Number(_text(value).replace(".", ","))
+
+
+def _csv_writer(schema: pa.Schema, limit_bytes: int, form: Format) -> _CsvWriter | None:
+    """Return the writer of a form of CSV; None for another form."""
+    kind = {CSV.suffix: _CsvWriter, SAFE_CSV.suffix: _SafeCsvWriter}.get(form.suffix)
+    return None if kind is None else kind(schema, limit_bytes, form)
 
 
 class _ArrowWriter(_Writer):
@@ -244,11 +287,9 @@ def _refuse_by_name(schema: pa.Schema) -> None:
 _WRITERS: dict[str, Callable[[pa.Schema, int], _Writer]] = {
     NDJSON.name: _NdjsonWriter,
     JSON.name: _JsonWriter,
-    CSV.name: _CsvWriter,
     ARROW.name: _ArrowWriter,
     PARQUET.name: _ParquetWriter,
     TSV.name: _TsvWriter,
-    SAFE_CSV.name: _SafeCsvWriter,
 }
 
 
@@ -268,11 +309,12 @@ def _distinct(names: list[str]) -> list[str]:
     return list(numbers)
 
 
-def _csv_field(value: Any) -> str:
+def _csv_field(value: Any, quoted_for: str) -> str:
+    """Return a field, in quotes if it is empty or has one of some characters."""
     if value is None:
         return ""
     text = _text(value)
-    if isinstance(value, str | dict | list) and (not text or any(character in text for character in ',"\r\n')):
+    if isinstance(value, str | dict | list) and (not text or any(character in text for character in quoted_for)):
         return _quoted(text)
     return text
 
@@ -282,11 +324,13 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uf
 Source: OWASP, "CSV Injection"."""
 
 
-def _safe_field(value: Any) -> str:
+def _safe_field(value: Any, quoted_for: str) -> str:
     """Return a field that no spreadsheet computes. Numbers stay: they are no text."""
+    if isinstance(value, _Number):
+        return value
     if isinstance(value, str) and value.lstrip(" ").startswith(FORMULA_STARTS):
         return _quoted(f"'{value}")
-    return _quoted(value) if isinstance(value, str) else _csv_field(value)
+    return _quoted(value) if isinstance(value, str) else _csv_field(value, quoted_for)
 
 
 def _quoted(text: str) -> str:

@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import Iterator
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +13,8 @@ import pytest
 
 from alluvia.engine.duck.failures import QueryTooCostly, ResultTooLarge
 from alluvia.errors import Invalid
+from alluvia.files.csv_rows import CsvRows
+from alluvia.files.reading_options import reading_options
 from alluvia.query.formats import (
     ARROW,
     CSV,
@@ -24,6 +27,7 @@ from alluvia.query.formats import (
     Format,
     NotAcceptable,
     choose_format,
+    csv_written,
     format_named,
 )
 from alluvia.query.rendering import PART_BYTES, Overflow, render
@@ -221,3 +225,62 @@ def test_no_text_of_safe_csv_is_a_formula() -> None:
     assert {(row[1], row[2]) for row in rows} == {("-1.5", '["=1"]')}
     assert choose_format("text/csv") == CSV
     assert format_named("safecsv") == SAFE_CSV
+
+
+GERMAN = pa.table(
+    {
+        "n": [1, None],
+        "price": pa.array([Decimal("-1.50"), None], pa.decimal128(5, 2)),
+        "value": [1234.5, 1e-7],
+        "text": ["a;b", "1,5"],
+        "list": [[1.5], None],
+    }
+)
+
+
+def written(form: Format, table: pa.Table = GERMAN) -> str:
+    return render(table.schema, table.to_batches(), form, 1 << 20).body.decode()
+
+
+def test_csv_for_spreadsheets_of_other_countries() -> None:
+    lines = ["n;price;value;text;list", '1;-1,50;1234,5;"a;b";[1.5]', ";;1e-07;1,5;", ""]
+    assert written(csv_written(CSV, decimal_separator=",")) == "\r\n".join(lines)
+    assert written(csv_written(CSV, bom=True)).startswith("\ufeffn,price,")
+    tabs = written(csv_written(CSV, "\\t", ",")).splitlines()
+    assert tabs[1] == "1\t-1,50\t1234,5\ta;b\t[1.5]"
+    safe = written(csv_written(SAFE_CSV, decimal_separator=",")).splitlines()
+    assert safe[1] == '1;-1,50;1234,5;"a;b";[1.5]'
+    assert csv_written(CSV) is CSV
+    assert csv_written(PARQUET) is PARQUET
+
+
+def test_what_csv_writes_is_read_with_the_same_options() -> None:
+    data = written(csv_written(CSV, decimal_separator=",", bom=True)).encode()
+    rows = CsvRows(lambda: io.BytesIO(data), "text/csv", 99, reading_options(decimal_separator=","))
+    (table,) = rows.tables(GERMAN.schema.set(4, pa.field("list", pa.string())))
+    assert table.drop(["list"]).to_pylist() == GERMAN.drop(["list"]).to_pylist()
+
+
+def test_a_way_of_writing_csv_is_part_of_the_name() -> None:
+    form = csv_written(SAFE_CSV, "|", ",", bom=True)
+    assert (form.suffix, form.delimiter, form.decimal_separator, form.bom) == ("safecsv", "|", ",", True)
+    assert format_named(form.name) == format_named(form.name.lower()) == form
+    assert len({each.name for each in (CSV, csv_written(CSV, ";"), csv_written(CSV, ";", bom=True), form)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("form", "how", "named"),
+    [
+        (PARQUET, {"bom": True}, "they are for csv and safecsv, not for parquet"),
+        (TSV, {"decimal_separator": ","}, "they are for csv and safecsv, not for tsv"),
+        (CSV, {"delimiter": ",", "decimal_separator": ","}, "both are a comma"),
+        (CSV, {"delimiter": ";;"}, "delimiter: use one character"),
+        (CSV, {"delimiter": '"'}, "delimiter: use one character"),
+        (CSV, {"delimiter": "5"}, "delimiter: use one character"),
+        (CSV, {"decimal_separator": ";"}, "decimal_separator: use . or ,"),
+    ],
+)
+def test_a_way_that_csv_cannot_be_written_in_is_refused(form: Format, how: dict[str, Any], named: str) -> None:
+    with pytest.raises(Invalid) as error:
+        csv_written(form, **how)
+    assert named in str(error.value)

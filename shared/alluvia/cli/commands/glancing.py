@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from alluvia.cli.common import Common
-from alluvia.cli.options import FORMATS, PARAMETERS, TABLE, TIMEOUT, command, point, rows_options
+from alluvia.cli.options import FORMATS, PARAMETERS, TABLE, TIMEOUT, command, csv_options, point, rows_options
 from alluvia.cli.terminal.terminal import say, tell
 from alluvia.errors import AlluviaError, ReadOnly, TableNotFound
 from alluvia.progress import report
@@ -90,6 +90,7 @@ def schema(common: Common, table: str, version: int | None, timestamp: str | Non
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--format", "form", type=click.Choice(FORMATS[1:], case_sensitive=False),
               help="The form of the rows.  [default: by the suffix of FILE]")  # fmt: skip
+@csv_options
 @PARAMETERS
 @TIMEOUT
 def export(
@@ -97,6 +98,7 @@ def export(
     what: str,
     file: Path,
     form: str | None,
+    writing: dict[str, Any],
     parameters: dict[str, str] | None,
     timeout: float | None,
 ) -> dict[str, Any]:
@@ -112,7 +114,7 @@ def export(
     is_name = len(what.split()) == 1 and ("." not in what or lake_name(what.split(".")) is not None)
     text = f"SELECT * FROM {_in_sql(name)}" if is_name else what  # noqa: S608 - quoted, or the user's own
     limits = QueryLimits(timeout_seconds=timeout)
-    rows = run_query(common, text, parameters, RowsAsked(form, file), limits, dry_run=False)
+    rows = run_query(common, text, parameters, RowsAsked(form, file, writing), limits, dry_run=False)
     return {"file": str(file), "rows": rows, "bytes": file.stat().st_size}
 
 

@@ -11,7 +11,7 @@ import click
 
 from alluvia.cli.commands.sharing import lake_key, make_token, rate, size, tell_kept_nowhere
 from alluvia.cli.common import Common
-from alluvia.cli.options import expires, lake_command, pairs
+from alluvia.cli.options import csv_options, expires, lake_command, pairs
 from alluvia.cli.terminal.terminal import say, tell
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def published(common: Common) -> list[dict[str, Any]]:
 @expires("How long it is valid.", "7d")
 @pairs("--param", "values", "NAME=VALUE", "Fix a parameter. Others can be chosen in the URL.")
 @click.option("--format", "form", default="csv", show_default=True, help="Such as safecsv, json or parquet.")
+@csv_options
 @click.option("--pin", "pinned", is_flag=True, help="Keep to the version that is published now.")
 @click.option("--limit-requests", metavar="N/m", help="Requests a minute, such as 60/m.")
 @click.option("--limit-bytes", metavar="SIZE", help="Bytes of files that the query may read, such as 1GB.")
@@ -68,6 +69,7 @@ def link(
     expires: timedelta,
     values: Mapping[str, str],
     form: str,
+    writing: Mapping[str, Any],
     limit_requests: str | None,
     limit_bytes: str | None,
     *,
@@ -77,9 +79,11 @@ def link(
 
     It needs no token, and shows its holder nothing else. `alluvia token revoke` ends it.
     """
+    from alluvia.query.formats import csv_written, format_named
     from alluvia.query.published import published_query
     from alluvia.query.query_links import link_rights, make_link
 
+    written = csv_written(format_named(form), **writing)
     lake, address = common.lake(), _address(common)
     rights = link_rights(
         published_query(lake.store, name),
@@ -88,7 +92,9 @@ def link(
         requests_per_minute=None if limit_requests is None else rate(limit_requests),
         query_bytes=None if limit_bytes is None else size(limit_bytes),
     )
-    path, claims = make_link(lake.store, lake.clock, lambda: lake_key(lake), rights, form, int(expires.total_seconds()))
+    path, claims = make_link(
+        lake.store, lake.clock, lambda: lake_key(lake), rights, written, int(expires.total_seconds())
+    )
     url = f"{address or ''}{path}"
     if common.as_json:
         return {"link": url, "id": claims.id, "expires": claims.expires_s}

@@ -26,7 +26,7 @@ from alluvia.engine.queries.shown_names import Shown, column_name
 from alluvia.errors import AlluviaError
 from alluvia.extras import needing
 from alluvia.processes.child import Reply, refusal, serve
-from alluvia.query.formats import FORMATS
+from alluvia.query.formats import format_named
 from alluvia.query.rendering import Overflow, render
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class QueryDatabase:
         With `overflow_bytes`, a result that has more is sent in parts.
         """
         reader = self._reader(sql, rows)
-        chosen = next(one for one in FORMATS if one.name == form)
+        chosen = format_named(form)
         overflow = None if overflow_bytes is None else Overflow(overflow_bytes, self._send_part)
         schema = self._named(reader.schema)
         try:

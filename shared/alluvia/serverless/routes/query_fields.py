@@ -64,7 +64,18 @@ MODE = RequestField(
 MAX_BYTES = RequestField("max_bytes", AT_LEAST_ONE, "Refuse a query that would read more bytes of data files.")
 MAX_SECONDS = RequestField("max_seconds", AT_LEAST_ONE, "Stop a query that takes longer.")
 MAX_RESULT_BYTES = RequestField("max_result_bytes", AT_LEAST_ONE, "Refuse a result with more bytes.")
-FIELDS = (QUERY, PARAMETERS, FORMAT, DRY_RUN, LARGE, MODE, MAX_BYTES, MAX_SECONDS, MAX_RESULT_BYTES)
+WRITING_FIELDS = (
+    RequestField("delimiter", TEXT, "The delimiter of CSV. Without it, a comma; with a decimal comma, a semicolon."),
+    RequestField(
+        "decimal_separator",
+        TEXT,
+        "Of numbers in CSV. A comma, for numbers such as 12,50.",
+        documented={"enum": [".", ","], "default": "."},
+    ),
+    RequestField("bom", FLAG | {"default": False}, "Begin CSV with a byte order mark, by which Excel knows UTF-8."),
+)
+"""How CSV is written. The first two are those of uploads."""
+FIELDS = (QUERY, PARAMETERS, FORMAT, DRY_RUN, LARGE, MODE, MAX_BYTES, MAX_SECONDS, MAX_RESULT_BYTES, *WRITING_FIELDS)
 """Fields of a query's request, in the order of `QueryRequest`."""
 OTHER_NAMES = {"q": QUERY.name, "params": PARAMETERS.name}
 """Names that Tinybird and others have for the same."""

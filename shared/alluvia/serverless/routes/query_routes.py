@@ -15,6 +15,7 @@ from alluvia.serverless.routes.query_fields import (
     QUERY_HEADER,
     TABLE,
     VERSION,
+    WRITING_FIELDS,
 )
 from alluvia.serverless.routes.route import ANY_CALLER, ANY_TABLE, LINKED, PUBLIC, PUBLISHES, Right, Route, of_lake
 
@@ -126,6 +127,7 @@ QUERY_ROUTES = (
             in_path("query", "Its name and a format, top_pages.csv. Without a format, the answer describes the query."),
             VERSION,
             _PUBLISHED_VALUES,
+            *WRITING_FIELDS,
             *LIMIT_HEADERS,
             *_ASYNC_HEADERS,
             *_IN_RANGES,
@@ -143,6 +145,7 @@ QUERY_ROUTES = (
             LINK_TOKEN,
             VERSION,
             _PUBLISHED_VALUES,
+            *WRITING_FIELDS,
             *LIMIT_HEADERS,
             *_IN_RANGES,
         ),
