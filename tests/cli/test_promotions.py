@@ -51,3 +51,19 @@ def test_a_dropped_column_is_said_to_take_its_values_along(lake: Path) -> None:
     run(lake, "evolve", "clicks", "--add", "n:long", "--backfill")
     _, said = run(lake, "evolve", "clicks", "--drop", "n")
     assert "values of n that were in the column are gone from properties, too" in said
+
+
+def test_events_of_csv_show_the_numbers_that_they_have(tmp_path: Path) -> None:
+    run(tmp_path, "create", "clicks")
+    run(tmp_path, "evolve", "clicks", "--add", "n:long", "--add", "price:double", "--add", "cost:decimal(10,2)")
+    (tmp_path / "clicks.csv").write_text("event_id,n,price,cost\na,12,12,1.5\nb,7,0.50,2.25\n")
+    run(tmp_path, "ingest", "clicks", str(tmp_path / "clicks.csv"))
+    names = ("n", "price", "cost")
+    shown = ", ".join(f"{name}::VARCHAR AS {name}, properties->>'{name}' AS {name}_" for name in names)
+    found, _ = run(
+        tmp_path, "query", f"SELECT {shown}, properties->'_properties' AS aside FROM clicks ORDER BY event_id"
+    )
+    assert found == [
+        {"n": "12", "n_": "12", "price": "12.0", "price_": "12", "cost": "1.50", "cost_": "1.5", "aside": None},
+        {"n": "7", "n_": "7", "price": "0.5", "price_": "0.5", "cost": "2.25", "cost_": "2.25", "aside": None},
+    ]

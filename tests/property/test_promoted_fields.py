@@ -139,6 +139,11 @@ def _queried(lake: Lake) -> list[tuple[Any, Any]]:
     return [(row["properties"], row["k"]) for row in rows]
 
 
+def _spelled(lake: Lake) -> list[Any]:
+    found = "CASE WHEN TRY(json_type(properties)) = 'OBJECT' THEN properties->>'k' END"
+    return run(lake.catalog, f"SELECT {found} FROM t ORDER BY n").read_all().column(0).to_pylist()
+
+
 def _parsed(text: str | None) -> object:
     """Return what a text says, the order of keys and the spelling of numbers apart; itself if it is not JSON."""
     if text is None:
@@ -175,6 +180,7 @@ def test_either_name_has_the_value_before_and_after_the_move(_: int, kind: str, 
     before = _scanned(lake)
     assert before == [(text, _expected(text, kind)) for text in texts]
     assert _queried(lake) == before
+    spelled = _spelled(lake)
     [old] = lake["t"].snapshot().files
     assert TAG not in old.tags
     lake["t"].upsert(lake["t"].scan().read_all(), on=["n"])
@@ -183,3 +189,4 @@ def test_either_name_has_the_value_before_and_after_the_move(_: int, kind: str, 
     after, queried = _scanned(lake), _queried(lake)
     assert [value for _, value in after] == [value for _, value in queried] == [value for _, value in before]
     assert [_parsed(text) for text, _ in after] == [_parsed(text) for text, _ in queried]
+    assert _spelled(lake) == spelled

@@ -59,8 +59,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "say that a file has fields in their columns, and leave them in properties",
         "delta/promoted_fields.py",
-        "            columns[field.column] = pc.coalesce(stored, read[field.column])\n            texts",
-        "            columns[field.column] = stored\n            texts",
+        "texts, columns[field.column] = _settled(texts, field, rows.column(field.column), moving=True)",
+        "columns[field.column] = rows.column(field.column)",
         ("tests/contract/test_promoted_fields.py",),
     ),
     Mutant(

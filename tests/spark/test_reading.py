@@ -66,7 +66,7 @@ SCHEMA = pa.schema(
 def test_promoted_fields_of_files_of_both_kinds(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     values: dict[str, list[Any]] = {
         "string": ["a", 'b"', None],
-        "long": [1, 2, None],
+        "long": [1, 2.0, None],
         "double": [0.5, 1e20, "x"],
         "timestamp": [1, "2026-11-20T10:00Z", None],
     }

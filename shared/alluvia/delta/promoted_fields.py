@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import eq
 
 import orjson
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.delta.log.actions import AddFile, Metadata
+from alluvia.delta.promoted_spellings import as_scalar, json_texts, spelled_at_sight, spelled_otherwise
 from alluvia.delta.schema.serialization import schema_fields
 from alluvia.delta.skipping.predicate import Predicate, columns_of, not_about
 from alluvia.delta.skipping.pruning import Doubt, tag_number
@@ -32,8 +34,6 @@ TAG = "alluvia.promotions"
 """The tag of an add with the highest number of a promotion that the file has been written with."""
 NOT_PROMOTED = ("event_id", "ts", "event", "source", "received_at", PROPERTIES)
 _SPACE = " \t\r\n"
-_ESCAPED = r'["\\\x00-\x1f]'
-"""Characters that JSON writes as escapes."""
 _SPELLED = r"\\[u/]"
 """Escapes that can stand for any character of a key."""
 
@@ -141,14 +141,10 @@ def shown(rows: pa.RecordBatch, promoted: Promoted, file: AddFile) -> pa.RecordB
     """
     texts = rows.column(rows.schema.get_field_index(PROPERTIES))
     stored = {field.column: rows.column(rows.schema.get_field_index(field.column)) for field in promoted}
-    unmoved = [field for field in promoted if not field.is_moved(file)]
-    read = _read(texts, unmoved)
     columns = dict(stored)
-    for field in unmoved:
-        if field.column in read:
-            columns[field.column] = pc.coalesce(stored[field.column], read[field.column])
-    for field in unmoved:
-        texts = _without_beside(texts, field, stored[field.column])
+    for field in promoted:
+        if not field.is_moved(file):
+            texts, columns[field.column] = _settled(texts, field, stored[field.column], moving=False)
     columns[PROPERTIES] = spliced(texts, promoted, stored)
     return _replaced(rows, columns)
 
@@ -168,14 +164,9 @@ def moved(rows: pa.Table, promoted: Promoted) -> pa.Table:
 
 def _moved(rows: pa.RecordBatch, fields: Sequence[PromotedField]) -> pa.RecordBatch:
     texts = _unspliced(rows, fields)
-    read = _read(texts, fields)
     columns: dict[str, pa.Array] = {}
     for field in fields:
-        stored = columns[field.column] = rows.column(field.column)
-        texts = _without_beside(texts, field, stored)
-        if field.column in read:
-            columns[field.column] = pc.coalesce(stored, read[field.column])
-            texts = _without(texts, field, pc.and_not(pc.is_valid(read[field.column]), pc.is_valid(stored)))
+        texts, columns[field.column] = _settled(texts, field, rows.column(field.column), moving=True)
     return _replaced(rows, columns | {PROPERTIES: texts})
 
 
@@ -202,15 +193,16 @@ def as_if_moved(rows: pa.RecordBatch, promoted: Promoted) -> pa.RecordBatch:
 def settled(rows: pa.Table, given: Collection[str], promoted: Promoted) -> pa.Table:
     """Return shown rows in which some columns got new values, so that both places of a promoted field say the same.
 
-    A field whose column got one is what that says, also null. Of the others, where the text is new, it says all.
+    A field whose column got one is what that says, also null. Where the text got one, it says all. Where both did, they
+    are as in a new row.
     """
     if not promoted or {PROPERTIES, *(field.column for field in promoted)}.isdisjoint(given):
         return rows
     for field in promoted:
-        if field.column in given:
+        if field.column in given and PROPERTIES not in given:
             texts = _without(rows.column(PROPERTIES).combine_chunks(), field)
             rows = rows.set_column(rows.schema.get_field_index(PROPERTIES), rows.schema.field(PROPERTIES), texts)
-        elif PROPERTIES in given:
+        elif field.column not in given and PROPERTIES in given:
             at = rows.schema.get_field_index(field.column)
             rows = rows.set_column(at, rows.schema.field(at), pa.nulls(len(rows), field.kind))
     return shown_rows(moved(rows, promoted), promoted)
@@ -236,32 +228,9 @@ def _may_have(texts: pa.Array, field: PromotedField) -> pa.BooleanArray:
     return pc.fill_null(found, fill_value=False)
 
 
-def _read(texts: pa.Array, fields: Sequence[PromotedField]) -> dict[str, pa.Array]:
-    """Return the columns of some fields of texts, by the rules of ingestion: null where there is none that fits.
-
-    Fields that no text has are left out.
-    """
-    columns: dict[str, pa.Array] = {}
-    for field in fields:
-        masks = _may_have(texts, field)
-        places = pc.indices_nonzero(masks)
-        if not len(places):
-            continue
-        from alluvia.json_values.convert import column  # loads what parses, which few batches need
-        from alluvia.json_values.members import values_of
-
-        values = values_of(texts.take(places).to_pylist(), field.key)
-        found, _ = column(pa.field(field.column, field.kind), values)
-        numbers = pa.array(range(len(found)), pa.int64())
-        columns[field.column] = found.take(pc.replace_with_mask(pa.nulls(len(texts), pa.int64()), masks, numbers))
-    return columns
-
-
-def _without(texts: pa.Array, field: PromotedField, wanted: pa.BooleanArray | None = None) -> pa.Array:
-    """Return texts without the key of a field, in the rows of a mask or in all."""
+def _without(texts: pa.Array, field: PromotedField) -> pa.Array:
+    """Return texts without the key of a field."""
     masks = _may_have(texts, field)
-    if wanted is not None:
-        masks = pc.and_(masks, wanted)
     places = pc.indices_nonzero(masks)
     if not len(places):
         return texts
@@ -271,39 +240,71 @@ def _without(texts: pa.Array, field: PromotedField, wanted: pa.BooleanArray | No
     return pc.replace_with_mask(texts, masks, pa.array(cut, pa.string()))
 
 
-def _without_beside(texts: pa.Array, field: PromotedField, column: pa.Array) -> pa.Array:
-    """Return texts without the key of a field where its column has a value. Another value than that is kept aside."""
-    masks = pc.and_(pc.is_valid(column), _may_have(texts, field))
+def _settled(texts: pa.Array, field: PromotedField, stored: pa.Array, *, moving: bool) -> tuple[pa.Array, pa.Array]:
+    """Return texts and the column of a field: its values, else those of the texts, by the rules of ingestion.
+
+    Where the column had a value, no text keeps the key, but in these cases: the text spells that value as the column
+    does not (12 in a column of doubles), so that readers go on to see it as it was sent; or it has another value, which
+    is kept aside. `moving` does the same to texts whose values fill the column.
+    """
+    masks = _may_have(texts, field)
+    if pc.any(masks).as_py() and stored.null_count < len(stored):
+        masks = pc.and_not(masks, spelled_at_sight(texts, field.member, stored))
     places = pc.indices_nonzero(masks)
     if not len(places):
-        return texts
-    from alluvia.json_values.convert import column as converted
+        return texts, stored
+    from alluvia.json_values.convert import column  # loads what parses, which few batches need
     from alluvia.json_values.members import values_of, with_member_aside, without_member
 
     sent = texts.take(places).to_pylist()
     values = values_of(sent, field.key)
-    found, _ = converted(pa.field(field.column, field.kind), values)
-    own = column.take(places).to_pylist()
-    cut = [
-        one if value is None or other == mine else with_member_aside(text, field.key)
-        for text, one, value, other, mine in zip(
-            sent, without_member(sent, field.key), values, found.to_pylist(), own, strict=True
-        )
-    ]
-    return pc.replace_with_mask(texts, masks, pa.array(cut, pa.string()))
+    found, _ = column(pa.field(field.column, field.kind), values)
+    own = stored.take(places)
+    whole = pc.coalesce(own, found)
+    numbers = pa.array(range(len(whole)), pa.int64())
+    filled = pc.coalesce(stored, whole.take(pc.replace_with_mask(pa.nulls(len(texts), pa.int64()), masks, numbers)))
+    said = whole if moving else own
+    if said.null_count == len(said):
+        return texts, filled
+    cut = without_member(sent, field.key)
+    others = set(spelled_otherwise(values, said))
+    same = list(map(eq, found.to_pylist(), whole.to_pylist()))
+    kept = list(sent)
+    for at in pc.indices_nonzero(pc.is_valid(said)).to_pylist():
+        if values[at] is None or (same[at] and (at not in others or field.member not in sent[at])):
+            kept[at] = cut[at]
+        elif not same[at]:
+            kept[at] = with_member_aside(sent[at], field.key)
+    return pc.replace_with_mask(texts, masks, pa.array(kept, pa.string())), filled
 
 
 def spliced(texts: pa.Array, promoted: Promoted, columns: Mapping[str, pa.Array]) -> pa.Array:
-    """Return texts with the columns' values in front, as members; a text of anything but an object stays as it is."""
-    members = _members(promoted, columns)
+    """Return texts with the columns' values in front, as members, but for keys that texts have in their own spelling.
+
+    A text of anything but an object stays as it is.
+    """
+    members = _members(promoted, {field.column: _unspelled(texts, field, columns[field.column]) for field in promoted})
     if members is None:
         return texts
     given = pc.utf8_ltrim(pc.fill_null(texts, "{}"), characters=_SPACE)
     rest = pc.utf8_slice_codeunits(given, 1)
     empty = pc.starts_with(pc.utf8_ltrim(rest, characters=_SPACE), "}")
-    comma = pc.if_else(empty, _text(""), _text(","))
-    new = pc.binary_join_element_wise(_text("{"), members, comma, rest, _text(""))
-    return pc.if_else(pc.and_(pc.not_equal(members, _text("")), pc.starts_with(given, "{")), new, texts)
+    comma = pc.if_else(empty, as_scalar(""), as_scalar(","))
+    new = pc.binary_join_element_wise(as_scalar("{"), members, comma, rest, as_scalar(""))
+    return pc.if_else(pc.and_(pc.not_equal(members, as_scalar("")), pc.starts_with(given, "{")), new, texts)
+
+
+def _unspelled(texts: pa.Array, field: PromotedField, column: pa.Array) -> pa.Array:
+    """Return a column with null where the text has its field as well."""
+    masks = pc.and_(pc.is_valid(column), pc.fill_null(pc.match_substring(texts, field.member), fill_value=False))
+    places = pc.indices_nonzero(masks)
+    if not len(places):
+        return column
+    from alluvia.json_values.members import values_of
+
+    spelled = [value is not None for value in values_of(texts.take(places).to_pylist(), field.key)]
+    found = pc.replace_with_mask(masks, masks, pa.array(spelled, pa.bool_()))
+    return pc.if_else(found, pa.scalar(None, column.type), column)
 
 
 def _members(promoted: Promoted, columns: Mapping[str, pa.Array]) -> pa.Array | None:
@@ -312,30 +313,13 @@ def _members(promoted: Promoted, columns: Mapping[str, pa.Array]) -> pa.Array | 
     for field in promoted:
         column = columns[field.column]
         if column.null_count < len(column):
-            member = _text(f"{field.member}:")
-            parts.append(pc.binary_join_element_wise(member, json_texts(column), _text(","), _text("")))
+            member = as_scalar(f"{field.member}:")
+            parts.append(pc.binary_join_element_wise(member, json_texts(column), as_scalar(","), as_scalar("")))
     if not parts:
         return None
     # Arrow leaves out rows of nulls alone where it is to skip nulls.
-    joined = pc.binary_join_element_wise(parts[0], *parts[1:], _text(""), null_handling="replace")
+    joined = pc.binary_join_element_wise(parts[0], *parts[1:], as_scalar(""), null_handling="replace")
     return pc.utf8_rtrim(joined, characters=",")
-
-
-def json_texts(column: pa.Array) -> pa.Array:
-    """Return values as JSON text, like in results; null for NaN and infinity."""
-    if pa.types.is_string(column.type) and not pc.any(pc.match_substring_regex(column, _ESCAPED)).as_py():
-        return pc.binary_join_element_wise(_text('"'), column, _text('"'), _text(""))
-    if pa.types.is_integer(column.type):
-        return column.cast(pa.string())
-    from alluvia.json_values.plain import plain_values
-
-    texts = [None if value is None else orjson.dumps(value).decode() for value in plain_values(column)]
-    return pa.array([None if text == "null" else text for text in texts], pa.string())
-
-
-def _text(text: str) -> pa.Scalar:
-    """Return an Arrow scalar of a text. Arrow's own conversion of Python's texts loads further packages."""
-    return pa.scalar(text, pa.string())
 
 
 def _unspliced(rows: pa.RecordBatch, fields: Sequence[PromotedField]) -> pa.Array:

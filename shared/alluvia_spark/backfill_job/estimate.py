@@ -124,7 +124,7 @@ def _sample(store: Store, file: SourceFile, reading: SourceOptions, snapshot: Sn
         arrival_us=0,
         key=file_id(file.name),
         limits=Limits(),
-        fields=Fields.of(snapshot.settings),
+        fields=Fields.of(snapshot),
         folders=folder_fields(file.key, snapshot.schema) if reading.hive else {},
     )
     with suppress(BadFile):  # what was read before the damage counts

@@ -137,7 +137,7 @@ def _kinds(block: Normalised) -> pa.Array:
 def read_clashes(job: Job, task: int, portion: Portion, wanted: Sequence[int]) -> Iterator[Chunk]:
     """Read a portion again, for the rejects of the rows at some places, which ascend; their chunks are `task`'s."""
     first = 0
-    buffer, fields = _Buffer(REJECTS, job.targets[REJECTS], task), Fields.of(job.targets[ROWS].settings)
+    buffer, fields = _Buffer(REJECTS, job.targets[REJECTS], task), Fields.of(job.targets[ROWS].form)
     with _no_garbage_collection():
         for name, block in _blocks(job, portion):
             end = first + len(block.rows)
@@ -163,7 +163,7 @@ def _blocks(job: Job, portion: Portion) -> Iterator[tuple[str, Normalised]]:
         schema=target.schema,
         arrival_us=job.arrival_us,
         limits=job.limits,
-        fields=Fields.of(target.settings),
+        fields=Fields.of(target.form),
         refusals=target.refusals(),
     )
     for split in read_splits(store_of(job, job.lake_uri), job.manifest, portion):
@@ -221,7 +221,7 @@ def reject_events(job: Job, task: int, portion: Portion, places: Collection[int]
         reject, first = reject + len(block.rejects), reject
         events = {event.position: event for event in block.read if event.position in wanted} if wanted else {}
         if events:
-            rows = as_far_as_possible(list(events.values()), schema, Fields.of(target.settings))
+            rows = as_far_as_possible(list(events.values()), schema, Fields.of(target.form))
             yield _identities(task, rows, [wanted[position] for position in events])
         if others := [at for position, at in wanted.items() if position not in events]:
             rows = pa.table({EVENT_ID: pa.array([broken[at - first] for at in others], pa.string())})

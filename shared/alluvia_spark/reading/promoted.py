@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StringType
 
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.promoted_fields import PROPERTIES, Promoted, shown
+from alluvia.delta.promoted_fields import PROPERTIES, Promoted, PromotedField, shown
 from alluvia.delta.snapshot import Snapshot
 from alluvia_spark.frames import mapped_batches
 from alluvia_spark.reading.filters import constant, identifier
@@ -50,7 +50,7 @@ def shown_rows(rows: DataFrame, snapshot: Snapshot, like: AddFile) -> DataFrame:
 
 def _spliced(promoted: Promoted) -> str:
     text = identifier(PROPERTIES)
-    pairs = ", ".join(f"{constant(field.key, StringType())}, {identifier(field.column)}" for field in promoted)
+    pairs = ", ".join(f"{constant(field.key, StringType())}, {_unspelled(field)}" for field in promoted)
     front = f"to_json(named_struct({pairs}))"
     space = "concat(' ', char(9), char(10), char(13))"
     given = f"trim(LEADING {space} FROM coalesce({text}, '{{}}'))"
@@ -59,6 +59,13 @@ def _spliced(promoted: Promoted) -> str:
     whole = f"concat(substr({front}, 1, length({front}) - 1), {comma}, {rest})"
     both = f"{front} <> '{{}}' AND startswith({given}, '{{')"
     return f"CASE WHEN {both} THEN {whole} ELSE {text} END AS {PROPERTIES}"
+
+
+def _unspelled(field: PromotedField) -> str:
+    """Return the SQL of a column, null where the text has its field as well."""
+    text, member = identifier(PROPERTIES), constant(field.member, StringType())
+    has = f"array_contains(json_object_keys({text}), {constant(field.key, StringType())})"
+    return f"CASE WHEN contains({text}, {member}) AND {has} THEN NULL ELSE {identifier(field.column)} END"
 
 
 def _shown(

@@ -51,8 +51,9 @@ def _spliced(promoted: Promoted, trusted: Sequence[bool], stored: Mapping[str, s
     members = []
     in_both = []
     for field, moved in zip(promoted, trusted, strict=True):
-        column = stored[field.column]
-        members.append(f"{quote_text(field.member + ':')} || {json_sql(column, field.kind)}")
+        column, given = stored[field.column], _has(field, text)
+        member = f"{quote_text(field.member + ':')} || {json_sql(column, field.kind)}"
+        members.append(f"CASE WHEN {given} THEN NULL ELSE {member} END" if moved else member)
         if not moved:
             in_both.append(f"({column} IS NOT NULL AND TRY(json_exists({text}, {_path(field)})))")
     front = f"concat_ws(',', {', '.join(members)})"
@@ -62,14 +63,17 @@ def _spliced(promoted: Promoted, trusted: Sequence[bool], stored: Mapping[str, s
     spliced = f"'{{' || {front} || {comma} || {rest}"
     two = f"WHEN {' OR '.join(in_both)} THEN {unread('VARCHAR')} " if in_both else ""
     some = " OR ".join(f"{stored[field.column]} IS NOT NULL" for field in promoted)
-    lacking = any(pa.types.is_floating(field.kind) for field in promoted)  # JSON has no NaN
-    none = f"WHEN {front} = '' THEN {text} " if lacking else ""
     return (
-        f"CASE WHEN NOT ({some}) THEN {text} {two}{none}"
+        f"CASE WHEN NOT ({some}) THEN {text} {two}WHEN {front} = '' THEN {text} "
         f"WHEN {text} IS NULL THEN '{{' || {front} || '}}' "
         f"WHEN starts_with({text}, '{{\"') THEN '{{' || {front} || ',' || substr({text}, 2) "
         f"WHEN starts_with({given}, '{{') THEN {spliced} ELSE {text} END"
     )
+
+
+def _has(field: PromotedField, text: str) -> str:
+    """Return the condition that a text spells the value of a field that its column has."""
+    return f"(contains({text}, {quote_text(field.member)}) AND TRY(json_exists({text}, {_path(field)})))"
 
 
 def without_keys(text: str, keys: Collection[str]) -> str:

@@ -45,9 +45,11 @@ class BlockRows(NamedTuple):
     odd: Mapping[int, RawEvent]
 
 
-def block_rows(events: ColumnarBatch, schema: pa.Schema, arrival_us: int) -> BlockRows | None:
-    """Return the outcome of a block; None if too many of its events need a look."""
-    converted = rows_of_columns(events.columns, schema, arrival_us)
+def block_rows(
+    events: ColumnarBatch, schema: pa.Schema, arrival_us: int, promoted: AbstractSet[str] = frozenset()
+) -> BlockRows | None:
+    """Return the outcome of a block; None if too many of its events need a look. `promoted` are as in `Fields`."""
+    converted = rows_of_columns(events.columns, schema, arrival_us, promoted)
     if converted is None or len(converted[1]) > len(events) * _ODD_SHARE_MAX:
         return None
     table, looked_at = converted
@@ -90,7 +92,9 @@ def some(rows: EventRows, start: int, end: int) -> EventRows:
     )
 
 
-def rows_of_columns(objects: JsonColumns, schema: pa.Schema, arrival_us: int) -> tuple[pa.Table, list[int]] | None:
+def rows_of_columns(
+    objects: JsonColumns, schema: pa.Schema, arrival_us: int, promoted: AbstractSet[str] = frozenset()
+) -> tuple[pa.Table, list[int]] | None:
     """Return the events as rows of `schema`; None if `rows` has to look at all of them.
 
     With them the indexes of those at which it has to look: what stands in their rows means nothing.
@@ -116,6 +120,10 @@ def rows_of_columns(objects: JsonColumns, schema: pa.Schema, arrival_us: int) ->
         kind = schema.field(name).type
         arrays[name] = _fitting(sent[name], kind) if name in sent else pa.nulls(size, kind)
     empty = pa.repeat("{}", size) if _has_properties(objects) else pa.nulls(size, pa.string())
+    spelled = {name: own[name] for name in promoted & own.keys() if not _alike(sent[name].type, arrays[name].type)}
+    if any(sent[name].null_count for name in spelled):
+        return None
+    left = _with_spellings(left, spelled)
     arrays["properties"] = objects.texts(left) if left else empty
     if any(arrays[field.name].type != field.type for field in schema):
         return None
@@ -158,6 +166,22 @@ def _left(objects: JsonColumns, taken: AbstractSet[tuple[str | None, ...]]) -> d
         return None
     clash = {path[:1] for path in sent} & {path[:1] for path in others}
     return None if clash else sent | others
+
+
+def _alike(sent: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether a column of a type writes all values of another as they were sent."""
+    return sent == kind or (pa.types.is_integer(sent) and pa.types.is_integer(kind))
+
+
+def _with_spellings(left: dict[Path, Path], spelled: Mapping[str, Path]) -> dict[Path, Path]:
+    """Return what `properties` keeps with the promoted fields that it shows as they were sent."""
+    if not spelled:
+        return left
+    inner = {(name,): path for name, path in spelled.items() if len(path) > 1}
+    outer = {(name,): path for name, path in spelled.items() if len(path) == 1}
+    sent = {path: place for path, place in left.items() if place[0] == "properties"}
+    others = {path: place for path, place in left.items() if place[0] != "properties"}
+    return sent | inner | others | {path: place for path, place in outer.items() if path not in left}
 
 
 def contents_of_columns(objects: JsonColumns) -> list[bytes]:

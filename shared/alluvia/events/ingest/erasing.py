@@ -153,7 +153,7 @@ class _Texts:
         self.words = words_of(where)
         self._judge = Judge(where, snapshot, places(where, snapshot))
         self._names_values = names_values(where)
-        self._fields = Fields.of(snapshot.settings)
+        self._fields = Fields.of(snapshot)
         self._schema = snapshot.schema
         self._word = word_pattern(self.words)
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.delta.odd_times import FUTURE, UNREADABLE
+from alluvia.delta.promoted_spellings import spelled_otherwise
 from alluvia.delta.properties import ARRIVAL, REJECT
 from alluvia.errors import Invalid
 from alluvia.events.ingest.event_time import moments
@@ -176,9 +177,21 @@ class Conversion:
         for index in texts:
             values[index] = read_text(field.type, values[index])
         array, reasons = column(field, values)
+        if self.keeps_leftovers and field.name in self.fields.promoted:
+            self._keep_spellings(field.name, values, array)
         for index, reason in reasons.items():
             self.reasons[index].append(reason if index in texts else of_json(reason, rejects=True))
         return array
+
+    def _keep_spellings(self, name: str, sent: Sequence[object], array: pa.Array) -> None:
+        """Keep the values of a promoted field in `properties` as well where the column writes them in another way."""
+        for index in spelled_otherwise(sent, array):
+            fields, inner = self.rest[index], self.rest[index].get("properties")
+            if self.values[index].get(name) is None:
+                fields = inner if isinstance(inner, dict) else fields
+            elif isinstance(inner, dict) and name in inner:  # which stays there as another value
+                continue
+            fields[name] = sent[index]
 
     def _given_names(self, name: str) -> list[object]:
         """Return a column in which the request's texts come first, and what those events say stays data.

@@ -61,7 +61,7 @@ def to_rows(
         reasons = {at - start: reason for at, reason in (refused or {}).items() if start <= at < start + len(part)}
         block = None
         if isinstance(part, ColumnarBatch) and not reasons and not (fields.id_path or fields.time_path):
-            block = block_rows(part, schema, (part.origin or request).arrival_us)
+            block = block_rows(part, schema, (part.origin or request).arrival_us, fields.promoted)
         parts.append(block or _of_events(part, schema, request, new_id, fields, reasons))
         start += len(part)
     return _joined(_with_odd(parts, lambda odd: _of_events(odd, schema, request, new_id, fields, {})))

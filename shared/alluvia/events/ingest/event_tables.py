@@ -75,7 +75,7 @@ def takes_the_same(one: Snapshot, other: Snapshot) -> bool:
     """Whether two versions of a table make the same rows of the same events."""
     if one.state.metadata is other.state.metadata:
         return True
-    return one.schema.equals(other.schema) and Fields.of(one.settings) == Fields.of(other.settings)
+    return one.schema.equals(other.schema) and Fields.of(one) == Fields.of(other)
 
 
 def create_events(catalog: WritableCatalog, name: str, *, create: bool, tables_max: int | None) -> TableHandle:
@@ -220,7 +220,7 @@ def _are_rows(table: TableHandle, rejects: pa.Table) -> set[int]:
         owners += [number] * len(replayed)
     if not events or not identity_columns(snapshot.schema):
         return set()
-    rows = as_far_as_possible(events, snapshot.schema, Fields.of(snapshot.settings))
+    rows = as_far_as_possible(events, snapshot.schema, Fields.of(snapshot))
     knows = known_events(table, rows, contents_of(events))
     return set(owners).difference(owner for owner, known in zip(owners, knows, strict=True) if not known)
 

@@ -265,7 +265,7 @@ class _Group:
         reasons: Mapping[int, str] = {}
         for tries_left in reversed(range(COMMIT_TRIES)):
             check_not_rollup(snapshot, "ingest")
-            fields = Fields.of(snapshot.settings)
+            fields = Fields.of(snapshot)
             rows = _rows(self._catalog, events, snapshot.schema, fields, self._requests[0].origin, reasons)
             if rows.refused and tries_left and not is_newest:
                 judged, snapshot, is_newest = snapshot, newest_of(table), True
@@ -282,7 +282,7 @@ class _Group:
                 try:
                     kinds = {row: odd.kind for row, odd in rows.odd_times.items()}
                     done = ingest(table, rows.table, rows.contents, snapshot, -1, kinds)
-                    return _Committed(done, rows, events, Fields.of(snapshot.settings))
+                    return _Committed(done, rows, events, Fields.of(snapshot))
                 except (MetadataChanged, Invalid) as error:
                     newest = newest_of(table)
                     by_rows = isinstance(error, Invalid) and takes_the_same(newest, snapshot)

@@ -150,7 +150,7 @@ def replay(
         from alluvia.events.ingest.repair import Repair  # loaded late: expressions need DuckDB
 
         newest = table.newest()
-        repair = Repair(sets, Fields.of(newest.settings), newest.schema.names)
+        repair = Repair(sets, Fields.of(newest), newest.schema.names)
     total = Replayed(dry_run=dry_run)
     try:
         rejects = catalog.handle(f"{name}/{REJECTS}").newest()
@@ -278,7 +278,7 @@ class _Attempt:
     def judge(self, store: Callable[..., Ingested]) -> None:
         """Have the rows of events that fit stored, and keep the reasons of the others."""
         snapshot = self._table.newest()
-        self._fields = Fields.of(snapshot.settings)
+        self._fields = Fields.of(snapshot)
         left = [at for at in range(len(self._events)) if at not in self._failed]
         self._refuse(self._failed)
         reasons: Mapping[int, str] = {}

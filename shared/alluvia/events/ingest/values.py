@@ -17,7 +17,8 @@ from alluvia.lazy_dataclasses import dataclass
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from alluvia.delta.properties import Properties
+    from alluvia.delta.file_schema_adapter import FileForm
+    from alluvia.delta.snapshot import Snapshot
 
 _TIME = pa.timestamp("us", tz="UTC")
 _START = (
@@ -95,18 +96,22 @@ class Origin:
 class Fields:
     """The paths of the fields that a table's properties name: of an event's identity and of its time; () for none.
 
-    unreadable_time, future_time: the policies for events with such times.
+    unreadable_time, future_time: the policies for events with such times. promoted: the columns that fields became
+    which `properties` shows as well (`delta.promoted_fields`).
     """
 
     id_path: tuple[str, ...] = ()
     time_path: tuple[str, ...] = ()
     unreadable_time: str = ARRIVAL
     future_time: str = KEEP
+    promoted: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, settings: Properties) -> Fields:
-        """Return those of a table's properties."""
-        return cls(settings.id_field, settings.time_field, settings.unreadable_time, settings.future_time)
+    def of(cls, table: Snapshot | FileForm) -> Fields:
+        """Return those of a table."""
+        settings = table.settings
+        promoted = frozenset(field.column for field in table.promoted if field.column == field.key)
+        return cls(settings.id_field, settings.time_field, settings.unreadable_time, settings.future_time, promoted)
 
 
 NO_FIELDS = Fields()
