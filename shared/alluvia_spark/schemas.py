@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType, VariantType
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructField, StructType, VariantType
 
 from alluvia.delta.schema.column_mapping import ID, NAME, ColumnMapping
 from alluvia.delta.schema.serialization import Json, schema_fields
@@ -74,6 +74,17 @@ def nullable(kind: DataType) -> DataType:
     if isinstance(kind, MapType):
         return MapType(nullable(kind.keyType), nullable(kind.valueType))
     return kind
+
+
+def with_texts(schema: StructType) -> StructType:
+    """Return columns with variants as JSON text, as this library reads them. Raises `Unsupported` for nested ones."""
+    fields = []
+    for each in schema:
+        kind = StringType() if isinstance(each.dataType, VariantType) else each.dataType
+        if "variant" in kind.simpleString():
+            raise Unsupported(f"column {each.name} holds variants inside, which Spark cannot be given by this source")
+        fields.append(StructField(each.name, kind))
+    return StructType(fields)
 
 
 def written_schema(columns: StructType) -> pa.Schema:

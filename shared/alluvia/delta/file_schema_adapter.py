@@ -20,7 +20,9 @@ from alluvia.delta.properties import Properties
 from alluvia.delta.schema.column_mapping import FIELD_ID, ColumnMapping
 from alluvia.delta.schema.nesting import with_children
 from alluvia.delta.schema.types import is_bytes, is_text
-from alluvia.delta.schema.variants import variant_texts
+from alluvia.delta.schema.variant_shredding import FORM_TAG, form_text, is_marked, marked, variants
+from alluvia.delta.schema.variant_shredding import refusals as no_variants
+from alluvia.delta.schema.variants import is_variant, variant_texts
 from alluvia.errors import Corrupt
 from alluvia.lazy_dataclasses import dataclass
 
@@ -38,24 +40,40 @@ class FileForm:
     settings: Properties
     promoted: Promoted = ()
 
-    @property
-    def tags(self) -> dict[str, str]:
-        """Return what the add of a file says of the form of its rows."""
-        return tags_of(self.promoted)
+    def tags(self, stored: pa.Schema) -> dict[str, str]:
+        """Return what the add of a file of `stored` rows says of their form."""
+        forms = [form_text(each.type) for each in stored if is_marked(each)]
+        return tags_of(self.promoted) | ({FORM_TAG: forms[0]} if forms else {})
 
-    def stored(self, rows: pa.Table) -> pa.Table:
-        """Return rows with the names and types of files. Columns that the table lacks stay as they are."""
+    def refusals(self, rows: pa.Table) -> dict[int, str]:
+        """Return why rows of the table's columns cannot be stored, by their numbers, if their texts are JSON."""
+        pairs = zip(self.schema, self.physical, strict=True)
+        names = [ours.name for ours, theirs in pairs if is_variant(ours, theirs)]
+        return {at: why for name in names if name in rows.schema.names for at, why in no_variants(rows[name]).items()}
+
+    def stored(self, rows: pa.Table, like: pa.Schema | None = None) -> pa.Table:
+        """Return rows with the names and types of files. Columns that the table lacks stay as they are.
+
+        Variants get typed columns for the fields that the rows have; those that the file's earlier rows, of the schema
+        `like`, have got. Raises `Invalid` for text that a variant cannot hold.
+        """
         rows = moved(rows, self.promoted)
         if self.physical is self.schema:
             return rows
-        pairs = [self._stored(rows.schema.field(at), rows.column(at)) for at in range(rows.num_columns)]
+        pairs = [self._stored(rows.schema.field(at), rows.column(at), like) for at in range(rows.num_columns)]
         return pa.Table.from_arrays([column for _, column in pairs], schema=pa.schema([field for field, _ in pairs]))
 
-    def _stored(self, field: pa.Field, column: pa.ChunkedArray) -> tuple[pa.Field, pa.ChunkedArray]:
+    def _stored(
+        self, field: pa.Field, column: pa.ChunkedArray, like: pa.Schema | None
+    ) -> tuple[pa.Field, pa.ChunkedArray]:
         at = self.schema.get_field_index(field.name)
         if at < 0:
             return field, column
         ours, theirs = self.schema.field(at), self.physical.field(at).with_nullable(field.nullable)
+        if is_variant(ours, theirs):
+            kind = None if like is None else like.field(theirs.name).type
+            array = variants(column, kind)
+            return marked(theirs.with_type(array.type)), pa.chunked_array([array])
         if pa.types.is_nested(theirs.type):
             # As files are read, with the two kinds of names exchanged.
             chunks = [fit_array(chunk, theirs.type, ours.type, ColumnMapping.NONE) for chunk in column.chunks]

@@ -33,6 +33,8 @@ PROMOTIONS = "alluvia.promotions"
 TAG = "alluvia.promotions"
 """The tag of an add with the highest number of a promotion that the file has been written with."""
 NOT_PROMOTED = ("event_id", "ts", "event", "source", "received_at", PROPERTIES)
+_TEXTS = ("string", "variant")
+"""Types of `properties` that are text to readers."""
 _SPACE = " \t\r\n"
 _SPELLED = r"\\[u/]"
 """Escapes that can stand for any character of a key."""
@@ -70,7 +72,7 @@ def promoted_fields(schema_string: str, schema: pa.Schema) -> Promoted:
     if NUMBER not in schema_string:
         return ()
     fields = {field.get("name"): field for field in schema_fields(schema_string)}
-    if fields.get(PROPERTIES, {}).get("type") != "string":
+    if fields.get(PROPERTIES, {}).get("type") not in _TEXTS:
         return ()
     promoted = []
     for name, field in fields.items():
@@ -89,7 +91,7 @@ def with_promotions(metadata: Metadata, columns: Collection[str]) -> Metadata:
     Columns that ingestion fills by rules of their own are left out: `properties` has another field of such a name.
     """
     whole = orjson.loads(metadata.schema_string)
-    if not any(field["name"] == PROPERTIES and field["type"] == "string" for field in whole["fields"]):
+    if not any(field["name"] == PROPERTIES and field["type"] in _TEXTS for field in whole["fields"]):
         return metadata
     number = tag_number(metadata.configuration.get(PROMOTIONS))
     for field in whole["fields"]:

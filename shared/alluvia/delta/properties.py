@@ -61,6 +61,10 @@ DELETION_VECTORS = "delta.enableDeletionVectors"
 CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
 CONSTRAINT = "delta.constraints."
 """The start of a CHECK constraint's name."""
+PROPERTIES_AS = "alluvia.properties"
+"""How data files hold the column `properties`: as `TEXT`, or as a `VARIANT`. Set when a table is created."""
+TEXT, VARIANT = "text", "variant"
+VARIANT_SHREDDING = "delta.enableVariantShredding"
 CLUSTER_COLUMNS_MAX = 4
 """By more columns than this a table cannot be clustered: each of them would say next to nothing."""
 CONFIGURATIONS_KEPT = 1024
@@ -70,7 +74,7 @@ KNOWN = frozenset(
     {
         *(PARTITION_BY, SORT_BY, WRITERS, DEDUP_WINDOW, TARGET_FILE_SIZE, ROW_GROUP_ROWS, CODEC, OLDEST_READABLE),
         *(CLUSTER_BY, BLOOM_FILTERS, ID_FIELD, TIME_FIELD, UNREADABLE_TIME, FUTURE_TIME),
-        *(ROLLUP, MERGE_QUERY, TTL, TTL_COLUMN),
+        *(ROLLUP, MERGE_QUERY, TTL, TTL_COLUMN, PROPERTIES_AS),
         *(IN_COMMIT_TIMESTAMPS, APPEND_ONLY, CHECKPOINT_INTERVAL, LOG_RETENTION, FILE_RETENTION, INDEXED_COLUMNS),
         *(DELETION_VECTORS, CHANGE_DATA_FEED, LOG_CLEANUP),
         *(CHECKPOINT_POLICY, STATISTICS_AS_JSON, STATISTICS_AS_STRUCT),
@@ -129,6 +133,7 @@ class Properties:
     cluster_by: tuple[str, ...] = ()
     unreadable_time: str = ARRIVAL
     future_time: str = KEEP
+    properties_as: str = TEXT
 
 
 def read_properties(configuration: Mapping[str, str]) -> Properties:
@@ -153,6 +158,8 @@ def check_properties(configuration: Mapping[str, object]) -> dict[str, str]:
         constraint = name.startswith(CONSTRAINT) and name != CONSTRAINT
         if name in _NOT_WRITTEN:
             raise Invalid(f"property {name} needs the feature {_NOT_WRITTEN[name]}, which this library does not write")
+        if name == VARIANT_SHREDDING:
+            raise Invalid(f"property {name} cannot be set: create the table with {PROPERTIES_AS} = '{VARIANT}'")
         if name.startswith(_COLUMN_MAPPING):
             msg = f"property {name} cannot be set: renaming or dropping a column with evolve(…) turns column mapping on"
             raise Invalid(msg)
@@ -215,6 +222,7 @@ def _read(given: Mapping[str, str]) -> Properties:
         cluster_by=_clustering(given),
         unreadable_time=_choice(given, UNREADABLE_TIME, ARRIVAL, REJECT),
         future_time=_choice(given, FUTURE_TIME, KEEP, ARRIVAL, REJECT),
+        properties_as=_choice(given, PROPERTIES_AS, TEXT, VARIANT),
     )
 
 

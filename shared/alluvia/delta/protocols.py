@@ -28,6 +28,7 @@ from alluvia.delta.schema import unified
 from alluvia.delta.schema.column_mapping import MODE, mapping_of
 from alluvia.delta.schema.nesting import all_fields
 from alluvia.delta.schema.serialization import SCHEMAS_KEPT, schema_fields, uses_type
+from alluvia.delta.variant_properties import has_variant_properties, other_variants
 from alluvia.errors import Corrupt, Unsupported
 
 READER_FEATURES = (
@@ -61,6 +62,7 @@ _BY_PROPERTY = {
 }
 _READER_WRITER_FEATURES = frozenset(
     {
+        *(features.VARIANT_TYPE, features.VARIANT_SHREDDING),
         *(features.COLUMN_MAPPING, features.DELETION_VECTORS, features.TIMESTAMP_NTZ, features.V2_CHECKPOINT),
         features.ATTACHED_TABLE,
     }
@@ -83,6 +85,7 @@ def features_needed(schema_string: str, configuration: Mapping[str, str]) -> tup
     """Return the features without which a table of a schema and of properties cannot be."""
     needed = [features.TIMESTAMP_NTZ] if uses_type(schema_string, "timestamp_ntz") else []
     needed += [feature for name, feature in _BY_PROPERTY.items() if configuration.get(name, "").lower() == "true"]
+    needed += [features.VARIANT_TYPE, features.VARIANT_SHREDDING] if has_variant_properties(configuration) else []
     needed += [features.V2_CHECKPOINT] if configuration.get(CHECKPOINT_POLICY, "").lower() == "v2" else []
     needed += [features.COLUMN_MAPPING] if configuration.get(MODE, "none").lower() != "none" else []
     needed += [features.ATTACHED_TABLE] if ATTACHED in configuration else []
@@ -136,6 +139,12 @@ def check_writable(protocol: Protocol, metadata: Metadata) -> None:
     if version > 7:
         raise Unsupported(f"the table needs writer version {version}; this library writes up to 7")
     others = sorted({*known_features(protocol)} - WRITER_FEATURES)
+    if has_variant_properties(metadata.configuration) and other_variants(metadata.schema_string):
+        raise Unsupported(
+            "the table has a column of the type variant besides properties, which this version reads only"
+        )
+    known = features.VARIANTS if has_variant_properties(metadata.configuration) else frozenset()
+    others = [each for each in others if each not in known]
     unknown = [each for each in others if each not in _MARKS or _uses_mark(metadata.schema_string, _MARKS[each])]
     if unknown:
         raise Unsupported(f"the table needs the writer feature {', '.join(unknown)}, which this version does not have")

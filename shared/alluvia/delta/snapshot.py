@@ -23,7 +23,7 @@ from alluvia.delta.schema.column_mapping import ColumnMapping, mapping_of, physi
 from alluvia.delta.schema.nesting import not_readable
 from alluvia.delta.schema.serialization import arrow_schema, schema_fields, uses_type
 from alluvia.delta.schema.types import type_name
-from alluvia.delta.schema.variants import VARIANT
+from alluvia.delta.schema.variants import VARIANT, is_variant
 from alluvia.errors import Corrupt
 from alluvia.store import Store
 from alluvia.store.outside import PIN, is_outside
@@ -37,6 +37,7 @@ _OF_METADATA = (
     "mapping",
     "physical_schema",
     "has_variants",
+    "variant",
     "promoted",
     "file_form",
     "places",
@@ -168,6 +169,12 @@ class Snapshot:
         return physical_schema(self.state.metadata.schema_string, self.mapping)
 
     @property
+    def counted_schema(self) -> pa.Schema:
+        """Return the physical schema as statistics see it: a variant is one column, of bytes."""
+        pairs = zip(self.schema, self.physical_schema, strict=True)
+        return pa.schema([each.with_type(pa.binary()) if is_variant(ours, each) else each for ours, each in pairs])
+
+    @property
     def column_names(self) -> list[str]:
         """Return the columns' names, also of a table whose rows cannot be read. Raises `Corrupt`."""
         return [str(field.get("name")) for field in schema_fields(self.state.metadata.schema_string)]
@@ -182,6 +189,14 @@ class Snapshot:
         """Return whether there are variants in a column."""
         text = self.state.metadata.schema_string
         return VARIANT in text and uses_type(text, VARIANT)
+
+    @cached_property
+    def variant(self) -> str | None:
+        """Return the column that this library writes as a variant: `properties`, or how that is called now."""
+        if self.settings.properties_as != VARIANT or not self.has_variants:
+            return None
+        pairs = zip(self.schema, self.physical_schema, strict=True)
+        return next((str(ours.name) for ours, theirs in pairs if is_variant(ours, theirs)), None)
 
     @cached_property
     def promoted(self) -> Promoted:

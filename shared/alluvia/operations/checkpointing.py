@@ -74,7 +74,7 @@ def form_of(snapshot: Snapshot) -> Form:
     if not settings.statistics_as_struct:
         return Form(settings.statistics_as_json)
     columns = [snapshot.physical_name(name) for name in snapshot.partition_columns]
-    structs = CheckpointForm(snapshot.physical_schema, columns, settings.indexed_columns)
+    structs = CheckpointForm(snapshot.counted_schema, columns, settings.indexed_columns)
     return Form(settings.statistics_as_json, structs)
 
 

@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from alluvia.delta.data_files.scan import Scan
+from alluvia.delta.promoted_fields import PROPERTIES
+from alluvia.delta.schema.names import fold
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.constants import Constants
 from alluvia.engine.duck.literals import quote_name
 from alluvia.engine.duck.relation import RowPlaces
+from alluvia.engine.duck.variant_sql import plain_key
 from alluvia.engine.queries.engine_faults import rules_left_out
+from alluvia.engine.queries.field_reads import FieldRead, find_field_reads, shown_fields
 from alluvia.engine.queries.parse import Node, Statement, walk
 from alluvia.engine.queries.references import Reference, References, find_references, names_in_use
 from alluvia.engine.queries.rewrite import Rewritten, rewrite
@@ -100,14 +104,19 @@ def open_session(
         catalog.rights.check_sees_all(what, read)
     if not dry_run:
         reads.add(inputs)
-    rewritten = replace(rewrite(statement, names, session.analyse), outer=expanded.position)
+    fields = _field_reads(statement, references, plan, {one: schema for one, (schema, _) in derived.items()})
+    for reference in references.tables if fields else ():
+        files = inputs[names[reference]]
+        if isinstance(files, Files) and PROPERTIES in files.snapshot.schema.names:
+            inputs[names[reference]] = replace(files, fields={each.column: each.path for each in fields})
+    rewritten = replace(rewrite(statement, names, session.analyse, fields), outer=expanded.position)
     if not dry_run:
         session.open(
             inputs,
             found.views,
             _fetched_max(statement),
             rules_left_out(statement.root, of_views=bool(found.views)),
-            shown_tables(statement.root, names),
+            {**shown_tables(statement.root, names), **shown_fields(fields)},
         )
     named = _tables_named(references, plan.scans, {reference: relation for reference, (_, relation) in derived.items()})
     return Opened(statement, plan.scans, tuple(found.reports), rewritten, named, tuple(reads.snapshots))
@@ -153,6 +162,20 @@ def _session_inputs(
             found.inputs[found.names[reference]] = files
             found.reports.append(report(reference.shown, files))
     return found
+
+
+def _field_reads(
+    statement: Statement, references: References, plan: ScanPlan, derived: Mapping[Reference, pa.Schema]
+) -> list[FieldRead]:
+    """Return the reads of fields that files have as columns; none if a relation's `properties` is another."""
+    having = [one for one, scan in plan.scans.items() if PROPERTIES in scan.snapshot.schema.names]
+    if not having or not all(plan.scans[one].snapshot.variant == PROPERTIES for one in having) or plan.shown:
+        return []
+    if any(PROPERTIES in map(fold, schema.names) for schema in derived.values()):
+        return []
+    reads = find_field_reads(statement.root, references)
+    moved = {field.key for one in having for field in plan.scans[one].snapshot.promoted}
+    return [] if any(plain_key(read.path) in moved for read in reads) else reads
 
 
 def _bound(session: Session, root: Node, newest: Mapping[str, Snapshot], values: pa.Table) -> dict[str, pa.Scalar]:

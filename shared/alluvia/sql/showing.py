@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from alluvia.access.rights import READ
 from alluvia.delta.partitioning.spec import PartitionField
+from alluvia.delta.promoted_fields import PROPERTIES
 from alluvia.delta.properties import KNOWN, ROLLUP
 from alluvia.delta.schema.list_sizes import list_sizes, size_constraint
 from alluvia.delta.schema.types import type_name
@@ -160,7 +161,7 @@ def create_statement(snapshot: Snapshot) -> str:
         raise Invalid(f"table {snapshot.name} is a rollup, which lake.create_rollup creates: see its property {ROLLUP}")
     if snapshot.name.endswith(f"/{REJECTS}"):
         raise Invalid(f"{snapshot.name.replace('/', '.')} is a table of rejects, which ingestion creates")
-    if snapshot.has_variants:
+    if snapshot.has_variants and snapshot.variant != PROPERTIES:
         raise Invalid(f"table {snapshot.name} has a column of the type VARIANT, which CREATE TABLE cannot make")
     settings = snapshot.settings
     plain = [field.name for field in snapshot.schema if _takes_size(field.type)]

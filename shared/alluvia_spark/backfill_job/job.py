@@ -47,7 +47,12 @@ class Target:
         """Return what says why the table cannot take some rows, by their numbers, as ingestion says it."""
         check = row_check(self.settings.constraints, self.schema)
         stored = PartitionSpec(tuple(field for field in self.spec.fields if field.transform is None))
-        return lambda rows: misfits(rows, stored) | ({} if check is None else check.broken(rows))
+
+        def refused(rows: pa.Table) -> Mapping[int, str]:
+            broken = {} if check is None else check.broken(rows)
+            return misfits(rows, stored) | broken | self.form.refusals(rows)
+
+        return refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from alluvia.delta.promoted_fields import PROPERTIES, Promoted, PromotedField, s
 from alluvia.delta.snapshot import Snapshot
 from alluvia_spark.frames import mapped_batches
 from alluvia_spark.reading.filters import constant, identifier
-from alluvia_spark.schemas import all_nullable, shown_schema
+from alluvia_spark.schemas import all_nullable, shown_schema, with_texts
 
 _WRITTEN_ALIKE = (pa.types.is_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_date)
 """The types whose values Spark writes as JSON as this library does."""
@@ -45,7 +45,8 @@ def shown_rows(rows: DataFrame, snapshot: Snapshot, like: AddFile) -> DataFrame:
             *(_spliced(promoted) if name == PROPERTIES else identifier(name) for name in rows.columns)
         )
     file = AddFile("", {}, 0, 0, data_change=False, tags=like.tags)
-    return mapped_batches(rows, partial(_shown, snapshot.schema, promoted, file), all_nullable(shown_schema(snapshot)))
+    columns = all_nullable(with_texts(shown_schema(snapshot)))
+    return mapped_batches(rows, partial(_shown, snapshot.schema, promoted, file), columns)
 
 
 def _spliced(promoted: Promoted) -> str:

@@ -25,7 +25,7 @@ from alluvia.store import Store
 from alluvia_spark.reading.file_scan import FileScan, ScannedTable
 from alluvia_spark.reading.filters import RowFilter, is_plain, quoted
 from alluvia_spark.reading.promoted import alike, shown_rows
-from alluvia_spark.schemas import all_nullable, nullable, shown_schema, stored_schema
+from alluvia_spark.schemas import all_nullable, nullable, shown_schema, stored_schema, with_texts
 from alluvia_spark.tables import handle_of, tagged, uris_of
 from alluvia_spark.wording import finding, read_version, resolving
 
@@ -65,7 +65,7 @@ def _rows(source: ScannedTable, store: Store, files: Sequence[AddFile]) -> DataF
     """
     snapshot = source.snapshot
     if not files:
-        return source.spark.createDataFrame([], all_nullable(shown_schema(snapshot)))
+        return source.spark.createDataFrame([], all_nullable(with_texts(shown_schema(snapshot))))
     _check(source, files)
     parts = alike(files, snapshot.promoted)
     return reduce(DataFrame.union, [shown_rows(_stored_rows(source, store, part), snapshot, part[0]) for part in parts])

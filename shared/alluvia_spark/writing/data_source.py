@@ -12,7 +12,7 @@ from typing import ClassVar, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition
-from pyspark.sql.types import StringType, StructField, StructType, VariantType
+from pyspark.sql.types import StructType
 
 from alluvia.delta.data_files.scan import Scan, read_file
 from alluvia.delta.log.actions import AddFile
@@ -23,7 +23,7 @@ from alluvia.engine.conditions.condition import condition
 from alluvia.errors import Unsupported
 from alluvia_spark.frames import spare_later_tasks
 from alluvia_spark.options import STREAM, WRITING, AlluviaOptions
-from alluvia_spark.schemas import all_nullable, shown_schema
+from alluvia_spark.schemas import all_nullable, shown_schema, with_texts
 from alluvia_spark.tables import tagged
 from alluvia_spark.wording import finding, read_version, resolving
 from alluvia_spark.writing.writing import TableWriter
@@ -52,7 +52,7 @@ class AlluviaSource(DataSource):
         return "alluvia"
 
     def schema(self) -> StructType:
-        return _texts(all_nullable(shown_schema(self._snapshot())))
+        return with_texts(all_nullable(shown_schema(self._snapshot())))
 
     def reader(self, schema: StructType) -> TableReader:
         return TableReader(self._given, self._snapshot(), schema.names)
@@ -97,17 +97,6 @@ def source_at(here: str | None) -> type[AlluviaSource]:
 def _bare(state: State) -> State:
     """Return a version without its files."""
     return State(state.version, state.protocol, state.metadata)
-
-
-def _texts(schema: StructType) -> StructType:
-    """Return columns with variants as JSON text, as this library reads them."""
-    fields = []
-    for each in schema:
-        kind = StringType() if isinstance(each.dataType, VariantType) else each.dataType
-        if "variant" in kind.simpleString():
-            raise Unsupported(f"column {each.name} holds variants inside, which Spark cannot be given by this source")
-        fields.append(StructField(each.name, kind))
-    return StructType(fields)
 
 
 class FilesOfTask(InputPartition):

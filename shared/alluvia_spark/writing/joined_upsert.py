@@ -34,7 +34,7 @@ from alluvia.operations.rows.row_changes import change_rows
 from alluvia.operations.rows.source_keys import KEYS_SORTED_MAX, SourceKeys, repeated_key
 from alluvia.operations.rows.upsert import Rules, check_rules, read_rows, upsert_edit
 from alluvia_spark.frames import mapped_batches, numbered, tasks
-from alluvia_spark.schemas import fitted, shown_schema, spelled, written_schema
+from alluvia_spark.schemas import fitted, shown_schema, spelled, with_texts, written_schema
 from alluvia_spark.tables import TablePlace
 from alluvia_spark.wording import finding, unresolved
 from alluvia_spark.writing.data_source import grouped
@@ -179,7 +179,10 @@ class JoinWorker:
         self._source = source
         self._rules = rules
         self._keys = StructType(
-            [StructField(f"{_KEY}{at}", shown_schema(snapshot)[name].dataType) for at, name in enumerate(source.on)]
+            [
+                StructField(f"{_KEY}{at}", with_texts(shown_schema(snapshot))[name].dataType)
+                for at, name in enumerate(source.on)
+            ]
         )
         self._task = UpsertTask(place, without_files(snapshot), source.columns.names, source.on, rules)
 

@@ -21,6 +21,7 @@ from alluvia.delta.partitioning.spec import PartitionSpec
 from alluvia.delta.partitioning.transforms import PARTITION_TAG
 from alluvia.delta.promoted_fields import moved, shown_rows
 from alluvia.delta.properties import Properties
+from alluvia.delta.schema.variant_shredding import is_marked
 from alluvia.delta.statistics.written import file_statistics
 from alluvia.errors import Invalid
 from alluvia.store import Store
@@ -84,7 +85,7 @@ class FileWriter:
                 data, count = self._encode_file(rows.slice(start) if start else rows)
                 written = rows if count == len(rows) else rows.slice(start, count)
                 stats = file_statistics(written, self._settings.indexed_columns)
-                yield new_file(partition, len(data), stats, self._clock, tags=self._form.tags), data
+                yield new_file(partition, len(data), stats, self._clock, tags=self._form.tags(rows.schema)), data
                 start += count
 
     def _encode_file(self, rows: pa.Table) -> tuple[bytes, int]:
@@ -154,7 +155,7 @@ def sort_columns(rows: pa.Table, settings: Properties) -> list[pa.ChunkedArray]:
 
 
 def bounded_columns(schema: pa.Schema) -> Bounded:
-    """Return the columns for which a file may hold bounds: all but floating-point ones and lists.
+    """Return the columns for which a file may hold bounds: all but floating-point ones, lists and bytes of variants.
 
     Arrow's bounds leave NaN out. DuckDB, which sorts NaN above every number, treats them as bounds of all values, and
     would miss it.
@@ -172,7 +173,8 @@ def bounded_columns(schema: pa.Schema) -> Bounded:
 
     for field in schema:
         visit(field.name, field.type)
-    return names or False
+    texts = [f"{field.name}." for field in schema if is_marked(field)]
+    return [name for name in names if not name.startswith(tuple(texts)) or name.endswith(".typed_value")] or False
 
 
 class ParquetBuffer:

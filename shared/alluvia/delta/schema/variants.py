@@ -40,6 +40,11 @@ Row = tuple[bytes | None, Any]
 """A variant as it is stored: its `value`, and its `typed_value` as JSON text, as rows by name, or as a list of rows."""
 
 
+def is_variant(field: pa.Field, physical: pa.Field) -> bool:
+    """Whether a top column, as it is in a table's schema and in files, is a variant."""
+    return bool(physical.type == STORED and field.type != STORED)
+
+
 def variant_texts(array: pa.Array) -> pa.StringArray:
     """Return a column of variants as JSON text, null where there is none.
 

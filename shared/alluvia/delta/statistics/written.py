@@ -15,6 +15,7 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.delta.schema.names import ColumnPath, Json, find, put
 from alluvia.delta.schema.types import as_moment
+from alluvia.delta.schema.variant_shredding import is_marked
 
 
 def merged_statistics(parts: Sequence[str]) -> str:
@@ -125,7 +126,7 @@ def _leaves(table: pa.Table) -> Iterator[tuple[ColumnPath, pa.ChunkedArray]]:
     """Yield leaf columns in order; a struct's leaves are null where the struct is."""
     for at, name in enumerate(table.schema.names):
         column = table.column(at)
-        if pa.types.is_struct(column.type):
+        if pa.types.is_struct(column.type) and not is_marked(table.schema.field(at)):
             yield from _leaves_in((name,), column)
         else:
             yield (name,), column

@@ -121,12 +121,13 @@ class UnreadableFile(Corrupt):
 
 
 class UnreadField(UnreadableFile):
-    """DuckDB has met a value of a promoted field, in a file of before, that only this library reads."""
+    """DuckDB has met a value of `properties` that only this library reads."""
 
     def __init__(self, otherwise: AlluviaError) -> None:
         super().__init__(UNREAD, otherwise)
         message = "the query met a value in properties that only this library reads, when it had sent rows already"
-        self.args = (f"{message}: move the promoted fields to their columns in all files (evolve --backfill)",)
+        instead = "move the promoted fields to their columns in all files (evolve --backfill), or read it with scan"
+        self.args = (f"{message}: {instead}",)
 
 
 @dataclass(frozen=True, slots=True)

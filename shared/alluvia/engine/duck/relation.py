@@ -7,13 +7,12 @@ of partition columns come from the log; rows that a deletion vector deletes are 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
-from itertools import groupby
+from itertools import groupby, starmap
 from typing import Any
 
-import orjson
 import pyarrow as pa
 
 from alluvia.delta.log.actions import AddFile
@@ -22,8 +21,12 @@ from alluvia.delta.partitioning.values import partition_value
 from alluvia.delta.promoted_fields import PROPERTIES, Promoted
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.nesting import not_for_sql
+from alluvia.delta.schema.variant_shredding import WHOLE, Form, form_of
+from alluvia.delta.schema.variants import is_variant
+from alluvia.engine.duck.complete_files import counted_names, is_complete
 from alluvia.engine.duck.literals import free_name, quote_name, quote_text
 from alluvia.engine.duck.promoted_sql import shown_columns, trust, without_keys
+from alluvia.engine.duck.variant_sql import shown_sql_of
 from alluvia.errors import Unsupported
 from alluvia.lazy_dataclasses import dataclass
 
@@ -148,11 +151,14 @@ def relation_parts(
     deleted: str | None = None,
     position: str | None = None,
     promoted: Promoted = (),
+    fields: Mapping[str, str] | None = None,
 ) -> list[RelationPart]:
     """Return the parts of a relation: files without deletion vectors, and files with them (see `relation_sql`).
 
     With `position`, there is a last column of that name: the number of each row in its file. Files have `promoted`
-    fields in the form in which they are stored; files of another `trust` in them are other parts, in order.
+    fields in the form in which they are stored; files of another `trust` in them are other parts, in order, and so are
+    those of another form of variants. `fields` are further columns, each with the argument of `->>` that finds it in
+    `properties`.
     """
     names = schema if physical is None else physical
     pairs = list(zip(files, urls, strict=True))
@@ -163,7 +169,7 @@ def relation_parts(
     groups = [whole] if whole else []
     if FILE_NUMBER in map(fold, names.names):  # then DuckDB cannot tell files apart, which their values differ by
         groups = _alike([(_partition_row(pair[0], schema, names, partition_columns), pair) for pair in whole])
-    form = _Form(schema, names, partition_columns, position, promoted)
+    form = _Form(schema, names, partition_columns, position, promoted, fields or {})
     parts = [_part(form, each, None) for group in groups for each in _trusted_alike(group, promoted)]
     first = 0
     for each in _trusted_alike(partial, promoted):
@@ -182,8 +188,13 @@ def _alike(pairs: Iterable[tuple[tuple[object, ...], tuple[AddFile, str]]]) -> l
 
 def _trusted_alike(pairs: Pairs, promoted: Promoted) -> list[list[tuple[AddFile, str]]]:
     """Return the files with the same trust in promoted fields, which follow one another."""
-    groups = groupby(pairs, key=lambda pair: trust(promoted, pair[0]))
+    groups = groupby(pairs, key=lambda pair: form_key(promoted, pair[0]))
     return [list(each) for _, each in groups]
+
+
+def form_key(promoted: Promoted, file: AddFile) -> tuple[tuple[bool, ...], Form]:
+    """Return what files have in common that are read in one way."""
+    return trust(promoted, file), form_of(file.tags) or WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +206,31 @@ class _Form:
     partition_columns: Sequence[str]
     position: str | None
     promoted: Promoted
+    fields: Mapping[str, str]
+
+    @property
+    def varies(self) -> bool:
+        """Whether `frame` has other columns than files."""
+        return bool(self.fields) or any(starmap(is_variant, zip(self.schema, self.physical, strict=True)))
+
+    def read(self) -> _Form:
+        """Return the form as it is once `frame` has made text of variants."""
+        pairs = zip(self.schema, self.physical, strict=True)
+        return replace(
+            self,
+            physical=pa.schema([each.with_type(ours.type) if is_variant(ours, each) else each for ours, each in pairs]),
+        )
+
+    def frame(self, file: AddFile) -> str:
+        """Return the SQL of all columns of files like one, with variants as text, and of the `fields`."""
+        pairs = zip(self.schema, self.physical, strict=True)
+        column = next((stored.name for ours, stored in pairs if is_variant(ours, stored)), None)
+        if column is not None:
+            return shown_sql_of(column, form_of(file.tags) or WHOLE, self.fields)
+        texts = quote_name(self.physical.field(self.schema.get_field_index(PROPERTIES)).name)
+        return "*" + "".join(
+            f", {texts} ->> {quote_text(path)} AS {quote_name(name)}" for name, path in self.fields.items()
+        )
 
     def shown(self, columns: Sequence[str], file: AddFile) -> Sequence[str]:
         """Return the SQL of columns, given that of the stored columns of files like one."""
@@ -208,6 +244,8 @@ class _Form:
 
 def _part(form: _Form, pairs: Pairs, deleted: str | None, first: int = 0) -> RelationPart:
     """Return the part of some files. `first` is the number of the first of them among those with deletion vectors."""
+    every = _escaped(form.frame(pairs[0][0])) if form.varies else "*"
+    form = form.read()
     schema, physical, partition_columns, position = form.schema, form.physical, form.partition_columns, form.position
     stored = [field for field, ours in zip(physical, schema, strict=True) if ours.name not in partition_columns]
     taken = [*schema.names, *physical.names]
@@ -233,11 +271,12 @@ def _part(form: _Form, pairs: Pairs, deleted: str | None, first: int = 0) -> Rel
     ]
     columns = [*form.shown(columns, pairs[0][0])]
     shown = ", ".join(f"{column} AS {quote_name(field.name)}" for column, field in zip(columns, schema, strict=True))
+    shown += "".join(f", f.{quote_name(name)}" for name in form.fields)
     if position is not None:
         shown += f", f.{row_number} AS {quote_name(position)}"
     numbers = {FILE_NUMBER: number} if deleted is not None or not same else {}
     numbers |= {ROW_NUMBER: row_number} if deleted is not None or position is not None else {}
-    read = f"SELECT *{''.join(f', {name} AS {ours}' for name, ours in numbers.items())} FROM {{0}}"
+    read = f"SELECT {every}{''.join(f', {name} AS {ours}' for name, ours in numbers.items())} FROM {{0}}"
     files, reserved = tuple(file for file, _ in pairs), frozenset([*numbers.keys(), *numbers.values()])
     paths = ", ".join(quote_text(escape_glob(url)) for _, url in pairs)
     one = RelationPart(files, _source(paths), f"({read}) f{frame}", shown, reserved)
@@ -245,8 +284,8 @@ def _part(form: _Form, pairs: Pairs, deleted: str | None, first: int = 0) -> Rel
         return one
     whole = f"({read} UNION ALL BY NAME {_escaped(empty_sql(stored))}) f{frame}"
     unified = RelationPart(files, _source(paths, ", union_by_name=true"), whole, shown, reserved)
-    counted = _counted_names(stored)
-    complete = counted is not None and all(_complete(file, counted) for file in files)
+    counted = counted_names(stored)
+    complete = counted is not None and all(is_complete(file, counted) for file in files)
     return replace(one, unified=unified) if complete else unified
 
 
@@ -273,51 +312,12 @@ def escape_glob(url: str) -> str:
     return _WILDCARD.sub(r"[\g<0>]", url)
 
 
-Names = dict[str, "Names | None"]
-
-
-def _counted_names(fields: Iterable[pa.Field]) -> Names | None:
-    """Return the names that complete statistics count the nulls of, those in structs included; None if they cannot."""
-    names: Names = {}
-    for field in fields:
-        inner = _counted_names(field.type.fields) if pa.types.is_struct(field.type) else None
-        if inner is None and _holds_struct(field.type):
-            return None
-        names[field.name] = inner
-    return names
-
-
-def _complete(file: AddFile, names: Names) -> bool:
-    """Whether the statistics say that a file has every column, so that DuckDB need not compare the files' schemas."""
-    if file.stats is None:
-        return False
-    try:
-        return _counted(names, orjson.loads(file.stats).get("nullCount"))
-    except (ValueError, AttributeError):
-        return False
-
-
-def _counted(names: Names, counts: Any) -> bool:
-    return isinstance(counts, dict) and all(
-        name in counts and (inner is None or _counted(inner, counts[name])) for name, inner in names.items()
-    )
-
-
 def _holds_floats(kind: pa.DataType) -> bool:
     if pa.types.is_map(kind):
         return _holds_floats(kind.key_type) or _holds_floats(kind.item_type)
     if pa.types.is_list(kind):
         return _holds_floats(kind.value_type)
     return pa.types.is_floating(kind) or (pa.types.is_struct(kind) and any(_holds_floats(f.type) for f in kind.fields))
-
-
-def _holds_struct(kind: pa.DataType) -> bool:
-    """Whether there are fields within lists or maps, of which statistics say nothing."""
-    if pa.types.is_map(kind):
-        return _holds_struct(kind.key_type) or _holds_struct(kind.item_type)
-    if pa.types.is_list(kind):
-        return _holds_struct(kind.value_type)
-    return pa.types.is_struct(kind)
 
 
 def _stored_column(field: pa.Field, physical: pa.Field, *, own: bool) -> str:

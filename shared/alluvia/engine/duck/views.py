@@ -7,7 +7,7 @@ as a scan does, and copied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import starmap
 from pathlib import Path
@@ -23,6 +23,7 @@ from alluvia.delta.log.actions import AddFile
 from alluvia.delta.promoted_fields import moved
 from alluvia.delta.schema.column_mapping import ColumnMapping, identities, misnamed
 from alluvia.delta.schema.names import fold
+from alluvia.delta.schema.variant_shredding import form_of
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.arrow_values import fits, holds, narrows
 from alluvia.engine.duck.database import Database
@@ -34,6 +35,7 @@ from alluvia.engine.duck.relation import (
     RelationPart,
     RowPlaces,
     escape_glob,
+    form_key,
     relation_parts,
     union_sql,
 )
@@ -124,21 +126,27 @@ class Views:
         places: RowPlaces | None = None,
         *,
         as_stored: bool = False,
+        in_place: bool = False,
+        fields: Mapping[str, str] | None = None,
     ) -> None:
         """Make the view of some files, which lie at `urls`; those of which `copied` says so are copied in any case.
 
         With `places`, its last columns are the number of each row's file among `files`, and of the row in the file.
-        Where `copied` says so of `UNREAD`, so are all files with promoted fields that are not all in their columns.
-        With `as_stored`, the rows have promoted fields where files that are written now have them.
+        Where `copied` says so of `UNREAD`, so are all files with promoted fields that are not all in their columns, and
+        those with variants, unless they are to be read `in_place`. With `as_stored`, the rows have promoted fields
+        where files that are written now have them. `fields` are further columns, which the query names, each with the
+        argument of `->>` that finds it in `properties`.
         Raises `Corrupt`, `Unsupported`, `Unavailable` and DuckDB's errors.
         """
         unread = as_stored or copied(UNREAD)
         odd = {file.path for file in files if copied(file.path) or (unread and not all(trust(snapshot.promoted, file)))}
+        if snapshot.has_variants and copied(UNREAD) and not in_place:
+            odd |= {file.path for file in files if form_of(file.tags)}
         form = _Form(snapshot, places, as_stored=as_stored)
         files = form.numbered(files)
         pairs = list(zip(files, urls, strict=True))
-        if snapshot.promoted:
-            pairs.sort(key=lambda pair: trust(snapshot.promoted, pair[0]))
+        if snapshot.promoted or snapshot.has_variants:
+            pairs.sort(key=lambda pair: form_key(snapshot.promoted, pair[0]))
         odd |= self._odd(snapshot, [(file, url) for file, url in pairs if file.path not in odd], places)
         plain = [(file, url) for file, url in pairs if file.path not in odd]
         self._check_time()
@@ -156,6 +164,7 @@ class Views:
             deleted,
             None if places is None else places.position,
             () if as_stored else snapshot.promoted,
+            fields,
         )
         for part in parts:
             self._check_time()
@@ -164,16 +173,19 @@ class Views:
                 selects.append(fitting.sql())
             else:
                 odd.update(file.path for file in part.files)
-        selects += [part.sql() for part in self._copies(form, [file for file in files if file.path in odd])]
-        self._connection.execute(f"CREATE VIEW {self._schema}.{name} AS {union_sql(form.shown, selects)}")
+        copies = self._copies(form, [file for file in files if file.path in odd], fields)
+        selects += [part.sql() for part in copies]
+        shown = pa.schema([*form.shown, *(pa.field(each, pa.string()) for each in fields or {})])
+        self._connection.execute(f"CREATE VIEW {self._schema}.{name} AS {union_sql(shown, selects)}")
 
     def _odd(self, snapshot: Snapshot, files: Sequence[tuple[AddFile, str]], places: RowPlaces | None) -> set[str]:
         """Return the paths of the files in which DuckDB would not find the table's columns, as far as is known."""
-        if snapshot.has_variants:
+        if snapshot.has_variants and snapshot.variant is None:
             return {file.path for file, _ in files}
         names = {fold(field.name) for field in snapshot.physical_schema}
         virtual = names & {FILE_NUMBER, ROW_NUMBER}
-        odd = {file.path for file, _ in files if virtual and file.deletion_vector}
+        odd = {file.path for file, _ in files if snapshot.has_variants and form_of(file.tags) is None}
+        odd |= {file.path for file, _ in files if virtual and file.deletion_vector}
         odd |= {file.path for file, _ in files if ROW_NUMBER in virtual and places}
         if snapshot.mapping is not ColumnMapping.ID:
             return odd
@@ -204,7 +216,7 @@ class Views:
             return part
         return self._fitting(part.unified, snapshot)
 
-    def _copies(self, form: _Form, files: Sequence[AddFile]) -> list[RelationPart]:
+    def _copies(self, form: _Form, files: Sequence[AddFile], fields: Mapping[str, str] | None) -> list[RelationPart]:
         """Copy files, as the table needs them and without their deleted rows, and return the relation of the copies."""
         schema = pa.schema([field for field in form.shown if field.name not in form.partition_columns])
         copies, urls = [], []
@@ -221,7 +233,7 @@ class Views:
             self.copies[url] = file.path
             copies.append(replace(file, deletion_vector=None, stats=None, partition_values=form.logical(file)))
             urls.append(url)
-        return relation_parts(form.shown, form.partition_columns, copies, urls)
+        return relation_parts(form.shown, form.partition_columns, copies, urls, fields=fields)
 
 
 class _Form:

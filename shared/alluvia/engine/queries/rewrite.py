@@ -16,6 +16,7 @@ from typing import Any
 from alluvia.delta.schema.names import fold
 from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.engine.duck.literals import quote_name
+from alluvia.engine.queries.field_reads import FieldRead
 from alluvia.engine.queries.functions import TABLE_FUNCTIONS
 from alluvia.engine.queries.parse import LOCATION, Analyse, Node, Statement, analyse, read, same
 from alluvia.engine.queries.references import Reference
@@ -86,10 +87,16 @@ class Rewritten:
         return self.outer(min(source, self._sources[at + 1]) if at + 1 < len(self._sources) else source)
 
 
-def rewrite(statement: Statement, views: Mapping[Reference, str], analyse: Analyse = analyse) -> Rewritten:
+def rewrite(
+    statement: Statement,
+    views: Mapping[Reference, str],
+    analyse: Analyse = analyse,
+    fields: Sequence[FieldRead] = (),
+) -> Rewritten:
     """Put views, by their name within `VIEW_SCHEMA`, in the place of tables. Raises `Invalid` where that fails.
 
-    `analyse` has DuckDB read the new text, and raises `QueryTooCostly` where its time is up.
+    `analyse` has DuckDB read the new text, and raises `QueryTooCostly` where its time is up. Where columns can stand
+    for all `fields`, they do.
     """
     data = statement.text.encode()
     tokens = _Tokens(statement.starts, data)
@@ -99,15 +106,41 @@ def rewrite(statement: Statement, views: Mapping[Reference, str], analyse: Analy
         changes, alias = _edits(reference, view, tokens)
         edits.extend(changes)
         replacements[id(reference.node)] = _view_node(reference.node, view, alias)
+    if fields:
+        try:
+            return _rewritten(
+                statement,
+                [*edits, *(_field_edit(field, tokens) for field in fields)],
+                {**replacements, **{id(field.node): field.replacement for field in fields}},
+                views,
+                analyse,
+            )
+        except _Unusual:
+            pass  # a name or a text that is not written next to `->>`
+    return _rewritten(statement, edits, replacements, views, analyse)
+
+
+class _Unusual(Invalid):
+    """The text cannot be changed as planned."""
+
+
+def _rewritten(
+    statement: Statement,
+    edits: Sequence[tuple[int, int, str]],
+    replacements: Mapping[int, Node],
+    views: Mapping[Reference, str],
+    analyse: Analyse,
+) -> Rewritten:
+    data = statement.text.encode()
     rewritten = _splice(data, sorted(edits))
     try:
         root = read(rewritten.text, analyse).root
     except QueryTooCostly:
         raise
     except Invalid as error:
-        raise Invalid(_UNUSUAL) from error
+        raise _Unusual(_UNUSUAL) from error
     if not same(root, statement.root, replacements):
-        raise Invalid(_UNUSUAL)
+        raise _Unusual(_UNUSUAL)
     check_tables(root, VIEW_SCHEMA, set(views.values()))
     return rewritten
 
@@ -150,6 +183,10 @@ class _Tokens:
 
     def start(self, number: int) -> int:
         return self._starts[number]
+
+    def start_of_next(self, number: int) -> int:
+        """Return where the token after one starts, or the text ends."""
+        return self._starts[number + 1] if number + 1 < len(self._starts) else len(self._data)
 
     def end(self, number: int) -> int:
         """Return where a token ends. Only for names and punctuation."""
@@ -196,6 +233,16 @@ def _edits(reference: Reference, view: str, tokens: _Tokens) -> tuple[list[tuple
     if not reference.is_function and node["at_clause"] is not None:
         edits.append(_cut_at_clause(following, tokens))
     return edits, alias
+
+
+def _field_edit(field: FieldRead, tokens: _Tokens) -> tuple[int, int, str]:
+    """Return the change that puts a column in the place of a field that is read. Raises `_Unusual`."""
+    column, path = field.node["children"]
+    first = tokens.at(column[LOCATION])
+    last = tokens.at(path[LOCATION])
+    if last != first + 2 * len(field.names) or tokens.at(field.node[LOCATION]) != last - 1:
+        raise _Unusual(_UNUSUAL)
+    return tokens.start(first), tokens.start_of_next(last), field.text
 
 
 def _cut_at_clause(number: int, tokens: _Tokens) -> tuple[int, int, str]:

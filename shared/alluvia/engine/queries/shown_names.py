@@ -12,7 +12,11 @@ from typing import Any
 VIEW_SCHEMA = "alluvia"
 """The schema of the views that replace tables."""
 Shown = Mapping[str, Sequence[Any]]
-"""By the name of a view, the table as the query names it, and whether the query gives it an alias."""
+"""By the name of a view, the table as the query names it, and whether the query gives it an alias; by the name of a
+column that stands for a field, how the query reads the field."""
+FIELDS = "alluvia_field_"
+"""The start of the names of columns that stand for fields of `properties`."""
+_FIELD = re.compile(rf"(?P<table>(?:\"(?:[^\"]|\"\")*\"|\w+)\.)?\b(?P<column>{FIELDS}\d+)\b")
 _VIEW = re.compile(rf'\b{VIEW_SCHEMA}\.(?P<view>\w+)(?P<alias> AS (?:"(?:[^"]|"")*"|\w+))?')
 
 
@@ -26,4 +30,9 @@ def column_name(name: str, shown: Shown) -> str:
         name, has_alias = known
         return f"{name}{match['alias'] or ''}" if has_alias else str(name)
 
-    return _VIEW.sub(table, name) if shown and f"{VIEW_SCHEMA}." in name else name
+    def field(match: re.Match[str]) -> str:
+        known = shown.get(match["column"])
+        return match[0] if known is None else f"({match['table'] or ''}{known[0]})"
+
+    name = _VIEW.sub(table, name) if shown and f"{VIEW_SCHEMA}." in name else name
+    return _FIELD.sub(field, name) if shown and FIELDS in name else name

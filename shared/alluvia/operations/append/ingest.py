@@ -159,7 +159,8 @@ def refusals(snapshot: Snapshot, rows: pa.Table) -> dict[int, str]:
     Every row is judged, all of them at once: it takes no longer where many are bad.
     """
     check = row_check(snapshot.settings.constraints, snapshot.schema)
-    return misfits(rows, snapshot.partition_spec) | ({} if check is None else check.broken(rows))
+    refused = misfits(rows, snapshot.partition_spec) | ({} if check is None else check.broken(rows))
+    return refused | snapshot.file_form.refusals(rows)
 
 
 class _NewRows:

@@ -167,6 +167,7 @@ class Output:
     span: Span
     rows: int = 0
     statistics: list[str] = field(default_factory=list)
+    tags: dict[str, str] = field(default_factory=dict)
 
 
 class _Part(NamedTuple):
@@ -210,13 +211,17 @@ class Outputs:
         output = Output(self._folder / f"new-{len(self._written)}.parquet", span)
         parts: deque[_Part] = deque()
         encodings: Encodings | None = None
+        stored: pa.Schema | None = None
         taken = 0
         with output.path.open("wb") as sink:
             file = JoinedParquet(sink)
             while count := next_rows(left, taken, self._row_bytes, self._target, self._settings.row_group_rows):
-                rows = self._form.stored(self._rows.take(count))
+                rows = self._form.stored(self._rows.take(count), stored)
                 if not len(rows):
                     break
+                if stored is None:
+                    stored = rows.schema
+                    output.tags = self._form.tags(stored)
                 encodings = encodings or encodings_of(rows, tried=True)
                 parts.append(_Part(len(rows), rows.nbytes, threads.submit(self._encode, rows, encodings)))
                 taken += len(rows)

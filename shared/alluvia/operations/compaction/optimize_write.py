@@ -80,6 +80,24 @@ def rewrite(
     With `evaluate`, they are folded with the table's merge query. No file where deletion vectors have deleted all rows.
     Raises `Corrupt`, `ObjectNotFound` and `Unavailable`, and `Invalid` where the merge query fails.
     """
+    try:
+        return _rewrite(handle, snapshot, group, target, memory_mb, evaluate, in_place=snapshot.has_variants)
+    except AlluviaError as error:
+        if not snapshot.has_variants or UNREAD not in str(error):
+            raise
+    return _rewrite(handle, snapshot, group, target, memory_mb, evaluate, in_place=False)
+
+
+def _rewrite(
+    handle: TableHandle,
+    snapshot: Snapshot,
+    group: FileGroup,
+    target: int,
+    memory_mb: int | None,
+    evaluate: Evaluate | None,
+    *,
+    in_place: bool,
+) -> NewFiles:
     files = [each.file for each in group.files]
     urls: list[str] = []
     with ExitStack() as held, _explained(files, urls):
@@ -91,7 +109,7 @@ def rewrite(
             connection.execute(f"CREATE SCHEMA {_SCHEMA}")
             stored = "files" if evaluate is None else "stored"
             Views(OwnDatabase(connection), _SCHEMA, handle.store, folder).create(
-                stored, snapshot, files, urls, UNREAD.__eq__, as_stored=evaluate is None
+                stored, snapshot, files, urls, UNREAD.__eq__, as_stored=evaluate is None, in_place=in_place
             )
             folded = None
             if evaluate is not None:
@@ -146,7 +164,7 @@ def _put(
     values = [like.partition_values.get(name) for name in snapshot.partition_spec.stored_columns]
     partition = partition_of(snapshot.partition_spec, values, output.span)
     size, stats = output.path.stat().st_size, merged_statistics(output.statistics)
-    new = new_file(partition, size, stats, handle.clock, tags=snapshot.file_form.tags, data_change=data_change)
+    new = new_file(partition, size, stats, handle.clock, tags=output.tags, data_change=data_change)
     tags = {CLUSTER_TAG: cluster_tag(snapshot.settings.cluster_by, cell)} if cell else {}
     new = replace(new, partition_values=like.partition_values, tags={**new.tags, **tags})
     handle.store.put_new_file(snapshot.key(new), output.path)

@@ -18,8 +18,8 @@ import pyarrow as pa
 from alluvia.delta.log.actions import Metadata
 from alluvia.delta.properties import APPEND_ONLY, CHANGE_DATA_FEED, MERGE_QUERY, ROLLUP, TTL, read_properties
 from alluvia.delta.schema.names import fold
-from alluvia.delta.schema.serialization import arrow_schema, uses_type
-from alluvia.delta.schema.variants import VARIANT
+from alluvia.delta.schema.serialization import arrow_schema
+from alluvia.delta.variant_properties import other_variants
 from alluvia.engine.duck.database import confine, connect
 from alluvia.engine.duck.failures import Context, details_of, translate
 from alluvia.engine.duck.literals import quote_name
@@ -57,8 +57,8 @@ def check_merge_query(metadata: Metadata, own: pa.Table | None = None) -> None:
             raise _invalid(f"not possible with {name}: {why}")
     if ROLLUP in metadata.configuration:
         raise _invalid("a rollup cannot have one: only its refresh writes it")
-    if uses_type(metadata.schema_string, VARIANT):
-        raise _invalid("not possible with a column of the type variant")
+    if other_variants(metadata.schema_string):
+        raise _invalid("not possible with a column of the type variant besides properties")
     if own is None:
         _check_random(metadata.schema_string, metadata.partition_columns, tuple(sorted(metadata.configuration.items())))
     else:

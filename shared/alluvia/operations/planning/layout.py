@@ -20,8 +20,9 @@ from alluvia.delta.properties import (
     Properties,
     read_properties,
 )
-from alluvia.delta.schema.serialization import arrow_schema
+from alluvia.delta.schema.serialization import arrow_schema, schema_fields
 from alluvia.delta.schema.types import type_name
+from alluvia.delta.schema.variants import VARIANT
 from alluvia.delta.statistics.typed import has_bounds
 from alluvia.errors import Invalid
 from alluvia.nearest_name import hint
@@ -47,9 +48,11 @@ def check_layout(metadata: Metadata) -> None:
     settings, schema = read_properties(metadata.configuration), arrow_schema(metadata.schema_string)
     if settings.cluster_by and settings.sort_by:
         raise Invalid(f"cluster_by: the table has sort_by too, and rows can have one order only: set {SORT_BY} to []")
-    _check_bloom_filters(settings.bloom_filters, schema)
+    variants = {each.get("name") for each in schema_fields(metadata.schema_string) if each.get("type") == VARIANT}
+    stored = pa.schema([each.with_type(pa.binary()) if each.name in variants else each for each in schema])
+    _check_bloom_filters(settings.bloom_filters, stored)
     _check_sort(settings.sort_by, schema)
-    _check_clustering(settings.cluster_by, settings.indexed_columns, schema, metadata.partition_columns)
+    _check_clustering(settings.cluster_by, settings.indexed_columns, stored, metadata.partition_columns)
 
 
 def _check_bloom_filters(names: Sequence[str], schema: pa.Schema) -> None:

@@ -213,6 +213,7 @@ class FileSink:
         self._folder = tempfile.TemporaryDirectory(dir=scratch_root())
         self._path = Path(self._folder.name, "data.parquet")
         self._writer: pq.ParquetWriter | None = None
+        self._stored: pa.Schema | None = None
         self._statistics: list[str] = []
         self._waiting: list[pa.Table] = []
 
@@ -245,7 +246,8 @@ class FileSink:
         self._encoding.result()
         self._close_writer()
         stats = merged_statistics(self._statistics)
-        tags = self._snapshot.file_form.tags
+        assert self._stored is not None  # noqa: S101 - rows came
+        tags = self._snapshot.file_form.tags(self._stored)
         new = new_file_like(self._like, self._path.stat().st_size, stats, self._handle.clock, tags=tags)
         self._handle.store.put_new_file(self._snapshot.key(new), self._path)
         return new
@@ -264,7 +266,8 @@ class FileSink:
 
     def _encode(self, rows: pa.Table) -> None:
         form = self._snapshot.file_form
-        rows, settings = form.stored(rows), form.settings
+        rows, settings = form.stored(rows, self._stored), form.settings
+        self._stored = rows.schema
         self._statistics.append(file_statistics(rows, settings.indexed_columns))
         if self._writer is None:
             encodings = self._background.encodings(folder_of(self._like.path), rows)

@@ -109,7 +109,8 @@ class ShownPart:
 class Files:
     """Data files that are read with the columns of a version; `paths` say where they lie locally, if they do.
 
-    `shown` limits what is seen of them. With `places` there are two more columns.
+    `shown` limits what is seen of them. With `places` there are two more columns, and further ones,
+    `fields`, each with the argument of `->>` that finds it in `properties`.
     """
 
     snapshot: Snapshot
@@ -117,6 +118,7 @@ class Files:
     paths: Sequence[str] = ()
     shown: ShownPart | None = None
     places: RowPlaces | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from alluvia.delta.protocols import default_properties, new_protocol
 from alluvia.delta.schema.column_mapping import Naming, mapped, needs_mapping, plain_names
 from alluvia.delta.schema.former_names import noted
 from alluvia.delta.schema.serialization import arrow_schema, normal_schema, schema_string
+from alluvia.delta.variant_properties import with_variant_properties
 from alluvia.errors import Invalid, TableExists
 from alluvia.operations.catalog.catalog import NewTable
 from alluvia.operations.catalog.views import check_no_view
@@ -68,7 +69,7 @@ def plan_create(new: NewTable, table_id: str, now_ms: int, names: Naming | None 
     if new.cluster_by:
         configuration[CLUSTER_BY] = names_text(new.cluster_by)
         check_properties({CLUSTER_BY: configuration[CLUSTER_BY]})
-    metadata = Metadata(table_id, text, spec.identity_columns, configuration, now_ms)
+    metadata = with_variant_properties(Metadata(table_id, text, spec.identity_columns, configuration, now_ms))
     if needs_mapping(text):
         metadata = noted(mapped(metadata, names=names or plain_names(table_id)))
     check_layout(metadata)

@@ -21,6 +21,7 @@ from alluvia.delta.properties import (
     KNOWN,
     OLDEST_READABLE,
     PARTITION_BY,
+    PROPERTIES_AS,
     ROLLUP,
     WRITERS,
     check_of_rollup,
@@ -52,6 +53,9 @@ from alluvia.table_names import REJECTS
 
 ROWS_TRIED = 10_000
 _FIXED = (PARTITION_BY, WRITERS, IN_COMMIT_TIMESTAMPS, OLDEST_READABLE, ROLLUP, MODE, MAX_ID, FORMER_NAMES, PROMOTIONS)
+_INSTEAD = {
+    PROPERTIES_AS: "it says how files hold the column: create another table with it, and insert the rows of this one"
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,8 @@ def plan_evolve(
     before, wanted = metadata.configuration, dict(properties or {})
     given = check_properties({name: value for name, value in wanted.items() if value is not None})
     for name, value in wanted.items():
+        if name in _INSTEAD and value != before.get(name):
+            raise Invalid(f"property {name} cannot be changed: {_INSTEAD[name]}")
         if name in _FIXED and value != before.get(name):
             raise Invalid(f"property {name} cannot be changed")
         if name.startswith(CONSTRAINT) and value != before.get(name):

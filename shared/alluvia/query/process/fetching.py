@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.queries.parse import Node, walk
 from alluvia.operations.reading.relations import Files, Inputs
 from alluvia.store.base import ByteRange
@@ -39,11 +40,16 @@ def footer(tail: bytes) -> bytes:
 def small_files(inputs: Inputs, copied: Callable[[str], bool]) -> Iterator[RemoteFile]:
     """Yield the small files of a query, those left out that are copied for DuckDB in any case."""
     for source in inputs.values():
-        if not isinstance(source, Files) or source.paths or source.snapshot.has_variants:
+        if not isinstance(source, Files) or source.paths or _is_copied(source.snapshot):
             continue
         for file in source.files:
             if file.size <= SMALL_BYTES and not copied(file.path):
                 yield RemoteFile(source.snapshot.key(file), file.size, file.modification_time)
+
+
+def _is_copied(snapshot: Snapshot) -> bool:
+    """Whether DuckDB gets copies of all files."""
+    return snapshot.has_variants and snapshot.variant is None
 
 
 def asks_no_rows(root: Node) -> bool:

@@ -182,7 +182,15 @@ class Session:
                     base = name if source.shown is None else f"all_{name}"
                     sizes = _sizes(source.snapshot)
                     whole = f"plain_{base}" if sizes else base
-                    self._views.create(whole, source.snapshot, source.files, urls[name], self._copied, source.places)
+                    self._views.create(
+                        whole,
+                        source.snapshot,
+                        source.files,
+                        urls[name],
+                        self._copied,
+                        source.places,
+                        fields=source.fields,
+                    )
                     if sizes:
                         self._engine.execute(_sized(base, whole, source.snapshot.schema, sizes))
                     if source.shown is not None:

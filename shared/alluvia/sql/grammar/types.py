@@ -12,9 +12,10 @@ _OTHER_NAMES = {
     "int8": "long", "int4": "integer", "int2": "short", "int1": "byte", "float8": "double", "float4": "float",
     "logical": "boolean", "datetime": "timestamp_ntz", "nvarchar": "string", "character": "string",
 }  # fmt: skip
+_VARIANT = "STRING, and TBLPROPERTIES ('alluvia.properties' = 'variant') for the column properties of events"
 _INSTEAD = {
     "hugeint": "DECIMAL(38, 0)", "uhugeint": "DECIMAL(38, 0)", "ubigint": "DECIMAL(20, 0)", "uinteger": "BIGINT",
-    "usmallint": "INTEGER", "utinyint": "SMALLINT", "uuid": "STRING", "json": "STRING", "variant": "STRING",
+    "usmallint": "INTEGER", "utinyint": "SMALLINT", "uuid": "STRING", "json": "STRING", "variant": _VARIANT,
     "enum": "STRING", "time": "STRING", "timetz": "STRING", "interval": "BIGINT, as a number of seconds",
     "bit": "BINARY", "union": "STRUCT", "serial": "BIGINT", "timestamp_s": "TIMESTAMP", "timestamp_ms": "TIMESTAMP",
     "timestamp_ns": "TIMESTAMP", "number": "DECIMAL with its digits, such as DECIMAL(10, 2), or BIGINT",
