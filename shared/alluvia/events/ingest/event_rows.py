@@ -131,12 +131,14 @@ def _joined(blocks: Iterable[EventRows]) -> EventRows:
     return EventRows(pa.concat_tables([part.table for part in parts]), rejects, refused, taken, contents, odd_times)
 
 
-def as_far_as_possible(events: Sequence[RawEvent], schema: pa.Schema, fields: Fields = NO_FIELDS) -> pa.Table:
+def as_far_as_possible(
+    events: Sequence[RawEvent], schema: pa.Schema, fields: Fields = NO_FIELDS, origins: Sequence[Origin] = ()
+) -> pa.Table:
     """Return the events as rows of `schema`, in their order, with null for each value that does not fit.
 
-    Events without an id or a time of their own get none that means anything.
+    Events without an id or a time of their own get none that means anything, unless `origins` give them one.
     """
-    batch = Conversion(events, schema, [Origin(0)] * len(events), fields)
+    batch = Conversion(events, schema, list(origins) or [Origin(0)] * len(events), fields)
     arrays = batch.arrays(lambda: "")
     nullable = pa.schema([field.with_nullable(True) for field in schema])
     return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=nullable)

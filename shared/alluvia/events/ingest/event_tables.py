@@ -208,6 +208,18 @@ def _one_of(ids: Sequence[str]) -> In | And:
     return And((Comparison((EVENT_ID,), ">=", ids[0]), Comparison((EVENT_ID,), "<=", ids[-1])))
 
 
+def stored_before(table: TableHandle, events: Sequence[RawEvent], origins: Sequence[Origin]) -> list[bool]:
+    """Return which events that no longer fit a table it holds with their content, by the version that it knows.
+
+    They are duplicates, like events that fit. The ids are in memory, except after a cold start.
+    """
+    snapshot = table.at_hand()
+    if not events or not identity_columns(snapshot.schema):
+        return [False] * len(events)
+    rows = as_far_as_possible(events, snapshot.schema, Fields.of(snapshot), origins)
+    return known_events(table, rows, contents_of(events))
+
+
 def _are_rows(table: TableHandle, rejects: pa.Table) -> set[int]:
     """Return the numbers of the rejects all of whose events the table's newest version knows, with their content."""
     snapshot = newest_of(table)

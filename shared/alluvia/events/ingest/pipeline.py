@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain, repeat
@@ -22,7 +23,15 @@ from alluvia.commit.handle import TableHandle
 from alluvia.errors import AlluviaError, Invalid, MetadataChanged, TableDropped, Unsupported
 from alluvia.events.ingest.columnar_batch import EventParts, grouped
 from alluvia.events.ingest.event_rows import to_rows
-from alluvia.events.ingest.event_tables import COMMIT_TRIES, create_events, find_events, keep, newest_of, takes_the_same
+from alluvia.events.ingest.event_tables import (
+    COMMIT_TRIES,
+    create_events,
+    find_events,
+    keep,
+    newest_of,
+    stored_before,
+    takes_the_same,
+)
 from alluvia.events.ingest.rejects import clash_reason, reject_of
 from alluvia.events.ingest.values import (
     NO_FIELDS,
@@ -211,8 +220,8 @@ class _Committed(NamedTuple):
 class _Group:
     """Requests on their way into one commit. `committing` says that rows may have been committed.
 
-    `_owners` are the requests of the events that have not been rejected. `_replayed` counts the rejects of each request
-    that have left the rejects: a replay has made rows of them.
+    `_owners` are the requests of the events that have not been rejected. `_replayed` counts the events of each
+    request that no longer fit but are rows: stored before the columns changed, or by a replay.
     """
 
     def __init__(self, catalog: WritableCatalog, name: str, requests: Sequence[Sent]) -> None:
@@ -230,10 +239,8 @@ class _Group:
 
         Raises `_RejectsFailed`, and what `ingest_batch` raises.
         """
-        one = self._requests[0]
-        events = one.events
-        if len(self._requests) > 1:
-            events = grouped((sent.events, sent.origin) for sent in self._requests)
+        one, every = self._requests[0], self._requests
+        events = one.events if len(every) == 1 else grouped((sent.events, sent.origin) for sent in every)
         table, misfits = _find_or_create(
             self._catalog, self._name, events, one.origin, create=create, tables_max=tables_max
         )
@@ -273,7 +280,7 @@ class _Group:
                     reasons = {}  # which were those of other columns
                     continue
             reasons = {}
-            self._refuse(rows)
+            self._refuse(rows, events, table)
             if not len(rows.table):
                 return None
             newest = table.at_hand()  # where rejects were kept, a newer one may have been seen
@@ -292,10 +299,13 @@ class _Group:
             snapshot, events = newest, [events[index] for index in rows.taken]
         raise AssertionError("the last try returns or raises")
 
-    def _refuse(self, rows: EventRows) -> None:
-        """Keep the rejects of the requests, and those of some rows; the owners are then those of the others."""
-        refused = [*self._unkept, *self._owned(rows)]
-        self._settle(refused, self._keep(refused))
+    def _refuse(self, rows: EventRows, events: Sequence[RawEvent], table: TableHandle) -> None:
+        """Keep rejects, but for those that the table holds as events; the owners are then those of the others."""
+        origins = [events[at].origin or self._requests[self._owners[at]].origin for at in rows.refused]
+        knows = stored_before(table, [events[at] for at in rows.refused], origins)
+        owned = self._owned(rows)
+        new = [*self._unkept, *(each for each, known in zip(owned, knows, strict=True) if not known)]
+        self._settle([*self._unkept, *owned], self._keep(new))
         self._unkept = []
         if rows.refused:
             one = len(self._requests) == 1
@@ -318,7 +328,7 @@ class _Group:
         return [each for number, each in enumerate(rejects) if number not in rows]
 
     def _settle(self, refused: Sequence[Owned], left: Sequence[Owned]) -> None:
-        """Take note of rejects, those that are left among them, and count the others as rows that a replay has made."""
+        """Take note of rejects, those that are left among them, and count the others as events that are rows."""
         self._note(left)
         for sign, owned in ((1, refused), (-1, left)):
             for at, _ in owned:
@@ -363,9 +373,7 @@ class _Group:
         """Return the answer to each request, after a check that it counts each of its events once."""
         new = self._counted(() if done is None else done.new)
         repeated = self._counted(() if done is None else done.repeated)
-        conflicting = [0] * len(self._requests)
-        for at, _ in clashes:
-            conflicting[at] += 1
+        conflicting = Counter(at for at, _ in clashes)
         answers = []
         for at, (sent, rejects) in enumerate(zip(self._requests, self._rejects, strict=True)):
             duplicates = repeated[at] + self._replayed[at]

@@ -18,7 +18,7 @@ from alluvia.commit.handle import TableHandle
 from alluvia.errors import Unavailable
 from alluvia.events.ingest import pipeline
 from alluvia.events.ingest.envelope import split
-from alluvia.events.ingest.pipeline import ingest_batch, keep_rejects
+from alluvia.events.ingest.pipeline import Sent, ingest_batch, ingest_together, keep_rejects
 from alluvia.events.ingest.values import IngestOutcome, Limits, Origin, RawEvent, Reject
 from alluvia.operations.append.ingest import ingest
 from tests.unit.events.ingest.sent import ARRIVAL_US, NUMBERS, another, ids, rows, send
@@ -313,3 +313,45 @@ def test_each_event_is_in_one_row_or_one_reject_however_often_it_is_sent(lines: 
     bad += list(dict.fromkeys(line for line in lines if '"e0"' in line))[1:]
     rejects = rows(lake, "clicks/_rejects") if lake.tables(rejects=True) != ["clicks"] else []
     assert sorted(row["raw"].decode() for row in rejects) == sorted(bad)
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_stored_event_that_comes_again_is_a_duplicate_whatever_the_columns_are_now(
+    lake: alluvia.Lake, key: str | None
+) -> None:
+    body = '[{"event_id":"a","amount":"12,50"},{"amount":"much"},{"event_id":"c","amount":3}]'
+    events = body if key else body.replace('{"amount"', '{"event_id":"b","amount"')
+    assert send(lake, events, key=key).stored == 3
+    lake["clicks"].evolve(add={"amount": "double"})
+    before = ids(lake)
+    for known in (lake, another(lake)):
+        again = send(known, events, key=key)
+        assert (again.stored, again.duplicates, again.rejected, again.rejects) == (0, 3, 0, [])
+        assert again.version is not None
+    assert ids(lake) == before
+    assert "clicks/_rejects" not in lake
+    mixed = send(lake, '[{"event_id":"a","amount":"12,50"},{"event_id":"a","amount":"x"},{"event_id":"d"}]')
+    assert (mixed.stored, mixed.duplicates, mixed.rejected) == (1, 1, 1)
+    assert [reject["raw"] for reject in rows(lake, "clicks/_rejects")] == [b'{"event_id":"a","amount":"x"}']
+
+
+def test_requests_together_get_each_their_own_duplicates(lake: alluvia.Lake) -> None:
+    send(lake, '{"event_id":"a","amount":"12,50"}')
+    lake["clicks"].evolve(add={"amount": "double"})
+    bodies = ['{"event_id":"a","amount":"12,50"}', '{"event_id":"x","amount":"?"}', '{"event_id":"y","amount":1}']
+    sent = [
+        Sent(split(body.encode(), content_type=None, content_encoding=None, limits=Limits()).events, (), Origin(at))
+        for at, body in enumerate(bodies)
+    ]
+    answers = ingest_together(lake.catalog, "clicks", sent, create=False, tables_max=None)
+    counts = [(each.stored, each.duplicates, each.rejected) for each in answers if isinstance(each, IngestOutcome)]
+    assert counts == [(0, 1, 0), (0, 0, 1), (1, 0, 0)]
+
+
+def test_a_new_constraint_makes_no_reject_of_what_is_stored(lake: alluvia.Lake) -> None:
+    send(lake, '{"event_id":"a","event":"odd"}')
+    lake.sql("UPDATE clicks SET event = 'even'")
+    lake.sql("ALTER TABLE clicks ADD CONSTRAINT even CHECK (event = 'even')")
+    again = send(lake, '{"event_id":"a","event":"odd"}\n{"event_id":"b","event":"odd"}')
+    assert (again.stored, again.duplicates, again.rejected) == (0, 1, 1)
+    assert [reject["event_id"].partition("#")[0] for reject in rows(lake, "clicks/_rejects")] == ["b"]
