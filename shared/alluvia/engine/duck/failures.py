@@ -63,6 +63,8 @@ _STREAM = "Invalid Input Error: Attempting to execute an unsuccessful or closed 
 _NO_ARROW_TYPE = re.compile(r"Unsupported Arrow type (\w+)")
 _TOO_DEEP = "Recursion level in ArrowSchema"
 """Arrow takes types of 64 levels."""
+_UNCONVERTED = re.compile(r"(Could not convert string '.{40}).{21,}(' to )", re.DOTALL)
+"""A message with a value that no type takes. The start of the value identifies it; a whole event is too long."""
 _TO_SET = re.compile(r'\s*Use "SET [^"]*" to [^\n]*')
 """Advice to set what cannot be set here."""
 _NO_KIND = "DuckDB"
@@ -178,7 +180,7 @@ def translate(details: Mapping[str, str], context: Context) -> AlluviaError:
         return Unsupported(message)
     if message == UNREAD:
         return UnreadField(query_error(kind, message, context.text, None))
-    message = _TO_SET.sub("", message)
+    message = _UNCONVERTED.sub(r"\1…\2", _TO_SET.sub("", message))
     if kind == INTERRUPT:
         return QueryTooCostly(
             "the query failed while several threads ran it, and DuckDB does not say why: run it again"

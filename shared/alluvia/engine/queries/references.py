@@ -22,6 +22,7 @@ from alluvia.engine.queries.functions import (
     VERSIONED,
     is_refused,
 )
+from alluvia.engine.queries.json_arrows import check_arrows
 from alluvia.engine.queries.parse import LOCATION, Node, integer_literal, text_literal, walk
 from alluvia.engine.queries.time_travel import AGO, ARGUMENTS, COLUMNS
 from alluvia.errors import Invalid
@@ -109,6 +110,7 @@ def find_references(root: Node, *, parameters: bool = False) -> References:
     except RecursionError as error:
         raise Invalid("the query is nested too deeply: split it into common table expressions") from error
     check_row_values(root)
+    check_arrows(root)
     visitor.found.tables.sort(key=lambda one: int(one.node[LOCATION]))
     return visitor.found
 

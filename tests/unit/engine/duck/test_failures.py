@@ -34,6 +34,15 @@ def test_an_interruption_asks_for_another_run() -> None:
     assert str(translate(found, Context(""))).endswith("DuckDB does not say why: run it again")
 
 
+def test_a_value_that_cannot_be_converted_is_cut() -> None:
+    event = '{"user": "ann\'s", ' + '"secret": "hunter2"' * 9 + "}"
+    message = f"Could not convert string '{event}' to BOOL when casting from source column properties"
+    said = str(translate({"exception_type": "Conversion", "exception_message": message}, Context("")))
+    assert '\'{"user": "ann\'s",' in said
+    assert said.endswith("…' to BOOL when casting from source column properties")
+    assert len(said) < 200
+
+
 OVERFLOWS = [
     ("n + 1", "2147483647 + 1 does not fit INTEGER: cast what it is computed from to a wider type, such as BIGINT"),
     ("-n - 2", "-2147483647 - 2 does not fit INTEGER: cast what it is computed from to a wider type, such as BIGINT"),
