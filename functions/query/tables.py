@@ -14,6 +14,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import TableNotFound
 from alluvia.nearest_name import hint
 from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.catalog.views import IsView, list_views
 from alluvia.query.permitted import permitted, visible
 from alluvia.serverless.http import Response
 from alluvia.table_names import REJECTS
@@ -24,8 +25,11 @@ _ODD_TIMES = tuple(f"{kind}_times" for kind in KINDS)
 
 
 def list_tables(caller: Caller) -> Response:
-    """Answer the names of the tables that the caller may read."""
-    return facts({"tables": [{"name": each} for each in permitted(caller.lake.catalog, caller.rights).tables()]})
+    """Answer the names of the tables and of the views that the caller may read."""
+    rights = caller.rights
+    views = list_views(caller.lake.store, lambda name: rights is None or rights.may(READ, name))
+    tables = permitted(caller.lake.catalog, rights).tables()
+    return facts({"tables": [{"name": each} for each in tables], "views": [{"name": each.name} for each in views]})
 
 
 def show_table(caller: Caller, name: str) -> Response:
@@ -38,6 +42,8 @@ def show_table(caller: Caller, name: str) -> Response:
     try:
         snapshot = handle.readable()
     except TableNotFound as error:
+        if catalog.find_view(name) is not None:
+            raise IsView(name) from error
         near = hint(name, catalog.tables())  # those that the caller may see
         raise type(error)(f"{error}{near}") from error
     seen = visible(catalog, snapshot, caller.lake.clock.now_ms() * 1000)

@@ -52,6 +52,7 @@ def test_the_status_sums_the_tables(lake: Path) -> None:
     assert status == {
         "lake": stored.uri,
         "tables": 2,
+        "views": ["names"],
         "rows": 4,
         "bytes": sum(stored[name].snapshot().totals[1] for name in stored),
         "newest_event": "2026-11-20T02:00:00Z",
@@ -147,6 +148,18 @@ def test_an_export_that_fails_leaves_the_file_as_it_was(lake: Path, tmp_path: Pa
     assert (file.read_text(), sorted(each.name for each in tmp_path.iterdir())) == ("as it was", ["lake", "rows.csv"])
 
 
+def test_tables_lists_views_after_the_tables(lake: Path) -> None:
+    named = {"view": "names", "version": 0, "query": "SELECT name FROM plain"}
+    assert [each.get("table") for each in rows(lake, "tables")] == ["events", "plain", None]
+    assert rows(lake, "tables")[-1] == named
+    assert [line.split()[0] for line in run(lake, "tables").stdout.splitlines() if line][-3:-1] == ["view", "─────"]
+    alluvia.connect(lake).sql("DROP TABLE events")
+    alluvia.connect(lake).sql("DROP TABLE plain")
+    assert rows(lake, "tables") == [named]
+    alluvia.connect(lake).sql("DROP VIEW names")
+    assert rows(lake, "tables") == []
+
+
 def test_describe_shows_a_view_with_its_query(lake: Path) -> None:
     assert rows(lake, "describe", "names") == [
         {
@@ -173,9 +186,6 @@ def test_describe_shows_a_view_with_its_query(lake: Path) -> None:
 )
 def test_commands_on_tables_say_that_a_name_is_a_view(lake: Path, words: list[str]) -> None:
     refused = run(lake, *words)
-    told = (
-        "alluvia: there is no table 'names', but a view: `alluvia describe names` shows it, and "
-        "`alluvia sql 'DROP VIEW names'` drops it\n"
-    )
-    assert (refused.exit_code, refused.stderr) == (1, told)
+    told = "there is no table 'names', but a view: DESCRIBE names shows it, DROP VIEW names drops it"
+    assert (refused.exit_code, refused.stderr) == (1, f"alluvia: {told}\n")
     assert rows(lake, "head", "names") == [{"name": "bolt"}]

@@ -54,7 +54,7 @@ def told(answer: Answer) -> Any:
 
 
 def test_tables_are_listed_and_told_of() -> None:
-    assert told(get("/v1/tables")) == {"tables": [{"name": "clicks"}, {"name": "totals"}]}
+    assert told(get("/v1/tables")) == {"tables": [{"name": "clicks"}, {"name": "totals"}], "views": []}
     clicks = told(get("/v1/tables/clicks"))
     assert (clicks["rows"], clicks["files"], clicks["rejects"]) == (1, 1, 2)
     assert clicks["columns"][1] == {"name": "ts", "type": "timestamp", "nullable": False}
@@ -164,6 +164,22 @@ def test_ready_only_while_the_storage_takes_writes(lake: alluvia.Lake, monkeypat
     monkeypatch.setattr("alluvia.clock.SystemClock.now_ms", lambda self: now_ms + 120_000)
     assert get("/readyz")["statusCode"] == 503
     assert sorted(alluvia.connect(lake.uri).tables()) == ["clicks", "totals"]
+
+
+def test_views_are_listed_for_callers_who_may_read_them(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.sql("CREATE VIEW sums AS SELECT sum(n) AS n FROM totals")
+    told_of_view = "there is no table 'sums', but a view: DESCRIBE sums shows it, DROP VIEW sums drops it"
+    try:
+        assert told(get("/v1/tables"))["views"] == [{"name": "sums"}]
+        absent = get("/v1/tables/sums")
+        assert (absent["statusCode"], json.loads(absent["body"])["error"]) == (404, told_of_view)
+        monkeypatch.setenv("ALLUVIA_AUTH", "tokens")
+        assert told(get("/v1/tables", token(lake, grant("read:sums"))))["views"] == [{"name": "sums"}]
+        other = token(lake, grant("read:totals"))
+        assert told(get("/v1/tables", other))["views"] == []
+        assert "view" not in str(get("/v1/tables/sums", other)["body"])
+    finally:
+        lake.sql("DROP VIEW sums")
 
 
 def test_an_unknown_table_suggests_the_nearest_that_the_caller_may_see(

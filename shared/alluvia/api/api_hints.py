@@ -27,6 +27,7 @@ LAKE = {
     "table_exists": "name in lake",
     "untag": "lake.drop_tag(name)",
     "unpublish": "lake.unpublish_query(name)",
+    "views": 'lake.sql("SHOW VIEWS")',
 }
 TABLE = {
     "add_columns": "table.evolve(add={…})",

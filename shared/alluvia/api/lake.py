@@ -23,6 +23,7 @@ from alluvia.commit.warm_table import WarmTable
 from alluvia.delta.arguments import check_names, check_place
 from alluvia.errors import Invalid
 from alluvia.operations.catalog.catalog import check_whole_lake, rejects_handle
+from alluvia.operations.catalog.views import NamingViews
 from alluvia.store import Store, open_reaching_store, open_store, open_wide_store
 from alluvia.store.uris import missing_folder, table_place
 from alluvia.table_names import REJECTS, folder_name
@@ -236,7 +237,8 @@ class Lake(OutsideTables, LakeStreams, LakeTags, LakeQueries):
         from alluvia.rollups.creating import check_no_rollups
 
         check_no_rollups(self.catalog, name)
-        return drop.drop_table(self.catalog.handle(name).own(), rejects_handle(self.catalog, name))
+        with NamingViews(self.store, name):
+            return drop.drop_table(self.catalog.handle(name).own(), rejects_handle(self.catalog, name))
 
     def clone(
         self,
@@ -255,7 +257,8 @@ class Lake(OutsideTables, LakeStreams, LakeTags, LakeQueries):
         """
         from alluvia.operations.tables import clone
 
-        clone.clone(self.catalog, source, name, version, timestamp, tag, deep=deep)
+        with NamingViews(self.store, source):
+            clone.clone(self.catalog, source, name, version, timestamp, tag, deep=deep)
         return self.table(name)
 
     def undrop(self, name: str, version: int | None = None) -> drop.UndropReport:

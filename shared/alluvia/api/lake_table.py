@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from alluvia.api import api_hints
-from alluvia.api.table_rows import TableRows
+from alluvia.api.table_rows import TableRows, naming_views
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.transaction import Commit
 from alluvia.delta.arguments import check_number
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from alluvia.verify.verification import Progress
 
 
+@naming_views
 class Table(TableRows):
     """One table of a lake. Methods that write return what they committed."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import wraps
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, overload
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import pyarrow as pa
 
@@ -18,6 +20,7 @@ from alluvia.delta.properties import DEDUP_WINDOW, ROLLUP
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError, Invalid, NotInstalled
 from alluvia.inspection.listing import DataFiles
+from alluvia.operations.catalog.views import NamingViews
 
 if TYPE_CHECKING:
     from alluvia.api.lake import Lake
@@ -29,6 +32,27 @@ if TYPE_CHECKING:
     from alluvia.operations.tables.evolve import Evolved
 
 
+_Methods = TypeVar("_Methods")
+
+
+def naming_views(methods: type[_Methods]) -> type[_Methods]:
+    """Have the methods of a table say that there is a view of its name where there is no such table."""
+
+    def named(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def call(self: TableRows, *args: Any, **options: Any) -> Any:
+            with NamingViews(self.lake.store, self.name):
+                return method(self, *args, **options)
+
+        return call
+
+    for name, method in list(vars(methods).items()):
+        if isinstance(method, FunctionType) and not name.startswith("_"):
+            setattr(methods, name, named(method))
+    return methods
+
+
+@naming_views
 class TableRows:
     """Reads and changes the rows and columns of one table, of a lake or in a transaction.
 

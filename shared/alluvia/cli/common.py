@@ -109,14 +109,14 @@ class Common:
         unknown = NO_TABLE.fullmatch(str(error)) if isinstance(error, TableNotFound) else None
         if unknown is None:
             return ""
-        from alluvia.operations.catalog.views import find_view
+        from alluvia.operations.catalog.views import IsView, find_view
 
         name = unknown[1]
         with suppress(AlluviaError):
             lake = self.lake()
             if find_view(lake.store, name) is None:
                 return hint(name, lake.tables())
-            return f", but a view: `alluvia describe {name}` shows it, and `alluvia sql 'DROP VIEW {name}'` drops it"
+            return str(IsView(name)).removeprefix(str(error))
         return ""
 
 

@@ -98,8 +98,7 @@ def _views(scope: SqlScope) -> pa.Table:
             "version": view.version,
             "created_at": pa.scalar(view.created_ms * 1000, _MOMENT).as_py(),
         }
-        for view in list_views(scope.lake.store)
-        if scope.rights is None or scope.rights.may(READ, view.name)
+        for view in list_views(scope.lake.store, lambda name: scope.rights is None or scope.rights.may(READ, name))
     ]
     return pa.Table.from_pylist(rows, _VIEWS)
 

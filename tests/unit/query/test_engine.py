@@ -174,7 +174,10 @@ def test_an_unknown_table_is_answered_with_the_nearest_or_with_all(lake: alluvia
         run(lake.catalog, text)
 
 
-def test_an_empty_lake_says_that_it_is(own_lake: alluvia.Lake) -> None:
+def test_an_empty_lake_says_that_it_is(own_lake: alluvia.Lake, tmp_path: Path) -> None:
+    with pytest.raises(TableNotFound, match=f"there is no folder {tmp_path / 'lake'}"):
+        run(own_lake.catalog, "FROM events")
+    (tmp_path / "lake").mkdir()
     with pytest.raises(TableNotFound, match="it holds no tables yet"):
         run(own_lake.catalog, "FROM events")
 

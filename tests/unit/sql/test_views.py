@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -101,6 +102,30 @@ def test_what_a_view_cannot_do(viewed: alluvia.Lake, text: str, error: type[Exce
     assert message in str(raised.value)
     assert rows(viewed, "SELECT count(*) FROM late") == [(3,)]
     assert rows(viewed, "SELECT name FROM (SELECT 'late' AS name)") == [("late",)]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda lake: lake.drop_table("late"),
+        lambda lake: lake.clone("late", "copied"),
+        lambda lake: lake["late"].history(),
+        lambda lake: lake["late"].count(),
+        lambda lake: lake["late"].schema,
+        lambda lake: lake["late"].append([{"n": 1}]),
+        lambda lake: lake["late"].delete("n = 1"),
+        lambda lake: lake["late"].optimize(),
+    ],
+)
+def test_methods_of_tables_say_that_a_name_is_a_view(
+    viewed: alluvia.Lake, use: Callable[[alluvia.Lake], object]
+) -> None:
+    with pytest.raises(
+        TableNotFound, match=r"^there is no table 'late', but a view: DESCRIBE late shows it, DROP VIEW"
+    ):
+        use(viewed)
+    with pytest.raises(TableNotFound, match=r"^there is no table 'lat'$"):
+        viewed["lat"].history()
 
 
 def test_an_error_in_a_query_with_views_shows_the_users_text(viewed: alluvia.Lake) -> None:

@@ -120,14 +120,17 @@ def export(
 
 @command
 def status(common: Common) -> None:
-    """Show the lake at a glance: tables, rows, bytes, the newest event, rejects, due upkeep, servers.
+    """Show the lake at a glance: tables, views, rows, bytes, the newest event, rejects, due upkeep, servers.
 
     It reads the logs of the tables, and no data.
     """
-    if common.is_empty():
-        common.show({"lake": common.uri, "tables": 0})
-        return
+    from alluvia.operations.catalog.views import list_views
+
     lake = common.lake()
+    views = [each.name for each in list_views(lake.store)]
+    if common.is_empty():
+        common.show({"lake": common.uri, "tables": 0} | ({"views": views} if views else {}))
+        return
     tables, failed = [], []
     with common.progress("reading the logs"):
         names = lake.tables(rejects=True)
@@ -139,7 +142,7 @@ def status(common: Common) -> None:
                 tables.append(_glance(lake, name, rejects=f"{name}/{REJECTS}" in known))
             except AlluviaError as error:
                 failed.append((name, error))
-    whole = _whole(common, lake, tables, len(own))
+    whole = _whole(common, lake, tables, len(own), views)
     if common.as_json:
         common.show({**whole, "by_table": tables})
     else:
@@ -154,7 +157,7 @@ def status(common: Common) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _whole(common: Common, lake: Lake, tables: list[dict[str, Any]], count: int) -> dict[str, Any]:
+def _whole(common: Common, lake: Lake, tables: list[dict[str, Any]], count: int, views: list[str]) -> dict[str, Any]:
     from alluvia.server.announcing import running_servers
 
     due = [f"{each['upkeep_due']} {each['table']}" for each in tables if each["upkeep_due"]]
@@ -162,6 +165,7 @@ def _whole(common: Common, lake: Lake, tables: list[dict[str, Any]], count: int)
     return {
         "lake": lake.uri,
         "tables": count,
+        "views": views,
         "rows": _sum(tables, "rows"),
         "bytes": _sum(tables, "bytes"),
         "newest_event": max(arrivals, default=None),

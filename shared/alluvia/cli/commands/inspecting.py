@@ -26,8 +26,16 @@ _REASONS = 20
 
 @command
 def tables(common: Common) -> None:
-    """List the tables, with their version, files, rows and bytes."""
+    """List the tables, with their version, files, rows and bytes, and the views, with their queries."""
+    from alluvia.operations.catalog.views import list_views
+
+    listed = list_views(common.lake().store)
+    views = [{"view": each.name, "version": each.version, "query": each.query} for each in listed]
     show_each(common, (), lambda table: _summary(table.snapshot()), rejects=False)
+    if views:
+        if not common.as_json and not common.is_empty():
+            say("")
+        common.show(views)
 
 
 @command

@@ -6,8 +6,11 @@ number counts. A view that was dropped is a version without a query.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import TracebackType
+
 from alluvia.clock import Clock
-from alluvia.errors import Corrupt, Invalid, TableExists
+from alluvia.errors import Corrupt, Invalid, TableExists, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.versioned_objects import newest_numbered, write_numbered
 from alluvia.store import Store
@@ -45,10 +48,34 @@ def check_no_view(store: Store, name: str) -> None:
         raise TableExists(f"there is a view {name}: DROP VIEW {name} first, or choose another name")
 
 
-def list_views(store: Store) -> list[View]:
-    """Return all views, in the order of their names. One LIST, and one LIST and one GET for each."""
-    views = [find_view(store, name) for name in store.list_folders(VIEWS)]
+def list_views(store: Store, may: Callable[[str], bool] = lambda _: True) -> list[View]:
+    """Return the views whose names `may` allows, ordered by name. One LIST, and one LIST and one GET for each."""
+    views = [find_view(store, name) for name in store.list_folders(VIEWS) if may(name)]
     return [view for view in views if view is not None]
+
+
+class IsView(TableNotFound):
+    """A table is needed where the name is that of a view."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no table {name!r}, but a view: DESCRIBE {name} shows it, DROP VIEW {name} drops it")
+
+
+class NamingViews:
+    """Has the error for a table that does not exist say that there is a view of its name. One LIST, after errors."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store = store
+        self._name = name
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is TableNotFound and find_view(self._store, self._name) is not None:
+            raise IsView(self._name) from error
 
 
 def write_view(store: Store, clock: Clock, name: str, query: str, *, known: View | None) -> View:

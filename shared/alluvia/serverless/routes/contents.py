@@ -264,7 +264,7 @@ ANSWERS: Mapping[str, Json] = {
     "published": told("The new version, or the current one if nothing changed.", _VERSION, _VERSION_KNOWN),
     "new query": told("The new query.", _VERSION, _VERSION_KNOWN),
     "withdrawn": told("The query was withdrawn.", {"name": TEXT, "withdrawn": FLAG, "version": COUNT}),
-    "tables": told("Their names.", {"tables": _list_of({"name": TEXT})}, ["tables"]),
+    "tables": told("Their names.", dict.fromkeys(("tables", "views"), _list_of({"name": TEXT})), ["tables", "views"]),
     "table": told("The table's columns, versions and sizes.", _TABLE, [*_TABLE]),
     "branches": told("Branches, ordered by name.", {"branches": _list_of(_BRANCH, [*_BRANCH])}, ["branches"]),
     "branch": told("The branch.", _BRANCH, [*_BRANCH]),

@@ -185,7 +185,7 @@ QUERY_ROUTES = (
         "GET,HEAD /v1/tables",
         "tables.list_tables",
         ANY_TABLE,
-        "List the tables that the caller may read",
+        "List the tables and views that the caller may read",
         {200: "tables"},
         on_branch=True,
     ),
