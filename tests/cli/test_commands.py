@@ -137,6 +137,8 @@ def test_merge_vacuum_history_files_and_time_travel(shell: Shell) -> None:
     merged = {row["table"]: row for row in shell.rows("optimize")}
     assert (merged["t"]["files_before"], merged["t"]["files_after"]) == (5, 1)
     assert [row["operation"] for row in shell.rows("history", "t", "--limit", "2")] == ["OPTIMIZE", "WRITE"]
+    assert [row["rows_written"] for row in shell.rows("history", "t", "--limit", "2")] == [5, 1]
+    assert [row["rows"] for row in shell.rows("query", "SELECT rows FROM history('t', limit => 2)")] == [5, 5]
     assert len(shell.rows("files", "t", "--version", "3")) == 3
     assert len(shell.rows("vacuum", "--retention", "0s", "--dry-run")[0]["data_files"]) == 5
     assert len(shell.rows("vacuum", "t", "--retention", "0s", "--yes")[0]["data_files"]) == 5
@@ -166,6 +168,9 @@ def test_describe_and_tables(shell: Shell) -> None:
         (("create", "Bad-Name"), "lower-case letters"),
         (("create", "t", "--column", "a"), "NAME:TYPE"),
         (("create", "t", "--column", "a:number"), "unknown type 'number'"),
+        (("create", "t", "--column", "user:struct"), "map<type,type> or struct<name:type,…>"),
+        (("create", "t", "--column", "Event:string"), "column Event: every table for events has it, as string"),
+        (("query", "SELECT {s:Int64}", "-p", "s=1"), "parameter $s has a value, but the SQL does not use it: write $s"),
         (("create", "t", "--required", "a"), "--required a"),
         (("create", "t", "--cluster-by", "properties", "--sort-by", "ts"), "cluster_by: the table has sort_by too"),
         (("create", "t", "--property", "alluvia.nope=1"), "alluvia.nope"),

@@ -78,6 +78,14 @@ def test_keys_and_dot_commands(tmp_path: Path) -> None:
         assert r"v\x1b[31m1" in ask(prompt, " LIKE 'v%';")
         assert "string" in ask(prompt, ".schema clicks")
         assert "clicks" in ask(prompt, ".tables")
+        ask(prompt, "CREATE VIEW visits AS FROM clicks;")
+        for text in ("\\d", "\\dt", "\\d+"):
+            shown = [line.split() for line in ask(prompt, text).splitlines()]
+            assert ["clicks", "table"] in shown
+            assert ["visits", "view"] in shown
+        assert "two-words" in ask(prompt, "\\d visits")
+        assert ".timing" in ask(prompt, "help")
+        assert "there is no command '\\\\x'" in ask(prompt, "\\x")
         assert ".timing" in ask(prompt, ".help")
         assert "Timing is on." in ask(prompt, ".timing")
         assert "Time: 0." in ask(prompt, "SELECT 1;")
@@ -124,6 +132,10 @@ def test_a_commit_that_has_begun_is_noted() -> None:
         ("", True),
         ("  ", True),
         (".help", True),
+        ("help", True),
+        ("\\d", True),
+        ("\\d clicks", True),
+        ("help me", False),
         ("exit", True),
         ("Quit;", True),
         (";", True),
@@ -133,7 +145,9 @@ def test_enter_runs_what_is_complete(text: str, complete: bool) -> None:
     assert is_complete(text) is complete
 
 
-@pytest.mark.parametrize(("text", "ends"), [("exit", True), (" QUIT ;", True), (".exit", True), ("exits;", False)])
+@pytest.mark.parametrize(
+    ("text", "ends"), [("exit", True), (" QUIT ;", True), (".exit", True), ("\\q", True), ("exits;", False)]
+)
 def test_words_that_leave(text: str, ends: bool) -> None:
     assert ends_prompt(text) is ends
 

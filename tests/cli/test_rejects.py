@@ -84,6 +84,26 @@ def test_rejects_are_repaired(lake: Path, tmp_path: Path) -> None:
     assert [(row["event_id"], row["status"]) for row in stored] == [("b", 20), ("c", 21)]
 
 
+def test_an_expression_without_quotes_says_how_text_is_quoted(lake: Path) -> None:
+    run(lake, "evolve", "clicks", "--add", "plan:string")
+    words = "text stands in single quotes: --set \"plan='pro max'\""
+    assert words in failed(lake, "update", "clicks", "--all", "--set", "plan=pro max")
+    one = failed(lake, "update", "clicks", "--all", "--set", "plan=pro")
+    assert "text stands in single quotes: --set \"plan='pro'\"\nLINE 1: pro\n" in one
+    twice = failed(lake, "rejects", "replay", "clicks", "--set", "plan='it's'")
+    assert "a single quote within text is written twice: --set \"plan='it''s'\"\nLINE" in twice
+    for command in (["update", "clicks", "--all"], ["rejects", "replay", "clicks", "--dry-run"]):
+        told = failed(lake, *command, "--set", "status=12,50")
+        assert "status: a comma makes two expressions of '12,50': decimals come after a point" in told
+    assert "single quotes" not in failed(lake, "update", "clicks", "--all", "--set", "status=nope + 1")
+    told = (
+        CliRunner()
+        .invoke(cli, ["rejects", "replay", "clicks", "--set", "plan=pro", "--dry-run", "--lake", str(lake)])
+        .stderr
+    )
+    assert "--set: no rejected event has a field 'pro'; text stands in single quotes: --set \"plan='pro'\"" in told
+
+
 def test_times_that_cannot_be_read_are_named_everywhere(lake: Path, tmp_path: Path) -> None:
     events = tmp_path / "e.ndjson"
     events.write_text('{"event_id":"t","ts":"yesterday"}\n{"event_id":"u","ts":"11/12/2026"}\n{"ts":"2999-01-01"}\n')

@@ -49,7 +49,13 @@ SELECT count(*) AS n FROM v; OPTIMIZE t;
 BEGIN; DELETE FROM t; ROLLBACK;
 SELECT name FROM v ORDER BY name
 """
-READ = [{"name": "t"}, {"n": 2}, {"name": "three"}, {"name": "two\nlines"}]
+READ = [
+    {"name": "t", "type": "table"},
+    {"name": "v", "type": "view"},
+    {"n": 2},
+    {"name": "three"},
+    {"name": "two\nlines"},
+]
 
 
 def test_a_script_of_several_transactions_prints_all_that_it_reads(lake: Path, tmp_path: Path) -> None:
@@ -158,7 +164,7 @@ def test_one_transaction_if_asked_for(lake: Path) -> None:
 def test_values_are_for_the_statements_that_name_them(lake: Path) -> None:
     script = "INSERT INTO t VALUES ($name, $n);\n.tables\nSELECT n FROM t WHERE name = $name;"
     words = ("-p", "name=it's", "-p", "n=7")
-    assert rows(lake, *words, script=script) == [{"name": "t"}, {"n": 7}]
+    assert rows(lake, *words, script=script) == [{"name": "t", "type": "table"}, {"n": 7}]
     unused = run(lake, *words, "-p", "m=1", script=script)
     assert "parameter m is not used: no statement of the script has $m" in unused.stderr
     assert names(lake) == ["it's"]

@@ -7,6 +7,11 @@ from alluvia.cli.terminal.prompt_text import DOT_COMMANDS
 from alluvia.errors import Invalid
 from alluvia.nearest_name import did_you_mean
 
+_TABLES = (
+    "SELECT table_name AS name, CASE table_type WHEN 'VIEW' THEN 'view' ELSE 'table' END AS type "
+    "FROM information_schema.tables WHERE table_schema = 'main' ORDER BY name"
+)
+
 
 class DotCommands:
     """Carries dot commands out. `timing` is whether to show how long each statement takes."""
@@ -20,7 +25,7 @@ class DotCommands:
             case ".help", []:
                 show(({"command": each, "": what} for each, what in DOT_COMMANDS.items()), as_json=False)
             case ".tables", []:
-                return "SHOW TABLES"
+                return _TABLES
             case ".schema", [table]:
                 return f"DESCRIBE {table}"
             case ".timing", []:

@@ -22,7 +22,7 @@ from alluvia.cli.dot_commands import DotCommands
 from alluvia.cli.errors import message
 from alluvia.cli.shown_rows import show_rows
 from alluvia.cli.terminal.output import note
-from alluvia.cli.terminal.prompt_text import completions, ends_prompt, is_complete
+from alluvia.cli.terminal.prompt_text import completions, dot_command, ends_prompt, is_complete
 from alluvia.cli.terminal.terminal import say, tell
 from alluvia.errors import AlluviaError
 from alluvia.query.limits import QueryLimits
@@ -96,7 +96,8 @@ class Prompt:
         began = time.monotonic()
         self._commits.begun = False
         try:
-            sql = self._commands.run(text) if text.startswith(".") else text
+            command = dot_command(text)
+            sql = text if command is None else self._commands.run(command)
             if sql is not None:
                 self._run(sql)
         except KeyboardInterrupt:

@@ -177,7 +177,8 @@ def check_names(names: Iterable[str], values: Values) -> None:
             raise Invalid(f"parameter {_shown(name)} has no value: pass it in parameters")
     for name in values:
         if name not in used:
-            raise Invalid(f"parameter {_shown(name)} has a value, but the SQL does not use it")
+            written = "?" if name.isdigit() else _shown(name)
+            raise Invalid(f"parameter {_shown(name)} has a value, but the SQL does not use it: write {written} for it")
 
 
 def arrow_row(values: Values) -> pa.Table:

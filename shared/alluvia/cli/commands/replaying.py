@@ -9,6 +9,7 @@ import click
 
 from alluvia.cli.common import Common
 from alluvia.cli.options import TABLE, command, pairs
+from alluvia.cli.quoting import explaining_quotes, quotes_of
 from alluvia.cli.terminal.terminal import say, tell
 
 
@@ -24,7 +25,7 @@ def rejects_replay(common: Common, table: str, where: str | None, values: Mappin
     over the event's own fields, each of which is text. Events that still do not fit stay rejects, as they were sent;
     the reasons are shown.
     """
-    with common.progress(f"replaying the rejects of {table}"):
+    with common.progress(f"replaying the rejects of {table}"), explaining_quotes(values):
         done = common.lake().table(table).replay_rejects(where, values, dry_run=dry_run)
     counts = {"table": table, **done.counts(), **({"dry_run": True} if dry_run else {})}
     staying = [dataclasses.asdict(each) for each in done.staying]
@@ -38,7 +39,8 @@ def rejects_replay(common: Common, table: str, where: str | None, values: Mappin
                 say("")
                 common.show(part)
     for name in done.unknown_fields:
-        tell(f"--set: no rejected event has a field {name!r}")
+        quotes = next((quotes_of(each, text) for each, text in values.items() if text.strip() == name), "")
+        tell(f"--set: no rejected event has a field {name!r}{quotes and f'; {quotes}'}")
     for name in done.new_fields:
         tell(f"--set: {name!r} is neither a field of a rejected event nor a column, so its value goes to properties")
     if dry_run:

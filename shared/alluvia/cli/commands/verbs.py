@@ -23,6 +23,7 @@ from alluvia.cli.options import (
     unless,
 )
 from alluvia.cli.promotions import say_promoted
+from alluvia.cli.quoting import explaining_quotes
 from alluvia.cli.terminal.terminal import tell
 from alluvia.cli.verb import Given, verb
 from alluvia.errors import Invalid
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 def _update(lake: Lake, table: str, values: Mapping[str, str], where: str | None = None, *, every: bool) -> Any:
     if (where is None) is not every:
         raise Invalid("give --where with a condition, or --all")
-    return lake.table(table).update(values, where)
+    with explaining_quotes(values):
+        return lake.table(table).update(values, where)
 
 
 def _upsert(lake: Lake, table: str, file: str, on: Sequence[str], reading: ReadingOptions, **how: Any) -> Any:
@@ -149,7 +151,7 @@ def _commits(entries: Any, _: Given) -> list[dict[str, Any]]:
             "operation": entry.operation,
             "files_added": entry.files_added,
             "files_removed": entry.files_removed,
-            "rows": int(entry.metrics["numOutputRows"]) if "numOutputRows" in entry.metrics else None,
+            "rows_written": int(entry.metrics["numOutputRows"]) if "numOutputRows" in entry.metrics else None,
             "engine": entry.engine,
             "readable": entry.readable,
         }

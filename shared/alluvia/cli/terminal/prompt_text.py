@@ -13,7 +13,7 @@ DOT_COMMANDS = {
     ".exit": "end; so does Ctrl-D",
     ".help": "show this",
     ".schema": "NAME  show the columns of a table",
-    ".tables": "list the tables",
+    ".tables": "list the tables and views",
     ".timing": "show how long each statement takes, or no longer",
 }
 _WORDS = (
@@ -25,7 +25,12 @@ _WORDS = (
     "WHERE WINDOW WITH"
 )
 KEYWORDS = _WORDS.split()
-_ENDS = ("exit", "quit", ".exit", ".quit")
+_ENDS = ("exit", "quit", ".exit", ".quit", "\\q")
+_AS_DOT_COMMANDS = {
+    "help": ".help", "?": ".help", "\\?": ".help", "\\h": ".help", "\\timing": ".timing",
+    "\\d": ".tables", "\\dt": ".tables", "\\dv": ".tables", "\\l": ".tables",
+}  # fmt: skip
+"""What other prompts, such as psql's, call these commands."""
 _NAME = re.compile(r"""[^\W\d][\w$]*|"(?:""|[^"])*\"""")
 _LAST = re.compile(r"""(?:(?P<table>[^\W\d]\w*|"(?:""|[^"])+")\.)?(?P<word>[^\W\d]\w*|"[^"]*)?\Z""")
 
@@ -35,10 +40,21 @@ def ends_prompt(text: str) -> bool:
     return text.strip().rstrip(";").strip().lower() in _ENDS
 
 
+def dot_command(text: str) -> str | None:
+    """Return the dot command that a text at the prompt is, also under psql's names, such as `\\d`; None for SQL."""
+    if text.startswith("."):
+        return text
+    name, *words = text.rstrip("; \t\r\n").split() or [""]
+    if words and name.rstrip("+") in ("\\d", "\\dt", "\\dv"):
+        return " ".join((".schema", *words))
+    known = _AS_DOT_COMMANDS.get(name.rstrip("+").lower()) if not words else None
+    return known or (text if name.startswith("\\") else None)
+
+
 def is_complete(text: str) -> bool:
     """Whether Enter runs a text: a dot command, or statements of which the last ends with `;` outside quotes."""
     stripped = text.strip()
-    if not stripped or stripped.startswith(".") or ends_prompt(text):
+    if not stripped or dot_command(stripped) is not None or ends_prompt(text):
         return True
     try:
         tokens = tokens_of(text)

@@ -86,7 +86,10 @@ def _primitive(text: str) -> pa.DataType:
         return _PRIMITIVES[text]
     if (match := _DECIMAL.match(text)) and 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1]):
         return pa.decimal128(int(match[1]), int(match[2]))
-    raise Invalid(f"unknown type {text!r:.100}: use one of {', '.join(_PRIMITIVES)}, or decimal(p,s)")
+    raise Invalid(
+        f"unknown type {text!r:.100}: use one of {', '.join(_PRIMITIVES)}, decimal(p,s), array<type>, map<type,type> "
+        "or struct<name:type,…>"
+    )
 
 
 @lru_cache(maxsize=SCHEMAS_KEPT)

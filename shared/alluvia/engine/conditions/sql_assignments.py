@@ -15,6 +15,7 @@ from alluvia.engine.duck.relation import duckdb_type
 from alluvia.engine.duck.text_values import text_values
 from alluvia.engine.queries.parse import Node, is_constant, parse, without_locations
 from alluvia.engine.queries.references import find_references
+from alluvia.engine.queries.tokens import CLOSING, OPENING, tokens_of
 from alluvia.errors import Invalid
 
 _START = "SELECT (\n"
@@ -65,12 +66,24 @@ def read_value(name: str, text: object, *, subqueries: bool = False) -> Node:
     if not same_rest or len(items) != 1 or items[0].get("alias"):
         raise Invalid(f"column {name}: give one SQL expression, without an alias, FROM or other clauses")
     expression: Node = items[0]
+    if expression.get("function_name") == "row" and _has_comma(text):
+        raise Invalid(f"column {name}: a comma makes two expressions of {text!r:.60}: decimals come after a point")
     if looks_beyond_its_row(expression, subqueries=subqueries):
         what, instead = ("", "MERGE INTO") if subqueries else ("subqueries, ", "UPDATE or MERGE INTO")
         raise Invalid(
             f"column {name}: an expression cannot use {what}window functions, unnest or *: use {instead} in lake.sql"
         )
     return expression
+
+
+def _has_comma(text: str) -> bool:
+    """Whether a comma stands outside all brackets and quotes."""
+    depth = 0
+    for token in tokens_of(text):
+        depth += (token.word in OPENING) - (token.word in CLOSING)
+        if token.word == "," and not depth:
+            return True
+    return False
 
 
 @cache

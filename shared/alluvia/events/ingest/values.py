@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from alluvia.delta.properties import ARRIVAL, KEEP
-from alluvia.errors import cut
+from alluvia.delta.schema.names import fold
+from alluvia.delta.schema.types import type_name
+from alluvia.errors import Invalid, cut
 from alluvia.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
@@ -33,7 +35,14 @@ EVENTS_SORTED = ("event", "ts")
 
 
 def event_schema(columns: pa.Schema | None = None) -> pa.Schema:
-    """Return the columns of an event table with declared ones."""
+    """Return the columns of an event table with declared ones. Raises `Invalid` for one that it has in any case."""
+    own = {each.name: each for each in (*_START, *_END)}
+    for declared in columns or ():
+        if (known := own.get(fold(declared.name))) is not None:
+            raise Invalid(
+                f"column {declared.name}: every table for events has it, as {type_name(known.type)}: leave it out, or "
+                "create a table that is not for events (--plain, or create_table)"
+            )
     return pa.schema([*_START, *(columns or ()), *_END])
 
 
