@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,26 @@ def test_times_that_cannot_be_read_are_named_everywhere(lake: Path, tmp_path: Pa
     [described] = run(lake, "describe", "clicks")
     assert (described["unreadable_times"], described["future_times"]) == (2, 1)
     assert run(lake, "suggest", "clicks")[0]["field"] == "ts"
+
+
+def test_rows_get_the_times_that_could_not_be_read(tmp_path: Path) -> None:
+    events = [
+        {"event_id": "a", "ts": "20.11.2026 10:00"},
+        {"event_id": "b", "ts": "yesterday"},
+        {"event_id": "c", "ts": "2026-11-20T10:00:00Z"},
+    ]
+    text = "\n".join(map(json.dumps, events))
+    run(tmp_path, "ingest", "clicks", "-", text=text)
+    page = Path("docs/OPERATIONS.md").read_text()
+    commands = page.split("### Accepted events without a readable time")[1].split("```")[1].splitlines()[1:]
+    shown, updated = (run(tmp_path, *shlex.split(command)[1:]) for command in commands)
+    assert sorted((row["sent"], row["events"]) for row in shown) == [("20.11.2026 10:00", 1), ("yesterday", 1)]
+    assert updated[0]["rows_updated"] == 1
+    stored = run(tmp_path, "query", "SELECT ts FROM clicks WHERE ts <> received_at ORDER BY event_id")
+    assert [row["ts"] for row in stored] == ["2026-11-20T09:00:00Z", "2026-11-20T10:00:00Z"]
+    assert run(tmp_path, "describe", "clicks")[0]["unreadable_times"] == 1
+    [again] = run(tmp_path, "ingest", "clicks", "-", text=text)
+    assert (again["stored"], again["duplicates"]) == (0, 3)
 
 
 def test_a_table_that_has_rejected_nothing_and_no_table(lake: Path) -> None:

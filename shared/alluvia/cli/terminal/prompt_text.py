@@ -30,7 +30,7 @@ _AS_DOT_COMMANDS = {
     "help": ".help", "?": ".help", "\\?": ".help", "\\h": ".help", "\\timing": ".timing",
     "\\d": ".tables", "\\dt": ".tables", "\\dv": ".tables", "\\l": ".tables",
 }  # fmt: skip
-"""What other prompts, such as psql's, call these commands."""
+"""Names of these commands at other prompts, such as psql's."""
 _NAME = re.compile(r"""[^\W\d][\w$]*|"(?:""|[^"])*\"""")
 _LAST = re.compile(r"""(?:(?P<table>[^\W\d]\w*|"(?:""|[^"])+")\.)?(?P<word>[^\W\d]\w*|"[^"]*)?\Z""")
 
