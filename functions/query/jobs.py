@@ -29,6 +29,7 @@ from alluvia.operations.results.jobs import (
 )
 from alluvia.query.formats import format_named
 from alluvia.query.parameters import from_json, named_values, to_json
+from alluvia.query.typed_parameters import of_parameters, to_parameters
 from alluvia.serverless.http import BRANCH_HEADER, Request, Response, TooManyRequests, failure
 from alluvia.serverless.job_starting import can_start, start
 from alluvia.serverless.query_statements import allowed_statements
@@ -187,7 +188,7 @@ def encode_request(asked: QueryRequest, wish: AnswerForm) -> dict[str, Any]:
     """Return what a job keeps of a request."""
     return {
         "text": asked.text,
-        "parameters": to_json(asked.parameters),
+        "parameters": to_json(of_parameters(asked.parameters)),
         "format": wish.form.name.lower(),
         "coding": stored_coding(wish),
         "max_bytes": asked.max_bytes,
@@ -200,7 +201,7 @@ def decode_request(job: QueryJob) -> tuple[QueryRequest, AnswerForm]:
     """Return the request that a job keeps."""
     given = dict(job.asked["request"])
     if isinstance(given["parameters"], str):  # versions before this one kept the value itself
-        given["parameters"] = from_json(given["parameters"])
+        given["parameters"] = to_parameters(from_json(given["parameters"]))
     wish = AnswerForm(format_named(given["format"]), given.pop("coding"))
     return QueryRequest(**given), wish
 

@@ -15,6 +15,7 @@ from alluvia.errors import Invalid, cut
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.nearest_name import did_you_mean, nearest
 from alluvia.query.parameters import IN_A_HEADER, TOKEN, Parameters, from_json
+from alluvia.query.typed_parameters import to_parameters
 from alluvia.serverless.http import Request, UnsupportedMediaType
 from alluvia.serverless.routes.fields import IN_QUERY, JsonBody, RequestField
 from alluvia.serverless.routes.query_fields import (
@@ -156,7 +157,9 @@ def request_of(fields: Mapping[str, Any]) -> QueryRequest:
     """Return a request with some fields, by their own names. Raises `Invalid`, naming the field."""
     if fields.get(QUERY.name) is None:
         raise QUERY.refusal(None)
-    return QueryRequest(*(field.read(fields.get(field.name)) for field in FIELDS))
+    values = {field.name: field.read(fields.get(field.name)) for field in FIELDS}
+    values[PARAMETERS.name] = to_parameters(values[PARAMETERS.name])
+    return QueryRequest(*values.values())
 
 
 def named(fields: object) -> dict[str, Any]:

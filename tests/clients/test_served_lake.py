@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,28 @@ def test_an_event_that_does_not_fit_is_a_reject_with_its_position(lake: Any) -> 
     assert [each["position"] for each in done.errors] == [1]
     assert "the content differs" in done.errors[0]["reason"]
     assert lake.sql(f"SELECT count(*) AS n FROM {name}._rejects")["n"].to_pylist() == [1]
+
+
+def test_numbers_that_few_can_write_cost_no_other_event(lake: Any) -> None:
+    name = fresh()
+    done = lake[name].ingest(
+        [
+            {"event_id": "a", "event": "x", "n": 2**64, "m": [-(2**90), None]},
+            {"event_id": "b", "event": "x", "n": float("nan")},
+            {"event_id": "c", "event": "x", "of": {"n": [float("-inf")]}},
+            {"event_id": "d", "event": "x", "n": Decimal("NaN")},
+            {"event_id": "e", "event": "x", "n": None},
+        ]
+    )
+    assert (done.accepted, done.rejected) == (2, 3)
+    assert [each["position"] for each in done.errors] == [1, 2, 3]
+    stored = lake[name].to_arrow(["event_id", "properties"])
+    assert dict(zip(*stored.to_pydict().values(), strict=True)) == {
+        "a": f'{{"n":{2**64},"m":[{-(2**90)},null]}}',
+        "e": '{"n":null}',
+    }
+    raws = lake.sql(f"SELECT decode(raw) AS raw FROM {name}._rejects ORDER BY raw")["raw"].to_pylist()
+    assert raws[0] == '{"event_id":"b","event":"x","n":NaN}'
 
 
 def test_a_key_makes_a_second_call_add_nothing(lake: Any) -> None:
@@ -152,6 +174,40 @@ def test_appended_events_that_are_rejected_say_why(
     with pytest.raises(Invalid, match=f"^{told}"):
         served[name].append(rows)
     assert served.sql(f"SELECT count(*) AS n FROM {name}._rejects")["n"].to_pylist() == [1]
+
+
+NESTED = {"days": [date(2026, 11, 20)], "$date": None}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Decimal("0.10"), Decimal("-1E+3"), 2**63, -(2**80), 7, True, "0.10", None, b"\x00\xff", float("inf"), 1.5,
+        date(2026, 11, 20), datetime(2026, 11, 20, 10, 30, 0, 7), datetime(2026, 11, 20, 10, tzinfo=UTC),
+        datetime(2026, 11, 20, 10, tzinfo=timezone(timedelta(hours=2))), NESTED, {"$date": "x"}, [Decimal("1.5")],
+        {"$struct": {"$struct": 1}},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_parameter_has_the_same_type_here_and_at_a_server(
+    place: tuple[Path, str], served: ServedLake, value: Any
+) -> None:
+    query = "SELECT typeof($v) AS kind, $v AS value"
+    expected = alluvia.connect(place[0]).sql(query, {"v": value})
+    assert served.sql(query, {"v": value}).to_pylist() == expected.to_pylist()
+    assert served.sql("SELECT typeof(?) AS kind", [value])["kind"] == expected["kind"]
+
+
+def test_sums_with_decimal_parameters_are_exact_at_a_server(served: ServedLake) -> None:
+    name = fresh()
+    served.sql(f"CREATE TABLE {name} (amount DECIMAL(9, 2), at TIMESTAMP)")
+    served.sql(f"INSERT INTO {name} VALUES (?, ?)", [Decimal("0.10"), datetime(2026, 11, 20)])
+    served.sql(
+        f"UPDATE {name} SET amount = amount + ?, at = ? + INTERVAL 1 DAY", [Decimal("0.20"), datetime(2026, 1, 1)]
+    )
+    assert served.sql(f"FROM {name}").to_pylist() == [
+        {"amount": Decimal("0.30"), "at": datetime(2026, 1, 2, tzinfo=UTC)}
+    ]
 
 
 def test_what_needs_the_store_says_so_by_name(served: ServedLake) -> None:

@@ -111,6 +111,16 @@ def test_a_job_keeps_all_digits_of_its_parameters(lake: alluvia.Lake, functions:
         assert found.read() == b'{"a":%d,"b":%s}\n' % (numbers[0], numbers[1].encode())
 
 
+def test_a_job_keeps_the_types_of_its_parameters(lake: alluvia.Lake, functions: Lambda) -> None:
+    kept = {"a": {"$decimal": "0.10"}, "b": {"$timestamp_ntz": "2026-11-20T10:00:00"}, "c": [{"$double": "-Infinity"}]}
+    body = {"query": "SELECT typeof($a) AS a, typeof($b) AS b, $c::VARCHAR AS c", "mode": "async", "parameters": kept}
+    sent = query.handler(event(json.dumps(body)), None)
+    assert next(each["state"] for each in functions.run()) == "done"
+    link = at(json.loads(at(sent["headers"]["Location"])["body"])["result"])
+    with urlopen(link["headers"]["Location"], timeout=30) as found:
+        assert json.loads(found.read()) == {"a": "DECIMAL(2,2)", "b": "TIMESTAMP", "c": "[-inf]"}
+
+
 def test_a_job_whose_parameters_are_nested_too_deeply_is_not_taken(lake: alluvia.Lake, functions: Lambda) -> None:
     body = '{"query": "SELECT $a", "mode": "async", "parameters": {"a": %s}}' % ("[" * 300 + "]" * 300)
     answer = query.handler(event(body), None)

@@ -139,6 +139,10 @@ def test_the_sample(writing: alluvia.Lake) -> None:
         ("SELECT 1; SELECT ? + ? AS x", [1, 2.5], [{"x": 3.5}]),
         ("SELECT $x IS NULL AS x", {"x": None}, [{"x": True}]),
         ("SELECT len($x) AS x", {"x": [1, 2, 3]}, [{"x": 3}]),
+        ("SELECT typeof($x) || ' ' || ($x * 3) AS x", {"x": {"$decimal": "0.10"}}, [{"x": "DECIMAL(2,2) 0.30"}]),
+        ("SELECT typeof(?) AS x", [{"$timestamp": "1795000000"}], [{"x": "TIMESTAMP WITH TIME ZONE"}]),
+        ("SELECT ($x.a)::VARCHAR AS x", {"x": {"a": [{"$date": "2026-11-20"}]}}, [{"x": "[2026-11-20]"}]),
+        ('SELECT $x."$date" AS x', {"x": {"$struct": {"$date": 1}}}, [{"x": 1}]),
     ],
 )
 def test_parameters_of_reads(lake: alluvia.Lake, sql: str, parameters: Any, expected: list[Any]) -> None:
@@ -160,6 +164,15 @@ def test_parameters_of_writes_are_values_and_never_sql(writing: alluvia.Lake) ->
         ([], "a parameter (? or $name) that has no value"),
         ({"other": 1}, "parameter 1 has no value"),
         ([1, 2], "parameter 2 has a value"),
+        (
+            [{"$decimal": "0,10"}],
+            "parameter 1: '0,10' is not a value of $decimal: send digits as text, such as \"0.10\"",
+        ),
+        ([[{"$decimal": "9" * 101}]], "is not a value of $decimal"),
+        ([{"$decimal": 1.5}], "parameter 1: 1.5 is not a value of $decimal"),
+        ({"1": {"$date": "yesterday"}}, "is not a value of $date: send 2026-11-20"),
+        ({"1": {"$binary": "%"}}, "is not a value of $binary: send base64"),
+        ({"1": {"$struct": []}}, "is not a value of $struct: send an object"),
     ],
 )
 def test_parameters_that_do_not_fit(lake: alluvia.Lake, parameters: Any, reason: str) -> None:

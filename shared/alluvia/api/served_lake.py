@@ -128,9 +128,10 @@ class ServedLake:
         asked: dict[str, Any] = {"query": text, "format": "arrow"}
         if parameters is not None:
             from alluvia.query.parameters import named_values
+            from alluvia.query.typed_parameters import of_parameters
 
             named_values(parameters)  # raises for values that no query takes
-            asked["parameters"] = parameters
+            asked["parameters"] = of_parameters(parameters)
         body = _json(asked)
         retries = READ_AGAIN if path == READS else WRITE_ONCE
         response = self.server.send("POST", path, body, {"Content-Type": "application/json"}, retries=retries)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from decimal import Decimal
 from itertools import chain
+from math import isfinite, isnan
 from typing import Any, NamedTuple
 
 import orjson
@@ -17,6 +18,7 @@ from alluvia.events.ingest.values import REJECTS_MAX, UNLIMITED
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import WritableCatalog
 
+_INT64 = range(-(1 << 63), 1 << 63)
 BODY_BYTES, BODY_EVENTS = 4 << 20, 10_000
 """A body is closed once it has one of these: a request to Lambda takes 6 MB."""
 Events = Mapping[str, Any] | Iterable[Mapping[str, Any]]
@@ -72,7 +74,8 @@ def _sum(before: int | None, later: int | None) -> int | None:
 def event_bodies(events: Events, key: str | None) -> Iterator[EventBody]:
     """Yield events in bodies. Each body is one commit. Raises `Invalid`, naming the position of an event.
 
-    Values may be JSON's, dates, datetimes, UUIDs and Decimals.
+    Values may be JSON's, dates, datetimes, UUIDs and Decimals. An event with NaN or infinity, which JSON lacks, is sent
+    as it is, and becomes a reject.
     """
     each = iter([events] if isinstance(events, Mapping) else events)
     first = number = 0
@@ -116,13 +119,32 @@ def _line(event: object, position: int) -> bytes:
     if not isinstance(event, Mapping):
         raise Invalid(f"events: expected a dict, or several, got {type(event).__name__} at position {position}")
     try:
-        return orjson.dumps(dict(event), default=_plain, option=orjson.OPT_APPEND_NEWLINE)
-    except TypeError as error:
+        try:
+            line = _dumps(event)
+        except TypeError:  # of a whole number beyond 64 bits, or of a value that JSON lacks
+            return _dumps(_with_all_numbers(event))
+        return _dumps(_with_all_numbers(event)) if b"null" in line else line  # NaN is null to orjson
+    except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(f"events: the one at position {position} has no form in JSON: {error}") from error
 
 
+def _dumps(event: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(dict(event), default=_plain, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _with_all_numbers(value: Any) -> Any:
+    """Return a value with the digits of whole numbers beyond 64 bits, and with NaN, which makes its event a reject."""
+    if isinstance(value, Mapping):
+        return {name: _with_all_numbers(part) for name, part in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_with_all_numbers(part) for part in (_plain(value) if isinstance(value, set | frozenset) else value)]
+    if isinstance(value, float) and not isfinite(value):
+        return orjson.Fragment("NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity")
+    return orjson.Fragment(str(value)) if type(value) is int and value not in _INT64 else value
+
+
 def _plain(value: object) -> Any:
-    if isinstance(value, Decimal) and value.is_finite():
+    if isinstance(value, Decimal):
         return orjson.Fragment(format(value, "f"))
     if isinstance(value, Mapping):
         return dict(value)

@@ -35,7 +35,8 @@ QUERY = RequestField(
 PARAMETERS = RequestField(
     "parameters",
     {"type": ["array", "object"]},
-    "Values of ?, in a list, or of $name, in an object.",
+    'Values of ?, in a list, or of $name, in an object. Types that JSON lacks have a tag: {"$decimal": "0.10"}, '
+    "$date, $timestamp, $timestamp_ntz (without a time zone), $binary (base64) and $double (NaN, Infinity).",
     "send a list, with the values of ?, or an object, with those of $name",
 )
 FORMATS: Json = {"enum": [each.name.lower() for each in formats.FORMATS]}
