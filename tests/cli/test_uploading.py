@@ -192,3 +192,17 @@ def test_csv_is_written_for_spreadsheets(shell: Shell, tmp_path: Path) -> None:
     assert shell.rows("query", "SELECT * FROM back") == [{"n": 1.5, "t": "é"}]
     refused = shell.run("query", "SELECT 1", *given)
     assert (refused.exit_code, "give --format csv, too" in refused.output) == (1, True)
+
+
+def test_codes_are_refused_in_a_column_of_numbers_unless_it_is_declared(shell: Shell, tmp_path: Path) -> None:
+    shell.rows("create", "towns", "--plain", "--column", "zip:long")
+    file = tmp_path / "towns.csv"
+    file.write_text("zip\n80331\n01067\n")
+    why = "row 2, column zip: it may be a code, which a long would store as 1067: use a column of type string, or"
+    for words in (["upload", "towns", str(file)], ["upsert", "towns", str(file), "--on", "zip"]):
+        refused = shell.run(*words)
+        assert (refused.exit_code, why in refused.output) == (1, True)
+        wrong = shell.run(*words, "--schema", "zip:string")
+        assert "schema: column zip is long in the table, not string" in wrong.output
+        shell.rows(*words, "--schema", "zip:long")
+    assert shell.rows("query", "SELECT zip FROM towns ORDER BY zip") == [{"zip": 1067}, {"zip": 80331}]

@@ -16,7 +16,9 @@ _POINTED = r"^[-+]?[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?$"
 _WITH_COMMA = re.compile(r"[-+]?[0-9]+(?:\.[0-9]{3})*(?:,[0-9]+)?", re.ASCII)
 _SPELLED = re.compile(r"[-+]?\s?(?:[€$£]\s?)?[0-9][0-9., '\u00a0\u2019\u202f]*(?:\s?(?:[€$£%]|EUR|USD|GBP|CHF))?")
 _IS_SPELLED = re.compile(r"[€$£%]|[A-Z]{3}$|,[0-9]{1,2}$|^\+[0-9]+\.")
-_CODE = re.compile(r"\+?[0-9]+", re.ASCII)
+CODE = r"^(?:\+|-?0[0-9]|-?[0-9]+[eE][0-9])"
+"""How texts begin that may be codes, such as `007`, `+49` and `1E5`: as numbers they would look different."""
+_DIGITS = re.compile(r"\+?[0-9]+(?:[eE][0-9]+)?", re.ASCII)
 _DAY = re.compile(r"[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{2,4}\b|[0-9]{4}[./][0-9]{1,2}[./][0-9]{1,2}\b", re.ASCII)
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", "T%H:%M", "T%H:%M:%S", ", %H:%M")
 _FORMATS_OF = 100
@@ -72,8 +74,16 @@ def spelled_number(texts: Sequence[str]) -> str:
 
 
 def is_code(text: str) -> bool:
-    """Whether a text is digits that a number would not keep, such as `007` and `+49301234`."""
-    return _CODE.fullmatch(text) is not None
+    """Whether a text is digits that a number would not keep, such as `007`, `+49301234`, `1E5` and 20 digits."""
+    return _DIGITS.fullmatch(text) is not None
+
+
+def as_code(stored: object, column: str, kind: str) -> str:
+    """Return why a code is refused in a column of numbers, which would store it as another text."""
+    return (
+        f"it may be a code, which a {kind} would store as {stored}: use a column of type string, or, if it is a "
+        f'number, declare the column: --schema "{column}:{kind}" (schema)'
+    )
 
 
 def said_of(kind: pa.DataType) -> str:

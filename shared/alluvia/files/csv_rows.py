@@ -92,13 +92,8 @@ class CsvRows:
             yield pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
     def _points_may_group(self, kind: pa.DataType) -> bool:
-        """Whether points in numbers may group digits: semicolons separate cells where a comma is decimal.
-
-        In columns of whole numbers, they may wherever no comma separates.
-        """
-        if self._options.decimal_separator or self._delimiter == "," or not is_number(kind):
-            return False
-        return self._delimiter == ";" or pa.types.is_integer(kind)
+        """Whether points in numbers may group digits: another character separates cells where a comma is decimal."""
+        return not self._options.decimal_separator and self._delimiter != "," and is_number(kind)
 
     def _check_points(self, name: str) -> None:
         """Raise `Misfit` if nothing in a column shows whether its points group digits. Reads all of the file."""

@@ -2,19 +2,21 @@
 
 Spaces around a value say nothing, except in text. Inference takes a type only where every value of the file is written
 as that type writes it: `007`, `1E5`, `1.50e400`, `+5` and numbers beyond 64 bits make a column text. Declared types
-take what they can hold exactly, as ingestion does.
+take what they can hold exactly, as ingestion does. In columns that only the table has declared, such codes are errors:
+one rule decides whether a column is text, and whether a text may become a number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.files.column_notes import PointedNumbers, is_code, may_be, said_of
-from alluvia.files.reading_options import DEFAULT, ReadingOptions
+from alluvia.delta.schema.types import type_name
+from alluvia.files.column_notes import CODE, PointedNumbers, as_code, is_code, may_be, said_of
+from alluvia.files.reading_options import DEFAULT, ReadingOptions, is_number
 from alluvia.json_values.convert import column, read_text
 from alluvia.json_values.instants import TIMESTAMP, plain_instants
 from alluvia.json_values.jsontext import survives_double
@@ -72,7 +74,7 @@ SAMPLE = 100
 class TextType:
     """The types that all texts of a column seen so far can have. `empty_is_null`: an empty text says nothing.
 
-    `points_may_group`: where semicolons separate cells, points in numbers may group digits.
+    `points_may_group`: where no comma separates cells, points in numbers may group digits.
     """
 
     def __init__(
@@ -172,8 +174,20 @@ Typed = tuple[pa.Array, dict[int, str]]
 """An array, and why values do not fit, by their index; they are null in it."""
 
 
+_DECLARED = {b"alluvia.declared": b"by the sender"}
+
+
+def as_declared(schema: pa.Schema, declared: pa.Schema | None) -> pa.Schema:
+    """Return a schema for `typed` whose fields say whether the sender of a file has declared them."""
+    names = () if declared is None else declared.names
+    return pa.schema([each.with_metadata(_DECLARED) if each.name in names else each for each in schema])
+
+
 def typed(texts: pa.Array, field: pa.Field, options: ReadingOptions = DEFAULT) -> Typed:
-    """Return texts as values of a field. An empty text is null, but for a column of text."""
+    """Return texts as values of a field. An empty text is null, but for a column of text.
+
+    A code such as `007` does not fit a number, unless the sender has declared the column.
+    """
     kind = field.type
     if pa.types.is_string(kind):
         return _required(texts, field, {})
@@ -190,7 +204,7 @@ def _typed(texts: pa.Array, field: pa.Field) -> Typed:
     if read is None:
         texts = _nulled(pc.utf8_trim_whitespace(texts))
         array, reasons = column(field.with_nullable(True), [read_text(kind, text) for text in texts.to_pylist()])
-        return _required(array, field, {at: _bare(reason, field) for at, reason in reasons.items()})
+        return _required(array, field, _why(reasons, texts, array, field))
     plain_values = read(texts)
     odd = pc.and_(pc.is_valid(texts), pc.is_null(plain_values))
     if pc.any(odd).as_py():
@@ -199,11 +213,12 @@ def _typed(texts: pa.Array, field: pa.Field) -> Typed:
         odd = pc.and_(pc.is_valid(texts), pc.is_null(plain_values))
     if not pc.any(odd).as_py():
         return _required(plain_values, field, {})
-    values = [read_text(kind, text) for text in texts.filter(odd).to_pylist()]
+    odd_texts = texts.filter(odd)
     places = pc.indices_nonzero(odd).to_pylist()
-    array, reasons = column(field.with_nullable(True), values)
+    array, reasons = column(field.with_nullable(True), [read_text(kind, text) for text in odd_texts.to_pylist()])
     plain_values = pc.replace_with_mask(plain_values, odd, array)
-    return _required(plain_values, field, {places[at]: _bare(reason, field) for at, reason in reasons.items()})
+    why = _why(reasons, odd_texts, array, field)
+    return _required(plain_values, field, {places[at]: reason for at, reason in why.items()})
 
 
 def _nulled(texts: pa.Array) -> pa.Array:
@@ -217,9 +232,14 @@ def _required(array: pa.Array, field: pa.Field, reasons: dict[int, str]) -> Type
     return array, reasons
 
 
-def _bare(reason: str, field: pa.Field) -> str:
-    """Return a reason without the column's name, which comes before it anyway."""
-    return reason.removeprefix(f"{field.name}: ")
+def _why(reasons: Mapping[int, str], texts: pa.Array, values: pa.Array, field: pa.Field) -> dict[int, str]:
+    """Return the reasons without the column's name, which comes before them anyway, and those of codes."""
+    bare = {at: reason.removeprefix(f"{field.name}: ") for at, reason in reasons.items()}
+    if not is_number(field.type) or _DECLARED.items() <= (field.metadata or {}).items():
+        return bare
+    codes = pc.indices_nonzero(pc.and_(pc.match_substring_regex(texts, CODE), pc.is_valid(values))).to_pylist()
+    kind = type_name(field.type)
+    return bare | {at: as_code(values[at], field.name, kind) for at in codes}
 
 
 def _integers(kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:

@@ -33,6 +33,8 @@ from alluvia.files.file_text import is_parquet
 from alluvia.files.limits import UNLIMITED, Misfit
 from alluvia.files.reading_options import DEFAULT, ReadingOptions
 from alluvia.files.sent import SentFile
+from alluvia.files.text_values import as_declared
+from alluvia.files.uploads.storing import check_declared, fitted
 from alluvia.files.uploads.uploaded_events import store_parts
 from alluvia.progress import report
 
@@ -249,18 +251,23 @@ def _size(stream: IO[bytes]) -> int:
     return facts.st_size if stat.S_ISREG(facts.st_mode) else 0
 
 
-def read_rows(table: Table, name: str, options: ReadingOptions = DEFAULT) -> pa.Table:
+def read_rows(
+    table: Table, name: str, options: ReadingOptions = DEFAULT, declared: pa.Schema | None = None
+) -> pa.Table:
     """Read a file's rows, with the table's types for the columns that it has; "-" is NDJSON from standard input.
 
-    Raises `Invalid`, naming the file.
+    declared: columns, of the table's types, that the sender has declared. Raises `Invalid`, naming the file.
     """
+    known = table.snapshot().schema
+    check_declared(declared or (), known)
     try:
         with sent_file(name, "ndjson" if name == "-" else None, options).rows() as rows:
-            schema = rows.schema({field.name: field.type for field in table.snapshot().schema})
+            schema = rows.schema({field.name: field.type for field in known})
             for note in (*rows.notes, *options.unused(schema.types)):
                 tell(f"{name}: {note}")
             wanted = pa.schema([(field.name, field.type) for field in schema])
-            return pa.concat_tables([wanted.empty_table(), *rows.tables(wanted)])
+            tables = (fitted(table, wanted) for table in rows.tables(as_declared(wanted, declared)))
+            return pa.concat_tables([wanted.empty_table(), *tables])
     except Misfit as error:
         raise Invalid(f"{name}: {error}") from error
 

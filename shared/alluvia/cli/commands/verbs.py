@@ -40,11 +40,20 @@ def _update(lake: Lake, table: str, values: Mapping[str, str], where: str | None
         return lake.table(table).update(values, where)
 
 
-def _upsert(lake: Lake, table: str, file: str, on: Sequence[str], reading: ReadingOptions, **how: Any) -> Any:
+def _upsert(
+    lake: Lake,
+    table: str,
+    file: str,
+    on: Sequence[str],
+    reading: ReadingOptions,
+    schema: str | None = None,
+    **how: Any,
+) -> Any:
     from alluvia.cli.commands.files import check_keys, read_rows
+    from alluvia.files.uploads.schemas import declared_schema
 
     target = lake.table(table)
-    rows = read_rows(target, file, reading)
+    rows = read_rows(target, file, reading, None if schema is None else declared_schema(schema))
     check_keys(file, rows, on)
     return target.upsert(rows, on, **how)
 
@@ -298,6 +307,7 @@ _TABLE = (
         option("--delete-when", metavar="SQL", help="Which matching rows to delete."),
         option("--unmatched", help="insert or ignore.  [default: insert, unless matching rows are deleted]"),
         option("--insert-when", metavar="SQL", help="Which new rows to insert."),
+        option("--schema", help='Columns of the file that are numbers even if they have codes, such as "nr:long".'),
         reading_options,
         doing="upserting into {table}",
     ),

@@ -29,6 +29,7 @@ from alluvia.errors import Invalid, TableExists
 from alluvia.files.file_rows import format_of
 from alluvia.files.limits import FileLimits, Misfit
 from alluvia.files.sent import SentFile, SentRows
+from alluvia.files.text_values import as_declared
 from alluvia.files.uploads.storing import fitted
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import NewTable, WritableCatalog, rejects_handle
@@ -71,7 +72,7 @@ def create_external(
     wanted = tuple(map(absolute, locations))
     if not wanted:
         raise Invalid("location: name a file or a glob")
-    place = ExternalPlace(wanted, format_of(kind, "", wanted[0].rpartition("/")[2], b""))
+    place = ExternalPlace(wanted, format_of(kind, "", wanted[0].rpartition("/")[2], b""), schema is not None)
     check_free(handle)
     files = find_files(handle.store, place)
     begun_ms = handle.clock.now_ms()
@@ -134,7 +135,7 @@ def _read(
         return columns, [_by_uri(add, etags[add.path]) for add in adds]
     texts = _Texts(handle.store, place.kind, files)
     columns = texts.schema() if schema is None else schema
-    return columns, list(_stored(handle, texts, columns))
+    return columns, list(_stored(handle, texts, columns, columns if place.has_schema else None))
 
 
 def _check_columns(columns: pa.Schema, wanted: pa.Schema) -> None:
@@ -184,7 +185,7 @@ def _naming(info: ObjectInfo) -> Iterator[None]:
         raise Invalid(f"{info.key}: {error}") from error
 
 
-def _stored(handle: TableHandle, texts: _Texts, columns: pa.Schema) -> Iterator[AddFile]:
+def _stored(handle: TableHandle, texts: _Texts, columns: pa.Schema, declared: pa.Schema | None) -> Iterator[AddFile]:
     """Write the rows of files as data files, and yield these."""
     metadata = _metadata(handle, columns, ExternalPlace((), ""), ())
     protocol = new_protocol("alluvia", metadata.schema_string, metadata.configuration)
@@ -197,7 +198,7 @@ def _stored(handle: TableHandle, texts: _Texts, columns: pa.Schema) -> Iterator[
             raise Invalid(f"{info.key}: the table has no column {missing[0]!r:.100}")
         waiting: list[pa.Table] = []
         with _naming(info):
-            for table in rows.tables(columns):
+            for table in rows.tables(as_declared(columns, declared)):
                 waiting.append(fitted(table, columns))
                 if sum(map(len, waiting)) >= PIECE_ROWS:
                     yield from _tagged(writer.write(pa.concat_tables(waiting)), tags)

@@ -9,7 +9,7 @@ says what was created besides, so that a repeated upload gets the first answer.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import field
 from hashlib import blake2b
 from itertools import islice
@@ -27,6 +27,7 @@ from alluvia.errors import ConcurrentTransaction, Invalid, TableNotFound, Versio
 from alluvia.events.ingest.values import IngestOutcome
 from alluvia.files.limits import Misfit
 from alluvia.files.sent import SentFile, SentRows
+from alluvia.files.text_values import as_declared
 from alluvia.files.uploads.uploaded_events import store_events, takes_events
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.nearest_name import did_you_mean
@@ -183,7 +184,7 @@ def store(catalog: WritableCatalog, upload: Upload) -> Stored | IngestOutcome:
         if snapshot is None:
             created = _typed(schema)
             if upload.declared is not None or upload.file.kind == "parquet":  # else inference has read every row
-                rows.check(schema)
+                rows.check(as_declared(schema, upload.declared))
             snapshot = _create(catalog, handle, upload, schema)
             if (done := _repeated(handle, snapshot, upload)) is not None:
                 return done
@@ -223,10 +224,7 @@ def _schema(catalog: WritableCatalog, upload: Upload, rows: SentRows, snapshot: 
     table = snapshot.schema
     known = {each.name: each.type for each in table}
     hidden = hidden_columns(snapshot, newest_versions(catalog, snapshot.name), upload.hidden) if upload.hidden else ()
-    for each in declared or ():
-        if each.name in known and known[each.name] != each.type:
-            there = "another type" if each.name in hidden else type_name(known[each.name])
-            raise Misfit(f"schema: column {each.name} is {there} in the table, not {type_name(each.type)}")
+    check_declared(declared or (), table, hidden)
     if upload.evolve:
         given = rows.schema(known) if declared is None else declared
         return pa.schema([*table, *(each for each in given if each.name not in known)])
@@ -238,6 +236,14 @@ def _schema(catalog: WritableCatalog, upload: Upload, rows: SentRows, snapshot: 
     if declared is None and rows.names is not None:
         _check_complete(rows.names, table, hidden)
     return table
+
+
+def check_declared(declared: Iterable[pa.Field], table: pa.Schema, hidden: Collection[str] = ()) -> None:
+    """Raise `Misfit` for a declared column that has another type in a table; messages do not say the hidden ones'."""
+    for each in declared:
+        if each.name in table.names and (there := table.field(each.name).type) != each.type:
+            said = "another type" if each.name in hidden else type_name(there)
+            raise Misfit(f"schema: column {each.name} is {said} in the table, not {type_name(each.type)}")
 
 
 def _check_names(rows: SentRows, declared: pa.Schema) -> None:
@@ -273,7 +279,7 @@ def _append(
     handle: TableHandle, upload: Upload, rows: SentRows, schema: pa.Schema, created: Mapping[str, str]
 ) -> Stored:
     def batches() -> Iterator[pa.RecordBatch]:
-        for table in rows.tables(schema):
+        for table in rows.tables(as_declared(schema, upload.declared)):
             yield from fitted(table, schema).to_batches()
 
     reader = pa.RecordBatchReader.from_batches(schema, batches())
@@ -300,7 +306,7 @@ def _append(
 
 def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return rows in all columns of a schema; those that they lack are null."""
-    if table.schema.equals(schema):
+    if table.schema.equals(schema, check_metadata=True):
         return table
     columns = [
         table[each.name] if each.name in table.column_names else pa.nulls(len(table), each.type) for each in schema

@@ -37,22 +37,27 @@ _REPEATED = re.compile(r"(?:/\*\*)+(?=/\*\*(?:/|\Z))")
 
 @dataclass(frozen=True, slots=True)
 class ExternalPlace:
-    """Where the files of an external table are: paths, URIs or globs, absolute; and their format."""
+    """Where the files of an external table are: paths, URIs or globs, absolute; and their format.
+
+    has_schema: whether the table's columns were declared, and not taken from the files.
+    """
 
     locations: tuple[str, ...]
     kind: str
+    has_schema: bool = False
 
     def to_text(self) -> str:
         """Return the property that says so."""
         folders = sorted({folder_of(location) for location in self.locations})
-        return orjson.dumps({"locations": list(self.locations), "format": self.kind, "folders": folders}).decode()
+        said = {"locations": list(self.locations), "format": self.kind, "folders": folders}
+        return orjson.dumps(said | ({"schema": True} if self.has_schema else {})).decode()
 
 
 def place_of(text: str) -> ExternalPlace:
     """Return what a property says. Raises `Corrupt`."""
     try:
         body = orjson.loads(text)
-        return ExternalPlace(tuple(map(str, body["locations"])), str(body["format"]))
+        return ExternalPlace(tuple(map(str, body["locations"])), str(body["format"]), body.get("schema") is True)
     except (ValueError, KeyError, TypeError) as error:
         raise Corrupt(f"property {EXTERNAL} cannot be read: only this library may set it") from error
 

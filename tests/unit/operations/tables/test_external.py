@@ -162,6 +162,12 @@ def test_rows_of_text_files(lake: Lake, tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"b.csv: row 1, column id"):
         lake.refresh_external("t")
     assert ids(lake) == [1, 2, 4]
+    lake.create_external("numbers", folder / "a.csv", schema={"id": "long", "name": "string", "at": "date"})
+    (folder / "a.csv").write_text("id,name,at\n007,x,2026-01-31\n")
+    with pytest.raises(Invalid, match=r"a.csv: row 1, column id: it may be a code, which a long would store as 7"):
+        lake.refresh_external("t")
+    lake.refresh_external("numbers")
+    assert ids(lake, "numbers") == [7]
 
 
 def test_what_makes_no_table_is_refused_and_leaves_nothing(lake: Lake, files: Path) -> None:
