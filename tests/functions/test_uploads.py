@@ -316,3 +316,14 @@ def test_the_charset_of_the_type_is_the_encoding_of_the_file(lake: alluvia.Lake)
     assert (status, "encoding windows-1252" in error) == (422, True)
     assert refused(send(lake, "t", text, "format=csv&skip=x"))[1].startswith("skip: expected a whole number, got 'x'")
     assert refused(send(lake, "t", text, "format=csv&encoding=zlib"))[0] == 400
+
+
+def test_grouped_digits_texts_that_mean_null_and_years_of_two_digits(lake: alluvia.Lake) -> None:
+    body = b'born,n\n05.06.60,"1,234.50"\n01.01.87,n/a\n'
+    query = "format=csv&thousands_separator=,&null=n/a,-&date_format=%25d.%25m.%25y"
+    status, answer, _ = send(lake, "t", body, query)
+    assert (status, answer["columns"]) == (200, {"born": "date", "n": "double"})
+    assert answer["notes"][0].startswith("column born: the years read by %y are from 1987 to 2060")
+    assert [row["n"] for row in rows(lake, "t")] == [1234.5, None]
+    found = refused(send(lake, "t", body, "format=ndjson&null=x"))
+    assert found == (400, "null: leave it out, because the file is ndjson: it is for csv and tsv")

@@ -245,6 +245,8 @@ TIMEOUT = click.option(
 _READING = (
     click.option("--delimiter", metavar="CHARACTER", help="The delimiter of CSV; by default, its first rows show it."),
     click.option("--decimal-separator", metavar="CHARACTER", help='"," for numbers such as 12,50.  [default: .]'),
+    click.option("--thousands-separator", metavar="CHARACTER", help='"," for numbers such as 1,234.50 in CSV.'),
+    names("--null", "null", 'A text in CSV that means null, such as "n/a".', "TEXT"),
     click.option("--date-format", metavar="FORMAT", help="How dates are written, such as %d.%m.%Y; else ISO 8601."),
     click.option("--timestamp-format", metavar="FORMAT", help='How times are written, such as "%d.%m.%Y %H:%M".'),
     click.option("--encoding", metavar="ENCODING", help="Of text, such as windows-1252.  [default: utf-8]"),

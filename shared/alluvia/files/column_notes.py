@@ -14,6 +14,9 @@ GROUPED = r"^[-+]?[1-9][0-9]{0,2}(?:\.[0-9]{3})+$"
 """A number whose points group digits or, if it has one point, come before decimals."""
 _POINTED = r"^[-+]?[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?$"
 _WITH_COMMA = re.compile(r"[-+]?[0-9]+(?:\.[0-9]{3})*(?:,[0-9]+)?", re.ASCII)
+_BY_COMMAS = re.compile(r"[-+]?[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]+)?", re.ASCII)
+_PLAIN = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?", re.ASCII)
+_COMMA, _GROUPING = "--decimal-separator ,", "--thousands-separator ,"
 _SPELLED = re.compile(r"[-+]?\s?(?:[€$£]\s?)?[0-9][0-9., '\u00a0\u2019\u202f]*(?:\s?(?:[€$£%]|EUR|USD|GBP|CHF))?")
 _IS_SPELLED = re.compile(r"[€$£%]|[A-Z]{3}$|,[0-9]{1,2}$|^\+[0-9]+\.")
 CODE = r"^(?:\+|-?0[0-9]|-?[0-9]+[eE][0-9])"
@@ -61,10 +64,30 @@ def are_moments(texts: Sequence[str]) -> list[str]:
     return found if 2 * len(found) > len(texts) else []
 
 
-def have_decimal_commas(texts: Sequence[str]) -> bool:
-    """Whether most texts are numbers that have a decimal comma, if they have decimals."""
-    found = [text for text in texts if _WITH_COMMA.fullmatch(text)]
-    return 2 * len(found) > len(texts) and any("," in text for text in found)
+def meaning_of_commas(texts: Sequence[str], *, may_be_decimal: bool = True) -> str:
+    """Return the meaning of commas in numbers, with the option that reads them, if most texts are numbers; else "".
+
+    `12,50` has a decimal comma, and `1,234.50` groups digits; `1,234` alone may be either.
+    """
+    decimal = [text for text in texts if _WITH_COMMA.fullmatch(text)] if may_be_decimal else []
+    grouped = [text for text in texts if _BY_COMMAS.fullmatch(text)]
+    are_decimal = any("," in text and not _BY_COMMAS.fullmatch(text) for text in decimal)
+    sure = [text for text in grouped if text.count(",") > 1 or "." in text]
+    if not may_be_decimal or any("." in text and _PLAIN.fullmatch(text) for text in texts):
+        sure = sure or [text for text in grouped if "," in text]
+    numbers = len(grouped) + sum(1 for text in texts if _PLAIN.fullmatch(text))
+    if are_decimal and not sure:
+        said = f"numbers with a decimal comma, which {_COMMA} reads (decimal_separator)"
+        return said if 2 * len(decimal) > len(texts) else ""
+    if not grouped or are_decimal or 2 * numbers <= len(texts):
+        return ""
+    if sure:
+        return f"numbers such as {sure[0]!r:.30}, which {_GROUPING} reads (thousands_separator)"
+    number = grouped[0]
+    return (
+        f"numbers such as {number!r}, which may be {number.replace(',', '')} or {number.replace(',', '.')}: "
+        f"{_GROUPING} or {_COMMA} says which it is (thousands_separator, decimal_separator)"
+    )
 
 
 def spelled_number(texts: Sequence[str]) -> str:

@@ -93,7 +93,8 @@ class CsvRows:
 
     def _points_may_group(self, kind: pa.DataType) -> bool:
         """Whether points in numbers may group digits: another character separates cells where a comma is decimal."""
-        return not self._options.decimal_separator and self._delimiter != "," and is_number(kind)
+        said = self._options.decimal_separator or self._options.thousands_separator
+        return not said and self._delimiter != "," and is_number(kind)
 
     def _check_points(self, name: str) -> None:
         """Raise `Misfit` if nothing in a column shows whether its points group digits. Reads all of the file."""
@@ -122,12 +123,23 @@ class CsvRows:
             )
             start = 0
             for batch in map(_without_empty_rows, reader):
-                yield start, batch
+                yield start, self._with_nulls(batch)
                 start += len(batch)
         except pa.ArrowInvalid as error:
             if str(error) == "Empty CSV file":
                 return
             raise self._refusal(str(error)) from None
+
+    def _with_nulls(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows whose texts without a value, as the options say, are null."""
+        if not self._options.null:
+            return batch
+        nulls = pa.array(self._options.null, pa.string())
+        columns = [
+            pc.if_else(pc.is_in(pc.utf8_trim_whitespace(texts), value_set=nulls), pa.scalar(None, pa.string()), texts)
+            for texts in batch.columns
+        ]
+        return pa.RecordBatch.from_arrays(columns, names=self.names)
 
     def _judge(self, row: arrow_csv.InvalidRow) -> str:
         """Skip a row with another number of cells, none of which has text."""

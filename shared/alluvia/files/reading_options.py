@@ -23,8 +23,8 @@ from alluvia.files.column_notes import (
     are_days,
     are_moments,
     formats_of,
-    have_decimal_commas,
     looks_like_day,
+    meaning_of_commas,
     spelled_number,
 )
 from alluvia.lazy_dataclasses import dataclass
@@ -33,11 +33,12 @@ COMMA = ","
 CHARS_MAX = 100
 """The longest format, and the longest text of a date or a time."""
 SKIP_MAX = 1000
+NULLS_MAX = 100
+_BY_COMMA = " with a decimal comma"
 UNREADABLE = "?"
 """Replaces a text that does not follow an option. Only text columns can read it."""
-_GROUPED = r"^[-+]?[1-9][0-9]{0,2}(?:\.[0-9]{3})+(?:,[0-9]+)?$"
-"""A number whose points group digits, where the decimal separator is a comma."""
-_IS_GROUPED = re.compile(_GROUPED, re.ASCII)
+_THOUSANDS = {",": ",", ".": "[.]", "'": "['\u2019]", " ": "[ \u00a0\u202f]", "_": "_"}
+"""Separators of thousands, and patterns of the characters that each stands for."""
 _SAMPLE = datetime(2026, 11, 20, 13, 14, 15, tzinfo=UTC)
 _UNPADDED = re.compile(r"%-(?=[dmHIMSjy])")
 _OF_CSV = ("csv", "tsv")
@@ -48,13 +49,17 @@ _OF_TEXT = ("csv", "tsv", "ndjson")
 class ReadingOptions:
     """How a file is written; an empty one leaves it to the file's header and ISO 8601.
 
-    delimiter: of cells. decimal_separator: `.` or `,`. date_format, timestamp_format: of dates, and of times with
+    delimiter: of cells. decimal_separator: `.` or `,`. thousands_separator: groups the digits of numbers by three; with
+    a decimal comma, points do by default. null: texts of cells that mean null.
+    date_format, timestamp_format: of dates, and of times with
     dates, in the codes of `strptime`. rename: columns' names in the table by their names in the file. skip: lines
     before the header. encoding: Python's name of a file's encoding that is not UTF-8.
     """
 
     delimiter: str = ""
     decimal_separator: str = ""
+    thousands_separator: str = ""
+    null: tuple[str, ...] = ()
     date_format: str = ""
     timestamp_format: str = ""
     rename: Mapping[str, str] = field(default_factory=dict)
@@ -69,6 +74,14 @@ class ReadingOptions:
         """Whether numbers have a decimal comma."""
         return self.decimal_separator == COMMA
 
+    @property
+    def groups(self) -> str:
+        """Return the characters that group digits, as a pattern; "" if numbers are written as every reader takes them.
+
+        A decimal comma needs a pattern even where no digits are grouped.
+        """
+        return _THOUSANDS.get(self.thousands_separator or ("." if self.has_decimal_comma else ""), "")
+
     def of_parts(self) -> ReadingOptions:
         """Return the options for parts of a file, each of which is UTF-8 and begins with the header."""
         return replace(self, skip=0, encoding="") if self.skip or self.encoding else self
@@ -77,6 +90,7 @@ class ReadingOptions:
         """Raise `Invalid` for an option that does not apply to a format."""
         for name, kinds in (
             ("delimiter", _OF_CSV), ("decimal_separator", _OF_CSV), ("skip", _OF_CSV),
+            ("thousands_separator", _OF_CSV), ("null", _OF_CSV),
             ("date_format", _OF_TEXT), ("timestamp_format", _OF_TEXT), ("encoding", _OF_TEXT),
         ):  # fmt: skip
             if getattr(self, name) and kind not in kinds:
@@ -92,7 +106,9 @@ class ReadingOptions:
         """Return how the options say that values of a type are written, as the end of a sentence; "" if they do not."""
         if written := self.format_of(kind):
             return f" that is written as {written!r} says"
-        return " with a decimal comma" if self.has_decimal_comma and is_number(kind) else ""
+        if not self.groups or not is_number(kind):
+            return ""
+        return f" with {self.thousands_separator!r} between thousands" if self.thousands_separator else _BY_COMMA
 
     def plain(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
         """Return texts of values of a type as every reader takes them; `UNREADABLE` where they are not ones."""
@@ -100,14 +116,14 @@ class ReadingOptions:
             words = texts.dictionary_encode()
             plain = [self.plain_text(text, kind) for text in words.dictionary.to_pylist()]
             return pa.array(plain, pa.string()).take(words.indices)
-        if self.has_decimal_comma and is_number(kind):
-            grouped = pc.fill_null(pc.match_substring_regex(texts, _GROUPED), False)
+        if self.groups and is_number(kind):
+            grouped = pc.fill_null(pc.match_substring_regex(texts, _grouped(self)), False)
             if pc.any(grouped).as_py():
-                texts = pc.if_else(grouped, pc.replace_substring(texts, ".", ""), texts)
-            pointed = pc.fill_null(pc.match_substring(texts, "."), False)
-            if pc.any(pointed).as_py():
-                texts = pc.if_else(pointed, UNREADABLE, texts)
-            return pc.replace_substring(texts, COMMA, ".")
+                texts = pc.if_else(grouped, pc.replace_substring_regex(texts, self.groups, ""), texts)
+            other = pc.fill_null(pc.match_substring_regex(texts, _others(self)), False)
+            if pc.any(other).as_py():
+                texts = pc.if_else(other, UNREADABLE, texts)
+            return pc.replace_substring(texts, COMMA, ".") if self.has_decimal_comma else texts
         return texts
 
     def plain_text(self, text: str, kind: pa.DataType) -> str:
@@ -116,9 +132,11 @@ class ReadingOptions:
             if len(text) > CHARS_MAX:
                 return UNREADABLE
             return _iso(text, written, pa.types.is_date(kind)) if text else text
-        if self.has_decimal_comma and is_number(kind):
-            text = text.replace(".", "") if _IS_GROUPED.fullmatch(text) else text
-            return UNREADABLE if "." in text else text.replace(COMMA, ".")
+        if self.groups and is_number(kind):
+            text = re.sub(self.groups, "", text) if re.search(_grouped(self), text) else text
+            if re.search(_others(self), text):
+                return UNREADABLE
+            return text.replace(COMMA, ".") if self.has_decimal_comma else text
         return text
 
     def refusal(self, reason: str, text: str | None, kind: pa.DataType) -> str:
@@ -129,7 +147,13 @@ class ReadingOptions:
                 f"; {found} reads it" if looks_like_day(text) and written not in (found := formats_of([text])) else ""
             )
             return f"expected {name} {written!r}, as in {_SAMPLE.strftime(_codes(written))!r}{hint}"
-        if text and is_number(kind) and self.has_decimal_comma and self.plain_text(text, kind) == UNREADABLE:
+        if text and is_number(kind) and self.groups and self.plain_text(text, kind) == UNREADABLE:
+            if self.thousands_separator:
+                point = self.decimal_separator or "."
+                return (
+                    f"expected a number with {point!r} before its decimals, if any, and {self.thousands_separator!r} "
+                    "between groups of three digits, if any"
+                )
             return "expected a number with a decimal comma, whose points, if any, group its digits by three"
         if text and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)) and looks_like_day(text):
             name = "date_format" if pa.types.is_date(kind) else "timestamp_format"
@@ -139,8 +163,8 @@ class ReadingOptions:
 
     def missing(self, texts: Sequence[str]) -> str:
         """Return what most of a column's texts seem to be that an option would read, and which; "" for others."""
-        if not self.decimal_separator and have_decimal_commas(texts):
-            return "numbers with a decimal comma, which --decimal-separator , reads (decimal_separator)"
+        if not self.groups and (said := meaning_of_commas(texts, may_be_decimal=not self.decimal_separator)):
+            return said
         if not self.date_format and (days := are_days(texts)):
             found = formats_of(days)
             return f"dates such as {days[0]!r:.30}, which --date-format reads, such as {found} (date_format)"
@@ -172,7 +196,10 @@ class ReadingOptions:
         return unused
 
 
-NAMES = ("delimiter", "decimal_separator", "date_format", "timestamp_format", "rename", "skip", "encoding")
+NAMES = (
+    "delimiter", "decimal_separator", "date_format", "timestamp_format", "rename", "skip", "encoding",
+    "thousands_separator", "null",
+)  # fmt: skip
 DEFAULT = ReadingOptions()
 
 
@@ -184,8 +211,12 @@ def reading_options(
     rename: Mapping[str, str] | str | None = None,
     skip: int | None = None,
     encoding: str | None = None,
+    thousands_separator: str | None = None,
+    null: Sequence[str] | str | None = None,
 ) -> ReadingOptions:
-    r"""Return options as callers give them. `rename` may be text: `old=new,other=name`, or a JSON object.
+    r"""Return options as callers give them.
+
+    `rename` may be text: `old=new,other=name`, or a JSON object; `null`: `n/a,-`, or a JSON array.
 
     `\t` is a tab. Raises `Invalid`, naming the option.
     """
@@ -196,6 +227,11 @@ def reading_options(
         raise Invalid(f"decimal_separator: use . or , and not {decimal_separator!r:.20}")
     if decimal_separator == COMMA == by:
         raise Invalid("delimiter, decimal_separator: both are a comma")
+    if thousands_separator and thousands_separator not in _THOUSANDS:
+        raise Invalid(f"thousands_separator: use one of , . ' _ and a space, not {thousands_separator!r:.20}")
+    if thousands_separator == (decimal_separator or "."):
+        other = ": with points between thousands, give --decimal-separator , too" if not decimal_separator else ""
+        raise Invalid(f"thousands_separator, decimal_separator: both are {thousands_separator!r}{other}")
     _check_format("date_format", date_format or "")
     _check_format("timestamp_format", timestamp_format or "")
     names = _renames(rename) if isinstance(rename, str) else dict(rename or {})
@@ -203,8 +239,29 @@ def reading_options(
         raise Invalid(f"skip: use a number of lines from 0 to {SKIP_MAX}")
     codec = codec_named(encoding) if encoding else ""
     return ReadingOptions(
-        by, decimal_separator or "", date_format or "", timestamp_format or "", names, skip or 0, codec
+        by,
+        decimal_separator or "",
+        thousands_separator or "",
+        _nulls(null or ()),
+        date_format or "",
+        timestamp_format or "",
+        names,
+        skip or 0,
+        codec,
     )
+
+
+def _nulls(given: Sequence[str] | str) -> tuple[str, ...]:
+    """Return the texts without a value, without spaces around them, as they are compared."""
+    texts: Any = given
+    if isinstance(given, str):
+        try:
+            texts = orjson.loads(given) if given.startswith("[") else given.split(",")
+        except orjson.JSONDecodeError as error:
+            raise Invalid(f"null: expected texts, such as n/a,- or a JSON array ({error})") from None
+    if not all(isinstance(text, str) for text in texts) or len(texts) > NULLS_MAX:
+        raise Invalid(f"null: expected at most {NULLS_MAX} texts, such as n/a,- or a JSON array of them")
+    return tuple(text.strip() for text in texts)
 
 
 def _renames(text: str) -> dict[str, str]:
@@ -242,6 +299,48 @@ def _check_format(name: str, written: str) -> None:
         raise Invalid(f"{name}: {written!r:.100} does not say the day, the month and the year, as '%d.%m.%Y' does")
     if name == "date_format" and read.hour:
         raise Invalid(f"{name}: {written!r:.100} has a time, too: give it as timestamp_format")
+
+
+@lru_cache(maxsize=64)
+def _patterns(groups: str, comma: bool) -> tuple[str, str]:
+    point, wrong = ("," if comma else "[.]"), ("[.]" if comma else groups)
+    return f"^[-+]?[1-9][0-9]{{0,2}}(?:{groups}[0-9]{{3}})+(?:{point}[0-9]+)?$", f"{groups}|{wrong}"
+
+
+def _grouped(options: ReadingOptions) -> str:
+    """Return the pattern of a number whose digits are grouped."""
+    return _patterns(options.groups, options.has_decimal_comma)[0]
+
+
+def _others(options: ReadingOptions) -> str:
+    """Return the pattern of the characters that a number without grouped digits cannot have."""
+    return _patterns(options.groups, options.has_decimal_comma)[1]
+
+
+class YearsOfTwoDigits:
+    """The years that `%y` has made of two digits, by column: 1969 to 2068, so 60 is 2060."""
+
+    def __init__(self, options: ReadingOptions) -> None:
+        self._options = options
+        self._years: dict[str, tuple[int, int]] = {}
+
+    def see(self, table: pa.Table) -> None:
+        """Take the rows of a file into account."""
+        for column, values in zip(table.schema, table.columns, strict=True):
+            written = _codes(self._options.format_of(column.type))
+            if "%y" in written and values.null_count < len(values):
+                found = pc.min_max(values).as_py()
+                first, last = found["min"].year, found["max"].year
+                before = self._years.get(column.name, (first, last))
+                self._years[column.name] = (min(first, before[0]), max(last, before[1]))
+
+    def notes(self) -> list[str]:
+        """Return a note for each column."""
+        return [
+            f"column {name}: the years read by %y are from {first} to {last}, because two digits are years from 1969 "
+            "to 2068: give other years four digits, and %Y"
+            for name, (first, last) in self._years.items()
+        ]
 
 
 def _codes(written: str) -> str:

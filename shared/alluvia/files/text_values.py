@@ -67,6 +67,8 @@ def _exact(texts: pa.Array) -> pa.BooleanArray:
 
 LOOKED_AT = 1000
 """So many of a column's texts, the first ones, show which option may be missing."""
+NAMED = 3
+"""So many texts that are of another type than most are named."""
 SAMPLE = 100
 """So many show whether most of them are of some type."""
 
@@ -108,7 +110,9 @@ class TextType:
         if not self._left:
             found = self._first_misfit(texts, before)
             if found is not None:
-                self._misfit = f"row {start + pc.indices_nonzero(says)[found[0]].as_py() + 1}: {found[1]}"
+                at = start + pc.indices_nonzero(says)[found[0]].as_py()
+                by_null = "; --null reads such a text as null (null)" if self._empty_is_null else ""
+                self._misfit = f"row {at + 1}: {found[1]}{by_null}"
         elif self._points is not None and pa.float64() in self._left:
             self._points.see(texts, pc.indices_nonzero(says), start)
 
@@ -147,19 +151,29 @@ class TextType:
     def _first_misfit(self, texts: pa.Array, kinds: Sequence[pa.DataType]) -> tuple[int, str] | None:
         """Return the first text that is not of the type that most texts have, by its index, and why; None without one.
 
-        Codes such as `007` do not count: a number would not keep their digits.
+        The reason names the next ones, too. Codes such as `007` do not count: a number would not keep their digits.
         """
         sample = texts.slice(0, SAMPLE)
         counts = {kind: self._unread(sample, kind).count(False) for kind in kinds}
         kind = max(counts, key=lambda each: counts[each], default=None)
         if kind is None or 2 * counts[kind] < len(sample) or not counts[kind]:
             return None
+        found: dict[str, int] = {}
         for start in range(0, len(texts), LOOKED_AT):
             some = texts.slice(start, LOOKED_AT)
             for at, is_unread in enumerate(self._unread(some, kind) if self._plain(some, kind).null_count else ()):
                 if is_unread and not is_code(text := some[at].as_py()):
-                    return start + at, f"{text!r:.50} is not {said_of(kind)}{self._options.as_written(kind)}"
-        return None
+                    found.setdefault(text, start + at)
+            if len(found) > NAMED:
+                break
+        if not found:
+            return None
+        (first, place), *others = found.items()
+        reason = f"{first!r:.50} is not {said_of(kind)}{self._options.as_written(kind)}"
+        if others:
+            more = " and others" if len(others) >= NAMED else ""
+            reason += f", like {', '.join(f'{text!r:.50}' for text, _ in others[: NAMED - 1])}{more} in later rows"
+        return place, reason
 
     def _unread(self, texts: pa.Array, kind: pa.DataType) -> list[bool]:
         """Return for each text whether it is not of a type."""
@@ -191,7 +205,7 @@ def typed(texts: pa.Array, field: pa.Field, options: ReadingOptions = DEFAULT) -
     kind = field.type
     if pa.types.is_string(kind):
         return _required(texts, field, {})
-    if options.format_of(kind) or options.has_decimal_comma:
+    if options.format_of(kind) or options.groups:
         texts = pc.utf8_trim_whitespace(texts)
     array, reasons = _typed(options.plain(texts, kind), field)
     return array, {at: options.refusal(reason, texts[at].as_py(), kind) for at, reason in reasons.items()}

@@ -178,6 +178,7 @@ def _converter(kind: pa.DataType, path: str) -> Converter:
 
 
 _BY_OPTION = "give --decimal-separator , (decimal_separator)"
+_GROUPING = "if they group digits, give --thousands-separator , (thousands_separator)"
 
 
 def of_json(reason: str, *, rejects: bool) -> str:
@@ -186,7 +187,7 @@ def of_json(reason: str, *, rejects: bool) -> str:
     rejects: whether it becomes a reject.
     """
     fix = "send a point, or repair the rejects with `alluvia rejects replay --set`" if rejects else "write a point"
-    return reason.replace(_BY_OPTION, fix)
+    return reason.replace(_GROUPING, "write it without commas").replace(_BY_OPTION, fix)
 
 
 def _comma_hint(value: object) -> str:
@@ -194,7 +195,7 @@ def _comma_hint(value: object) -> str:
     if not isinstance(value, str) or not _COMMA_NUMBER.fullmatch(value):
         return ""
     if _GROUPS.fullmatch(value):
-        return f"; write it without commas, or, if they are decimal ones, {_BY_OPTION}"
+        return f"; {_GROUPING}, or, if they are decimal ones, {_BY_OPTION}"
     return f"; the decimal separator seems to be a comma: {_BY_OPTION}"
 
 

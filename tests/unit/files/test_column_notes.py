@@ -35,6 +35,7 @@ def fitted(
     return [value for table in rows.tables(schema) for value in table.column(rows.names[-1]).to_pylist()]
 
 
+BY_NULL = "; --null reads such a text as null (null)"
 NUMBERS = (pa.int64(), pa.int32(), pa.float64(), pa.float32(), pa.decimal128(12, 3))
 
 
@@ -91,6 +92,16 @@ def test_a_new_column_of_doubtful_points_is_text_and_noted() -> None:
         (("12,50", "#NV", "7"), COMMA, "is text because of row 2: '#NV' is not a number with a decimal comma"),
         (("2026-01-02", "2026-02-30", "2026-01-03"), DEFAULT, "is text because of row 2: '2026-02-30' is not a date"),
         (("true", "false", "no"), DEFAULT, "is text because of row 3: 'no' is not true or false"),
+        (
+            ("3", "k.A.", "5", "#NV", "7", "k.A."),
+            DEFAULT,
+            f"is text because of row 2: 'k.A.' is not a number, like '#NV' in later rows{BY_NULL}",
+        ),
+        (
+            ("3", "-", "5", "a", "7", "b", "9", "c"),
+            DEFAULT,
+            f"is text because of row 2: '-' is not a number, like 'a', 'b' and others in later rows{BY_NULL}",
+        ),
         (("20.11.26", "21.11.26"), DEFAULT, "which --date-format reads, such as '%d.%m.%y' (date_format)"),
         (("11/20/2026",), DEFAULT, "which --date-format reads, such as '%m/%d/%Y' (date_format)"),
         (("1/2/2026",), DEFAULT, "such as '%d/%m/%Y' or '%m/%d/%Y' (date_format)"),
@@ -120,7 +131,7 @@ def test_a_column_is_noted_that_is_text_because_of_a_few_values(
 
 def test_the_row_of_a_note_counts_from_the_start_of_a_large_file() -> None:
     kind, notes = inferred("id;x\n" + "".join(f"{at};7\n" for at in range(700_000)) + "1;Total\n")
-    assert (kind, notes) == (pa.string(), ["column x is text because of row 700001: 'Total' is not a number"])
+    assert (kind, notes) == (pa.string(), [f"column x is text because of row 700001: 'Total' is not a number{BY_NULL}"])
 
 
 def test_a_format_that_no_column_needs_is_noted() -> None:

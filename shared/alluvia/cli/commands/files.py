@@ -31,7 +31,7 @@ from alluvia.files.event_files import PART_BYTES, FilePart, NoEvents, parts
 from alluvia.files.file_rows import format_of
 from alluvia.files.file_text import is_parquet
 from alluvia.files.limits import UNLIMITED, Misfit
-from alluvia.files.reading_options import DEFAULT, ReadingOptions
+from alluvia.files.reading_options import DEFAULT, ReadingOptions, YearsOfTwoDigits
 from alluvia.files.sent import SentFile
 from alluvia.files.text_values import as_declared
 from alluvia.files.uploads.storing import check_declared, fitted
@@ -266,8 +266,13 @@ def read_rows(
             for note in (*rows.notes, *options.unused(schema.types)):
                 tell(f"{name}: {note}")
             wanted = pa.schema([(field.name, field.type) for field in schema])
-            tables = (fitted(table, wanted) for table in rows.tables(as_declared(wanted, declared)))
-            return pa.concat_tables([wanted.empty_table(), *tables])
+            tables = [fitted(table, wanted) for table in rows.tables(as_declared(wanted, declared))]
+            found = pa.concat_tables([wanted.empty_table(), *tables])
+            years = YearsOfTwoDigits(options)
+            years.see(found)
+            for note in years.notes():
+                tell(f"{name}: {note}")
+            return found
     except Misfit as error:
         raise Invalid(f"{name}: {error}") from error
 

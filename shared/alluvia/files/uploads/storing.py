@@ -26,6 +26,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import ConcurrentTransaction, Invalid, TableNotFound, VersionExpired, VersionNotFound
 from alluvia.events.ingest.values import IngestOutcome
 from alluvia.files.limits import Misfit
+from alluvia.files.reading_options import YearsOfTwoDigits
 from alluvia.files.sent import SentFile, SentRows
 from alluvia.files.text_values import as_declared
 from alluvia.files.uploads.uploaded_events import store_events, takes_events
@@ -278,8 +279,11 @@ def _create(catalog: WritableCatalog, handle: TableHandle, upload: Upload, schem
 def _append(
     handle: TableHandle, upload: Upload, rows: SentRows, schema: pa.Schema, created: Mapping[str, str]
 ) -> Stored:
+    years = YearsOfTwoDigits(upload.file.options)
+
     def batches() -> Iterator[pa.RecordBatch]:
         for table in rows.tables(as_declared(schema, upload.declared)):
+            years.see(table)
             yield from fitted(table, schema).to_batches()
 
     reader = pa.RecordBatchReader.from_batches(schema, batches())
@@ -300,7 +304,7 @@ def _append(
     if done is not None and (done.rows or done.version != commit.version):
         return done  # another one of the key was faster
     read = [each.type for each in schema if rows.names is None or each.name in rows.names]
-    notes = (*rows.notes, *upload.file.options.unused(read))
+    notes = (*rows.notes, *upload.file.options.unused(read), *years.notes())
     return Stored(commit.version, commit.rows or 0, created, notes=notes)
 
 

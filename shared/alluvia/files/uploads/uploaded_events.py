@@ -111,6 +111,8 @@ def _as_options_say(lines: Split, options: ReadingOptions, columns: pa.Schema) -
         value = {options.rename.get(name, name): each for name, each in event.value.items()}
         reason = "rename: two fields would have one name" if len(value) < len(event.value) else ""
         written_as_text = event.given is not None and event.given.text
+        if written_as_text and options.null:
+            value = {name: each for name, each in value.items() if str(each).strip() not in options.null}
         for name, text in value.items():
             if not isinstance(text, str) or name not in columns.names:
                 continue

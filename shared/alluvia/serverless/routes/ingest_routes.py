@@ -43,6 +43,13 @@ READING_FIELDS = (
         "A comma, for numbers such as 12,50.",
         documented={"enum": [".", ","], "default": "."},
     ),
+    RequestField(
+        "thousands_separator",
+        TEXT,
+        "A separator between thousands, such as a comma for 1,234.50.",
+        documented={"enum": [",", ".", "'", " ", "_"]},
+    ),
+    RequestField("null", TEXT, "Texts in CSV that mean null: n/a,- or a JSON array."),
     RequestField("date_format", TEXT, "How dates are written, such as %d.%m.%Y. Without it, as ISO 8601 says."),
     RequestField("timestamp_format", TEXT, "How times are written, such as %d.%m.%Y %H:%M."),
     RequestField("encoding", TEXT, "Of text, such as windows-1252. Without it, the charset in Content-Type, or UTF-8."),
