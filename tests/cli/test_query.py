@@ -115,14 +115,17 @@ def test_values_are_shown_as_duckdb_writes_them(tmp_path: Path, sql: str, shown:
     [
         ("NULL::TIMESTAMP", "NULL"),
         ("''", ""),
-        ("[1, NULL]", "1, NULL"),
+        ("[1, NULL]", "[1, NULL]"),
         ("timestamptz '2024-01-01 10:00:00.123456+01'", "2024-01-01 09:00:00.123456"),
         ("timestamptz 'infinity'", "infinity"),
         ("true", "true"),
         ("'\\x01\\xff'::BLOB", "01ff"),
         ("{'n': 1.5, 't': timestamp '2024-01-01'}", '{"n":1.5,"t":"2024-01-01T00:00:00"}'),
-        ("[1.5, 2]", "1.5, 2.0"),
-        ("range(10)", "0, 1, 2, 3, 4, 5, 6, 7, … 10 in all"),
+        ("[1.5, 2]", "[1.5, 2.0]"),
+        ("[]", "[]"),
+        ("[['a,b', 'c'], [], ['it''s', '', 'NULL', NULL]]", "[['a,b', c], [], ['it\\'s', '', 'NULL', NULL]]"),
+        ("{'l': [1, 2]}", '{"l":[1,2]}'),
+        ("range(10)", "[0, 1, 2, 3, 4, 5, 6, 7, … 10 in all]"),
     ],
 )
 def test_other_values_in_a_table(tmp_path: Path, sql: str, shown: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from alluvia.cli.common import Common
-from alluvia.cli.terminal.output import NULL, note, show_table
+from alluvia.cli.terminal.output import NULL, cell, note, show_table
 from alluvia.cli.terminal.terminal import is_terminal, say_json, say_text
 from alluvia.cli.whole_file import whole_file
 from alluvia.errors import Invalid
@@ -29,6 +29,9 @@ _SUFFIXES = {"jsonl": "ndjson", "arrows": "arrow"}
 """Suffixes of files whose form has another name; others are those of forms."""
 _STANDARD_OUTPUT = ("-", "/dev/stdout")
 _WAITING_BYTES = 1 << 16
+_ITEMS_MAX = 8
+_QUOTED = re.compile(r"[][{}()'\",:=\\]")
+"""What DuckDB puts texts within lists in quotes for."""
 _FAR_YEAR = re.compile(r"([+-])(\d{6})-")
 _AS_THEY_ARE = (
     *(pa.types.is_null, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
@@ -162,7 +165,27 @@ def shown_values(array: pa.Array) -> list[Any]:
     values = plain_values(array)
     if pa.types.is_timestamp(array.type) or pa.types.is_date32(array.type):
         return [None if value is None else _as_duckdb(value) for value in values]
+    if _is_list(array.type):
+        return [None if value is None else _listed(value) for value in values]
     return values
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _listed(values: list[Any]) -> str:
+    """Return a list as DuckDB writes it, but no more than its first values: texts in quotes where they need some."""
+    shown = [_item(value) for value in values[:_ITEMS_MAX]]
+    return f"[{', '.join([*shown, *([f'… {len(values)} in all'] if len(values) > _ITEMS_MAX else [])])}]"
+
+
+def _item(value: Any) -> str:
+    if isinstance(value, list):
+        return _listed(value)
+    if isinstance(value, str) and (_QUOTED.search(value) or value != value.strip() or value.upper() in ("", NULL)):
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return cell(value, NULL)
 
 
 def _as_duckdb(text: str) -> str:

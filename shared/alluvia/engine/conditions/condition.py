@@ -22,6 +22,7 @@ from alluvia.engine.conditions.fast_parser import plain_condition
 from alluvia.engine.conditions.operands import ColumnFinder
 from alluvia.engine.conditions.predicates import column_predicate, complement
 from alluvia.engine.duck.literals import free_name
+from alluvia.engine.queries.bytes_as_text import check_casts
 from alluvia.engine.queries.parse import Node, integer_literal, is_constant, text_literal, walk
 from alluvia.engine.queries.references import At, Reference, names_in_use
 from alluvia.engine.queries.scopes import Scope, table_item
@@ -153,6 +154,7 @@ def _condition_of_sql(text: str, schema: pa.Schema) -> Condition:
     from alluvia.engine.conditions.sql_condition import read_expression  # loads DuckDB
 
     expression = read_expression(text)
+    check_casts(expression, {fold(field.name) for field in schema if pa.types.is_binary(field.type)})
     evaluation = _evaluation()
     _try(text, schema, evaluation)
     constants = _constants(expression, schema, evaluation.now_us)

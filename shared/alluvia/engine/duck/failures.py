@@ -65,6 +65,10 @@ _TOO_DEEP = "Recursion level in ArrowSchema"
 """Arrow takes types of 64 levels."""
 _UNCONVERTED = re.compile(r"(Could not convert string '.{40}).{21,}(' to )", re.DOTALL)
 """A message with a value that no type takes. The start of the value identifies it; a whole event is too long."""
+_OF_BYTES = re.compile(
+    r"(No function matches the given name and argument types '[^\n]*\bBLOB\b[^\n]*?'\.)[^\n]*", re.DOTALL
+)
+_DECODE = r"\1 Text that is stored as bytes, such as raw of rejects, is decode(raw): decode(raw) LIKE '%x%'"
 _TO_SET = re.compile(r'\s*Use "SET [^"]*" to [^\n]*')
 """Advice to set what cannot be set here."""
 _NO_KIND = "DuckDB"
@@ -180,6 +184,7 @@ def translate(details: Mapping[str, str], context: Context) -> AlluviaError:
         return Unsupported(message)
     if message == UNREAD:
         return UnreadField(query_error(kind, message, context.text, None))
+    message = _OF_BYTES.sub(_DECODE, message)
     message = _UNCONVERTED.sub(r"\1…\2", _TO_SET.sub("", message))
     if kind == INTERRUPT:
         return QueryTooCostly(

@@ -13,6 +13,7 @@ from typing import Any
 
 from alluvia.delta.arguments import offset_ms
 from alluvia.delta.schema.names import fold
+from alluvia.engine.queries.bytes_as_text import check_casts
 from alluvia.engine.queries.engine_faults import check_row_values
 from alluvia.engine.queries.functions import (
     INFORMATION_SCHEMA,
@@ -27,8 +28,10 @@ from alluvia.engine.queries.parse import LOCATION, Node, integer_literal, text_l
 from alluvia.engine.queries.time_travel import AGO, ARGUMENTS, COLUMNS
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.table_names import DATABASE, SCHEMA, lake_name
+from alluvia.table_names import DATABASE, REJECTS, SCHEMA, lake_name
 
+_RAW = "raw"
+"""The column of rejects that has events as they were sent."""
 _QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 _PLAIN_TABLE_NODES = frozenset({"EMPTY", "EXPRESSION_LIST", "JOIN", "SUBQUERY", "PIVOT"})
 _ORDERS = frozenset({"ORDER_DEFAULT", "ASCENDING", "DESCENDING"})
@@ -111,6 +114,8 @@ def find_references(root: Node, *, parameters: bool = False) -> References:
         raise Invalid("the query is nested too deeply: split it into common table expressions") from error
     check_row_values(root)
     check_arrows(root)
+    if any((one.table or "").endswith(f"/{REJECTS}") for one in visitor.found.tables):
+        check_casts(root, (_RAW,))
     visitor.found.tables.sort(key=lambda one: int(one.node[LOCATION]))
     return visitor.found
 
