@@ -14,7 +14,7 @@ from alluvia.events.formats.charset import charset_of
 from alluvia.events.ingest.compression import TooLarge, UnknownEncoding, inflate, known_encoding
 from alluvia.events.ingest.envelope import media_type
 from alluvia.events.ingest.values import IngestOutcome
-from alluvia.files.file_rows import format_of
+from alluvia.files.file_rows import FORMAT_BYTES, format_of
 from alluvia.files.limits import FileLimits, Misfit
 from alluvia.files.reading_options import ReadingOptions, reading_options
 from alluvia.files.sent import SentFile
@@ -56,7 +56,7 @@ def take_file(request: Request, settings: IngestSettings, lake: Lake, table: str
         if len(data) > settings.limits.body_bytes:
             raise TooLarge(f"the body has {len(data)} bytes, more than the limit of {settings.limits.body_bytes}")
         data = _inflated(data, request.headers.get("content-encoding", ""), settings.files.bytes_max)
-        kind = format_of(asked.get("format"), kind_said, name, data[:64])
+        kind = format_of(asked.get("format"), kind_said, name, data[:FORMAT_BYTES])
         if kind != "parquet" and (charset := charset_of(content_type)):
             asked = {"encoding": charset} | asked
         file = SentFile(data, kind, limits_of(settings, request), options_of(asked, kind)).begun()

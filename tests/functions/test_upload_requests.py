@@ -34,6 +34,9 @@ def lake(tmp_path: Path) -> alluvia.Lake:
         (parquet(pa.table({"sku": ["7", "8"], "stock": [1, None]})), "", {"content_type": "application/octet-stream"}),
         (gzip.compress(b'{"sku": "7", "stock": 1}\n{"sku": "8"}'), "format=ndjson", {"content_encoding": "gzip"}),
         (pa.compress(b'{"sku": "7", "stock": 1}\n{"sku": "8"}', "zstd", asbytes=True), "format=jsonl", {}),
+        (gzip.compress(b'{"sku": "7", "stock": 1}\n{"sku": "8"}'), "", {}),
+        (gzip.compress(b'{"sku": "7", "stock": 1}\n{"sku": "8"}'), "", {"content_type": "application/gzip"}),
+        (pa.compress(b'[{"sku": "7", "stock": 1}, {"sku": "8"}]', "zstd", asbytes=True), "", {}),
         (form(("data", b'{"sku": "7", "stock": 1}\n{"sku": "8"}')), "", {"content_type": FORM}),
         (
             form(
@@ -45,7 +48,7 @@ def lake(tmp_path: Path) -> alluvia.Lake:
             {"content_type": FORM},
         ),
     ],
-    ids=range(9),
+    ids=range(12),
 )  # fmt: skip
 def test_every_form_makes_the_same_rows(lake: alluvia.Lake, body: bytes, query: str, headers: dict[str, str]) -> None:
     status, answer, _ = send(lake, "t", body, query, SETTINGS, **headers)

@@ -31,7 +31,7 @@ _STANDARD_OUTPUT = ("-", "/dev/stdout")
 _WAITING_BYTES = 1 << 16
 _ITEMS_MAX = 8
 _QUOTED = re.compile(r"[][{}()'\",:=\\]")
-"""What DuckDB puts texts within lists in quotes for."""
+"""A character for which DuckDB puts a text within a list in quotes."""
 _FAR_YEAR = re.compile(r"([+-])(\d{6})-")
 _AS_THEY_ARE = (
     *(pa.types.is_null, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),

@@ -13,7 +13,7 @@ import pyarrow as pa
 from alluvia.delta.schema.names import fold
 from alluvia.errors import Invalid
 from alluvia.events.ingest.compression import TooLarge, unread_compression
-from alluvia.files.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
+from alluvia.files.file_text import MARK, Damaged, buffered, is_parquet, text_pieces, text_start
 from alluvia.files.limits import FORMATS, FileNames, Misfit
 from alluvia.files.reading_options import DEFAULT, ReadingOptions
 from alluvia.nearest_name import did_you_mean
@@ -35,6 +35,8 @@ _TYPES = {
 }
 _NAMES = {"json": "ndjson", "jsonl": "ndjson", "jsoneachrow": "ndjson", "csvwithnames": "csv", "tab": "tsv"}
 """Other names of formats: endings of files, and ClickHouse's."""
+FORMAT_BYTES = 256 << 10
+"""zstd compresses blocks of 128 KiB, and inflates no part of one."""
 _UNKNOWN = "unknown format: set format to csv, tsv, ndjson or parquet, or send such a Content-Type"
 OpenFile = Callable[[], IO[bytes]]
 
@@ -160,6 +162,7 @@ def content_digest(open_file: OpenFile, kind: str, bytes_max: int) -> str:
 def format_of(asked: str | None, media_type: str, name: str, start: bytes, unknown: str = _UNKNOWN) -> str:
     """Return the format of a file: what was asked for, what its first bytes, its type or its name say.
 
+    `start` is its first `FORMAT_BYTES`, or all of a shorter one; of a compressed file, those of its text count.
     Raises `Invalid` where nothing says it, with `unknown` as its message.
     """
     if asked is not None:
@@ -173,7 +176,7 @@ def format_of(asked: str | None, media_type: str, name: str, start: bytes, unkno
     chosen = _TYPES.get(media_type) or (endings[0] if endings else None)
     if chosen is not None:
         return chosen
-    if start.removeprefix(MARK).lstrip()[:1] in (b"{", b"["):
+    if text_start(start).removeprefix(MARK).lstrip()[:1] in (b"{", b"["):
         return "ndjson"
     raise Invalid(unread_compression(start) or unknown)
 

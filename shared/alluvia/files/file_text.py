@@ -64,6 +64,14 @@ def text_pieces(pieces: Iterable[bytes], encoding: str = "") -> Iterator[bytes]:
     yield from _cut(pieces, PIECE_BYTES)
 
 
+def text_start(start: bytes) -> bytes:
+    """Return how the text of a file begins, inflated, from its first bytes; `b""` if these are too few to tell."""
+    try:
+        return next(text_pieces([start]), b"")[:_CHUNK_BYTES]
+    except Damaged:
+        return b""
+
+
 def _cut(pieces: Iterable[bytes], bytes_max: int) -> Iterator[bytes]:
     for piece in pieces:
         for at in range(0, len(piece), bytes_max):

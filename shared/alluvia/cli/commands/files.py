@@ -28,7 +28,7 @@ from alluvia.errors import Invalid
 from alluvia.events.ingest.event_tables import find_events
 from alluvia.events.ingest.values import IngestOutcome
 from alluvia.files.event_files import PART_BYTES, FilePart, NoEvents, parts
-from alluvia.files.file_rows import format_of
+from alluvia.files.file_rows import FORMAT_BYTES, format_of
 from alluvia.files.file_text import is_parquet
 from alluvia.files.limits import UNLIMITED, Misfit
 from alluvia.files.reading_options import DEFAULT, ReadingOptions, YearsOfTwoDigits
@@ -302,5 +302,5 @@ def sent_file(name: str, asked: str | None, options: ReadingOptions = DEFAULT) -
     data = sys.stdin.buffer.read() if name == "-" else None
     path = Path(name)
     with path.open("rb") if data is None else BytesIO(data) as start:
-        kind = format_of(asked, "", path.name, start.read(64), _UNKNOWN.format(name))
+        kind = format_of(asked, "", path.name, start.read(FORMAT_BYTES), _UNKNOWN.format(name))
     return SentFile(path if data is None else data, kind, UNLIMITED, options)

@@ -28,8 +28,8 @@ _SQL_FILE = re.compile(r"\S+\.sql", re.IGNORECASE)
 _FILE = click.option(
     "-f",
     "--file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Read the SQL from a file.",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+    help='Read the SQL from a file; "-" is standard input.',
 )
 _MAX_BYTES = click.option(
     "--max-bytes", type=click.IntRange(1), metavar="BYTES", help="Refuse one SELECT that would read more."
@@ -56,6 +56,8 @@ def _sql_options(function: Callable[..., Any]) -> Callable[..., Any]:
             file, text = Path(text), None
             if not file.is_file():
                 raise click.UsageError(f"there is no file {str(file)!r}")
+        if file == Path("-"):
+            file, text = None, "-"
         limits = QueryLimits(timeout_seconds=timeout, asked_bytes=max_bytes)
         return function(*arguments, text=text, file=file, limits=limits, **rest)
 

@@ -1,4 +1,4 @@
-"""Casts of bytes to text, in which DuckDB writes quotes and others than ASCII as `\\x22`: they are refused. Pure."""
+"""Casts of bytes to text, in which DuckDB writes a quote as `\\x22`: they are refused. Pure."""
 
 from __future__ import annotations
 
