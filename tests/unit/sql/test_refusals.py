@@ -110,7 +110,8 @@ def test_what_cannot_be_done_says_what_to_do_instead(text: str, message: str) ->
 def lake() -> alluvia.Lake:
     """A table `t` of two rows, a table `empty` and a stream `s`."""
     lake = alluvia.connect("memory://refusals")
-    lake.sql("CREATE TABLE t (id BIGINT); CREATE TABLE empty (id BIGINT); INSERT INTO t VALUES (1), (2)")
+    lake.sql("CREATE TABLE t (id BIGINT, name VARCHAR, seen TIMESTAMP); CREATE TABLE empty (id BIGINT)")
+    lake.sql("INSERT INTO t (id) VALUES (1), (2)")
     lake.sql("CREATE STREAM s ON TABLE t")
     return lake
 
@@ -137,6 +138,39 @@ def lake() -> alluvia.Lake:
         ("SELECT * FROM t@v1 WHERE id = 1", "@v1 is not supported: t VERSION AS OF 1"),
         ("FROM t VERSION AS OF -1", "VERSION AS OF takes the number of a version, 0 or more"),
         ("SELECT 'VERSION AS OF -1', 't@v1', FROM FROM t", 'syntax error at or near "FROM"'),
+        ("SELECT TOP 10 * FROM t", "TOP 10 is not supported: write LIMIT 10 at the end of the query"),
+        ("SELECT DISTINCT TOP (5) * FROM t", "TOP 5 is not supported: write LIMIT 5"),
+        ("SELECT TOP (5) id FROM t", "Write LIMIT n at the end of the query instead of TOP (n)"),
+        ("FROM t LIMIT 10, 5", "LIMIT 10, 5 is not supported: write LIMIT 5 OFFSET 10"),
+        ("FROM t LIMIT 2 WHERE id = 1", "WHERE stands before LIMIT: SELECT … FROM … WHERE … GROUP BY … HAVING"),
+        ("SELECT (FROM t GROUP BY id WHERE id = 1) LIMIT 1", "WHERE stands before GROUP: SELECT"),
+        ("SELECT * FROM [t]", 'square brackets make a list here: write the name as t, or as "t" if it has spaces'),
+        ("SELECT t.[my id] FROM t", 'write the name as my id, or as "my id" if it has spaces'),
+        ("SELECT `id` FROM t", "Backticks quote no names here: write a name as it is"),
+        ("SELECT t.`id` FROM t", "backticks quote no names here: write a name as it is"),
+        ("DELETE FROM `t`", "line 1, column 13: backticks quote no names here"),
+        ("SELECT * EXCEPT (id) FROM t", "* EXCEPT (…) is not supported: write * EXCLUDE (…)"),
+        ("FROM t WHERE id > 1.100,50", "1.100,50 is not a number in SQL: write 1100.50, with a point"),
+        ("UPDATE t SET id = 1100,5", "line 1, column 19: 1100,5 is not a number in SQL: write 1100.5, with a point"),
+        ("SELECT convert(varchar(10), id, 104) FROM t", "write CAST(value AS type), or strftime(value, "),
+        ("FROM t WHERE name = \u2018a\u2019", "\u2018 \u2019 are no quotes in SQL: write a text as 'a text'"),
+        ("FROM t WHERE name = \u201ca b\u201d", "\u201c \u201d are no quotes in SQL: write a text as 'a text'"),
+        ("SELECT 'TOP 10 `x` \u2018y\u2019', 1,5, FROM FROM t", 'syntax error at or near "FROM"'),
+        ('SELECT "LIMIT", "WHERE" FROM FROM t', 'syntax error at or near "FROM"'),
+        ("FROM t WHERE id = 1, 5", 'syntax error at or near ","'),
+        ("SELECT isnull(id, 0) FROM t", "Function with name isnull does not exist! Write coalesce(a, b)"),
+        ("SELECT NVL(id, 0) FROM t", "Write coalesce(a, b)"),
+        ("SELECT sysdate FROM t", "Write now()"),
+        ("SELECT dateadd(day, 1, seen) FROM t", "Write d + INTERVAL 1 DAY"),
+        ("SELECT datediff(day, seen, seen) FROM t", "Write the unit as a text: datediff('day', …)"),
+        ("SELECT datediff(seen, seen) FROM t", "Write date_diff('day', d, other_d)"),
+        ("SELECT trunc(seen, 'MM') FROM t", "Write date_trunc('month', t)"),
+        ('FROM t WHERE name = "it\'s"', "If it is a text, write it in single quotes: 'it''s'"),
+        ('DELETE FROM t WHERE name = "00007"', "If it is a text, write it in single quotes: '00007'"),
+        ("SELECT name + ' ' FROM t", "+ adds numbers: write a || b to join texts"),
+        ("SELECT name + 1 FROM t", "write a || b to join texts, or CAST the text to a number"),
+        ("SELECT seen AT TIME ZONE 'berlin' FROM t", "Unknown TimeZone 'berlin'! Write 'Europe/Berlin'"),
+        ("SELECT seen AT TIME ZONE 'Atlantis' FROM t", "Write a region and a city, as in 'Europe/Berlin'"),
     ],
 )
 def test_a_query_of_another_dialect_says_what_to_write(lake: alluvia.Lake, text: str, message: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import field
 
@@ -204,9 +204,21 @@ def translate(details: Mapping[str, str], context: Context) -> AlluviaError:
             message = message.replace(hidden, "…")
         position = details.get("position")
         at = context.position(int(position)) if position is not None and position.isdigit() else None
-        translated = query_error(kind, message, context.text, at)
+        translated = query_error(kind, _advised(message, context.text), context.text, at)
     may_be_damage = context.files and (file is not None or kind in (*_STORE, _NO_KIND))
     return UnreadableFile(file, translated) if may_be_damage else translated
+
+
+def _advised(message: str, text: str) -> str:
+    from alluvia.engine.queries.foreign_functions import with_advice  # only errors need it
+
+    return with_advice(message, text, _zones() if message.startswith("Unknown TimeZone") else ())
+
+
+def _zones() -> Iterable[str]:
+    import zoneinfo
+
+    return zoneinfo.available_timezones()
 
 
 def out_of_memory(limit_bytes: int | None) -> str:

@@ -243,8 +243,9 @@ def _refuse(answer: Any, text: str, data: bytes, word: str) -> None:
         raise Invalid("the query is nested too deeply: split it into common table expressions")
     if word == _EXPLAIN.decode() and data.split()[:1] and data.split()[0].lower() in (b"analyze", b"(analyze,"):
         raise Invalid("EXPLAIN ANALYZE is not supported: run the query, or EXPLAIN it")
-    instead = instead_of(text)
+    shown = str(answer.get("position", ""))
+    position = int(shown) if shown.isdigit() else None
+    instead = instead_of(text, position)
     if instead is not None:
         raise Invalid(instead)
-    position = str(answer.get("position", ""))
-    raise query_error("Parser", message, text, int(position) if position.isdigit() else None)
+    raise query_error("Parser", message, text, position)

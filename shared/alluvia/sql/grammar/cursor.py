@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from alluvia.delta.schema.names import fold
+from alluvia.engine.queries.dialect_hints import instead_of_quotes, number_instead_of
 from alluvia.engine.queries.tokens import CLOSING, OPENING, Token, place_in, tokens_of
 from alluvia.errors import Invalid
 from alluvia.table_names import SCHEMA, qualified
@@ -71,7 +72,13 @@ class Cursor:
             return Invalid(f"{place_in(self.text, len(self.text))}: expected {expected}, but the statement ends")
         token = self._tokens[self.at]
         shown = self.text[token.start : token.end]
-        return Invalid(f"{place_in(self.text, token.start)}: expected {expected}, got {shown:.50}")
+        place = place_in(self.text, token.start)
+        before = self._tokens[self.at - 2] if self.at > 1 else token
+        if (number := number_instead_of(self.text, before, token)) is not None:
+            return Invalid(f"{place_in(self.text, before.start)}: {number}")
+        if token.kind == "sign" and (quotes := instead_of_quotes(shown)) is not None:
+            return Invalid(f"{place}: {quotes}")
+        return Invalid(f"{place}: expected {expected}, got {shown:.50}")
 
     def identifier(self, what: str) -> str:
         """Take a name, as it is written."""
