@@ -124,6 +124,17 @@ def test_a_dry_run_only_searches(lake: Lake) -> None:
     assert {info.key: lake.store.get(info.key) for info in lake.store.list("")} == before
 
 
+def test_a_dry_run_over_all_tables_names_those_with_rows_and_adds_them_up(lake: Lake) -> None:
+    lake.drop_table("places")
+    stdout = run(lake, WHERE, "--dry-run").stdout
+    named = [line.partition(":")[0] for line in stdout.splitlines() if ": would erase" in line or ": dropped" in line]
+    assert named == ["clicks", "orders", "totals"]
+    assert stdout.splitlines()[-1] == "would erase 3 rows, in 3 of 4 tables that were searched"
+    assert run(lake, "user_id = 'nobody'", "--dry-run").stdout == (
+        "would erase 0 rows, in 0 of 4 tables that were searched\n"
+    )
+
+
 def test_what_is_found_outside_of_the_tables_is_listed_once(lake: Lake) -> None:
     lake.sql(f"CREATE VIEW v AS SELECT * FROM orders WHERE {WHERE}")
     result = run(lake, WHERE, "--prove")

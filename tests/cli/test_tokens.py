@@ -57,6 +57,21 @@ def test_a_token_of_the_command_line_opens_what_it_names_and_nothing_else(place:
     assert (listed["requests_per_minute"], listed["query_bytes"]) == (600, 10**9)
 
 
+def test_names_of_a_token_that_the_lake_lacks_are_told(place: Path) -> None:
+    lake = alluvia.connect(place)
+    lake.sql("CREATE VIEW v AS FROM daily_hits")
+    lake.publish_query("hits", "SELECT count(*) AS n FROM daily_hits")
+    granted = ("--read", "daily_hits", "--read", "v", "--read", "day*", "--query", "hits", "--append", "later")
+    assert "does not exist" not in alluvia_token(place, "create", *granted).stderr
+    said = alluvia_token(place, "create", "--read", "daily_hit", "--write", "orders", "--query", "hitz@1")
+    assert said.returncode == 0
+    assert said.stderr.splitlines()[:3] == [
+        "Table daily_hit does not exist: did you mean daily_hits?",
+        "Table orders does not exist. The token allows it once it does.",
+        "Query hitz does not exist: did you mean hits?",
+    ]
+
+
 def test_who_hides_a_column_is_told_that_properties_may_have_its_values(place: Path) -> None:
     alluvia.connect(place).create_events("clicks", pa.schema({"email": pa.string()}))
     told = "Table clicks shows its column properties,"

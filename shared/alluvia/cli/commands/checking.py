@@ -55,7 +55,10 @@ def erase(
         common.show(_row(name, report) for name, report in reports)
     else:
         for name, report in reports:
-            _print(name, report, dry_run=dry_run)
+            if not (dry_run and not tables and _has_nothing(report)):
+                _print(name, report, dry_run=dry_run)
+        if dry_run and not tables:
+            say(_total([report for _, report in reports]))
         if any(each.proof is not None and each.proof.old_versions for _, report in reports for each in _with(report)):
             say(_VERSIONED)
     if reports and not run.failed and (unknown := set.intersection(*(set(each.unknown) for _, each in reports))):
@@ -161,6 +164,22 @@ def _refused(report: EraseReport) -> bool:
 def _with(report: EraseReport) -> list[EraseReport]:
     """Return a report and that of the rejects."""
     return [report] if report.rejects is None else [report, report.rejects]
+
+
+def _has_nothing(report: EraseReport) -> bool:
+    """Whether a table has nothing to erase, and nothing to say about it."""
+    return not any(each.rows or each.unjudged or _has_traces(each.proof) for each in _with(report))
+
+
+def _has_traces(proof: Proof | None) -> bool:
+    return proof is not None and bool(proof.found or proof.old_versions or proof.old_versions is None)
+
+
+def _total(reports: list[EraseReport]) -> str:
+    each = [part for report in reports for part in _with(report) if part.rows]
+    having = sum(any(part.rows for part in _with(report)) for report in reports)
+    rows = sum(part.rows or 0 for part in each)
+    return f"would erase {_many(rows, 'row')}, in {having:,} of {_many(len(reports), 'table')} that were searched"
 
 
 def _print(name: str, report: EraseReport, *, dry_run: bool) -> None:

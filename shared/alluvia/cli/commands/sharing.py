@@ -67,6 +67,7 @@ def token_create(
         )
     for grant in grants:
         _check_fits(lake, grant)
+    _tell_missing(lake, grants)
     rights = Rights(
         tuple(grants),
         name,
@@ -191,6 +192,30 @@ def _check_fits(lake: Lake, grant: Grant) -> None:
                 f"Table {name} shows its column properties, where events may have {', '.join(sorted(plain))} too: to "
                 "hide that, add --hide properties."
             )
+
+
+def _tell_missing(lake: Lake, grants: list[Grant]) -> None:
+    """Tell which named tables and queries are not there: they may come later, or be misspelt. Events make tables."""
+    from alluvia.access.rights import APPEND, PUBLISH
+    from alluvia.operations.catalog.views import list_views
+    from alluvia.query.published import list_published
+
+    tables = {name for grant in grants for name in grant.tables if grant.operations != {APPEND}}
+    queries = {
+        pattern.partition("@")[0] for grant in grants for pattern in grant.queries if PUBLISH not in grant.operations
+    }
+    known: set[str] = set()
+    if tables:
+        known = {*lake.tables(rejects=True), *(view.name for view in list_views(lake.store))}
+    _tell_each_missing("Table", tables, known)
+    _tell_each_missing("Query", queries, {query.name for query in list_published(lake.store)[0]} if queries else set())
+
+
+def _tell_each_missing(what: str, named: set[str], known: set[str]) -> None:
+    for name in sorted(each for each in named - known if "*" not in each):
+        near = did_you_mean(name, known)
+        shown = name.replace("/", ".")
+        tell(f"{what} {shown} does not exist{f': {near}' if near else '. The token allows it once it does.'}")
 
 
 def _tables_read(lake: Lake, grant: Grant) -> set[str]:
