@@ -195,7 +195,7 @@ def _check_fits(lake: Lake, grant: Grant) -> None:
 
 
 def _tell_missing(lake: Lake, grants: list[Grant]) -> None:
-    """Tell which named tables and queries are not there: they may come later, or be misspelt. Events make tables."""
+    """Name the tables and queries of grants that the lake lacks: they may be misspelt. Events make tables."""
     from alluvia.access.rights import APPEND, PUBLISH
     from alluvia.operations.catalog.views import list_views
     from alluvia.query.published import list_published

@@ -1,6 +1,6 @@
 """What to write instead of a form of another system that DuckDB does not take. Pure.
 
-Texts that its parser refuses are judged by their tokens, so that a word in quotes or in a comment is none. Names that
+Texts that its parser refuses are judged by their tokens, so words in quotes and comments do not count. Names that
 it does not find once a text is parsed are in `foreign_functions`.
 """
 
@@ -34,7 +34,7 @@ _WITH_BY = ("group", "order")
 _ORDER = "SELECT … FROM … WHERE … GROUP BY … HAVING … ORDER BY … LIMIT …"
 _NAMES_FOLLOW = ("from", "join", "into", "update", "table", ".")
 TYPOGRAPHIC = "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb\u2039\u203a\u00b4"
-BACKTICKS = 'backticks quote no names here: write a name as it is, or as "a name" if it has spaces'
+BACKTICKS = 'backticks do not quote names here: write a name as it is, or as "a name" if it has spaces'
 
 
 def instead_of(text: str, position: int | None = None) -> str | None:
@@ -54,12 +54,12 @@ def instead_of_quotes(text: str) -> str | None:
         return BACKTICKS
     odd = sorted(marks & set(TYPOGRAPHIC))
     if odd:
-        return f"{' '.join(odd)} are no quotes in SQL: write a text as 'a text', and a name as \"a name\""
+        return f"SQL does not know the quotes {' '.join(odd)}: write a text as 'a text', and a name as \"a name\""
     return None
 
 
 def _instead_of_mark(text: str, tokens: Sequence[Token], words: Sequence[str], position: int | None) -> str | None:
-    """Return what to write instead of a clause, a sign or a number that stands as in another system."""
+    """Return the form to write instead of a clause, a sign or a number in another dialect."""
     for at, word in enumerate(words):
         if word == "select" and (top := _top(text, tokens, words, at + 1)) is not None:
             return f"TOP {top} is not supported: write LIMIT {top} at the end of the query"
@@ -135,7 +135,7 @@ def number_instead_of(text: str, before: Token, after: Token) -> str | None:
 
 
 def _instead_of_form(text: str, tokens: Sequence[Token], words: Sequence[str]) -> str | None:
-    """Return what to write instead of a statement or a version of a table as another system has it."""
+    """Return the form to write instead of a statement or a version of a table in another dialect."""
     start = " ".join(words[:3]).replace("desc ", "describe ") + " "
     head = next((said for begin, said in _HEADS.items() if start.startswith(begin + " ")), None)
     if head is not None:

@@ -1,4 +1,4 @@
-"""Functions and names of other systems, with what to write instead, for what DuckDB does not find. Pure."""
+"""Functions and names of other systems that DuckDB does not know, each with the SQL to write here. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from alluvia.engine.queries.dialect_hints import CONVERT, TYPOGRAPHIC, instead_o
 from alluvia.engine.queries.tokens import Token, whole_tokens
 
 CANDIDATES_MAX = 3
-"""Of 45 signatures of a function, nobody reads more."""
+"""A function may have 45 signatures. The first few show the types that it takes."""
 
 # Each is SQL that runs: `a` and `b` are texts, `n` is a number, `d` a day, `t` a time, `j` JSON, `l` a list.
 FUNCTIONS = {
@@ -145,7 +145,7 @@ _LISTED = f"{_CANDIDATE}Candidate functions:"
 
 
 def with_advice(message: str, text: str, zones: Iterable[str]) -> str:
-    """Return DuckDB's message on a query with what to write instead, where a habit of another system explains it.
+    """Return DuckDB's message on a query, with advice where a habit of another system explains the error.
 
     `text` is what the user wrote; `zones` are the names of time zones, of which the message proposes odd ones.
     Functions with many signatures are listed in part.
