@@ -83,12 +83,13 @@ def test_a_file_creates_its_table_and_the_answer_says_the_types(lake: alluvia.La
         (b"\n\n", 422, "the file is empty"),
         (b"a,b\r1,2\r", 422, "rows end in carriage returns (\\r) alone: end them with line feeds"),
         (b"sku,SKU,stock\n", 422, "the file has the column 'SKU' twice"),
-        (b"sku,,stock\n", 422, "column 2 of the file has no name"),
+        (b"sku,,stock\n", 422, "the file lacks the column 'price' of the table"),
+        (b"sku,price,stock,\n1,2,3,\n1,2,3,4\n", 422, "row 2: column 4 of the file has no name, but has '4'"),
         (b"a," * 3000, 422, "the file has 3001 columns, more than the limit of 2000"),
         (b"x" * (1 << 21), 422, "the header row is longer than"),
         (gzip.compress(CSV)[:-9], 422, "the gzip data is damaged"),
     ],
-    ids=range(17),
+    ids=range(18),
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_whole(lake: alluvia.Lake, body: bytes, status: int, error: str) -> None:
     send(lake, "prices", CSV, "format=csv")

@@ -6,13 +6,14 @@ An empty cell is null, and so is `""` in a column that is not text; in one of te
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO
 
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from alluvia.arrow_compute import pc
+from alluvia.delta.schema.names import fold
 from alluvia.events.formats.charset import NOT_UTF8
 from alluvia.events.formats.csv_text import CsvFault, CsvText, RowTooLong, end_of_whole_rows
 from alluvia.files.column_notes import GROUPED, PointedNumbers, may_be
@@ -48,11 +49,18 @@ class CsvRows:
         self._options = options
         self._media_type = media_type
         text = self._opened()
-        self.notes: list[str] = []
         self._start = text.start
         self._delimiter = text.delimiter
-        self.names = text.names
-        FileNames(names_max).take_columns(self.names)
+        names = FileNames(names_max)
+        names.check_count(len(text.names))
+        self._columns = _columns(text.names, options.rename)
+        self._unnamed = [at for at, name in enumerate(self._columns) if not name]
+        self.names = [name for name in self._columns if name]
+        names.take_columns(self.names)
+        self._left_out = [
+            f"column {at + 1} of the file has no name and no values: it is left out" for at in self._unnamed
+        ]
+        self.notes = [*self._left_out]
 
     def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
         """Return the file's columns: of the types that are known, else of the types that lose nothing.
@@ -71,7 +79,7 @@ class CsvRows:
         if unknown and not count:
             raise Misfit(_NO_ROWS)
         notes = {name: kind.note() for name, kind in unknown.items()}
-        self.notes = [f"column {name} {note}" for name, note in notes.items() if note]
+        self.notes = [*self._left_out, *(f"column {name} {note}" for name, note in notes.items() if note)]
         return pa.schema([(name, known[name] if name in known else unknown[name].kind()) for name in self.names])
 
     def tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -107,15 +115,16 @@ class CsvRows:
 
     def _texts(self) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the cells as text, with the number of rows before them. Rows without any text are left out."""
+        names = [name or f"\0{at}" for at, name in enumerate(self._columns)]
         try:
             reader = arrow_csv.open_csv(
                 buffered(self._checked()),
-                read_options=arrow_csv.ReadOptions(use_threads=False, column_names=self.names, block_size=BLOCK_BYTES),
+                read_options=arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=BLOCK_BYTES),
                 parse_options=arrow_csv.ParseOptions(
                     delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=self._judge
                 ),
                 convert_options=arrow_csv.ConvertOptions(
-                    column_types=dict.fromkeys(self.names, pa.string()),
+                    column_types=dict.fromkeys(names, pa.string()),
                     null_values=[""],
                     strings_can_be_null=True,
                     quoted_strings_can_be_null=False,
@@ -123,12 +132,27 @@ class CsvRows:
             )
             start = 0
             for batch in map(_without_empty_rows, reader):
-                yield start, self._with_nulls(batch)
+                yield start, self._with_nulls(self._named(batch, start))
                 start += len(batch)
         except pa.ArrowInvalid as error:
             if str(error) == "Empty CSV file":
                 return
             raise self._refusal(str(error)) from None
+
+    def _named(self, batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
+        """Return the columns that have names. Raises `Misfit` for a value in another one."""
+        if not self._unnamed:
+            return batch
+        for at in self._unnamed:
+            texts = pc.utf8_trim_whitespace(batch.column(at))
+            found = pc.indices_nonzero(pc.fill_null(pc.not_equal(texts, ""), False))
+            if len(found):
+                row = found[0].as_py()
+                raise Misfit(
+                    f"row {start + row + 1}: column {at + 1} of the file has no name, but has "
+                    f"{texts[row].as_py()!r:.50}: name it in the header, or with {_by_place(at)}"
+                )
+        return batch.select([at for at, name in enumerate(self._columns) if name])
 
     def _with_nulls(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows whose texts without a value, as the options say, are null."""
@@ -200,7 +224,7 @@ class CsvRows:
         if "straddling" in text:
             return Misfit(f"a row is longer than {BLOCK_BYTES} bytes, or a quote is not closed")
         if column is not None:
-            name = self.names[int(column[1])]
+            name = self._columns[int(column[1])]
             return misfit(int(row[1]), name, NOT_UTF8) if row else Misfit(f"column {name}: {NOT_UTF8}")
         said = text.removeprefix("CSV parse error: ")
         counts = _COUNTS.search(said)
@@ -208,6 +232,28 @@ class CsvRows:
         if has_more and self._delimiter == "," and not self._options.delimiter and _COMMA_BETWEEN_DIGITS.search(said):
             said += "; if commas are decimal ones, give --decimal-separator , (decimal_separator)"
         return Misfit(f"row {row[1]}: {said[said.index(row[0]) + len(row[0]) :]}" if row else said)
+
+
+def _columns(names: Sequence[str], rename: Mapping[str, str]) -> list[str]:
+    """Return the names of a file's columns: `#3` for one that is renamed by its place, "" for one without a name.
+
+    Raises `Misfit` for a name that comes twice.
+    """
+    columns: list[str] = []
+    known: set[str] = set()
+    for at, name in enumerate(names):
+        place = f"#{at + 1}"
+        columns.append(place if place in rename and place not in names else name.strip() and name)
+        if columns[-1] and fold(columns[-1]) in known:
+            raise Misfit(f"the file has the column {name!r:.100} twice: give one another name with {_by_place(at)}")
+        known.add(fold(columns[-1]))
+    if names and not any(columns):
+        raise Misfit("the first row names no column: leave out the lines before the header with --skip (skip)")
+    return columns
+
+
+def _by_place(at: int) -> str:
+    return f'--rename "#{at + 1}=NAME" (rename)'
 
 
 def _without_empty_rows(batch: pa.RecordBatch) -> pa.RecordBatch:

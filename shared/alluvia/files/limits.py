@@ -129,10 +129,14 @@ class FileNames:
 
     def take_columns(self, names: Sequence[str]) -> None:
         """Take the names of all columns, as `take_column` does."""
-        if len(names) > self._names_max:
-            raise Misfit(f"the file has {len(names)} columns, more than the limit of {self._names_max}")
+        self.check_count(len(names))
         for name in names:
             self.take_column(name)
+
+    def check_count(self, columns: int) -> None:
+        """Raise `Misfit` for too many columns."""
+        if columns > self._names_max:
+            raise Misfit(f"the file has {columns} columns, more than the limit of {self._names_max}")
 
     def take_fields(self, paths: Iterable[str]) -> None:
         """Take the names of fields, as `take_field` does."""

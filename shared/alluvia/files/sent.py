@@ -51,9 +51,9 @@ class FileSession:
         yield {"digest": content_digest(self._open, self._kind, self._bytes_max)}, b""
 
     def rows(self) -> Replies:
-        """Open the file's rows, and tell its columns."""
+        """Open the file's rows, and tell its columns, with notes."""
         self._rows = rows_of(self._open, self._kind, self._bytes_max, self._names_max, self._options)
-        yield {"names": self._rows.names}, b""
+        yield {"names": self._rows.names, "notes": self._rows.notes}, b""
 
     def schema(self, rows: bytes) -> Replies:
         """Tell the columns, of types that are known (an Arrow schema), else of types that hold all values."""
@@ -123,7 +123,8 @@ class SentFile:
     def rows(self) -> Iterator[SentRows]:
         """Open the file's rows."""
         with self._session() as session:
-            yield SentRows(session, session.ask("rows")[0]["names"])
+            reply = session.ask("rows")[0]
+            yield SentRows(session, reply["names"], reply["notes"])
 
     def parts(self, name: str) -> Iterator[FilePart]:
         """Yield the events of the file, whose name is for errors and tells TSV from CSV."""
@@ -159,10 +160,10 @@ class SentFile:
 class SentRows:
     """The rows of a file in a reading process. notes: those of `UploadedRows`."""
 
-    def __init__(self, session: ReadingSession, names: list[str] | None) -> None:
+    def __init__(self, session: ReadingSession, names: list[str] | None, notes: list[str]) -> None:
         self._session = session
         self.names = names
-        self.notes: list[str] = []
+        self.notes = notes
 
     def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
         """Return the file's columns, as `UploadedRows` has them."""
