@@ -28,6 +28,21 @@ class Forbidden(Invalid):
         self.scope = scope
 
 
+class ColumnUsed(Invalid):
+    """SQL of the lake would fail, or mean something else, after a change of columns. `uses` are its names and why."""
+
+    def __init__(self, change: str, uses: Sequence[tuple[str, str]]) -> None:
+        self.change = change
+        self.uses = uses
+        super().__init__(self.said("pass force=True"))
+
+    def said(self, otherwise: str, *, named: bool = True) -> str:
+        """Return the message, with the way to change the columns all the same. Not every caller may see names."""
+        count = f"{len(self.uses)} stored {'query' if len(self.uses) == 1 else 'queries'}"
+        uses = "; ".join(f"{name}: {reason}" for name, reason in self.uses) if named else count
+        return f"{self.change} would break or change {uses}. Change them first, or {otherwise} to do it all the same"
+
+
 class ReadOnly(Invalid):
     """Nothing can be written to the table here: it is attached, and only its own lake writes to it."""
 

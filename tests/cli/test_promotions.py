@@ -67,3 +67,20 @@ def test_events_of_csv_show_the_numbers_that_they_have(tmp_path: Path) -> None:
         {"n": "12", "n_": "12", "price": "12.0", "price_": "12", "cost": "1.50", "cost_": "1.5", "aside": None},
         {"n": "7", "n_": "7", "price": "0.5", "price_": "0.5", "cost": "2.25", "cost_": "2.25", "aside": None},
     ]
+
+
+def test_a_change_that_a_view_would_not_survive_is_refused_unless_forced(lake: Path) -> None:
+    view = "SELECT properties->>'n' AS n, count(*) AS events FROM clicks GROUP BY n"
+    run(lake, "sql", f"CREATE VIEW numbers AS {view}")
+    for words in (["evolve", "clicks", "--add", "n:long"], ["suggest", "clicks", "--field", "n", "--apply"]):
+        refused = CliRunner().invoke(cli, [*words, "--lake", str(lake)])
+        assert refused.exit_code == 1
+        assert "adding n would break or change view numbers: " in refused.stderr
+        assert "or give --force to do it all the same" in refused.stderr
+    [history], _ = run(lake, "history", "clicks", "--limit", "1")
+    assert history["version"] == 1
+    _, said = run(lake, "suggest", "clicks", "--field", "n", "--apply", "--force")
+    assert "added n in version 2" in said
+    assert "named in: view numbers" in said
+    refused = CliRunner().invoke(cli, ["evolve", "clicks", "--rename", "n=number", "--lake", str(lake)])
+    assert refused.exit_code == 0, refused.stderr  # the view is broken already

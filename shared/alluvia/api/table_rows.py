@@ -271,6 +271,7 @@ class TableRows:
         *,
         rename: Mapping[str, str] | None = None,
         drop: Sequence[str] = (),
+        force: bool = False,
     ) -> Evolved:
         """Add nullable columns, set properties (None removes one), rename columns and drop columns, in one commit.
 
@@ -280,6 +281,9 @@ class TableRows:
         A column that is added to a table with text `properties` is a promoted field: old and new rows have it in both
         (`optimize(backfill=True)` moves the old ones). The answer names the views, rollups, merge queries and published
         queries whose SQL names such a field.
+
+        Raises `Invalid`, naming it, where SQL of the lake (the above, and row filters of tokens) would fail or mean
+        something else with the new columns, such as an alias of a new column's name. `force` changes them all the same.
         """
         from alluvia.operations.tables import evolve
 
@@ -289,6 +293,10 @@ class TableRows:
 
             column_changes.check_changes(rename, drop)
             check_not_used(self.lake.catalog, self.name, [*(rename or {}), *drop])
+        if (add or rename or drop) and not force:
+            from alluvia.query.field_uses import check_change
+
+            check_change(self.lake.catalog, self._handle, add, properties, rename, drop)
         commit = evolve.evolve(self._handle, add, properties, rename, drop)
         if DEDUP_WINDOW in (properties or {}) and not self._handle.is_staged:  # else the next reject does
             from alluvia.events.ingest.event_tables import find_rejects, lengthen_window

@@ -13,6 +13,7 @@ from alluvia.errors import AlluviaError, Invalid, TableExists, TableNotFound
 _WORDS = (
     (re.compile(r"^from_version:"), "--from:"),
     (re.compile(r"\bpass exist_ok=True"), "give --exist-ok"),
+    (re.compile(r"\bpass force=True"), "give --force"),
     (re.compile(r"\bundrop\('([^']*)'\)"), r"`alluvia undrop \1`"),
     (re.compile(r"\bevolve\(add=…\)"), "`alluvia evolve --add NAME:TYPE`"),
     (

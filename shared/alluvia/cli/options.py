@@ -19,6 +19,7 @@ from alluvia.table_names import folder_name
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 """What `click.option` and `click.argument` return."""
+FORCE = "Change the columns also where a view, rollup, published query or token would fail or mean something else."
 
 
 class TableName(click.ParamType[str]):

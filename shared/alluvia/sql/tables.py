@@ -14,6 +14,7 @@ from alluvia.delta.schema.names import fold
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import (
     AlluviaError,
+    ColumnUsed,
     CommitUnknown,
     Conflict,
     Corrupt,
@@ -50,7 +51,12 @@ def alter_table(scope: SqlScope, node: AlterTable) -> Done:
         if value is None and name not in snapshot.properties and not node.if_exists and not name.startswith("alluvia."):
             raise Invalid(f"table {node.table} has no property {name}: UNSET TBLPROPERTIES IF EXISTS allows that")
     drop = [name for name in node.drop if not node.if_exists or _has(snapshot, name)]
-    commit = scope.table(node.table).evolve(add, node.properties or None, rename=node.rename, drop=drop)
+    try:
+        commit = scope.table(node.table).evolve(
+            add, node.properties or None, rename=node.rename, drop=drop, force=node.force
+        )
+    except ColumnUsed as error:
+        raise Invalid(error.said("end the statement with FORCE", named=scope.rights is None)) from error
     named = {"named_in": ", ".join(commit.named_in)} if commit.named_in and scope.rights is None else {}
     return {"table": node.table, "version": commit.version, **named}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from alluvia.cli.common import Common, show_each
-from alluvia.cli.options import TABLE, command, names, point
+from alluvia.cli.options import FORCE, TABLE, command, names, point
 from alluvia.cli.promotions import say_promoted
 from alluvia.cli.terminal.terminal import say, tell
 from alluvia.errors import Invalid, TableNotFound
@@ -119,13 +119,14 @@ def files(
 @command
 @click.argument("table", type=TABLE)
 @click.option("--apply", "applies", is_flag=True, help="Add the columns that are shown.")
+@click.option("--force", is_flag=True, help=FORCE)
 @names("--field", "fields", "Only this field.")
 @click.option("--coverage", type=click.FloatRange(0, 1), default=0.05, show_default=True,
               help="Only fields that at least this share of the events have.")  # fmt: skip
 @click.option("--sample", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True,
               help="How many events to look at, from at most 64 files.")  # fmt: skip
 def suggest(
-    common: Common, table: str, fields: tuple[str, ...], coverage: float, sample: int, *, applies: bool
+    common: Common, table: str, fields: tuple[str, ...], coverage: float, sample: int, *, applies: bool, force: bool
 ) -> None:
     """Suggest columns of TABLE for fields that its newest events, rejected ones too, have in `properties`.
 
@@ -146,7 +147,7 @@ def suggest(
         if new:
             tell(f"alluvia suggest {table} --apply adds the columns that have a type")
     elif new:
-        added = target.evolve(new)
+        added = target.evolve(new, force=force)
         tell(f"added {', '.join(new)} in version {added.version}")
         if added.promoted:
             say_promoted(table, added)

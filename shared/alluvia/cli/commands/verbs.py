@@ -11,6 +11,7 @@ import click
 from alluvia.cli.options import (
     CLUSTER_BY,
     EXIST_OK,
+    FORCE,
     PARTITION_BY,
     PROPERTIES,
     SORT_BY,
@@ -65,6 +66,7 @@ def _evolve(
     unset: Sequence[str] = (),
     *,
     backfill: bool = False,
+    force: bool = False,
     **columns: Any,
 ) -> dict[str, Any]:
     changed = {**dict.fromkeys(unset), **(properties or {})}
@@ -72,7 +74,7 @@ def _evolve(
     answer: dict[str, Any] = {"table": table}
     if changed or columns:
         dropped = {field.column for field in target.snapshot().promoted} & set(columns.get("drop", ()))
-        evolved = target.evolve(properties=changed, **columns)
+        evolved = target.evolve(properties=changed, force=force, **columns)
         answer["version"] = evolved.version
         if dropped:
             tell(f"values of {', '.join(sorted(dropped))} that were in the column are gone from properties, too")
@@ -244,6 +246,7 @@ _TABLE = (
             is_flag=True,
             help="Rewrite the files of before, so that added columns have the fields of `properties` in all of them.",
         ),
+        click.option("--force", is_flag=True, help=FORCE),
     ),
     verb(
         "flashback",

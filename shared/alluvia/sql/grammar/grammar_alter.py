@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from alluvia.delta.properties import CLUSTER_BY, CONSTRAINT, SORT_BY, names_text
@@ -33,13 +35,14 @@ def read_alter(cursor: Cursor) -> tuple[str, nodes.Node]:
         name = cursor.identifier("the name of the constraint")
         return "alter table", nodes.AlterTable(table, constraint=(name, None), if_exists=there)
     if cursor.accept("add"):
-        return "alter table", _add_columns(cursor, table)
+        return "alter table", _forced(cursor, _add_columns(cursor, table))
     if cursor.accept("drop", "column") or cursor.accept("drop", "columns"):
-        return "alter table", _drop_columns(cursor, table)
+        return "alter table", _forced(cursor, _drop_columns(cursor, table))
     if cursor.accept("rename", "column"):
         old = cursor.identifier("the name of a column")
         cursor.expect("to")
-        return "alter table", nodes.AlterTable(table, rename={old: cursor.identifier("the new name")})
+        renamed = nodes.AlterTable(table, rename={old: cursor.identifier("the new name")})
+        return "alter table", _forced(cursor, renamed)
     if cursor.accept("set", "tblproperties") or cursor.accept("set", "properties"):
         return "alter table", nodes.AlterTable(table, properties=read_properties(cursor))
     if cursor.accept("unset", "tblproperties") or cursor.accept("unset", "properties"):
@@ -50,6 +53,16 @@ def read_alter(cursor: Cursor) -> tuple[str, nodes.Node]:
             value = names_text(columns) if columns else None
             return "alter table", nodes.AlterTable(table, properties={name: value})
     raise _alter_refused(cursor, table)
+
+
+def _forced(cursor: Cursor, node: nodes.AlterTable) -> nodes.AlterTable:
+    """Read FORCE after a change of columns."""
+    if cursor.word() in ("cascade", "restrict"):
+        raise Invalid(
+            f"ALTER TABLE … {cursor.word().upper()} is not supported: a change that views, rollups or published "
+            "queries would not survive is refused, and FORCE in its place makes it all the same"
+        )
+    return replace(node, force=True) if cursor.accept("force") else node
 
 
 def _add_columns(cursor: Cursor, table: str) -> nodes.AlterTable:

@@ -267,7 +267,7 @@ def read_column(cursor: Cursor, properties: dict[str, str]) -> pa.Field:
     if cursor.word() == "[":
         kind = _sized(cursor, name, kind, properties)
     nullable = True
-    while cursor.word() not in (",", ")", ""):
+    while cursor.word() not in (",", ")", "", "force"):
         word = cursor.word()
         if word in _COLUMN_REFUSED:
             raise Invalid(f"column {name}: {word.upper()} is not supported: {_COLUMN_REFUSED[word]}")

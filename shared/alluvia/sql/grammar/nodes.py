@@ -95,7 +95,7 @@ class CreateTable:
 class AlterTable:
     """ALTER TABLE: columns to add, rename and drop, properties to set (None removes one), and constraints, by name.
 
-    `if_exists` is of what is dropped or unset.
+    `if_exists` is of what is dropped or unset. `force`: also where SQL of the lake would fail or mean something else.
     """
 
     table: str
@@ -106,6 +106,7 @@ class AlterTable:
     if_exists: bool = False
     rename: Mapping[str, str] = field(default_factory=dict)
     drop: tuple[str, ...] = ()
+    force: bool = False
 
 
 @dataclass(frozen=True, slots=True)
