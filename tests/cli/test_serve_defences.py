@@ -166,7 +166,7 @@ def test_each_request_is_a_line_of_the_log(tmp_path: Path) -> None:
         process = subprocess.Popen([*command, *quiet], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert process.stdout is not None
         port = int(process.stdout.readline().rpartition(":")[2])
-        assert Client(port).post("/v1/events/app?key=secret", {"event": "a"}).status == 200
+        assert Client(port).post("/v1/events/app?key=secret", {"event": "a"}).status == 400
         assert exchange(port, b"GET /a%0Ab%1B[31m HTTP/1.0\r\n\r\n")[0] == 403
         assert exchange(port, b"POST /v1/events/app HTTP/1.0\r\nContent-Length: 99999999\r\n\r\n")[0] == 413
         assert exchange(port, b"an email\r\n\r\n")[0] == 400
@@ -180,7 +180,7 @@ def test_each_request_is_a_line_of_the_log(tmp_path: Path) -> None:
             assert lines == []
             continue
         stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00 127\.0\.0\.1"
-        assert re.fullmatch(rf"{stamp} POST /v1/events/app 200 \d+ bytes \d+ ms", lines[0])
+        assert re.fullmatch(rf"{stamp} POST /v1/events/app 400 \d+ bytes \d+ ms", lines[0])
         assert re.fullmatch(rf"{stamp} GET /a\\nb\\u001b\[31m 403 \d+ bytes \d+ ms", lines[1])
         assert re.fullmatch(rf"{stamp} POST /v1/events/app 413 \d+ bytes 0 ms", lines[2])
         assert re.fullmatch(rf"{stamp} - - 400 \d+ bytes 0 ms", lines[3])
