@@ -84,3 +84,31 @@ def test_a_change_that_a_view_would_not_survive_is_refused_unless_forced(lake: P
     assert "named in: view numbers" in said
     refused = CliRunner().invoke(cli, ["evolve", "clicks", "--rename", "n=number", "--lake", str(lake)])
     assert refused.exit_code == 0, refused.stderr  # the view is broken already
+
+
+def test_values_that_the_type_does_not_take_are_counted_when_a_column_is_added(tmp_path: Path) -> None:
+    run(tmp_path, "create", "orders")
+    amounts: list[object] = [1, 2.5, "12,50", "x", None]
+    events = [{"event_id": f"{at}", "amount": amount} for at, amount in enumerate(amounts)]
+    run(tmp_path, "ingest", "orders", "-", text="\n".join(map(json.dumps, events)))
+    _, said = run(tmp_path, "evolve", "orders", "--add", "amount:double")
+    assert 'amount: 2 of 4 values in 5 sampled events do not fit double, such as "12,50"' in said
+    assert "new events with such values become rejects" in said
+    [again], _ = run(tmp_path, "ingest", "orders", "-", text=json.dumps(events[2]))
+    assert (again["duplicates"], again["rejected"]) == (1, 0)
+
+
+def test_a_field_that_no_event_has_at_its_top_is_said_to_be_elsewhere(tmp_path: Path) -> None:
+    run(tmp_path, "create", "orders")
+    event = {"event_id": "a", "customer": {"email": "a@example.com"}, "n": 1}
+    run(tmp_path, "ingest", "orders", "-", text=json.dumps(event))
+    for name in ("email", "customer.email"):
+        _, said = run(tmp_path, "evolve", "orders", "--add", f"{name}:string")
+        assert f"{name}: none of 1 sampled events has a field of this name at its top" in said
+        assert "query it as (properties->'customer'->>'email')" in said
+    _, said = run(tmp_path, "evolve", "orders", "--add", "phone:string", "--add", "n:long")
+    assert "phone: none of 1 sampled events has a field of this name\n" in said
+    assert "n: " not in said
+    run(tmp_path, "create", "empty")
+    _, said = run(tmp_path, "evolve", "empty", "--add", "phone:string")
+    assert "sampled" not in said

@@ -150,7 +150,7 @@ def suggest(
         added = target.evolve(new, force=force)
         tell(f"added {', '.join(new)} in version {added.version}")
         if added.promoted:
-            say_promoted(table, added)
+            say_promoted(target, added)
     else:
         raise Invalid(f"{table}: no field has a type that a column could have, so nothing was added")
 

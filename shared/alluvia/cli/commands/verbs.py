@@ -79,7 +79,7 @@ def _evolve(
         if dropped:
             tell(f"values of {', '.join(sorted(dropped))} that were in the column are gone from properties, too")
         if evolved.promoted:
-            say_promoted(table, evolved, backfill=backfill)
+            say_promoted(target, evolved, backfill=backfill)
     elif not backfill:
         raise Invalid(
             "nothing to change: give --add NAME:TYPE, --rename OLD=NEW, --drop NAME, --property, --unset or --backfill"

@@ -101,7 +101,7 @@ def suggest(
     schema = snapshot.schema
     columns = {fold(column) for column in schema.names}
     columns.update(fold(field.key) for field in snapshot.promoted)
-    sampled = _newest_events(table, sample) if "properties" in columns else []
+    sampled = newest_events(table, sample) if "properties" in columns else []
     place = catalog.handle(f"{name}/{REJECTS}")
     with suppress(TableNotFound):
         sampled += _newest_rejects(place, max(1, sample // 10))
@@ -144,7 +144,7 @@ class _Sampled(NamedTuple):
     unread: tuple[str, ...] = ()
 
 
-def _newest_events(table: TableHandle, rows: int) -> list[_Sampled]:
+def newest_events(table: TableHandle, rows: int) -> list[_Sampled]:
     """Return `properties` of events, timeless where the arrival is their time: else the field of their time is gone."""
     names = set(table.newest().schema.names)
     wanted = ["properties", *(name for name in ("ts", "received_at", SOURCE) if name in names)]
