@@ -156,7 +156,10 @@ def test_a_body_over_the_limit_is_refused_in_json(tmp_path: Path) -> None:
         head = f"POST /v1/events/app HTTP/1.1\r\nHost: localhost\r\nContent-Length: {BODY_LIMIT_BYTES + 1}\r\n\r\n"
         status, headers, body = exchange(port, head.encode())
         assert (status, headers["content-type"]) == (413, "application/json")
-        assert json.loads(body)["error"] == "the body is larger than 10485760 bytes: send it in several requests"
+        assert json.loads(body)["error"] == (
+            "the body is larger than 10485760 bytes: send it in several requests; a file of rows, with "
+            "`alluvia upload` or in parts (POST /v1/upload/{table}?parts=2)"
+        )
         assert exchange(port, post("/v1/events/app", b" " * (BODY_LIMIT_BYTES - 2) + b"{}"))[0] == 200
 
 

@@ -172,7 +172,24 @@ def test_a_declared_schema_leaves_columns_of_the_table_out_and_types_what_is_new
     found = refused(send(lake, "prices", b"sku\n9\n", "format=csv&schema=sku:long"))
     assert found == (422, "schema: column sku is string in the table, not long")
     found = refused(send(lake, "prices", b"sku,stock\n9,1\n", "format=csv&schema=sku:string"))
-    assert found == (422, "schema: the file has the column 'stock', which the schema does not declare")
+    assert found[1].startswith("the file lacks the column 'price' of the table: add it, or declare a schema of the")
+
+
+def test_a_schema_of_some_columns_leaves_the_others_to_the_file_or_the_table(lake: alluvia.Lake) -> None:
+    body = b"id,day,sales\n007,2026-11-28,12.50\n"
+    status, answer, _ = send(lake, "t", body, "format=csv&schema=sales:decimal(12,2)")
+    assert (status, answer["columns"]) == (200, {"id": "string", "day": "date", "sales": "decimal(12,2)"})
+    assert send(lake, "t", body, "format=csv&schema=sales:decimal(12,2)")[1]["version"] == 2
+    more = b"id,day,sales,tax,note\n8,2026-11-28,1,0.10,x\n"
+    answer = send(lake, "t", more, "format=csv&evolve=1&schema=tax:decimal(9,2)")[1]
+    assert answer["columns"] == {"tax": "decimal(9,2)", "note": "string"}
+    assert rows(lake, "t")[-1]["tax"] == Decimal("0.10")
+    found = refused(send(lake, "u", body, "format=csv&schema=sale:decimal(12,2)"))
+    assert found[0] == 422
+    assert found[1].startswith("schema: the file has no column 'sale': ")
+    found = refused(send(lake, "u", body, "format=csv&schema=day:long"))
+    assert found[1].startswith("row 1, column day: expected a number (long)")
+    assert lake.tables() == ["t"]
 
 
 def test_cells_of_nested_columns_are_json(lake: alluvia.Lake) -> None:

@@ -22,6 +22,7 @@ _IS_SPELLED = re.compile(r"[€$£%]|[A-Z]{3}$|,[0-9]{1,2}$|^\+[0-9]+\.")
 CODE = r"^(?:\+|-?0[0-9]|-?[0-9]+[eE][0-9])"
 """How texts begin that may be codes, such as `007`, `+49` and `1E5`: as numbers they would look different."""
 _DIGITS = re.compile(r"\+?[0-9]+(?:[eE][0-9]+)?", re.ASCII)
+_YES_AND_NO = [set(pair.split()) for pair in ("yes no", "ja nein", "wahr falsch", "oui non", "vrai faux", "si no")]
 _DAY = re.compile(r"[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{2,4}\b|[0-9]{4}[./][0-9]{1,2}[./][0-9]{1,2}\b", re.ASCII)
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", "T%H:%M", "T%H:%M:%S", ", %H:%M")
 _FORMATS_OF = 100
@@ -94,6 +95,11 @@ def spelled_number(texts: Sequence[str]) -> str:
     """Return the first number with a currency, a plus or grouped digits, if most texts are numbers; else ""."""
     found = [text for text in texts if _SPELLED.fullmatch(text)]
     return next(filter(_IS_SPELLED.search, found), "") if 2 * len(found) > len(texts) else ""
+
+
+def are_yes_or_no(texts: Sequence[str]) -> bool:
+    """Whether all texts are one of a pair of words for true and false, and both occur."""
+    return {text.strip().lower() for text in texts} in _YES_AND_NO
 
 
 def is_code(text: str) -> bool:

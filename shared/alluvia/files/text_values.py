@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.delta.schema.types import type_name
-from alluvia.files.column_notes import CODE, PointedNumbers, as_code, is_code, may_be, said_of
+from alluvia.files.column_notes import CODE, PointedNumbers, are_yes_or_no, as_code, is_code, may_be, said_of
 from alluvia.files.reading_options import DEFAULT, ReadingOptions, is_number
 from alluvia.json_values.convert import column, read_text
 from alluvia.json_values.instants import TIMESTAMP, plain_instants
@@ -134,6 +134,8 @@ class TextType:
             return f"is text: it seems to have {missing}"
         if self._misfit:
             return f"is text because of {self._misfit}"
+        if are_yes_or_no(self._first):
+            return f"is text: it has {self._first[0]!r:.20}, but booleans are written true and false"
         unread = self._options.unread(self._first)
         return f"is text: it has values such as {unread}" if unread else ""
 

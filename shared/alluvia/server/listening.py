@@ -80,7 +80,10 @@ Refused = Callable[[str, str, int, int], object]
 _LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:", re.IGNORECASE)
 _ENCODING = re.compile(rb"\r\ntransfer-encoding[ \t]*:([^\r\n]*)", re.IGNORECASE)
 _FOLDED = re.compile(rb"\r\n[ \t]")
-_REASONS = {413: f"the body is larger than {BODY_LIMIT_BYTES} bytes: send it in several requests"}
+_REASONS = {
+    413: f"the body is larger than {BODY_LIMIT_BYTES} bytes: send it in several requests; a file of rows, with "
+    "`alluvia upload` or in parts (POST /v1/upload/{table}?parts=2)"
+}
 
 
 _TLS = b"\x16\x03"

@@ -116,7 +116,7 @@ def ingest(
 @click.argument("table", type=TABLE)
 @click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--format", "asked", help="csv, tsv, ndjson or parquet; else the file's name or first bytes tell.")
-@click.option("--schema", help='The columns, such as "sku:string,price:decimal(9,2)", or as JSON; else inferred.')
+@click.option("--schema", help='Types of columns, such as "sku:string,price:decimal(9,2)", or as JSON; else inferred.')
 @click.option("--key", help="Identifies the upload of one file: the same key again adds nothing.")
 @reading_options
 @CREATE

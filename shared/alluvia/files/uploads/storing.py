@@ -123,7 +123,7 @@ _COUNTING = threading.Lock()
 class Upload:
     """A file for a table, and what may be done with it.
 
-    declared: the columns, where the sender says them. key: what identifies it, so that it is stored once; `content` is
+    declared: columns whose types the sender says. key: what identifies it, so that it is stored once; `content` is
     a hash of the content that the key stands for. create: why the table may not be created; None where it may. evolve:
     the table gets the file's new columns. hidden: columns, folded, that messages must not name. before_commit: called
     before each commit, which its exception stops. events_key: what events without ids get theirs from; None: from the
@@ -216,25 +216,27 @@ def _repeated(handle: TableHandle, snapshot: Snapshot, upload: Upload) -> Stored
 
 
 def _schema(catalog: WritableCatalog, upload: Upload, rows: SentRows, snapshot: Snapshot | None) -> pa.Schema:
-    """Return the columns that the rows are read into. Raises `Misfit` for those that are missing or too many."""
-    declared = upload.declared
-    if declared is not None:
-        _check_names(rows, declared)
+    """Return the columns that the rows are read into. Raises `Misfit` for those that are missing or too many.
+
+    Of columns that the sender has not declared, the table or the rows say the type.
+    """
+    declared = upload.declared or pa.schema([])
+    is_whole = _is_whole(rows, upload.declared)
     if snapshot is None:
-        return rows.schema({}) if declared is None else declared
+        return declared if is_whole else _as_said(rows.schema(_types(declared)), declared)
     table = snapshot.schema
-    known = {each.name: each.type for each in table}
+    known = _types(table)
     hidden = hidden_columns(snapshot, newest_versions(catalog, snapshot.name), upload.hidden) if upload.hidden else ()
-    check_declared(declared or (), table, hidden)
+    check_declared(declared, table, hidden)
     if upload.evolve:
-        given = rows.schema(known) if declared is None else declared
+        given = declared if is_whole else _as_said(rows.schema(_types(declared) | known), declared)
         return pa.schema([*table, *(each for each in given if each.name not in known)])
-    names = rows.names if declared is None else declared.names
+    names = declared.names if is_whole else rows.names
     extra = [name for name in names or () if name not in known]
     if extra:
         near = did_you_mean(extra[0], known)
         raise Misfit(f"column {extra[0]!r:.100} is not in the table: {near or 'leave it out, or add it with evolve'}")
-    if declared is None and rows.names is not None:
+    if not is_whole and rows.names is not None:
         _check_complete(rows.names, table, hidden)
     return table
 
@@ -247,12 +249,26 @@ def check_declared(declared: Iterable[pa.Field], table: pa.Schema, hidden: Colle
             raise Misfit(f"schema: column {each.name} is {said} in the table, not {type_name(each.type)}")
 
 
-def _check_names(rows: SentRows, declared: pa.Schema) -> None:
-    if rows.names is None:
-        return
-    extra = [name for name in rows.names if name not in declared.names]
-    if extra:
-        raise Misfit(f"schema: the file has the column {extra[0]!r:.100}, which the schema does not declare")
+def _is_whole(rows: SentRows, declared: pa.Schema | None) -> bool:
+    """Whether a sender has declared all columns of a file. Raises `Misfit` for some and one that the file lacks."""
+    if declared is None:
+        return False
+    if rows.names is None or set(rows.names) <= set(declared.names):
+        return True
+    other = next((name for name in declared.names if name not in rows.names), None)
+    if other is not None:
+        near = did_you_mean(other, rows.names) or f"it has {', '.join(rows.names)}"
+        raise Misfit(f"schema: the file has no column {other!r:.100}: {near:.300}")
+    return False
+
+
+def _types(schema: pa.Schema) -> dict[str, pa.DataType]:
+    return {each.name: each.type for each in schema}
+
+
+def _as_said(schema: pa.Schema, declared: pa.Schema) -> pa.Schema:
+    """Return a schema with the columns as they are declared, where they are."""
+    return pa.schema([declared.field(each.name) if each.name in declared.names else each for each in schema])
 
 
 def _check_complete(names: list[str], table: pa.Schema, hidden: Collection[str]) -> None:
@@ -260,7 +276,9 @@ def _check_complete(names: list[str], table: pa.Schema, hidden: Collection[str])
     shown = next((name for name in missing if name not in hidden), None)
     if missing:
         which = "a column" if shown is None else f"the column {shown!r:.100}"
-        raise Misfit(f"the file lacks {which} of the table: add it, or declare a schema without it, for nulls")
+        raise Misfit(
+            f"the file lacks {which} of the table: add it, or declare a schema of the file's columns, for nulls"
+        )
 
 
 def _create(catalog: WritableCatalog, handle: TableHandle, upload: Upload, schema: pa.Schema) -> Snapshot:

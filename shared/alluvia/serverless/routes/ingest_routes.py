@@ -19,7 +19,7 @@ FORMAT = RequestField(
     "The file's format. Without it, the file's type, name or first bytes decide.",
     documented={"enum": [*FORMATS]},
 )
-SCHEMA = RequestField("schema", TEXT, "The file's columns: sku:string,price:decimal(9,2), or a schema as JSON.")
+SCHEMA = RequestField("schema", TEXT, "Types of columns: sku:string,price:decimal(9,2), or JSON. Others are inferred.")
 KEY = RequestField("key", TEXT, "Identifies the upload, so that it is stored once. The same as Idempotency-Key.")
 CREATE = RequestField("create", FLAG | {"default": True}, "Whether a missing table is created.", _FLAG_EXPECTED)
 EVOLVE = RequestField(
