@@ -120,6 +120,32 @@ def test_times_that_cannot_be_read_are_named_everywhere(lake: Path, tmp_path: Pa
     assert run(lake, "suggest", "clicks")[0]["field"] == "ts"
 
 
+def test_numbers_whose_points_may_group_digits_wait_for_an_answer(tmp_path: Path) -> None:
+    columns = [word for name in ("n:long", "x:double") for word in ("--column", name)]
+    file = tmp_path / "orders.csv"
+    file.write_text("event_id;n;x;p q\na;1.000;1.250;1.500\nb;2;0.5;x\n")
+    run(tmp_path / "lake", "create", "orders", *columns)
+    [done] = run(tmp_path / "lake", "ingest", "orders", str(file), "--rename", "p q=p")
+    assert (done["stored"], done["rejected"]) == (1, 1)
+    [kept] = run(tmp_path / "lake", "rejects", "replay", "orders")
+    assert (kept["stored"], kept["remaining"]) == (0, 1)
+    repair = ("rejects", "replay", "orders", "--set", "n=replace(n, '.', '')::BIGINT")
+    assert run(tmp_path / "lake", *repair)[0]["stored"] == 1
+    stored = "SELECT event_id, n, x FROM orders ORDER BY event_id"
+    assert run(tmp_path / "lake", "query", stored) == [
+        {"event_id": "a", "n": 1000, "x": 1.25},
+        {"event_id": "b", "n": 2, "x": 0.5},
+    ]
+    [again] = run(tmp_path / "lake", "ingest", "orders", str(file), "--rename", "p q=p")
+    assert (again["stored"], again["duplicates"], again["rejected"]) == (0, 2, 0)
+    for separator, number in ((".", 1), (",", 1000)):
+        lake = tmp_path / f"lake{number}"
+        run(lake, "create", "orders", *columns)
+        file.write_text("event_id;n\na;1.000\n")
+        run(lake, "ingest", "orders", str(file), "--decimal-separator", separator)
+        assert run(lake, "query", "SELECT n FROM orders") == [{"n": number}]
+
+
 def test_rows_get_the_times_that_could_not_be_read(tmp_path: Path) -> None:
     events = [
         {"event_id": "a", "ts": "20.11.2026 10:00"},

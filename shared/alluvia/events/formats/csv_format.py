@@ -24,6 +24,7 @@ from alluvia.events.formats.charset import charset_of, codec_named
 from alluvia.events.formats.csv_text import CsvFault, CsvText
 from alluvia.events.formats.events import Events, content_key, text_given
 from alluvia.events.ingest.envelope import BOM, refused
+from alluvia.events.ingest.pointed_numbers import PointedCells
 from alluvia.events.ingest.values import Split
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def read(sent: SentBody, limits: Limits) -> Split:
     if fault := text.header_fault():
         return refused(sent.body, fault)
     events = Events(sent, limits)
+    points = None if text.delimiter == "," or sent.options.get("decimal_separator") else PointedCells()
     for row in text.rows:
         cells = text.cells(row)
         if isinstance(cells, CsvFault):
@@ -63,9 +65,13 @@ def read(sent: SentBody, limits: Limits) -> Split:
             fields = zip(text.names, cells, strict=True)
             value: dict[str, object] = {name: cell for name, cell in fields if cell is not None}
             events.add(value, text_given(value))
+            if points is not None:
+                points.see(value)
         if events.full:
             break
-    return events.split() if len(events) else refused(sent.body, _NO_ROWS)
+    if not len(events):
+        return refused(sent.body, _NO_ROWS)
+    return events.split() if points is None else points.noted(events.split())
 
 
 def _text_of(sent: SentBody) -> CsvText:

@@ -34,6 +34,7 @@ from alluvia.events.ingest.identity import (
     is_plain_id,
     own_id,
 )
+from alluvia.events.ingest.pointed_numbers import doubt_of
 from alluvia.events.ingest.properties_text import texts
 from alluvia.events.ingest.rejects import reject_of
 from alluvia.events.ingest.values import (
@@ -173,13 +174,18 @@ class Conversion:
             for index, sent in self.sent_objects:
                 if values[index] is None and field.name in sent:
                     values[index] = sent.pop(field.name)
+        doubts = {
+            index: doubt
+            for index, given in self.given
+            if given.pointed and (doubt := doubt_of(field.type, field.name, given, values[index]))
+        }
         texts = {index for index, given in self.given if given.text}
         for index in texts:
             values[index] = read_text(field.type, values[index])
         array, reasons = column(field, values)
         if self.keeps_leftovers and field.name in self.fields.promoted:
             self._keep_spellings(field.name, values, array)
-        for index, reason in reasons.items():
+        for index, reason in sorted((reasons | doubts).items()):
             self.reasons[index].append(reason if index in texts else of_json(reason, rejects=True))
         return array
 

@@ -65,7 +65,12 @@ def pack(
         key = origin.idempotency_key
         fixed = None if own is not None else fallback_id(key, event.position) if key else new_id()
         line = _line(event)
-        said = [event.given and _listed(event.given), _of_format(event.given), _unread(event.given)]
+        said = [
+            event.given and _listed(event.given),
+            _of_format(event.given),
+            _unread(event.given),
+            _pointed(event.given),
+        ]
         need = len(line) + len(_xml_safe(encode([event.position, fixed, *said]))) + 2
         if head_bytes + need > limit_bytes:
             reason = f"the event has {len(line)} bytes, more than a queue message can hold"
@@ -103,7 +108,8 @@ def unpack(body: str) -> Message:
         and _all_are(head["ids"], (str, type(None)), len(lines))
         and _are_given(given, len(lines))
         and (head.get("of_format") is None or _are_given(head["of_format"], len(lines)))
-        and (head.get("unread") is None or _are_unread(head["unread"], len(lines)))
+        and (head.get("unread") is None or _are_texts(head["unread"], len(lines), 2))
+        and (head.get("pointed") is None or _are_texts(head["pointed"], len(lines)))
         and _is_sent(head.get("sent"))
     )
     values: list[Any] = decode_all(lines)
@@ -114,10 +120,11 @@ def unpack(body: str) -> Message:
     origin = Origin(head["arrival_us"], head["idempotency_key"], _reading(head.get("sent")))
     by_format = head.get("of_format") or [None] * len(lines)
     unread = head.get("unread") or [None] * len(lines)
-    lot = zip(head["positions"], values, head["ids"], given, by_format, unread, strict=True)
+    pointed = head.get("pointed") or [None] * len(lines)
+    lot = zip(head["positions"], values, head["ids"], given, by_format, unread, pointed, strict=True)
     events = [
-        RawEvent(at, value, None, origin, fixed or _earlier_id(value), _given(said, alone, odd))
-        for at, value, fixed, said, alone, odd in lot
+        RawEvent(at, value, None, origin, fixed or _earlier_id(value), _given(said, alone, odd, points))
+        for at, value, fixed, said, alone, odd, points in lot
     ]
     return Message(head["table"], events)
 
@@ -134,13 +141,23 @@ def _unread(given: Given | None) -> list[str] | None:
     return list(given.unread) if given is not None and given.unread else None
 
 
+def _pointed(given: Given | None) -> list[str] | None:
+    return list(given.pointed) if given is not None and given.pointed else None
+
+
 def _given(
-    said: list[Any] | None, by_format: list[Any] | None = None, unread: Sequence[str] | None = None
+    said: list[Any] | None,
+    by_format: list[Any] | None = None,
+    unread: Sequence[str] | None = None,
+    pointed: Sequence[str] | None = None,
 ) -> Given | None:
     if said is None:
         return None
     event_id, ts_us, event, source, unstable, text = said
-    return Given(event_id, ts_us, event, source, tuple(unstable), text, _given(by_format), tuple(unread or ()))
+    return Given(
+        event_id, ts_us, event, source, tuple(unstable), text, _given(by_format), tuple(unread or ()),
+        tuple(pointed or ()),
+    )  # fmt: skip
 
 
 def _sent(reading: BodyReading | None) -> list[object] | None:
@@ -183,10 +200,11 @@ def _are_given(said: object, length: int) -> bool:
     return isinstance(said, list) and _all_are(said, (list, type(None)), length) and all(map(_is_given, said))
 
 
-def _are_unread(said: object, length: int) -> bool:
-    pairs: Any = said
+def _are_texts(said: object, length: int, number: int | None = None) -> bool:
+    """Whether this has, for each event, nothing or a list of texts, which has `number` of them if that is given."""
+    lists: Any = said
     return _all_are(said, (list, type(None)), length) and all(
-        pair is None or (len(pair) == 2 and set(map(type, pair)) == {str}) for pair in pairs
+        texts is None or (len(texts) == (number or len(texts)) and set(map(type, texts)) == {str}) for texts in lists
     )
 
 
@@ -243,5 +261,7 @@ def _message(
         head |= {"of_format": by_format} if any(by_format) or not batch else {}
         unread = [_unread(event.given) for event, _, _ in batch]
         head |= {"unread": unread} if any(unread) or not batch else {}
+        pointed = [_pointed(event.given) for event, _, _ in batch]
+        head |= {"pointed": pointed} if any(pointed) or not batch else {}
         head |= {"sent": sent} if (sent := _sent(origin.reading)) else {}
     return b"\n".join([_xml_safe(encode(head)), *(line for _, _, line in batch)])

@@ -132,6 +132,7 @@ def _read(said: dict[str, Any]) -> Given:
             **known,
             "unstable": tuple(said.get("unstable", ())),
             "unread": tuple(said.get("unread", ())),
+            "pointed": tuple(said.get("pointed", ())),
             "of_format": None if inner is None else _read(inner),
         }
     )

@@ -162,6 +162,8 @@ def _with(event: RawEvent, name: str, value: object) -> RawEvent:
     else:
         fields = {**event.value, name: value}
     given = event.given
+    if given is not None and name in given.pointed:
+        given = replace(given, pointed=tuple(each for each in given.pointed if each != name))
     if given is not None and name in given.unread[:1] and name not in TIME_FIELDS:
         moment = instant(value)
         unread = odd_time(UNREADABLE, name, value)[1:] if moment is None and value not in (None, "") else ()

@@ -135,6 +135,7 @@ class Given:
     deliveries of it, so they do not count as its content. text: its fields are text, as those of CSV are, and typed
     columns read what the text says. of_format: what the body's format alone said, where a source said more; None if
     that was nothing. unread: the field that should have its time, and the text there, if it cannot be read; else ().
+    pointed: the fields of text in which it is open whether points group digits.
     """
 
     event_id: str | None = None
@@ -145,6 +146,7 @@ class Given:
     text: bool = False
     of_format: Given | None = None
     unread: tuple[str, ...] = ()
+    pointed: tuple[str, ...] = ()
 
 
 class OddTime(NamedTuple):

@@ -124,6 +124,9 @@ def _as_options_say(lines: Split, options: ReadingOptions, columns: pa.Schema) -
         if reason:
             rejects.append(Reject(event.position, reason, encode(event.value)))
         else:
-            given = text_given(value) if written_as_text else event.given
+            given = event.given
+            if given is not None and given.text:
+                pointed = tuple(options.rename.get(name, name) for name in given.pointed)
+                given = replace(text_given(value), pointed=pointed)
             events.append(event._replace(value=value, raw=None, given=given))
     return Split(events, sorted(rejects, key=lambda reject: reject.position))
