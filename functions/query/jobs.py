@@ -163,7 +163,10 @@ def fetch_result(caller: Caller, job_id: str, file: str) -> Response:
         return failure(404, f"the job is {state}: fetch its result when it is done", **told, **{"Retry-After": "2"})
     form = format_named(job.asked["request"]["format"])
     if file != f"result.{form.suffix}":
-        return failure(404, f"the result of this job is at {_result_path(job)}", **told)
+        asked = "send its query again with the other format"
+        return failure(
+            404, f"the result of this job is at {_result_path(job)}, in the format of its query: {asked}", **told
+        )
     if end["key"] is None:  # no rows, in a form that has nothing else
         return success(b"", AnswerForm(form), {**end["told"], **told})
     return linked(caller.lake, end["key"], {**end["told"], **told})

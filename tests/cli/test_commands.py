@@ -171,6 +171,8 @@ def test_describe_and_tables(shell: Shell) -> None:
         (("create", "t", "--column", "user:struct"), "map<type,type> or struct<name:type,…>"),
         (("create", "t", "--column", "Event:string"), "column Event: every table for events has it, as string"),
         (("query", "SELECT {s:Int64}", "-p", "s=1"), "parameter $s has a value, but the SQL does not use it: write $s"),
+        (("query", "SELECT $n"), "(? or $name) that has no value: give it with --param"),
+        (("ingest", "t", "none.csv"), "none.csv: No such file or directory"),
         (("create", "t", "--required", "a"), "--required a"),
         (("create", "t", "--cluster-by", "properties", "--sort-by", "ts"), "cluster_by: the table has sort_by too"),
         (("create", "t", "--property", "alluvia.nope=1"), "alluvia.nope"),
@@ -185,6 +187,24 @@ def test_an_error_is_one_line_and_exit_1(shell: Shell, words: tuple[str, ...], m
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert "Traceback" not in result.output
+
+
+def test_a_number_without_its_option_names_the_option(shell: Shell) -> None:
+    for words, option in ((("head", "t", "5"), "--rows 5"), (("restore", "t", "1"), "--version 1")):
+        refused = shell.run(*words)
+        assert refused.exit_code == 2
+        assert f"Error: Got unexpected extra argument ({words[-1]}): write {option}" in refused.stderr
+    assert "write" not in shell.run("head", "t", "more").stderr
+
+
+def test_reports_show_times_and_exports_go_to_standard_output(shell: Shell) -> None:
+    shell.rows("create", "t", "--plain", "--column", "n:long")
+    shell.rows("sql", "INSERT INTO t VALUES (1)")
+    report = shell.run("update", "t", "--all", "--set", "n=2").stdout
+    assert re.search(r"^timestamp +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", report, re.MULTILINE)
+    assert isinstance(shell.rows("update", "t", "--all", "--set", "n=3")[0]["timestamp_ms"], int)
+    exported = shell.run("export", "t", "-", "--format", "csv")
+    assert (exported.exit_code, exported.stdout.split(), exported.stderr) == (0, ["n", "3"], "")
 
 
 def test_wrong_usage_is_exit_2(shell: Shell) -> None:

@@ -141,7 +141,7 @@ def test_a_file_that_cannot_be_read_stops_no_other(shell: Shell, tmp_path: Path,
     for said in (
         "3-cut.json: expected one",
         "4-bad.parquet: the Parquet file is damaged",
-        "missing.csv'",
+        "missing.csv: No such file or directory",
         "3 of 7 files",
     ):
         assert said in result.stderr

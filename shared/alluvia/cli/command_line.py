@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -79,6 +80,7 @@ _OTHER_OPTIONS = {"--by": "--on", "--key": "--on", "--keys": "--on"}
 """Options of other tools, and those to use here, where a command has them."""
 _GIVES_SQL = ("-c", "--command", "-e", "--execute")
 """Options of other tools that give SQL."""
+_EXTRA_NUMBER = re.compile(r"Got unexpected extra argument \((\d+)\)")
 _REMOVING = ("delete", "discard", "remove", "rm")
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split(", ")}
 
@@ -175,6 +177,18 @@ def _with_other_option(error: click.NoSuchOption, context: click.Context) -> cli
     return click.UsageError(f"No such option {name!r}: use {other}", context)
 
 
+def _with_missing_option(error: click.UsageError, context: click.Context) -> click.UsageError:
+    """Return an error about a number after the arguments that names the option which takes such a number."""
+    number = _EXTRA_NUMBER.fullmatch(error.message)
+    options = {each for option in context.command.params for each in option.opts}
+    fit = next((each for each in ("--rows", "--version", "--limit") if each in options), None)
+    return (
+        error
+        if number is None or fit is None
+        else click.UsageError(f"{error.message}: write {fit} {number[1]}", context)
+    )
+
+
 class _CommandLine(_Group):
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Read the words; what `--help` and `--version` print may find no reader."""
@@ -193,6 +207,8 @@ class _CommandLine(_Group):
         except click.ClickException as error:
             if isinstance(error, click.NoSuchOption) and error.ctx is not None:
                 error = _with_other_option(error, error.ctx)
+            elif isinstance(error, click.UsageError) and error.ctx is not None:
+                error = _with_missing_option(error, error.ctx)
             text = io.StringIO()
             error.show(text)
             tell(text.getvalue().rstrip("\n"))

@@ -21,6 +21,7 @@ _WORDS = (
         r"`alluvia branch create \1` creates it, `alluvia branch list` lists",
     ),
     (re.compile(r"\bevolve\(…\)"), "`alluvia evolve --property NAME=VALUE`"),
+    (re.compile(r"\bpass it in parameters"), "give it with --param"),
 )
 """What the library says to those who call it from Python, and what to type instead."""
 
@@ -44,6 +45,8 @@ def reason(error: BaseException, table: str | None = None) -> str:
 def message(error: BaseException) -> str:
     """Return an error as it is, with the lines that show where in a text it is."""
     text = str(error)
+    if isinstance(error, OSError) and error.filename and error.strerror and error.filename2 is None:
+        text = f"{error.filename}: {error.strerror}"
     if not isinstance(error, AlluviaError | OSError):
         text = f"unexpected {type(error).__name__}{': ' if text else ''}{text} (--debug shows where)"
     for pattern, words in _WORDS:

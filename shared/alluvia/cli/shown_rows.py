@@ -27,7 +27,7 @@ ROWS_SHOWN = 1000
 TABLE = "table"
 _SUFFIXES = {"jsonl": "ndjson", "arrows": "arrow"}
 """Suffixes of files whose form has another name; others are those of forms."""
-_STANDARD_OUTPUT = ("-", "/dev/stdout")
+STANDARD_OUTPUT = ("-", "/dev/stdout")
 _WAITING_BYTES = 1 << 16
 _ITEMS_MAX = 8
 _QUOTED = re.compile(r"[][{}()'\",:=\\]")
@@ -69,7 +69,7 @@ class RowsAsked:
             return None
         if self.form is not None:
             return format_named(self.form)
-        if self.output is not None and str(self.output) not in _STANDARD_OUTPUT:
+        if self.output is not None and str(self.output) not in STANDARD_OUTPUT:
             named = format_of_file(self.output)
             if named is not None or not as_json:
                 return named or _refuse_suffix(self.output)
@@ -102,7 +102,7 @@ def showing(common: Common, asked: RowsAsked | None = None) -> Iterator[Show]:
     if form is None:
         yield lambda schema, batches: _show_as_table(common, schema, batches)
         return
-    if asked.output is not None and str(asked.output) not in _STANDARD_OUTPUT:
+    if asked.output is not None and str(asked.output) not in STANDARD_OUTPUT:
         with whole_file(asked.output) as file:
             yield lambda schema, batches: _write_file(common, schema, batches, form, file.write)
         return

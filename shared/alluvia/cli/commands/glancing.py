@@ -101,13 +101,13 @@ def export(
     writing: dict[str, Any],
     parameters: dict[str, str] | None,
     timeout: float | None,
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     """Write all rows of a table, a view or a SELECT to FILE, completely or not at all: CSV, JSON, NDJSON, Parquet, …
 
-    The suffix of FILE says the form, such as .parquet.
+    The suffix of FILE says the form, such as .parquet; - is standard output.
     """
     from alluvia.cli.commands.querying import run_query
-    from alluvia.cli.shown_rows import RowsAsked
+    from alluvia.cli.shown_rows import STANDARD_OUTPUT, RowsAsked
     from alluvia.query.limits import QueryLimits
 
     name = TABLE.convert(what, None, None)
@@ -115,6 +115,8 @@ def export(
     text = f"SELECT * FROM {_in_sql(name)}" if is_name else what  # noqa: S608 - quoted, or the user's own
     limits = QueryLimits(timeout_seconds=timeout)
     rows = run_query(common, text, parameters, RowsAsked(form, file, writing), limits, dry_run=False)
+    if str(file) in STANDARD_OUTPUT:
+        return None
     return {"file": str(file), "rows": rows, "bytes": file.stat().st_size}
 
 

@@ -57,6 +57,7 @@ def note(text: str) -> None:
 
 
 def _show_fields(row: dict[str, Any]) -> None:
+    row = {_TIMES.get(name, name): _time_of(name, value) for name, value in row.items()}
     names = [name.replace("_", " ") for name in row]
     if is_terminal():
         from alluvia.cli.terminal.layout import print_fields
@@ -65,6 +66,16 @@ def _show_fields(row: dict[str, Any]) -> None:
     elif names:
         cells, width = map(cell, row.values()), max(map(len, names))
         say("\n".join(f"{name:<{width}}  {each}" for name, each in zip(names, cells, strict=True)))
+
+
+_TIMES = {"timestamp_ms": "timestamp"}
+"""Fields with ms since 1970, and the names under which people read the times."""
+
+
+def _time_of(name: str, value: Any) -> Any:
+    if name not in _TIMES or not isinstance(value, int):
+        return value
+    return datetime.fromtimestamp(value / 1000, UTC)
 
 
 def _on_terminal(value: Any) -> str:

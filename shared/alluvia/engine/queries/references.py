@@ -241,7 +241,7 @@ def _check_expression(node: Node, *, parameters: bool) -> bool:
     if kind == "PARAMETER":
         if parameters:
             return False
-        raise Invalid("the query contains a parameter (? or $name) that has no value")
+        raise Invalid("the query contains a parameter (? or $name) that has no value: pass it in parameters")
     if kind not in _EXPRESSIONS:
         raise Invalid(f"the query uses a {kind.lower()} expression, which is not supported")
     if kind in ("FUNCTION", "WINDOW") and is_refused(node["function_name"]):

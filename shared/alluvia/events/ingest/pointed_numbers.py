@@ -1,7 +1,8 @@
 """Numbers of CSV whose points may group digits: `1.000` is 1000 in files of spreadsheets with decimal commas. Pure.
 
-Other delimiters than the comma separate cells where commas are decimal. Another number of the same column and body, such as `12.5`, shows
-that its points are decimal. Without one, a column of numbers takes no such cell, as in uploads (decision 0066).
+Other delimiters than the comma separate cells where commas are decimal. Another number of the same column and body,
+such as `12.5`, shows that its points are decimal. Without one, a column of numbers takes no such cell, as in uploads
+(decision 0066).
 """
 
 from __future__ import annotations
