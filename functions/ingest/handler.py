@@ -21,7 +21,7 @@ from alluvia.serverless.cors import with_cors
 from alluvia.serverless.deadlines import in_time
 from alluvia.serverless.events import messages_of
 from alluvia.serverless.http import BRANCH_HEADER, Request, Response, answer, safe
-from alluvia.serverless.log_lines import Logger, with_request_id
+from alluvia.serverless.log_lines import Logger, name_caller, with_request_id
 from alluvia.serverless.routes.ingest_routes import INGEST_ROUTES, is_of_source
 from alluvia.serverless.routes.route import routed
 from alluvia.serverless.sqs_sender import sqs
@@ -61,6 +61,7 @@ def respond(request: Request, settings: IngestSettings, lake: Lake) -> Response:
     route, names = target
     try:
         rights = None if route.public else settings.authorization.rights(request, lake)
+        name_caller(logger, rights)
         route.right.check(rights, names)
         route.check_parameters(request)
         lake = warm_lake.asked_for(lake, request, route)

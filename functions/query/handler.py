@@ -29,7 +29,7 @@ from alluvia.serverless import warm_lake
 from alluvia.serverless.cors import with_cors
 from alluvia.serverless.deadlines import in_time
 from alluvia.serverless.http import Request, Response, refusal, safe
-from alluvia.serverless.log_lines import Logger, with_request_id
+from alluvia.serverless.log_lines import Logger, name_caller, with_request_id
 from alluvia.serverless.query_settings import QuerySettings
 from alluvia.serverless.query_statements import WRITES_ARE_OFF
 from alluvia.serverless.routes.query_fields import ASYNC
@@ -94,6 +94,7 @@ def _taken(
     route: Route, names: list[str], request: Request, settings: QuerySettings, lake: Lake
 ) -> tuple[Response, Caller]:
     rights = Rights(()) if route.public else settings.authorization.rights(request, lake)
+    name_caller(logger, rights)
     _check_is_on(route.right, settings)
     route.right.check(rights, names)
     route.check_parameters(request)

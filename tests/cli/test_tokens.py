@@ -57,6 +57,25 @@ def test_a_token_of_the_command_line_opens_what_it_names_and_nothing_else(place:
     assert (listed["requests_per_minute"], listed["query_bytes"]) == (600, 10**9)
 
 
+def test_a_line_of_the_log_names_the_caller(place: Path) -> None:
+    named = alluvia_token(place, "create", "--read", "daily_hits", "--append", "clicks", "--name", 'Petra "P"').stdout
+    unnamed = json.loads(alluvia_token(place, "create", "--read", "daily_hits", "--json").stdout)
+    command = [sys.executable, "-m", "alluvia.cli", "serve", "--lake", str(place), "--port", "0", "--auth", "tokens"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    client = Client(int(process.stdout.readline().rpartition(":")[2]))
+    for token in (named.strip(), unnamed["token"]):
+        bearer = {"Authorization": f"Bearer {token}"}
+        assert client.post("/q", {"query": "SELECT 1 AS one"}, bearer).status == 200
+        assert client.post("/q", {"query": "FROM clicks"}, bearer).status == 403
+    assert client.post("/v1/events/clicks", {"event": "a"}, {"Authorization": f"Bearer {named.strip()}"}).status == 200
+    assert client.post("/q", {"query": "SELECT 1"}).status == 401
+    process.terminate()
+    lines = [line for line in process.communicate(timeout=30)[1].splitlines() if " ms" in line]
+    petra, other = ' by "Petra \\"P\\""', f' by "{unnamed["id"]}"'
+    assert [line.partition(" ms")[2] for line in lines] == [petra, petra, other, other, petra, ""]
+
+
 def test_names_of_a_token_that_the_lake_lacks_are_told(place: Path) -> None:
     lake = alluvia.connect(place)
     lake.sql("CREATE VIEW v AS FROM daily_hits")

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 import alluvia
+from alluvia.access.rights import Rights
 from alluvia.errors import Invalid, Unavailable
 from alluvia.events.ingest import pipeline
 from alluvia.events.ingest.messages import LIMIT_BYTES
 from alluvia.events.ingest.pipeline import ingest_batch
+from alluvia.serverless.log_lines import name_caller, with_request_id
 from functions.ingest import events
 from functions.ingest import handler as ingest_module
 from tests.log_lines import HANDLERS, Context, Lines, log_lines
@@ -192,3 +194,16 @@ def test_these_are_all_the_handlers() -> None:
     for name in HANDLERS:
         assert hasattr(importlib.import_module(f"functions.{name}.handler").handler, "__wrapped__")
     assert set(HANDLERS) == {path.parent.name for path in Path(ingest_module.__file__).parents[1].glob("*/handler.py")}
+
+
+def test_lines_name_the_caller_until_its_request_ends(lines: Lines) -> None:
+    def answer(event: dict[str, str], _: object) -> None:
+        name_caller(logger, Rights((), event["name"], event["key"]))
+        logger.info("answered")
+
+    logger = HANDLERS["query"].logger
+    take = with_request_id(logger)(answer)
+    for name, key in (("Petra", "id1"), ("", "id2"), ("", "")):
+        take({"name": name, "key": key}, Context("r"))
+    logger.info("outside")
+    assert [line.get("caller") for line in lines.parsed()] == ["Petra", "id2", None, None]

@@ -29,6 +29,7 @@ from alluvia.server.metrics import PATH as METRICS_PATH
 from alluvia.serverless.authorization import AUTH
 from alluvia.serverless.cors import cors_headers, preflight_answer
 from alluvia.serverless.http import GONE, NOSNIFF, OPERATOR, OPERATOR_HEADER, TABLE_HEADER, Response, failure
+from alluvia.serverless.log_lines import caller_name, forget_caller
 from alluvia.serverless.routes.ingest_routes import INGEST_ROUTES, is_of_source
 from alluvia.serverless.routes.query_routes import QUERY_ROUTES
 from alluvia.serverless.routes.route import route_at
@@ -151,13 +152,15 @@ class Gateway:
         """Answer a request, as WSGI has it."""
         began_ms = self._clock.now_ms()
         event = to_event(environ, self._clock, self._rules.operator_key)
+        forget_caller()
         response = self._answer(event, environ.get("wsgi.file_wrapper"))
         http = event["requestContext"]["http"]
         answer, body, size = _sendable(response)
         if http["method"] == "HEAD":  # an answer may leave out a large body, and say its size
             size = int(answer["headers"].get("Content-Length", size))
         took_ms, status = self._clock.now_ms() - began_ms, answer["statusCode"]
-        self._log(request_line(http["sourceIp"], http["method"], http["path"], status, size, took_ms))
+        line = request_line(http["sourceIp"], http["method"], http["path"], status, size, took_ms, caller_name())
+        self._log(line)
         self._metrics.note(self._route_of(http["path"]), http["method"], answer, size, took_ms / 1000)
         return send(answer, body, size, http["method"], start_response)
 

@@ -250,10 +250,13 @@ def utf8_path(path: str) -> str:
     return path.encode("latin-1").decode("utf-8", "replace")
 
 
-def request_line(address: str, method: str, path: str, status: int, answer_bytes: int, took_ms: int) -> str:
-    """Return the line that the log has of a request."""
+def request_line(
+    address: str, method: str, path: str, status: int, answer_bytes: int, took_ms: int, caller: str = ""
+) -> str:
+    """Return the line that the log has of a request; at its end, the name of a caller with a token."""
     shown = json.dumps(path[:PATH_CHARS_MAX])[1:-1]
-    return f"{address} {method} {shown} {status} {answer_bytes} bytes {took_ms} ms"
+    by = f" by {json.dumps(caller)}" if caller else ""
+    return f"{address} {method} {shown} {status} {answer_bytes} bytes {took_ms} ms{by}"
 
 
 def listen(

@@ -4,15 +4,39 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any, TypeVar
 
 from aws_lambda_powertools import Logger
 
-__all__ = ["Logger", "request_ids", "with_request_id"]
+from alluvia.access.rights import Rights
+
+__all__ = ["Logger", "caller_name", "forget_caller", "name_caller", "request_ids", "with_request_id"]
 Event = TypeVar("Event")
 Answer = TypeVar("Answer")
 Handler = Callable[[Event, Any], Answer]
+_CALLER = "caller"
+_CALLER_CHARS_MAX = 200
+_caller: ContextVar[str] = ContextVar("alluvia_caller", default="")
+
+
+def name_caller(logger: Logger, rights: Rights | None) -> None:
+    """Add the field `caller` to the lines of this request: the name of a token, else its id, or the `sub` of a JWT."""
+    name = "" if rights is None else (rights.subject or rights.key)[:_CALLER_CHARS_MAX]
+    _caller.set(name)
+    if name:
+        logger.thread_safe_append_keys(**{_CALLER: name})
+
+
+def caller_name() -> str:
+    """Return the caller of the last request in this thread, or "" if the request had no token."""
+    return _caller.get()
+
+
+def forget_caller() -> None:
+    """Begin a request in this thread: its caller is not known yet."""
+    _caller.set("")
 
 
 def with_request_id(logger: Logger) -> Callable[[Handler[Event, Answer]], Handler[Event, Answer]]:
@@ -38,7 +62,7 @@ def with_request_id(logger: Logger) -> Callable[[Handler[Event, Answer]], Handle
                     logger.exception("failed")
                 raise
             finally:
-                logger.thread_safe_remove_keys(keys)
+                logger.thread_safe_remove_keys([*keys, _CALLER])
 
         return call
 

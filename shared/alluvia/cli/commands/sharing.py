@@ -41,7 +41,7 @@ _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 @expires("How long the token is valid.", "30d")
 @click.option("--limit-requests", metavar="N/m", help="Requests a minute, such as 60/m.")
 @click.option("--limit-bytes", metavar="SIZE", help="Bytes of files that a query may read, such as 1GB.")
-@click.option("--name", default="", help="Its owner, shown in lists of tokens.")
+@click.option("--name", default="", help="Its owner, shown in lists of tokens and in logs.")
 def token_create(
     common: Common,
     where: str | None,
