@@ -80,7 +80,7 @@ def test_a_pipe_a_file_and_its_name_are_the_same(tmp_path: Path) -> None:
     script = tmp_path / "load.sql"
     script.write_text("CREATE TABLE t (name STRING, n INT);\n" + SCRIPT)
     expected = READ
-    for at, words in enumerate((("-f", str(script)), (str(script),), (), ("-",))):
+    for at, words in enumerate((("-f", str(script)), (str(script),), (), ("-",), ("-f", "-"))):
         given = None if at < 2 else script.read_text()
         assert rows(tmp_path / f"lake{at}", *words, script=given) == expected
 

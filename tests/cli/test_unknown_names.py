@@ -27,6 +27,8 @@ def run(*words: str) -> Result:
         (["querry", "SELECT 1"], "there is no command 'querry': did you mean query?"),
         (["rollup", "lst"], "there is no command 'rollup lst': did you mean rollup list?"),
         (["tag", "crate", "x"], "there is no command 'tag crate': did you mean tag create?"),
+        (["rejects", "orders"], "there is no command 'rejects orders': use rejects show orders"),
+        (["count", "orders"], "there is no command 'count': use query \"SELECT count(*) FROM t\""),
         (["tag", "delete", "x"], "there is no command 'tag delete': use tag drop"),
         (["rm", "x"], "there is no command 'rm': use drop"),
         (["ls"], "there is no command 'ls': use tables"),

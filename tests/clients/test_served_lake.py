@@ -176,6 +176,23 @@ def test_appended_events_that_are_rejected_say_why(
     assert served.sql(f"SELECT count(*) AS n FROM {name}._rejects")["n"].to_pylist() == [1]
 
 
+def test_a_pivot_without_values_runs_at_a_server(served: ServedLake) -> None:
+    name = fresh()
+    served.sql(f"CREATE TABLE {name} (event STRING)")
+    served.sql(f"INSERT INTO {name} VALUES ('a'), ('b'), ('a')")
+    assert served.sql(f"PIVOT {name} ON event USING count(*)").to_pylist() == [{"a": 2, "b": 1}]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("to_pandas", r"use table\.to_arrow\(\)\.to_pandas\(\)"), ("optimize", "send SQL, .*OPTIMIZE")]
+)
+def test_a_missing_method_names_a_way_that_works(served: ServedLake, name: str, told: str) -> None:
+    with pytest.raises(AttributeError, match=told):
+        getattr(served["t"], name)
+    with pytest.raises(AttributeError, match=r"BEGIN; .*; COMMIT"):
+        served.transaction  # noqa: B018 - the access raises
+
+
 NESTED = {"days": [date(2026, 11, 20)], "$date": None}
 
 

@@ -14,7 +14,7 @@ import click
 from alluvia.cli.errors import reason
 from alluvia.cli.terminal.terminal import ending_with_its_reader, tell
 from alluvia.errors import AlluviaError
-from alluvia.nearest_name import did_you_mean
+from alluvia.nearest_name import did_you_mean, nearest
 from alluvia.version import __version__
 
 _HELP = """A serverless lakehouse for event data: Delta tables, committed with nothing but conditional writes.
@@ -65,6 +65,7 @@ _MODULES = {
 _OTHER_WORDS = {
     "cat": "head, or query",
     "compact": "optimize",
+    "count": 'query "SELECT count(*) FROM t"',
     "desc": "describe",
     "import": "ingest for events, or upload for rows",
     "insert": "upload, or sql",
@@ -145,8 +146,13 @@ class _Group(click.Group):
             return f"there is no command {whole!r}: use {' '.join((*self._words, 'drop'))}"
         if word in _OTHER_WORDS:
             return f"there is no command {whole!r}: use {_OTHER_WORDS[word]}"
-        own = (" ".join((*self._words, name)) for name in self.list_commands(ctx))
-        near = did_you_mean(whole, own) or did_you_mean(word, _MODULE_OF)
+        group, own = " ".join(self._words), self.list_commands(ctx)
+        if group and (known := nearest(word, own)):
+            near = f"did you mean {group} {known[0]}?"
+        elif group and "show" in own and not nearest(word, _MODULE_OF):
+            near = f"use {group} show {word}"
+        else:
+            near = did_you_mean(word, own) or did_you_mean(word, _MODULE_OF)
         return f"there is no command {whole!r}: {near or f'`{ctx.command_path} --help` lists the commands'}"
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

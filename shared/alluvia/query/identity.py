@@ -18,6 +18,7 @@ from alluvia.commit.intents import CLAIM
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.constants import Constants
 from alluvia.engine.queries.parse import Analyse, Analysis, Statement, parse
+from alluvia.engine.queries.pivots import open_pivots
 from alluvia.engine.queries.references import At, Reference, find_references, names_in_use, shows_tables
 from alluvia.engine.queries.reproducible import condition_varies, query_varies, varies
 from alluvia.errors import Forbidden, TableNotFound
@@ -116,6 +117,8 @@ def identify(
         finally:
             session.close()
 
+    if open_pivots(query):  # its columns are values of rows
+        return None
     statement = _parsed(query, analyse)
     if shows_tables(statement.root):
         return None
