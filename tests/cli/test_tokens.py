@@ -138,3 +138,11 @@ def test_what_makes_no_sense_makes_no_token(place: Path, words: list[str], reaso
     assert (refused.returncode in (1, 2), refused.stdout) == (True, "")
     assert reason in refused.stderr
     assert list((place / "_alluvia" / "tokens").glob("issued/*")) == []
+
+
+def test_a_hidden_column_may_be_in_one_of_several_tables(place: Path) -> None:
+    alluvia.connect(place).create_table("orders", {"n": "long"})
+    two = ("create", "--read", "daily_hits", "--read", "orders")
+    assert alluvia_token(place, *two, "--hide", "email").returncode == 0
+    refused = alluvia_token(place, *two, "--hide", "emial").stderr
+    assert "--hide: tables daily_hits, orders have no column emial: did you mean email?" in refused

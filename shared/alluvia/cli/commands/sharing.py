@@ -163,7 +163,7 @@ def _grant(operation: str, names: tuple[str, ...], where: str | None = None, hid
 
 
 def _check_fits(lake: Lake, grant: Grant) -> None:
-    """Raise `Invalid` where a limit cannot hold for a table that is there: it would then refuse every query."""
+    """Raise `Invalid` for a condition that a table refuses, and for a column to hide that none of the tables has."""
     if grant.where is not None:
         from alluvia.engine.conditions.sql_condition import read_expression
 
@@ -173,7 +173,8 @@ def _check_fits(lake: Lake, grant: Grant) -> None:
     from alluvia.delta.schema.names import fold
     from alluvia.engine.conditions.condition import condition
 
-    for name in {*grant.tables, *_tables_read(lake, grant)}:
+    schemas: dict[str, list[str]] = {}
+    for name in sorted({*grant.tables, *_tables_read(lake, grant)}):
         if "*" in name:
             continue
         try:
@@ -182,16 +183,19 @@ def _check_fits(lake: Lake, grant: Grant) -> None:
             continue
         if grant.where is not None:
             condition(grant.where, schema)
-        unknown = sorted(grant.hide - set(map(fold, schema.names)))
-        if unknown:
-            near = did_you_mean(unknown[0], schema.names) or f"it has {', '.join(schema.names)}"
-            raise Invalid(f"--hide: table {name} has no column {unknown[0]}: {near}")
+        schemas[name] = schema.names
         plain = grant.hide - {fold(field.column) for field in lake.table(name).snapshot().promoted}
         if plain and "properties" in set(schema.names) - grant.hide:
             tell(
                 f"Table {name} shows its column properties, where events may have {', '.join(sorted(plain))} too: to "
                 "hide that, add --hide properties."
             )
+    every = [name for names in schemas.values() for name in names]
+    unknown = sorted(grant.hide - set(map(fold, every))) if schemas else ()
+    if unknown:
+        of = f"table {next(iter(schemas))} has" if len(schemas) == 1 else f"tables {', '.join(schemas)} have"
+        near = did_you_mean(unknown[0], every) or f"known are {', '.join(dict.fromkeys(every))}"
+        raise Invalid(f"--hide: {of} no column {unknown[0]}: {near}")
 
 
 def _tell_missing(lake: Lake, grants: list[Grant]) -> None:
