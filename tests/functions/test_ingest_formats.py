@@ -207,6 +207,14 @@ def test_half_a_character_in_a_header_is_a_question_mark(lake: alluvia.Lake, odd
     assert "?" in str(kept[0]["properties"] if body == b"{}" else kept[0]["raw"])
 
 
+def test_records_of_kafkas_rest_proxy_are_not_one_event(lake: alluvia.Lake) -> None:
+    lake.create_events("t")
+    body = b'{"records":[{"value":{"event":"a"}},{"value":{"event":"b"}}]}'
+    status, answer, _ = post("/v1/events/t", body, "application/vnd.kafka.json.v2+json; charset=utf-8")
+    assert (status, lake.table("t").count()) == (415, 0)
+    assert b"send the value of each record as an event, in a JSON array" in answer
+
+
 @pytest.mark.parametrize(
     ("path", "body", "content_type", "encoding", "reason"),
     [

@@ -24,11 +24,21 @@ if TYPE_CHECKING:
 
 
 def read(sent: SentBody, limits: Limits) -> Split:
-    """Take the events of a body. One that begins as JSON does is JSON, whatever its type says."""
+    """Take the events of a body. One that begins as JSON does is JSON, whatever its type says, unless it is Kafka's."""
+    if sent.media_type.startswith(_KAFKA):
+        return refused(sent.body, _OF_KAFKA, unsupported=True)
     fault = "" if sent.body.lstrip()[:1] in (b"", b"{", b"[") else _fault(sent.media_type)
     if fault:
         return refused(sent.body, fault, unsupported=True)
     return split_json(sent.body, sent.headers.get("content-type"), limits)
+
+
+_KAFKA = "application/vnd.kafka."
+_OF_KAFKA = (
+    "records of Kafka's REST proxy are not supported: send the value of each record as an event, in a JSON array, with "
+    "Content-Type: application/json"
+)
+"""An envelope with `records` would be stored as one event."""
 
 
 def _fault(media_type: str) -> str:
