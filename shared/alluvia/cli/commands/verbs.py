@@ -310,7 +310,11 @@ _TABLE = (
         option("--delete-when", metavar="SQL", help="Which matching rows to delete."),
         option("--unmatched", help="insert or ignore.  [default: insert, unless matching rows are deleted]"),
         option("--insert-when", metavar="SQL", help="Which new rows to insert."),
-        option("--schema", help='Columns of the file that are numbers even if they have codes, such as "nr:long".'),
+        option(
+            "--schema",
+            metavar="NAME:TYPE,…",
+            help='Columns of the file that are numbers even if they have codes, such as "nr:long".',
+        ),
         reading_options,
         doing="upserting into {table}",
     ),
