@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from alluvia.cli.common import Common, show_each
+from alluvia.cli.errors import folder_of
 from alluvia.cli.options import FORCE, TABLE, command, names, point
 from alluvia.cli.promotions import say_promoted
 from alluvia.cli.terminal.terminal import say, tell
@@ -27,10 +28,13 @@ _REASONS = 20
 @command
 def tables(common: Common) -> None:
     """List the tables, with their version, files, rows and bytes, and the views, with their queries."""
-    from alluvia.operations.catalog.views import list_views
+    folder = folder_of(common.uri)
+    views: list[dict[str, Any]] = []
+    if not common.is_empty() or (folder is not None and (folder / "_alluvia" / "views").exists()):
+        from alluvia.operations.catalog.views import list_views
 
-    listed = list_views(common.lake().store)
-    views = [{"view": each.name, "version": each.version, "query": each.query} for each in listed]
+        listed = list_views(common.lake().store)
+        views = [{"view": each.name, "version": each.version, "query": each.query} for each in listed]
     show_each(common, (), lambda table: _summary(table.snapshot()), rejects=False)
     if views:
         if not common.as_json and not common.is_empty():
