@@ -138,11 +138,13 @@ def test_numbers_whose_points_may_group_digits_wait_for_an_answer(tmp_path: Path
     ]
     [again] = run(tmp_path / "lake", "ingest", "orders", str(file), "--rename", "p q=p")
     assert (again["stored"], again["duplicates"], again["rejected"]) == (0, 2, 0)
-    for separator, number in ((".", 1), (",", 1000)):
-        lake = tmp_path / f"lake{number}"
+    for at, (option, separator, number) in enumerate(
+        [("decimal", ".", 1), ("decimal", ",", 1000), ("thousands", "'", 1)]
+    ):
+        lake = tmp_path / f"lake{at}"
         run(lake, "create", "orders", *columns)
         file.write_text("event_id;n\na;1.000\n")
-        run(lake, "ingest", "orders", str(file), "--decimal-separator", separator)
+        run(lake, "ingest", "orders", str(file), f"--{option}-separator", separator)
         assert run(lake, "query", "SELECT n FROM orders") == [{"n": number}]
 
 

@@ -96,7 +96,9 @@ def _sent(part: FilePart, now_us: int, columns: pa.Schema) -> Sent:
 
 
 def _body(part: FilePart, now_us: int) -> SentBody:
-    said = {name: value for name in ("delimiter", "decimal_separator") if (value := getattr(part.options, name))}
+    options = part.options
+    point = options.decimal_separator or ("." if options.thousands_separator else "")
+    said = {name: value for name, value in (("delimiter", options.delimiter), ("decimal_separator", point)) if value}
     return SentBody({"content-type": part.media_type}, part.data, now_us, options=said)
 
 
