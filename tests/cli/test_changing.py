@@ -136,13 +136,16 @@ def test_lines_that_are_no_rows(shell: Shell, lines: bytes, why: str) -> None:
     assert result.stderr.startswith(f"alluvia: -: {why}")
 
 
-@pytest.mark.parametrize(("head", "named"), [("id,id", "id"), ("id,name,name", "name"), ("id,x,x", "x")])
-def test_a_column_that_a_file_has_twice(shell: Shell, tmp_path: Path, head: str, named: str) -> None:
+@pytest.mark.parametrize(
+    ("head", "named", "place"), [("id,id", "id", 2), ("id,name,name", "name", 3), ("id,x,x", "x", 3)]
+)
+def test_a_column_that_a_file_has_twice(shell: Shell, tmp_path: Path, head: str, named: str, place: int) -> None:
     path = tmp_path / "rows.csv"
     path.write_text(f"{head}\n" + ",".join("1" for _ in head.split(",")) + "\n")
     result = shell.run("upsert", "t", str(path), "--on", "id")
     assert result.exit_code == 1
-    assert result.stderr == f"alluvia: {path}: the file has the column {named!r} twice\n"
+    fix = f'give one another name with --rename "#{place}=NAME" (rename)'
+    assert result.stderr == f"alluvia: {path}: the file has the column {named!r} twice: {fix}\n"
     assert shell.names() == {number: f"n{number}" for number in range(5)}
 
 

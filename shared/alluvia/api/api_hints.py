@@ -77,27 +77,31 @@ SERVED = {
     "optimize": "OPTIMIZE events",
     "publish_query": "PUT /v1/queries/{query}",
     "snapshot": "DESCRIBE DETAIL events",
-    "to_pandas": "table.to_arrow().to_pandas()",
-    "to_polars": "polars.from_arrow(table.to_arrow())",
     "streams": "SHOW STREAMS",
-    "transaction": "BEGIN; INSERT INTO a VALUES (1); DELETE FROM b WHERE n = 1; COMMIT",
     "undrop": "UNDROP TABLE events",
     "unpublish_query": "DELETE /v1/queries/{query}",
     "update": "UPDATE events SET a = 1 WHERE b = 2",
     "upsert": "MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN DELETE",
     "version": "DESCRIBE DETAIL events",
 }
-"""Statements, routes and other calls for methods that the client of a server does not have."""
+"""Statements and routes for methods that the client of a server does not have."""
+
+SERVED_CALLS = {
+    "to_pandas": "table.to_arrow().to_pandas()",
+    "to_polars": "polars.from_arrow(table.to_arrow())",
+    "transaction": 'lake.sql("BEGIN; INSERT INTO a VALUES (1); DELETE FROM b WHERE n = 1; COMMIT")',
+}
+"""Calls of the client for methods that it does not have."""
 
 
 def at_server(name: str) -> str:
     """Return how a method of lakes and tables is reached by way of a server."""
     itself = "open the lake itself, as in alluvia.connect('s3://bucket/lake')"
+    if name in SERVED_CALLS:
+        return f"use {SERVED_CALLS[name]}"
     use = SERVED.get(name)
     if use is None:
         return itself
-    if "table." in use:
-        return f"use {use}"
     return f"send {use}, or {itself}" if "/v1/" in use else f'send SQL, as in lake.sql("{use}"), or {itself}'
 
 

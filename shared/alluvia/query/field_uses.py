@@ -20,6 +20,8 @@ from alluvia.delta.arguments import schema_of
 from alluvia.delta.promoted_fields import PROPERTIES
 from alluvia.delta.properties import MERGE_QUERY
 from alluvia.delta.schema.names import fold
+from alluvia.delta.schema.nesting import not_readable
+from alluvia.delta.schema.serialization import schema_fields
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.condition import condition
 from alluvia.engine.queries.changed_names import changed_names
@@ -55,7 +57,7 @@ class _Text:
 
 
 def stored_texts(catalog: WritableCatalog, table: str) -> list[_Text]:
-    """Return what reads a table, also by way of views.
+    """Return what reads a table, also by way of views, but for its merge query.
 
     A LIST of the views, the published queries and the rollups, and for each of them a LIST and a GET.
     """
@@ -71,8 +73,6 @@ def stored_texts(catalog: WritableCatalog, table: str) -> list[_Text]:
         _Text(f"rollup {name}", definition_of(catalog.handle(name).newest()).query)
         for name in rollups_of(catalog, table)
     ]
-    if query := catalog.handle(table).newest().properties.get(MERGE_QUERY):
-        texts.append(_Text(f"merge query of {table}", query))
     for each in list_published(catalog.store)[0]:
         if names.intersection(each.tables):
             samples = {one.name: sample_of(one) for one in each.parameters}
@@ -90,6 +90,8 @@ def check_change(
 ) -> None:
     """Raise `ColumnUsed` where SQL of the lake would not survive a change of columns, and what the change raises."""
     before = handle.newest()
+    if not_readable(schema_fields(before.state.metadata.schema_string)) is not None:
+        return  # no query reads the table before its unreadable columns are dropped
     new, seed = schema_of(add) if add else None, handle.clock.new_id()
     metadata = plan_evolve(before.state.metadata, new, properties, seed=seed, rename=rename, drop=drop)
     after = Snapshot(replace(before.state, metadata=metadata), before.root, before.name, handle.store)
@@ -100,7 +102,10 @@ def check_change(
 def field_uses(catalog: WritableCatalog, table: str, fields: Collection[str]) -> list[str]:
     """Return what reads a table and names one of some fields as a word, also where it means something else."""
     field = _words(fields)
-    return [each.name for each in stored_texts(catalog, table) if field.search(each.query)]
+    texts = stored_texts(catalog, table)
+    if query := catalog.handle(table).newest().properties.get(MERGE_QUERY):
+        texts.append(_Text(f"merge query of {table}", query))
+    return [each.name for each in texts if field.search(each.query)]
 
 
 def check_uses(catalog: WritableCatalog, texts: Iterable[_Text], before: Snapshot, after: Snapshot) -> None:
@@ -117,8 +122,7 @@ def check_uses(catalog: WritableCatalog, texts: Iterable[_Text], before: Snapsho
     named = _words({*come, *gone, *keys})
     uses = []
     for text in texts:
-        is_merge = text.name.startswith("merge query ")  # which is tried, or refused, where the change is planned
-        if not is_merge and (named.search(text.query) or _COMBINES.search(text.query)):
+        if named.search(text.query) or _COMBINES.search(text.query):
             reason = _reason(catalog, text, before, after, keys, only_added=not gone)
             uses += [(text.name, reason)] if reason and not _fault(catalog, text) else []
     if gone:

@@ -99,7 +99,7 @@ def test_only_files_that_can_match_are_read_and_only_those_that_change_are_writt
         ({"must": "n"}, "column must must not be null, but 1 of 1 rows"),
         ({"small": "n + 1000"}, "column small: a value does not fit byte"),
         ({"name": "count(*)"}, "column name: an expression cannot use"),
-        ({"n": "1, 2"}, "column n is long, but the expression gives struct"),
+        ({"n": "1, 2"}, "column n: a comma makes two expressions of '1, 2'"),
         ({"n": "1) FROM rows UNION SELECT (2"}, "column n: give one SQL expression"),
         ({"n": "(SELECT 1)"}, "column n: an expression cannot use"),
         ({"n": "CAST(name AS BIGINT)"}, "column n: Conversion Error"),
