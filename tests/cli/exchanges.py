@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 def exchange(port: int, request: bytes) -> tuple[int, dict[str, str], bytes]:
     """Send bytes, and return the status, headers and body of what comes back."""
@@ -28,6 +30,9 @@ def post(path: str, body: bytes, *headers: str, host: str = "127.0.0.1") -> byte
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-def served_to_others(lake: Path, *words: str) -> subprocess.Popen[str]:
+def served_to_others(request: pytest.FixtureRequest, lake: Path, *words: str) -> subprocess.Popen[str]:
+    """Start a server that others can reach. It ends with the test at the latest."""
     command = [sys.executable, "-m", "alluvia.cli", "serve", "--lake", str(lake), "--port", "0", "--host", "0.0.0.0"]
-    return subprocess.Popen([*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    request.addfinalizer(process.kill)
+    return process

@@ -163,10 +163,11 @@ def test_a_body_over_the_limit_is_refused_in_json(tmp_path: Path) -> None:
         assert exchange(port, post("/v1/events/app", b" " * (BODY_LIMIT_BYTES - 2) + b"{}"))[0] == 200
 
 
-def test_each_request_is_a_line_of_the_log(tmp_path: Path) -> None:
+def test_each_request_is_a_line_of_the_log(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     command = [sys.executable, "-m", "alluvia.cli", "serve", "--lake", str(tmp_path), "--port", "0"]
     for quiet in ([], ["--quiet"]):
         process = subprocess.Popen([*command, *quiet], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        request.addfinalizer(process.kill)
         assert process.stdout is not None
         port = int(process.stdout.readline().rpartition(":")[2])
         assert Client(port).post("/v1/events/app?key=secret", {"event": "a"}).status == 400
@@ -191,8 +192,8 @@ def test_each_request_is_a_line_of_the_log(tmp_path: Path) -> None:
         assert len(lines) == 7
 
 
-def test_it_warns_where_others_can_reach_it(tmp_path: Path) -> None:
-    process = served_to_others(tmp_path, "--auth", "open")
+def test_it_warns_where_others_can_reach_it(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    process = served_to_others(request, tmp_path, "--auth", "open")
     assert process.stdout is not None
     port = int(process.stdout.readline().rpartition(":")[2])
     assert exchange(port, post("/v1/events/app", b"{}"))[0] == 200

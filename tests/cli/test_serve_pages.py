@@ -99,9 +99,11 @@ def test_pages_of_these_sites_upload_files_and_follow_links_to_results(
 
 
 @pytest.mark.parametrize("allowed", [(), ("Lake.Example",), ("*",)])
-def test_pages_cannot_make_their_own_name_one_of_a_server_for_others(tmp_path: Path, allowed: tuple[str, ...]) -> None:
+def test_pages_cannot_make_their_own_name_one_of_a_server_for_others(
+    tmp_path: Path, allowed: tuple[str, ...], request: pytest.FixtureRequest
+) -> None:
     words = [word for name in allowed for word in ("--allow-host", name)]
-    process = served_to_others(tmp_path, "--auth", "open", "--metrics-address", "0.0.0.0:0", *words)
+    process = served_to_others(request, tmp_path, "--auth", "open", "--metrics-address", "0.0.0.0:0", *words)
     assert process.stdout is not None
     port = int(process.stdout.readline().rpartition(":")[2])
     metrics = int(process.stdout.readline().partition("/metrics")[0].rpartition(":")[2])
@@ -118,8 +120,8 @@ def test_pages_cannot_make_their_own_name_one_of_a_server_for_others(tmp_path: P
         }.items():
             status = 200 if (allowed[0] if allowed else "") in names else 403
             assert exchange(port, post("/v1/events/app", b"{}", host=host))[0] == status, host
-            request = f"GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
-            assert exchange(metrics, request.encode())[0] == status, host
+            asked = f"GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+            assert exchange(metrics, asked.encode())[0] == status, host
         assert exchange(port, b"GET /healthz HTTP/1.0\r\n\r\n")[0] == 200  # as some load balancers ask, without a name
     finally:
         process.kill()
@@ -127,12 +129,14 @@ def test_pages_cannot_make_their_own_name_one_of_a_server_for_others(tmp_path: P
 
 
 def test_the_environment_says_whom_it_answers_unless_the_command_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.setenv("ALLUVIA_AUTH", "tokens")
     monkeypatch.setenv("ALLUVIA_ALLOW_HOST", "one.example two.example")
     for words, status in (((), 401), (("--auth", "open"), 200)):
-        process = served_to_others(tmp_path, *words)
+        process = served_to_others(request, tmp_path, *words)
         assert process.stdout is not None
         port = int(process.stdout.readline().rpartition(":")[2])
         for host, expected in {
@@ -145,9 +149,11 @@ def test_the_environment_says_whom_it_answers_unless_the_command_does(
         process.communicate()
 
 
-def test_it_is_open_to_others_only_if_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_open_to_others_only_if_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     monkeypatch.delenv("ALLUVIA_AUTH", raising=False)
-    process = served_to_others(tmp_path)
+    process = served_to_others(request, tmp_path)
     out, error = process.communicate(timeout=30)
     assert (process.returncode, out) == (1, "")
     assert "--host 0.0.0.0 is open to other machines: --auth tokens asks callers for tokens" in error
