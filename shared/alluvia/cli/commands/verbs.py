@@ -23,9 +23,8 @@ from alluvia.cli.options import (
     reading_options,
     unless,
 )
-from alluvia.cli.promotions import say_promoted
+from alluvia.cli.promotions import evolve_columns
 from alluvia.cli.quoting import explaining_quotes
-from alluvia.cli.terminal.terminal import tell
 from alluvia.cli.verb import Given, verb
 from alluvia.errors import Invalid
 
@@ -57,37 +56,6 @@ def _upsert(
     rows = read_rows(target, file, reading, None if schema is None else declared_schema(schema))
     check_keys(file, rows, on)
     return target.upsert(rows, on, **how)
-
-
-def _evolve(
-    lake: Lake,
-    table: str,
-    properties: Given | None = None,
-    unset: Sequence[str] = (),
-    *,
-    backfill: bool = False,
-    force: bool = False,
-    **columns: Any,
-) -> dict[str, Any]:
-    changed = {**dict.fromkeys(unset), **(properties or {})}
-    target = lake.table(table)
-    answer: dict[str, Any] = {"table": table}
-    if changed or columns:
-        dropped = {field.column for field in target.snapshot().promoted} & set(columns.get("drop", ()))
-        evolved = target.evolve(properties=changed, force=force, **columns)
-        answer["version"] = evolved.version
-        if dropped:
-            tell(f"values of {', '.join(sorted(dropped))} that were in the column are gone from properties, too")
-        if evolved.promoted:
-            say_promoted(target, evolved, backfill=backfill)
-    elif not backfill:
-        raise Invalid(
-            "nothing to change: give --add NAME:TYPE, --rename OLD=NEW, --drop NAME, --property, --unset or --backfill"
-        )
-    if backfill:
-        done = target.optimize(backfill=True)
-        answer |= {"version": done.version, "files_rewritten": done.files_removed}
-    return answer
 
 
 def _clone(lake: Lake, table: str, name: str, **which: Any) -> dict[str, Any]:
@@ -234,7 +202,7 @@ _TABLE = (
     ),
     verb(
         "evolve TABLE",
-        _evolve,
+        evolve_columns,
         "Add nullable columns to TABLE, rename and drop columns, set and remove properties, all in one commit.",
         pairs("--add", "add", "NAME:TYPE", "A column to add, such as status:long."),
         pairs("--rename", "rename", "OLD=NEW", "A column to rename."),
