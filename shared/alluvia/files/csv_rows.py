@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import IO
 
 import pyarrow as pa
@@ -188,12 +189,10 @@ class CsvRows:
     def _fault(self) -> Misfit:
         """Return the error of the first row that cannot be read, or is too long."""
         text = self._opened()
-        try:
+        with suppress(RowTooLong):  # which the last line tells
             for number, row in enumerate(text.rows, 1):
                 if isinstance(cells := text.cells(row), CsvFault):
                     return Misfit(f"row {number}: {cells.reason}")
-        except RowTooLong:
-            pass
         return Misfit(f"a row is longer than {BLOCK_BYTES} bytes, or a quote is not closed")
 
     def _opened(self) -> CsvText:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from alluvia.delta.schema.names import fold
@@ -107,7 +108,7 @@ def rewrite(
         edits.extend(changes)
         replacements[id(reference.node)] = _view_node(reference.node, view, alias)
     if fields:
-        try:
+        with suppress(_Unusual):  # for a name or a text that is not written next to `->>`, the query stays as it is
             return _rewritten(
                 statement,
                 [*edits, *(_field_edit(field, tokens) for field in fields)],
@@ -115,8 +116,6 @@ def rewrite(
                 views,
                 analyse,
             )
-        except _Unusual:
-            pass  # a name or a text that is not written next to `->>`
     return _rewritten(statement, edits, replacements, views, analyse)
 
 
