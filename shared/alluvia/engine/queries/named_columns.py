@@ -1,0 +1,73 @@
+"""Which columns of its tables a query can mean, by the names in its text. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from alluvia.delta.schema.names import fold
+from alluvia.engine.queries.parse import Node, walk
+from alluvia.engine.queries.references import Reference
+
+_BY_POSITION = frozenset({"STAR", "POSITIONAL_REFERENCE"})
+_OF_ALL_COLUMNS = ("PIVOT", "SHOW_REF")
+
+
+def named_columns(root: Node, schemas: Mapping[Reference, pa.Schema]) -> frozenset[str] | None:
+    """Return the folded names of all columns that a query can mean; None where it may mean any.
+
+    `schemas` are those of all tables that it names. A name that nothing in the query has may be a mistake: DuckDB's
+    message names columns that there are, so that the query may mean any of them.
+    """
+    tables: dict[str, set[str]] = defaultdict(set)
+    for reference, schema in schemas.items():
+        if reference.node["column_name_alias"]:
+            return None
+        tables[fold(reference.alias)].update(map(fold, schema.names))
+    columns = {name for names in tables.values() for name in names}
+    meant: list[list[str]] = []
+    given: set[str] = set()
+    for node in walk(root):
+        if _takes_all(node):
+            return None
+        if node.get("class") == "COLUMN_REF":
+            meant.append([fold(part) for part in node["column_names"]])
+        meant += [[fold(name)] for name in node.get("using_columns", ())]
+        given.update(map(fold, _names_given(node)))
+    if not all(_is_known(parts, tables, columns, given) for parts in meant):
+        return None
+    return frozenset(part for parts in meant for part in parts)
+
+
+def _takes_all(node: Node) -> bool:
+    """Whether a node may take any column of a table: by its position, or all of them."""
+    kind = node.get("type")
+    return (
+        node.get("class") in _BY_POSITION
+        or kind in _OF_ALL_COLUMNS
+        or (kind == "JOIN" and node["ref_type"] == "NATURAL")
+        or (kind == "BASE_TABLE" and bool(node["column_name_alias"]))
+    )
+
+
+def _names_given(node: Node) -> Iterator[str]:
+    """Yield the names that a node gives to columns, values or tables."""
+    for key in ("alias", "function_name", "table_name", "key"):
+        if isinstance(value := node.get(key), str):
+            yield value
+    for names in (node.get("column_name_alias"), node.get("aliases")):
+        if isinstance(names, list):
+            yield from names
+    if node.get("class") == "LAMBDA":
+        for each in walk(node["lhs"]):
+            yield from each.get("column_names", ())
+
+
+def _is_known(parts: Sequence[str], tables: Mapping[str, set[str]], columns: set[str], given: set[str]) -> bool:
+    """Whether a name means a column or what the query gives that name: not a whole row, and nothing that is missing."""
+    at = next((at for at, part in enumerate(parts) if part in tables), None)
+    if at is None:
+        return parts[0] in columns or parts[0] in given
+    return parts[-1] not in tables and parts[at + 1] in tables[parts[at]]
