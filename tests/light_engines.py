@@ -31,7 +31,7 @@ import alluvia
 from alluvia.engine.duck.database import connect
 from alluvia.processes.child import Reply
 from alluvia.processes.pool import Pool, Watch
-from alluvia.query.process import processes, worker
+from alluvia.query.process import ahead, processes, worker
 
 _connect = duckdb.connect
 _open_writer = pq.ParquetWriter.__init__
@@ -68,7 +68,8 @@ def light_engines(*, one_at_a_time: bool = False) -> Iterator[None]:
                 for module in modules:
                     if getattr(module, name, None) is read:
                         patch.setattr(module, name, kept)
-            for name, light in (("connect", _queried), ("confine", _unconfined), ("_cpu_limit", nullcontext)):
+            patch.setattr(ahead, "connect", _queried)
+            for name, light in (("confine", _unconfined), ("_cpu_limit", nullcontext)):
                 patch.setattr(worker, name, light)
             patch.setattr(processes, "POOL", Pool(_NoProcess))
             yield
@@ -147,6 +148,12 @@ class _NoProcess(processes.QueryWorker):
 
     alive = True
 
+    def end_work(self) -> None:
+        self._database = worker.QueryDatabase(self._give)
+
+    def settle(self, seconds: float) -> bool:
+        return True
+
     def send(self, name: str, rows: pa.Buffer | None = None, /, **request: Any) -> None:
         given = {} if rows is None else {"rows": bytes(rows)}
         reply = worker._answer(self._database, name, orjson.loads(orjson.dumps(request)) | given)
@@ -157,7 +164,7 @@ class _NoProcess(processes.QueryWorker):
 
     def kill(self) -> None:
         self._replies.clear()
-        self._database.close()
+        self.end_work()
 
     def held_bytes(self) -> int:
         return 0

@@ -29,6 +29,10 @@ IDLE_BYTES_MAX = 400_000_000
 OVERHEAD_BYTES = 384_000_000
 """What a process may take besides the memory that its work is allowed: the libraries, and rows on their way out."""
 _POLL_SECONDS = 0.025
+_END_SECONDS = 5.0
+"""How long a process may take to end its work."""
+_WAIT_SECONDS = 0.25
+"""How long work waits for a process that still ends other work: to start another takes about as long."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -73,6 +77,7 @@ class Worker:
         self._failure = failure
         self.refusal: Exception | None = None
         """The error of its last reply that refused a request; such a reply ends the answer."""
+        self._ending = False
 
     @property
     def alive(self) -> bool:
@@ -87,6 +92,24 @@ class Worker:
                 self._pipe.send_bytes(rows)
         except OSError:
             raise ProcessDied(self._end()) from None
+
+    def end_work(self) -> None:
+        """Have the process end its work and make ready for more, without waiting for it. Raises `ProcessDied`."""
+        self.send("close")
+        self._ending = True
+
+    def settle(self, seconds: float) -> bool:
+        """Wait until the process is ready for more work; where it cannot do any, end it and return False."""
+        if self._ending:
+            self._ending = False
+            try:
+                self.reply(Watch(time.monotonic() + seconds))
+            except (ProcessDied, OutOfTime):
+                return False
+        if self.alive and self.held_bytes() < IDLE_BYTES_MAX:
+            return True
+        self.kill()
+        return False
 
     def reply(self, watch: Watch) -> dict[str, Any]:
         """Return the next reply. Raises the error in the reply, or why the process ended."""
@@ -156,18 +179,25 @@ class Pool:
 
     def take(self) -> Worker:
         """Return a process for one piece of work: give it back, or kill it."""
-        with self._lock:
-            self._keep_own()
-            while self._idle:
-                worker = self._idle.pop()
-                if worker.alive:
-                    return worker
-        return self._make()
+        while True:
+            with self._lock:
+                self._keep_own()
+                worker = self._idle.pop() if self._idle else None
+            if worker is None:
+                return self._make()
+            if worker.settle(_WAIT_SECONDS):
+                return worker
 
-    def give_back(self, worker: Worker) -> None:
-        """Take back a process whose last request was answered."""
+    def give_back(self, worker: Worker, *, wait: bool = False) -> None:
+        """Take back a process whose last request was answered; `wait` until it has ended its work."""
+        try:
+            worker.end_work()
+        except ProcessDied:
+            return
+        if (wait or worker.held_bytes() >= IDLE_BYTES_MAX) and not worker.settle(_END_SECONDS):
+            return
         with self._lock:
-            keep = len(self._idle) < self._idle_max and worker.alive and worker.held_bytes() < IDLE_BYTES_MAX
+            keep = len(self._idle) < self._idle_max
             if keep:
                 self._idle.append(worker)
         if not keep:

@@ -6,9 +6,7 @@ A `ReadingSession` is an object of a class of ours in such a process. Its method
 from __future__ import annotations
 
 import atexit
-import contextlib
 import signal
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
@@ -18,7 +16,6 @@ from alluvia.processes.pool import Cancelled, OutOfMemory, OutOfTime, Pool, Proc
 
 MODULE = "alluvia.processes.child"
 _IDLE_MAX = 2
-_CLOSE_SECONDS = 1.0
 Told = tuple[Mapping[str, Any], bytes]
 """A reply, and the bytes that came with it."""
 
@@ -98,11 +95,5 @@ class ReadingSession:
     def close(self) -> None:
         """Give the process back, which forgets the object."""
         worker, self._worker = self._worker, None
-        if worker is None:
-            return
-        with contextlib.suppress(ProcessDied, OutOfTime, OutOfMemory):
-            worker.send("close")
-            worker.reply(Watch(time.monotonic() + _CLOSE_SECONDS))
-            READERS.give_back(worker)
-            return
-        worker.kill()
+        if worker is not None:
+            READERS.give_back(worker, wait=True)

@@ -22,6 +22,7 @@ from alluvia.engine.duck.relation import RowPlaces
 from alluvia.engine.duck.variant_sql import plain_key
 from alluvia.engine.queries.engine_faults import rules_left_out
 from alluvia.engine.queries.field_reads import FieldRead, find_field_reads, shown_fields
+from alluvia.engine.queries.named_columns import named_columns
 from alluvia.engine.queries.parse import Node, Statement, walk
 from alluvia.engine.queries.references import Reference, References, find_references, names_in_use
 from alluvia.engine.queries.rewrite import Rewritten, rewrite
@@ -96,7 +97,8 @@ def open_session(
     )
     schemas = {one: schema for one, (schema, _) in derived.items()}
     plan = plan_scans(catalog, references, constants, newest, schemas)
-    found = _session_inputs(catalog, references, plan, derived, places, without_rows=without_rows)
+    columns = named_columns(statement.root, {one: scan.snapshot.schema for one, scan in plan.scans.items()} | schemas)
+    found = _session_inputs(catalog, references, plan, derived, places, columns, without_rows=without_rows)
     inputs, names = found.inputs, found.names
     if catalog.rights is not None and (dry_run or statement.explain):
         what = "a dry run" if dry_run else "EXPLAIN"
@@ -104,7 +106,7 @@ def open_session(
         catalog.rights.check_sees_all(what, read)
     if not dry_run:
         reads.add(inputs)
-    fields = _field_reads(statement, references, plan, {one: schema for one, (schema, _) in derived.items()})
+    fields = _field_reads(statement, references, plan, schemas)
     for reference in references.tables if fields else ():
         files = inputs[names[reference]]
         if isinstance(files, Files) and PROPERTIES in files.snapshot.schema.names:
@@ -138,10 +140,14 @@ def _session_inputs(
     plan: ScanPlan,
     derived: Mapping[Reference, tuple[pa.Schema, Relation | Inspection]],
     places: RowPlaces | None,
+    named: frozenset[str] | None,
     *,
     without_rows: bool,
 ) -> _SessionInputs:
-    """Return an input or a view for each table that the query names. The catalog notes the versions that it reads."""
+    """Return an input or a view for each table that the query names. The catalog notes the versions that it reads.
+
+    `named` are the folded names of all columns that the query can mean; None if it can mean any.
+    """
     found = _SessionInputs()
     for number, reference in enumerate(references.tables):
         if reference in derived:
@@ -157,7 +163,13 @@ def _session_inputs(
             scan = plan.scans[reference]
             catalog.note_read(scan)
             shown, located = plan.shown.get(reference), places if number == 0 else None
-            files = Files(scan.snapshot, () if without_rows else scan.files, shown=shown, places=located)
+            files = Files(
+                scan.snapshot,
+                () if without_rows else scan.files,
+                shown=shown,
+                places=located,
+                named=None if shown else named,
+            )
             found.names[reference] = f"scan_{number}"
             found.inputs[found.names[reference]] = files
             found.reports.append(report(reference.shown, files))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -51,3 +52,72 @@ def test_a_query_is_asked_again_why_it_failed(request_name: str, monkeypatch: py
         "error": {"exception_type": "Invalid Input", "exception_message": "late"}
     }
     database.close()
+
+
+LEFT_BY_A_QUERY = (
+    "CREATE TABLE kept AS SELECT 1 AS n",
+    "CREATE TEMP TABLE hidden AS SELECT 2 AS n",
+    "CREATE TABLE alluvia.scan_0 AS SELECT 3 AS n",
+    "CREATE MACRO added(x) AS x + 1",
+    "CREATE TYPE mood AS ENUM ('good')",
+    "CREATE SECRET (TYPE http, BEARER_TOKEN 'theirs')",
+    "SET VARIABLE mine = 'theirs'",
+    "SET disabled_optimizers = 'top_n'",
+    "SET SESSION default_order = 'DESC'",
+    "PREPARE asked AS SELECT 4",
+    "ATTACH ':memory:' AS other",
+)
+STATE = {
+    "duckdb_settings()": "name, value",
+    "duckdb_tables()": "table_name",
+    "duckdb_views()": "schema_name, view_name",
+    "duckdb_functions() WHERE NOT internal": "function_name",
+    "duckdb_types() WHERE NOT internal": "type_name",
+    "duckdb_secrets()": "name",
+    "duckdb_variables()": "name, value",
+    "duckdb_prepared_statements()": "name",
+    "duckdb_databases()": "database_name",
+    "duckdb_schemas()": "schema_name",
+}
+
+
+def state_of(database: QueryDatabase) -> dict[str, list[Any]]:
+    return {
+        source: database.execute(f"SELECT {columns} FROM {source} ORDER BY ALL", [])["rows"]
+        for source, columns in STATE.items()
+    }
+
+
+def opened(database: QueryDatabase, options: dict[str, str]) -> dict[str, list[Any]]:
+    database.open(options)
+    state = state_of(database)
+    settings = dict(state["duckdb_settings()"])
+    assert {name: settings[name] for name in options} == options
+    database.execute("ROLLBACK", [])
+    return state
+
+
+def test_databases_opened_ahead_hold_nothing_of_an_earlier_query(tmp_path: Path) -> None:
+    options = {"memory_limit": "64.0 MiB", "threads": "1", "temp_directory": str(tmp_path / "one")}
+    new = opened(QueryDatabase(lambda reply, data: None), options)
+    database = QueryDatabase(lambda reply, data: None)
+    opened(database, options)
+    for _ in range(4):
+        for statement in LEFT_BY_A_QUERY:
+            database.execute(statement, [])
+        database.register("given", stream_of(pa.table({"n": [1]})))
+        database.confine([str(tmp_path / "theirs.parquet")])
+        assert state_of(database) != new
+        database.close()
+        assert opened(database, options) == new
+
+
+def test_a_database_has_the_options_that_are_asked_for(tmp_path: Path) -> None:
+    database = QueryDatabase(lambda reply, data: None)
+    few = {"memory_limit": "64.0 MiB", "threads": "1"}
+    more = {"memory_limit": "128.0 MiB", "threads": "2", "max_temp_directory_size": "16.0 MiB"}
+    for number, options in enumerate([few, few, more, few, more, more, more, few, few]):
+        folder = tmp_path / str(number)
+        opened(database, {**options, "temp_directory": str(folder)})
+        assert not folder.exists()
+        database.close()

@@ -7,7 +7,7 @@ as a scan does, and copied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import starmap
 from pathlib import Path
@@ -20,7 +20,7 @@ from alluvia.delta.data_files.scan import check_positions, live_rows, read_file
 from alluvia.delta.deletion_vectors.descriptors import POSITIONS_MAX, cardinality_of
 from alluvia.delta.deletion_vectors.storage import numbers, read_deletions, vector_parts
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.promoted_fields import moved
+from alluvia.delta.promoted_fields import PROPERTIES, moved
 from alluvia.delta.schema.column_mapping import ColumnMapping, identities, misnamed
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.variant_shredding import form_of
@@ -128,6 +128,7 @@ class Views:
         as_stored: bool = False,
         in_place: bool = False,
         fields: Mapping[str, str] | None = None,
+        named: Collection[str] | None = None,
     ) -> None:
         """Make the view of some files, which lie at `urls`; those of which `copied` says so are copied in any case.
 
@@ -135,14 +136,15 @@ class Views:
         Where `copied` says so of `UNREAD`, so are all files with promoted fields that are not all in their columns, and
         those with variants, unless they are to be read `in_place`. With `as_stored`, the rows have promoted fields
         where files that are written now have them. `fields` are further columns, which the query names, each with the
-        argument of `->>` that finds it in `properties`.
+        argument of `->>` that finds it in `properties`. `named` are the folded names of all columns that are needed;
+        None for all.
         Raises `Corrupt`, `Unsupported`, `Unavailable` and DuckDB's errors.
         """
         unread = as_stored or copied(UNREAD)
         odd = {file.path for file in files if copied(file.path) or (unread and not all(trust(snapshot.promoted, file)))}
         if snapshot.has_variants and copied(UNREAD) and not in_place:
             odd |= {file.path for file in files if form_of(file.tags)}
-        form = _Form(snapshot, places, as_stored=as_stored)
+        form = _Form(snapshot, places, as_stored=as_stored, named=None if fields else named)
         files = form.numbered(files)
         pairs = list(zip(files, urls, strict=True))
         if snapshot.promoted or snapshot.has_variants:
@@ -163,12 +165,12 @@ class Views:
             form.physical_schema,
             deleted,
             None if places is None else places.position,
-            () if as_stored else snapshot.promoted,
+            () if as_stored or PROPERTIES not in form.schema.names else snapshot.promoted,
             fields,
         )
         for part in parts:
             self._check_time()
-            fitting = self._fitting(part, snapshot)
+            fitting = self._fitting(part, form)
             if fitting is not None:
                 selects.append(fitting.sql())
             else:
@@ -197,7 +199,7 @@ class Views:
                 odd.add(file.path)
         return odd
 
-    def _fitting(self, part: RelationPart, snapshot: Snapshot) -> RelationPart | None:
+    def _fitting(self, part: RelationPart, form: _Form) -> RelationPart | None:
         """Return the part that reads some files as the table needs them; None if DuckDB may not convert their columns.
 
         None as well if a file has a column with a name that the view needs and that the table does not have.
@@ -206,15 +208,15 @@ class Views:
         if columns is None:
             return None
         kinds = {fold(name): kind for name, kind in columns}
-        pairs = zip(snapshot.schema, snapshot.physical_schema, strict=True)
-        stored = [theirs for ours, theirs in pairs if ours.name not in snapshot.partition_columns]
+        pairs = zip(form.schema, form.physical_schema, strict=True)
+        stored = [theirs for ours, theirs in pairs if ours.name not in form.partition_columns]
         types = [(kinds[fold(field.name)], field.type) for field in stored if fold(field.name) in kinds]
         if part.reserved & kinds.keys() or not all(starmap(fits, types)):
             return None
         self.narrows = self.narrows or any(starmap(narrows, types))
         if part.unified is None or (len(types) == len(stored) and all(starmap(holds, types))):
             return part
-        return self._fitting(part.unified, snapshot)
+        return self._fitting(part.unified, form)
 
     def _copies(self, form: _Form, files: Sequence[AddFile], fields: Mapping[str, str] | None) -> list[RelationPart]:
         """Copy files, as the table needs them and without their deleted rows, and return the relation of the copies."""
@@ -236,20 +238,36 @@ class Views:
         return relation_parts(form.shown, form.partition_columns, copies, urls, fields=fields)
 
 
+def _kept(snapshot: Snapshot, named: Collection[str] | None) -> Sequence[int]:
+    """Return the places of the columns that a view needs, at least of one: a promoted field is made of all of them."""
+    names = snapshot.schema.names
+    kept = [at for at, name in enumerate(names) if named is None or fold(name) in named]
+    promoted = {PROPERTIES, *(field.column for field in snapshot.promoted)} if snapshot.promoted else set()
+    if any(names[at] in promoted for at in kept):
+        kept = [at for at, name in enumerate(names) if at in set(kept) or name in promoted]
+    return kept or [0]
+
+
 class _Form:
-    """The columns of a view of a table's files: the table's, and those that say where a row is.
+    """The columns of a view of a table's files: the table's, of which some are `named`, and those of a row's place.
 
     The number of a file is the value of a column that it is partitioned by.
     """
 
-    def __init__(self, snapshot: Snapshot, places: RowPlaces | None, *, as_stored: bool) -> None:
+    def __init__(
+        self, snapshot: Snapshot, places: RowPlaces | None, *, as_stored: bool, named: Collection[str] | None
+    ) -> None:
         self.snapshot = snapshot
         self._as_stored = as_stored
         self._places = places
         file = [] if places is None else [pa.field(places.file, pa.int32())]
-        self.schema = pa.schema([*snapshot.schema, *file])
-        self.physical_schema = pa.schema([*snapshot.physical_schema, *file])
-        self.partition_columns = (*snapshot.partition_columns, *(field.name for field in file))
+        kept = _kept(snapshot, named)
+        self.schema = pa.schema([*map(snapshot.schema.field, kept), *file])
+        self.physical_schema = pa.schema([*map(snapshot.physical_schema.field, kept), *file])
+        shown = set(self.schema.names)
+        self.partition_columns = tuple(
+            name for name in (*snapshot.partition_columns, *(field.name for field in file)) if name in shown
+        )
 
     @property
     def shown(self) -> pa.Schema:

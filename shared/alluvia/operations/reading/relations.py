@@ -110,7 +110,8 @@ class Files:
     """Data files that are read with the columns of a version; `paths` say where they lie locally, if they do.
 
     `shown` limits what is seen of them. With `places` there are two more columns, and further ones,
-    `fields`, each with the argument of `->>` that finds it in `properties`.
+    `fields`, each with the argument of `->>` that finds it in `properties`. `named` are the folded names of all columns
+    that are needed; None for all.
     """
 
     snapshot: Snapshot
@@ -119,6 +120,7 @@ class Files:
     shown: ShownPart | None = None
     places: RowPlaces | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
+    named: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

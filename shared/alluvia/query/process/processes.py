@@ -70,7 +70,7 @@ class Engine:
         self._watch = watch
         self._worker = POOL.take()
         self._rows: Generator[pa.RecordBatchReader] | None = None
-        self._answered, self._closed = True, False
+        self._answered, self._closed, self._serves = True, False, False
 
     def analyse(self, text: str) -> Analysis:
         """Have DuckDB read a text. This needs no database."""
@@ -84,6 +84,7 @@ class Engine:
 
     def serve(self, files: Sequence[ServedFile]) -> None:
         """Let the database open objects of stores as files."""
+        self._serves = True
         request, tails = packed(files)
         self._ask("serve", pa.py_buffer(tails), **request)
 
@@ -178,8 +179,11 @@ class Engine:
                 return None
             return pa.ipc.open_stream(self._worker.data(self._watch)).read_all()
 
-    def close(self) -> None:
-        """End the query. Its process goes on to the next if it has answered all that it was asked."""
+    def close(self, *, wait: bool = False) -> None:
+        """End the query. Its process goes on to the next if it has answered all that it was asked.
+
+        With `wait`, its database is closed then.
+        """
         if self._closed:
             return
         self._closed = True
@@ -189,9 +193,9 @@ class Engine:
         if self._answered:
             self._watch = Watch(time.monotonic() + _CLOSE_SECONDS)
             with contextlib.suppress(ProcessDied, EngineError, OutOfTime, OutOfMemory):
-                for kind, count in self._ask("close").get("requests", {}).items():
+                for kind, count in self._ask("sent").items() if self._serves else ():
                     note_requests(kind, count)
-                POOL.give_back(self._worker)
+                POOL.give_back(self._worker, wait=wait)
                 return
         self._worker.kill()
 

@@ -6,7 +6,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.schema.list_sizes import list_sizes
+from alluvia.delta.schema.names import fold
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.failures import (
     ENGINE_FAILED,
@@ -76,9 +77,13 @@ def within(limits: QueryLimits) -> Iterator[None]:
         raise Invalid(ENGINE_FAILED) from error
 
 
-def _sizes(snapshot: Snapshot) -> dict[str, int]:
-    """Return the sizes of a table's columns whose lists have one, by name."""
-    lists = [field.name for field in snapshot.schema if pa.types.is_list(field.type)]
+def _sizes(snapshot: Snapshot, named: Collection[str] | None) -> dict[str, int]:
+    """Return the sizes of a table's columns whose lists have one, by name; of `named` columns only, if not all."""
+    lists = [
+        field.name
+        for field in snapshot.schema
+        if pa.types.is_list(field.type) and (named is None or fold(field.name) in named)
+    ]
     return list_sizes(snapshot.settings.constraints, lists)
 
 
@@ -118,6 +123,7 @@ class Session:
         self._engine = Engine(watch)
         self._closed = False
         self._folder = Path(tempfile.mkdtemp(dir=scratch_root()))
+        self._spill = self._folder / "spill"
         self._hidden: set[str] = {str(self._folder)}
         self._reads_events = False
         self.shown: Shown = {}
@@ -168,8 +174,6 @@ class Session:
         self._fetch(inputs, fetched_max)
         urls = {name: self._urls(source) for name, source in inputs.items() if isinstance(source, Files)}
         self._serve(fetched_max)
-        with self._translated(Context("")):
-            self._engine.execute(f"CREATE SCHEMA {VIEW_SCHEMA}")
         for name, source in inputs.items():
             self.check_time()
             if isinstance(source, LocalRows):
@@ -180,7 +184,7 @@ class Session:
             try:
                 with self._translated(Context("")):
                     base = name if source.shown is None else f"all_{name}"
-                    sizes = _sizes(source.snapshot)
+                    sizes = _sizes(source.snapshot, source.named)
                     whole = f"plain_{base}" if sizes else base
                     self._views.create(
                         whole,
@@ -190,6 +194,7 @@ class Session:
                         self._copied,
                         source.places,
                         fields=source.fields,
+                        named=source.named,
                     )
                     if sizes:
                         self._engine.execute(_sized(base, whole, source.snapshot.schema, sizes))
@@ -285,12 +290,12 @@ class Session:
     def close(self) -> None:
         """Stop what runs, and remove every trace."""
         self._closed = True
-        self._engine.close()
+        self._engine.close(wait=self._spill.exists())  # its files are DuckDB's to remove
         self._held.release()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _options(self) -> dict[str, str]:
-        options = {"temp_directory": str(self._folder / "spill")}
+        options = {"temp_directory": str(self._spill)}
         if self._limits.memory_bytes is not None:
             options["memory_limit"] = f"{self._limits.memory_bytes}B"
         if self._limits.spill_bytes is not None:

@@ -17,16 +17,17 @@ import duckdb
 import pyarrow as pa
 
 from alluvia.engine.duck.arrow_values import arrow_reader, arrow_table, told
-from alluvia.engine.duck.database import OwnDatabase, confine, connect, planner
+from alluvia.engine.duck.database import OwnDatabase, confine, planner
 from alluvia.engine.duck.evaluators import ROWS
 from alluvia.engine.duck.failures import INTERRUPT, ResultTooLarge, details_of
-from alluvia.engine.duck.literals import quote_name
+from alluvia.engine.duck.literals import quote_name, quote_text
 from alluvia.engine.queries.parse import analyse
 from alluvia.engine.queries.shown_names import Shown, column_name
 from alluvia.errors import AlluviaError
 from alluvia.extras import needing
 from alluvia.processes.child import Reply, refusal, serve
 from alluvia.query.formats import format_named
+from alluvia.query.process.ahead import DatabasesAhead
 from alluvia.query.rendering import Overflow, render
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class QueryDatabase:
         self._send = send
         self._asked = asked
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._ahead = DatabasesAhead()
         self._files: EngineFiles | None = None
         self._sent: Callable[[], dict[str, int]] = dict
         self._steps: list[Callable[[], object]] = []
@@ -59,8 +61,14 @@ class QueryDatabase:
         return {"starts": parsed.starts, "body": parsed.tree}
 
     def open(self, options: dict[str, str]) -> Reply:
-        """Open the database, begin its transaction, and tell its `now()` in µs since the Unix epoch."""
-        self._connection, self._files, self._sent = connect(options), None, dict
+        """Open the database, begin its transaction, and tell its `now()` in µs since the Unix epoch.
+
+        `options` are DuckDB's.
+        """
+        connection = self._ahead.take({**options, "temp_directory": ""})
+        if folder := options.get("temp_directory"):  # which a database that is not used yet takes
+            connection.execute(f"SET GLOBAL temp_directory = {quote_text(folder)}")
+        self._connection, self._files, self._sent = connection, None, dict
         self._steps, self._shown = [], {}
         row = self._connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchone()
         return {"now_us": row[0] if row else 0}
@@ -220,13 +228,17 @@ class QueryDatabase:
             else {"body": _arrow(computed.schema, computed.to_batches())}
         )
 
+    def sent(self) -> Reply:
+        """Tell how many requests the database has sent to stores, by kind."""
+        return self._sent()
+
     def close(self) -> Reply:
-        """Close the database, if it is open, and tell how many requests it has sent, by kind."""
+        """Close the database, if one is open, and have others opened for the queries to come."""
         connection, self._connection = self._connection, None
-        if connection is None:
-            return {}
-        connection.close()
-        return {"requests": self._sent()}
+        if connection is not None:
+            connection.close()
+            self._ahead.refill()
+        return {}
 
     @property
     def _open(self) -> duckdb.DuckDBPyConnection:

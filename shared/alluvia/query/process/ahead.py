@@ -1,0 +1,62 @@
+"""Empty databases that a query's process opens before it needs them: to open one takes as long as many a query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from alluvia.engine.duck.database import connect
+from alluvia.engine.queries.shown_names import VIEW_SCHEMA
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+AHEAD = 2
+"""While one query runs that follows another at once, the database of the next one opens. Each takes 3 MB."""
+
+
+def empty_database(options: Mapping[str, str]) -> DuckDBPyConnection:
+    """Open a database for a query. `options` are DuckDB's."""
+    connection = connect(options)
+    connection.execute(f"CREATE SCHEMA {VIEW_SCHEMA}")
+    return connection
+
+
+class DatabasesAhead:
+    """Databases of the same options, each for one query. A thread opens them. Not for use from several threads."""
+
+    def __init__(self) -> None:
+        self._options: Mapping[str, str] | None = None
+        self._opened: SimpleQueue[DuckDBPyConnection | None] = SimpleQueue()
+        self._due = 0
+        self._last: Mapping[str, str] = {}
+
+    def take(self, options: Mapping[str, str]) -> DuckDBPyConnection:
+        """Return an empty database, for one query. Raises `duckdb.Error`."""
+        self._last, last = options, self._last
+        if self._options is None or (options != self._options and options == last):
+            self._options, self._opened, self._due = options, SimpleQueue(), 0
+        if options == self._options and self._due:
+            self._due -= 1
+            if (connection := self._opened.get()) is not None:
+                return connection
+        return empty_database(options)
+
+    def refill(self) -> None:
+        """Have as many databases opened as are missing."""
+        if self._options is not None and self._due < AHEAD:
+            Thread(target=_open, args=(self._options, AHEAD - self._due, self._opened)).start()
+            self._due = AHEAD
+
+
+def _open(options: Mapping[str, str], count: int, opened: SimpleQueue[DuckDBPyConnection | None]) -> None:
+    """Open databases; None stands for one that could not be opened, for which the query that needs it is told why."""
+    import duckdb
+
+    for _ in range(count):
+        try:
+            opened.put(empty_database(options))
+        except duckdb.Error:
+            opened.put(None)
