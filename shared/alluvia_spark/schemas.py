@@ -110,8 +110,9 @@ def fitted(rows: pa.Schema, schema: pa.Schema) -> pa.Schema:
     the session's time zone makes of it, and only Spark knows that.
     """
     fields = [field.with_name(name) for field, name in zip(rows, spelled(rows.names, schema), strict=True)]
+    types = {field.name: field.type for field in schema}
     for field in fields:
-        path = _zoneless(field.type, schema.field(field.name).type) if field.name in schema.names else None
+        path = _zoneless(field.type, types[field.name]) if field.name in types else None
         if path is not None:
             name = f"{field.name}{path}"
             raise Invalid(
@@ -123,10 +124,10 @@ def fitted(rows: pa.Schema, schema: pa.Schema) -> pa.Schema:
 
 def unknown_fields(rows: pa.Schema, schema: pa.Schema) -> list[tuple[str, pa.Field]]:
     """Return the columns of rows that a table does not have, or structs of which have more fields, with what is new."""
-    unknown = []
+    unknown, types = [], {field.name: field.type for field in schema}
     for field in rows:
-        path = field.name if field.name not in schema.names else None
-        if path is None and (more := _unknown(field.type, schema.field(field.name).type)) is not None:
+        path = field.name if field.name not in types else None
+        if path is None and (more := _unknown(field.type, types[field.name])) is not None:
             path = f"{field.name}{more}"
         if path is not None:
             unknown.append((path, field))

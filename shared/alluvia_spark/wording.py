@@ -133,7 +133,8 @@ def check_columns(table: str, rows: pa.Schema, schema: pa.Schema) -> None:
                 f"the DataFrame has {type_name(field.type)}: use withColumn({field.name!r}, "
                 f"col({field.name!r}).cast({kind!r}))"
             ) from error
-    missing = [field.name for field in schema if not field.nullable and field.name not in rows.names]
+    given = {*rows.names}
+    missing = [field.name for field in schema if not field.nullable and field.name not in given]
     if missing:
         raise Invalid(
             f"[INCOMPATIBLE_DATA_FOR_TABLE.CANNOT_FIND_DATA] column {missing[0]} of table {table} must not be null, "

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
+from alluvia.delta.file_columns import columns_tag
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.partitioning.values import partition_value
 from alluvia.delta.promoted_fields import PROPERTIES, Promoted, columns_needed, moved, shown, tags_of
@@ -43,7 +44,8 @@ class FileForm:
     def tags(self, stored: pa.Schema) -> dict[str, str]:
         """Return what the add of a file of `stored` rows says of their form."""
         forms = [form_text(each.type) for each in stored if is_marked(each)]
-        return tags_of(self.promoted) | ({FORM_TAG: forms[0]} if forms else {})
+        form = {FORM_TAG: forms[0]} if forms else {}
+        return {**tags_of(self.promoted), **form, **columns_tag(stored, self.settings.indexed_columns)}
 
     def refusals(self, rows: pa.Table) -> dict[int, str]:
         """Return why rows of the table's columns cannot be stored, by their numbers, if their texts are JSON."""
@@ -99,18 +101,20 @@ class ReadPlan:
     promoted: Promoted = ()
     widened: Callable[[list[str]], ReadPlan] | None = None
 
-    def stored_names(self, stored: pa.Schema, file: AddFile) -> list[str]:
-        """Return which of a file's top columns hold the columns wanted. Raises `Corrupt`."""
+    def stored_names(self, stored: pa.Schema, file: AddFile, places: Places | None = None) -> list[str]:
+        """Return which of a file's top columns hold the columns wanted. Raises `Corrupt`.
+
+        `places` are those of `stored`, where they are read already.
+        """
         if (wide := self._wide(file)) is not None:
-            return wide.stored_names(stored, file)
-        fields = list(stored)
-        places = _Places(fields, self.mapping)
+            return wide.stored_names(stored, file, places)
+        places = Places(list(stored), self.mapping) if places is None else places
         indexes = [
             places.find(physical)
             for field, physical in zip(self.schema, self.physical, strict=True)
             if field.name not in self.partition_columns
         ]
-        return [fields[at].name for at in indexes if at is not None]
+        return [stored.field(at).name for at in indexes if at is not None]
 
     def fit(self, batch: pa.RecordBatch, file: AddFile) -> pa.RecordBatch:
         """Return a batch of a file's rows with exactly the columns wanted: stored, from the log, or null.
@@ -119,7 +123,7 @@ class ReadPlan:
         """
         if (wide := self._wide(file)) is not None:
             return shown(wide.fit(batch, file), self.promoted, file).select(self.schema.names)
-        places = _Places(list(batch.schema), self.mapping)
+        places = Places(list(batch.schema), self.mapping)
         arrays = []
         for field, physical in zip(self.schema, self.physical, strict=True):
             if field.name in self.partition_columns:
@@ -168,7 +172,7 @@ def fit_array(array: pa.Array, kind: pa.DataType, physical: pa.DataType, mapping
     return _fit_leaf(array, kind)
 
 
-class _Places:
+class Places:
     """Where a file's fields are, by name and by id: read once for all of them, since a table may have thousands."""
 
     def __init__(self, fields: Fields, mapping: ColumnMapping) -> None:
@@ -198,7 +202,7 @@ class _Places:
 def _fit_struct(array: pa.Array, kind: pa.StructType, physical: pa.StructType, mapping: ColumnMapping) -> pa.Array:
     if not isinstance(array, pa.StructArray):
         raise _misfit(array, kind)
-    places = _Places(array.type.fields, mapping)
+    places = Places(array.type.fields, mapping)
     children = []
     for ours, theirs in zip(kind.fields, physical.fields, strict=True):
         at = places.find(theirs)

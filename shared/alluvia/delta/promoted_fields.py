@@ -74,10 +74,10 @@ def promoted_fields(schema_string: str, schema: pa.Schema) -> Promoted:
     fields = {field.get("name"): field for field in schema_fields(schema_string)}
     if fields.get(PROPERTIES, {}).get("type") not in _TEXTS:
         return ()
-    promoted = []
+    promoted, columns = [], {*schema.names}
     for name, field in fields.items():
         metadata = field.get("metadata")
-        if not isinstance(metadata, dict) or name not in schema.names:
+        if not isinstance(metadata, dict) or name not in columns:
             continue
         number, key = metadata.get(NUMBER), metadata.get(KEY, name)
         if type(number) is int and number > 0:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from alluvia import notebook
 from alluvia.clock import datetime_of
+from alluvia.delta.file_columns import columns_digest
 from alluvia.delta.file_schema_adapter import FileForm, ReadPlan
 from alluvia.delta.log.actions import AddFile, Protocol
 from alluvia.delta.log.files.file_set import ActionSet
@@ -23,6 +24,7 @@ from alluvia.delta.schema.column_mapping import ColumnMapping, mapping_of, physi
 from alluvia.delta.schema.nesting import not_readable
 from alluvia.delta.schema.serialization import arrow_schema, schema_fields, uses_type
 from alluvia.delta.schema.types import type_name
+from alluvia.delta.schema.variant_shredding import marked
 from alluvia.delta.schema.variants import VARIANT, is_variant
 from alluvia.errors import Corrupt
 from alluvia.store import Store
@@ -40,6 +42,7 @@ _OF_METADATA = (
     "variant",
     "promoted",
     "file_form",
+    "columns_digest",
     "places",
 )
 
@@ -209,6 +212,16 @@ class Snapshot:
         known = [name for name in self.settings.bloom_filters if name in self.schema.names]
         settings = replace(self.settings, bloom_filters=tuple(map(self.physical_name, known)))
         return FileForm(self.schema, self.physical_schema, settings, self.promoted)
+
+    @cached_property
+    def columns_digest(self) -> str:
+        """Return the digest of the columns that files have which are written now."""
+        pairs = zip(self.schema, self.physical_schema, strict=True)
+        return columns_digest(
+            marked(theirs) if is_variant(ours, theirs) else theirs
+            for ours, theirs in pairs
+            if ours.name not in self.partition_columns
+        )
 
     def physical_name(self, column: str) -> str:
         """Return the name that a top column has in files, statistics and the log."""

@@ -314,7 +314,8 @@ def _json_lines(batch: pa.RecordBatch) -> Iterator[bytes]:
     columns = [
         _worded(plain_values(column)) if _has_floats(column.type) else plain_values(column) for column in batch.columns
     ]
-    rows = (dict(zip(batch.schema.names, values, strict=True)) for values in zip(*columns, strict=True))
+    names = batch.schema.names
+    rows = (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
     return (orjson.dumps(row) + b"\n" for row in rows)
 
 

@@ -74,8 +74,9 @@ class Definition:
 
     def columns_of(self, source: Snapshot) -> tuple[str, ...]:
         """Return `columns`. Raises `Invalid`, naming it, for one that a version of the source lacks."""
+        known = {*source.schema.names}
         for name in self.columns:
-            if name not in source.schema.names:
+            if name not in known:
                 raise Invalid(f"{source.name} has no column {name} any more: drop the rollup, and create another")
         return self.columns
 

@@ -6,7 +6,7 @@ as literals, which only our own code writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from alluvia.delta.schema.names import fold
 from alluvia.engine.duck.literals import literal
@@ -112,15 +112,16 @@ def _qualifiers(text: str, tokens: Sequence[Token], alias: str, columns: frozens
 def assigned(assignments: Assignments, names: Sequence[str], table: str) -> Iterator[tuple[str, Sql]]:
     """Yield the columns that get values, as the table calls them, with the values. Raises `Invalid`, naming one."""
     seen: set[str] = set()
+    columns = dict.fromkeys(names)
     for asked, value in assignments:
-        name = column_of(asked, names, table)
+        name = column_of(asked, columns, table)
         if name in seen:
             raise Invalid(f"column {name} is set twice")
         seen.add(name)
         yield name, value
 
 
-def column_of(name: str, names: Sequence[str], table: str) -> str:
+def column_of(name: str, names: Collection[str], table: str) -> str:
     """Return the column that a name means, in whatever case. Raises `Invalid`."""
     if name in names:
         return name

@@ -68,13 +68,13 @@ def _update_located(scope: SqlScope, node: Update) -> Done:
     snapshot = handle.newest()
     check_edit(snapshot, "update", None)
     names, texts = [], []
-    values = SqlValues(snapshot.schema)
-    for name, value in assigned(node.assignments, snapshot.schema.names, node.table):
+    values, columns = SqlValues(snapshot.schema), snapshot.schema.names
+    for name, value in assigned(node.assignments, columns, node.table):
         text = scope.expression(value)
         if holds_query(value):
             read_value(name, text, subqueries=True)
         else:
-            values.read(name, scope.expression(value, node.alias, snapshot.schema.names))
+            values.read(name, scope.expression(value, node.alias, columns))
             text = values.typed(name)
         names.append(name)
         texts.append(f"(\n{text}\n)")

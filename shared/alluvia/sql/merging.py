@@ -73,7 +73,8 @@ def _merge_rules(scope: SqlScope, node: Merge, names: Sequence[str]) -> MergeRul
         values = None
         assignments = clause.assignments if clause.values is None else _all_assigned(node, clause.values, names)
         if assignments is not None:
-            values = {column_of(name, names, node.table): scope.expression(sql) for name, sql in assignments}
+            columns = dict.fromkeys(names)
+            values = {column_of(name, columns, node.table): scope.expression(sql) for name, sql in assignments}
             if len(values) < len(assignments):
                 raise Invalid(f"WHEN … THEN {clause.action.upper()}: a column is named twice")
         condition = None if clause.condition is None else scope.expression(clause.condition)

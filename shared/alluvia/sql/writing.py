@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import pyarrow as pa
@@ -42,10 +43,10 @@ def insert_rows(scope: SqlScope, node: Insert, rows: pa.Table) -> Done:
 def _wanted(scope: SqlScope, node: Insert) -> pa.Schema:
     """Return the columns that an INSERT fills. Raises `Invalid`, naming one that is not there, or comes twice."""
     schema = scope.newest(node.table).schema if node.columns is None else scope.columns(node.table, node.columns)
-    names = schema.names
+    names, columns = schema.names, dict.fromkeys(schema.names)
     if node.columns is not None:
-        names = [column_of(name, schema.names, node.table) for name in node.columns]
-        twice = next((name for name in names if names.count(name) > 1), None)
+        names = [column_of(name, columns, node.table) for name in node.columns]
+        twice = next((name for name, count in Counter(names).items() if count > 1), None)
         if twice is not None:
             raise Invalid(f"column {twice} is named twice")
     return pa.schema([schema.field(name) for name in names])
@@ -92,7 +93,8 @@ def _named(node: CreateTable, schema: pa.Schema) -> pa.Schema:
         )
     names = [*node.names, *schema.names[len(node.names) :]]
     folded = [fold(name) for name in names]
-    twice = next((name for name in names if folded.count(fold(name)) > 1), None)
+    counts = Counter(folded)
+    twice = next((name for name in names if counts[fold(name)] > 1), None)
     if twice is not None:
         raise Invalid(f"CREATE TABLE {node.table} AS has two columns {twice}: name them apart with AS")
     return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])

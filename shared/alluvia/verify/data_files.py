@@ -13,12 +13,15 @@ from alluvia.commit.event_window.id_runs import EVENT_ID
 from alluvia.delta.data_files.scan import live_rows, open_parquet, unreadable
 from alluvia.delta.data_files.writer import RowCheck
 from alluvia.delta.deletion_vectors.storage import read_deletions
-from alluvia.delta.file_schema_adapter import ReadPlan
+from alluvia.delta.file_columns import COLUMNS_TAG, columns_digest
+from alluvia.delta.file_schema_adapter import Places, ReadPlan
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.files.parquet import UNREADABLE
 from alluvia.delta.schema.conversion import too_long
 from alluvia.delta.schema.nesting import check_required
 from alluvia.delta.schema.types import type_name
+from alluvia.delta.schema.variant_shredding import marked
+from alluvia.delta.schema.variants import is_variant
 from alluvia.delta.snapshot import Snapshot
 from alluvia.delta.statistics.footer import footer_statistics, stored_columns
 from alluvia.delta.statistics.vetting import vetted_footer
@@ -110,10 +113,11 @@ class FileVerification:
 
     def _columns(self, stored: pa.Schema) -> Iterator[_Column]:
         """Yield the table's columns that a file can give, and report the others."""
+        places = Places(list(stored), self._snapshot.mapping)
         for column in self._snapshot.schema:
             plan = self._snapshot.stored_plan(pa.schema([column]))
             try:
-                names = plan.stored_names(stored, self._file)
+                names = plan.stored_names(stored, self._file, places)
                 empty = pa.RecordBatch.from_arrays(
                     [pa.nulls(0, stored.field(name).type) for name in names],
                     schema=pa.schema([stored.field(name) for name in names]),
@@ -190,12 +194,26 @@ class FileVerification:
             self._unreadable(error)
             return
         try:
-            text = footer_statistics(metadata, stored_columns(metadata), _ALL_COLUMNS)
+            columns = stored_columns(metadata)
+            text = footer_statistics(metadata, columns, _ALL_COLUMNS)
         except Invalid:  # a type that our tables never have: its rows were still read
             return
+        self._check_columns(columns.schema)
         for kind, column, what in untrue(read_statistics(text, self._rules.leaves) or {}, tally):
             if kind == "bounds-wrong" or (kind == "null-count-wrong" and not tally.deleted):
                 self._report("footer-wrong", f"column {column}: by its own footer, {what}", column)
+
+    def _check_columns(self, stored: pa.Schema) -> None:
+        """Compare a file's columns with their digest in the log, by which queries do without a look at them."""
+        snapshot, said = self._snapshot, self._file.tags.get(COLUMNS_TAG)
+        if said is None:
+            return
+        pairs = list(zip(snapshot.schema, snapshot.physical_schema, strict=True))
+        in_log = {theirs.name for ours, theirs in pairs if ours.name in snapshot.partition_columns}
+        variants = {theirs.name for ours, theirs in pairs if is_variant(ours, theirs)}
+        columns = [marked(each) if each.name in variants else each for each in stored if each.name not in in_log]
+        if columns_digest(columns) != said:
+            self._report("columns-wrong", "has other columns than the log says")
 
     def _report(self, kind: str, what: str, column: str | None = None) -> None:
         joined = " " if what.startswith("has ") else ": "

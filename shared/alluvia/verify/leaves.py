@@ -185,9 +185,10 @@ class Tally:
         """Count a batch of which `live` are the rows that are not deleted."""
         self.rows += len(batch)
         self.deleted += len(batch) - len(live)
+        readable = {*live.schema.names}
         for leaf in self.leaves:
             seen = self.columns.get(leaf.path)
-            if seen is None or leaf.path[0] not in live.schema.names:
+            if seen is None or leaf.path[0] not in readable:
                 self.columns.pop(leaf.path, None)
                 continue
             shown = _leaf(live, leaf.path)

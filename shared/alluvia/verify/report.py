@@ -35,7 +35,7 @@ _DAMAGE = """
     data-file-missing data-file-size-wrong data-file-unreadable data-file-listed-twice
     deletion-vector-missing deletion-vector-cut-off deletion-vector-unreadable deletion-vector-out-of-range
     statistics-unreadable statistics-impossible row-count-wrong bounds-wrong null-count-wrong footer-wrong
-    column-misfit value-out-of-range partition-value-unreadable null-in-required-column constraint-broken
+    columns-wrong column-misfit value-out-of-range partition-value-unreadable null-in-required-column constraint-broken
     change-file-missing change-file-size-wrong event-repeated kept-file-damaged file-outside-lake
 """
 _WARNING = """

@@ -52,8 +52,9 @@ def create(
     import pyarrow as pa
 
     schema = pa.schema([_field(text, required) for text in columns])
+    known = {*schema.names}
     for name in required:
-        if name not in schema.names:
+        if name not in known:
             raise Invalid(f"--required {name}: no --column has that name")
     lake = common.lake(new=True)
     layout = {name: value for name, value in given.items() if value != ()}

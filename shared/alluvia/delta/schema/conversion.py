@@ -162,9 +162,10 @@ def _struct(array: pa.StructArray, kind: pa.StructType, path: str, earlier: Earl
         raise Invalid(f"column {path}: field {unknown} is not in the table")
     if len(set(given)) < len(given):
         raise Invalid(f"column {path}: two fields of the rows have the same name")
+    places = {name: at for at, name in enumerate(given)}
     children = [
-        converted(array.field(given.index(field.name)), field.type, f"{path}.{field.name}", earlier)
-        if field.name in given
+        converted(array.field(places[field.name]), field.type, f"{path}.{field.name}", earlier)
+        if field.name in places
         else pa.nulls(len(array), field.type)
         for field in fields
     ]

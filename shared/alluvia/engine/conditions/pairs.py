@@ -5,6 +5,7 @@ Each row is known by its alias, `t.a`, and a column that only one of them has by
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
@@ -34,7 +35,7 @@ class Side:
 
     def column(self, name: str) -> str | None:
         """Return the column that a name means; None if there is none."""
-        return next((each for each in self.schema.names if fold(each) == fold(name)), None)
+        return _by_folded_name(self.schema.names).get(fold(name))
 
 
 class Pairs:
@@ -49,22 +50,24 @@ class Pairs:
         if len(set(aliases)) < len(aliases):
             raise Invalid(f"the table and the source are both called {sides[0].alias}: give one another name with AS")
         shown = self.sides if bare is None else bare
-        names = [fold(name) for side in shown for name in side.schema.names]
+        self._columns = {side.alias: _by_folded_name(side.schema.names) for side in sides}
+        counts = Counter(fold(name) for side in shown for name in side.schema.names)
         self._bare = [
             (side, field)
             for side in shown
             for field in side.schema
-            if names.count(fold(field.name)) == 1 and fold(field.name) not in aliases
+            if counts[fold(field.name)] == 1 and fold(field.name) not in aliases
         ]
+        self._bare_columns = {fold(field.name): (side, field.name) for side, field in self._bare}
         structs = [pa.field(side.alias, pa.struct(list(side.schema))) for side in sides if side.alias]
         self.schema = pa.schema([*structs, *(field.with_nullable(True) for _, field in self._bare)])
 
     def resolve(self, names: Sequence[str]) -> tuple[Side, str] | None:
         """Return what a name in an expression means: a side, and a column of it; None if it is not a plain column."""
         if len(names) == 1:
-            return next(((side, field.name) for side, field in self._bare if fold(field.name) == fold(names[0])), None)
+            return self._bare_columns.get(fold(names[0]))
         side = next((side for side in self.sides if fold(side.alias) == fold(names[0])), None)
-        column = None if side is None or len(names) != 2 else side.column(names[1])
+        column = None if side is None or len(names) != 2 else self._columns[side.alias].get(fold(names[1]))
         return None if side is None or column is None else (side, column)
 
     def used(self, expression: Node) -> Mapping[str, Columns]:
@@ -78,7 +81,7 @@ class Pairs:
                 by_side[bare[0].alias].add(bare[1])
             for side in self.sides:
                 if side.alias and fold(side.alias) == fold(names[0]):
-                    column = side.column(names[1]) if len(names) > 1 else None
+                    column = self._columns[side.alias].get(fold(names[1])) if len(names) > 1 else None
                     by_side[side.alias].update(side.schema.names if column is None else [column])
                 elif side.alias and fold(side.alias) in map(fold, names[1:2]):  # a field, but `columns_used` counts it
                     by_side[side.alias].update(side.schema.names[:1])
@@ -98,6 +101,11 @@ class Pairs:
             field = self.schema.field(0)
             arrays[field.name] = pa.nulls(count, field.type)
         return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def _by_folded_name(names: Sequence[str]) -> dict[str, str]:
+    """Return names by their folded form; of several with one form, the first."""
+    return {fold(name): name for name in reversed(names)}
 
 
 class PairTest:
@@ -140,12 +148,11 @@ class PairValues:
     @property
     def used(self) -> Mapping[str, Columns]:
         """Return the columns that the values are computed from, by the alias of their side."""
-        return {
-            side.alias: tuple(
-                name for name in side.schema.names if any(name in used[side.alias] for used in self._used.values())
-            )
-            for side in self._pairs.sides
-        }
+        found = {}
+        for side in self._pairs.sides:
+            names = {name for used in self._used.values() for name in used[side.alias]}
+            found[side.alias] = tuple(name for name in side.schema.names if name in names)
+        return found
 
     def compute(self, rows: Rows, count: int) -> pa.Table:
         """Return the values for `count` pairs, in the table's types. Raises `Invalid`, naming the column."""

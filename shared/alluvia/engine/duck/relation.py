@@ -7,6 +7,7 @@ of partition columns come from the log; rows that a deletion vector deletes are 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
@@ -15,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from alluvia.delta.file_columns import COLUMNS_TAG, columns_digest, counted_names, counts_all
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.paths import is_own_name
 from alluvia.delta.partitioning.values import partition_value
@@ -23,7 +25,6 @@ from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.nesting import not_for_sql
 from alluvia.delta.schema.variant_shredding import WHOLE, Form, form_of
 from alluvia.delta.schema.variants import is_variant
-from alluvia.engine.duck.complete_files import counted_names, is_complete
 from alluvia.engine.duck.literals import free_name, quote_name, quote_text
 from alluvia.engine.duck.promoted_sql import shown_columns, trust, without_keys
 from alluvia.engine.duck.variant_sql import shown_sql_of
@@ -47,6 +48,8 @@ _DUCKDB = {
 _WILDCARD = re.compile(r"[*?\[]")
 Pairs = Sequence[tuple[AddFile, str]]
 _ROWS_MAX = 2**63 - 1
+COLUMN_SETS_MAX = 8
+"""So many sets of columns that files have are parts of a relation; files of others are compared by DuckDB."""
 FILE_NUMBER, ROW_NUMBER = "file_index", "file_row_number"
 """DuckDB's names for the number of a file among those that it reads, and of a row in its file, both from 0.
 
@@ -85,7 +88,8 @@ class RelationPart:
     """Some of a relation's files: `source` reads them, `frame` and `columns` make the table's columns of that.
 
     `unified` is a part of the same files that compares their schemas; None where this one does. Else columns have the
-    types of the first file, and within structs its fields, so `source` must turn out to have all that is asked.
+    types of the first file, and within structs its fields, so `source` must turn out to have all that is asked: all
+    columns, but for those that all the files lack, if `lacks` says so.
     """
 
     files: tuple[AddFile, ...]
@@ -95,6 +99,7 @@ class RelationPart:
     reserved: frozenset[str] = frozenset()
     """Names, in lower case, that no column of the files may have."""
     unified: RelationPart | None = None
+    lacks: bool = False
 
     def sql(self, source: str | None = None) -> str:
         """Return the SELECT, from its own source or from a view of it."""
@@ -117,7 +122,9 @@ def relation_sql(
     files it is an empty relation of the columns.
     Raises `Corrupt` for a partition value that is not of its type.
     """
-    parts = relation_parts(schema, partition_columns, files, urls, physical, deleted)
+    names = schema if physical is None else physical
+    kinds = FileKinds(schema, names, partition_columns, files)
+    parts = relation_parts(schema, partition_columns, files, urls, kinds, names, deleted)
     return union_sql(schema, [part.sql() for part in parts])
 
 
@@ -147,32 +154,30 @@ def relation_parts(
     partition_columns: Sequence[str],
     files: Sequence[AddFile],
     urls: Sequence[str],
-    physical: pa.Schema | None = None,
+    kinds: FileKinds,
+    physical: pa.Schema,
     deleted: str | None = None,
     position: str | None = None,
-    promoted: Promoted = (),
     fields: Mapping[str, str] | None = None,
 ) -> list[RelationPart]:
     """Return the parts of a relation: files without deletion vectors, and files with them (see `relation_sql`).
 
-    With `position`, there is a last column of that name: the number of each row in its file. Files have `promoted`
-    fields in the form in which they are stored; files of another `trust` in them are other parts, in order, and so are
-    those of another form of variants. `fields` are further columns, each with the argument of `->>` that finds it in
+    With `position`, there is a last column of that name: the number of each row in its file. Files of another of the
+    `kinds` are other parts, in order. `fields` are further columns, each with the argument of `->>` that finds it in
     `properties`.
     """
-    names = schema if physical is None else physical
     pairs = list(zip(files, urls, strict=True))
     whole = [pair for pair in pairs if pair[0].deletion_vector is None]
     partial = [pair for pair in pairs if pair[0].deletion_vector is not None]
     if partial and deleted is None:
         raise ValueError("files with deletion vectors need the relation of the deleted rows")
     groups = [whole] if whole else []
-    if FILE_NUMBER in map(fold, names.names):  # then DuckDB cannot tell files apart, which their values differ by
-        groups = _alike([(_partition_row(pair[0], schema, names, partition_columns), pair) for pair in whole])
-    form = _Form(schema, names, partition_columns, position, promoted, fields or {})
-    parts = [_part(form, each, None) for group in groups for each in _trusted_alike(group, promoted)]
+    if FILE_NUMBER in map(fold, physical.names):  # then DuckDB cannot tell files apart, which their values differ by
+        groups = _alike([(_partition_row(pair[0], schema, physical, partition_columns), pair) for pair in whole])
+    form = _Form(schema, physical, partition_columns, position, kinds, fields or {})
+    parts = [_part(form, each, None) for group in groups for each in _of_one_kind(group, kinds)]
     first = 0
-    for each in _trusted_alike(partial, promoted):
+    for each in _of_one_kind(partial, kinds):
         parts.append(_part(form, each, deleted, first))
         first += len(each)
     return parts
@@ -186,15 +191,50 @@ def _alike(pairs: Iterable[tuple[tuple[object, ...], tuple[AddFile, str]]]) -> l
     return list(groups.values())
 
 
-def _trusted_alike(pairs: Pairs, promoted: Promoted) -> list[list[tuple[AddFile, str]]]:
-    """Return the files with the same trust in promoted fields, which follow one another."""
-    groups = groupby(pairs, key=lambda pair: form_key(promoted, pair[0]))
-    return [list(each) for _, each in groups]
+def _of_one_kind(pairs: Pairs, kinds: FileKinds) -> list[list[tuple[AddFile, str]]]:
+    """Return the files of one kind that follow one another."""
+    return [list(each) for _, each in groupby(pairs, key=lambda pair: kinds.of(pair[0]))]
 
 
-def form_key(promoted: Promoted, file: AddFile) -> tuple[tuple[bool, ...], Form]:
-    """Return what files have in common that are read in one way."""
-    return trust(promoted, file), form_of(file.tags) or WHOLE
+FileKind = tuple[tuple[bool, ...], Form, str]
+"""Which promoted fields are all in their columns, the form of variants, the digest of columns; empty if not known."""
+
+
+class FileKinds:
+    """The kinds of files that DuckDB reads in one way each: by promoted fields, the form of variants, their columns.
+
+    `schema` and `physical` are as for `relation_parts`, and may lack columns of the table; `columns` is the digest of
+    all of them. Files have `promoted` fields in the form in which they are stored.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        physical: pa.Schema,
+        partition_columns: Sequence[str],
+        files: Iterable[AddFile],
+        promoted: Promoted = (),
+        columns: str = "",
+    ) -> None:
+        self.promoted = promoted
+        stored = _stored(schema, physical, partition_columns)
+        self.columns = columns or columns_digest(stored)
+        self._counted = counted_names(stored)
+        tags = Counter(file.tags[COLUMNS_TAG] for file in files if COLUMNS_TAG in file.tags)
+        self._known = {self.columns, *(tag for tag, _ in tags.most_common(COLUMN_SETS_MAX))}
+        self._found: dict[str, FileKind] = {}
+
+    def of(self, file: AddFile) -> FileKind:
+        """Return a file's kind."""
+        if file.path not in self._found:
+            self._found[file.path] = trust(self.promoted, file), form_of(file.tags) or WHOLE, self._columns_of(file)
+        return self._found[file.path]
+
+    def _columns_of(self, file: AddFile) -> str:
+        columns = file.tags.get(COLUMNS_TAG, "")
+        if columns != self.columns and self._counted is not None and counts_all(file, self._counted):
+            columns = self.columns
+        return columns if columns in self._known else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +245,7 @@ class _Form:
     physical: pa.Schema
     partition_columns: Sequence[str]
     position: str | None
-    promoted: Promoted
+    kinds: FileKinds
     fields: Mapping[str, str]
 
     @property
@@ -234,11 +274,12 @@ class _Form:
 
     def shown(self, columns: Sequence[str], file: AddFile) -> Sequence[str]:
         """Return the SQL of columns, given that of the stored columns of files like one."""
-        if not self.promoted:
+        promoted = self.kinds.promoted
+        if not promoted:
             return columns
         stored = dict(zip(self.schema.names, columns, strict=True))
-        kinds = {field.name: duckdb_type(field.type) for field in self.schema}
-        new = shown_columns(self.promoted, trust(self.promoted, file), stored, kinds)
+        types = {field.name: duckdb_type(field.type) for field in self.schema}
+        new = shown_columns(promoted, trust(promoted, file), stored, types)
         return [new.get(name, column) for name, column in stored.items()]
 
 
@@ -247,7 +288,7 @@ def _part(form: _Form, pairs: Pairs, deleted: str | None, first: int = 0) -> Rel
     every = _escaped(form.frame(pairs[0][0])) if form.varies else "*"
     form = form.read()
     schema, physical, partition_columns, position = form.schema, form.physical, form.partition_columns, form.position
-    stored = [field for field, ours in zip(physical, schema, strict=True) if ours.name not in partition_columns]
+    stored = _stored(schema, physical, partition_columns)
     taken = [*schema.names, *physical.names]
     number, row_number = free_name("alluvia_file", taken), free_name("alluvia_row", taken)
     frame = ""
@@ -284,9 +325,15 @@ def _part(form: _Form, pairs: Pairs, deleted: str | None, first: int = 0) -> Rel
         return one
     whole = f"({read} UNION ALL BY NAME {_escaped(empty_sql(stored))}) f{frame}"
     unified = RelationPart(files, _source(paths, ", union_by_name=true"), whole, shown, reserved)
-    counted = counted_names(stored)
-    complete = counted is not None and all(is_complete(file, counted) for file in files)
-    return replace(one, unified=unified) if complete else unified
+    *_, kind = form.kinds.of(files[0])
+    if kind == form.kinds.columns:
+        return replace(one, unified=unified)
+    return replace(one, unified=unified, frame=whole, lacks=True) if kind else unified
+
+
+def _stored(schema: pa.Schema, physical: pa.Schema, partition_columns: Sequence[str]) -> list[pa.Field]:
+    """Return the columns that are in files."""
+    return [theirs for ours, theirs in zip(schema, physical, strict=True) if ours.name not in partition_columns]
 
 
 def _escaped(text: str) -> str:

@@ -32,10 +32,10 @@ from alluvia.engine.duck.promoted_sql import trust
 from alluvia.engine.duck.relation import (
     FILE_NUMBER,
     ROW_NUMBER,
+    FileKinds,
     RelationPart,
     RowPlaces,
     escape_glob,
-    form_key,
     relation_parts,
     union_sql,
 )
@@ -147,8 +147,11 @@ class Views:
         form = _Form(snapshot, places, as_stored=as_stored, named=None if fields else named)
         files = form.numbered(files)
         pairs = list(zip(files, urls, strict=True))
-        if snapshot.promoted or snapshot.has_variants:
-            pairs.sort(key=lambda pair: form_key(snapshot.promoted, pair[0]))
+        promoted = () if as_stored or PROPERTIES not in form.schema.names else snapshot.promoted
+        kinds = FileKinds(
+            form.schema, form.physical_schema, form.partition_columns, files, promoted, snapshot.columns_digest
+        )
+        pairs.sort(key=lambda pair: kinds.of(pair[0]))
         odd |= self._odd(snapshot, [(file, url) for file, url in pairs if file.path not in odd], places)
         plain = [(file, url) for file, url in pairs if file.path not in odd]
         self._check_time()
@@ -162,10 +165,10 @@ class Views:
             form.partition_columns,
             [file for file, _ in plain],
             [url for _, url in plain],
+            kinds,
             form.physical_schema,
             deleted,
             None if places is None else places.position,
-            () if as_stored or PROPERTIES not in form.schema.names else snapshot.promoted,
             fields,
         )
         for part in parts:
@@ -214,7 +217,8 @@ class Views:
         if part.reserved & kinds.keys() or not all(starmap(fits, types)):
             return None
         self.narrows = self.narrows or any(starmap(narrows, types))
-        if part.unified is None or (len(types) == len(stored) and all(starmap(holds, types))):
+        has_all = part.lacks or len(types) == len(stored)
+        if part.unified is None or (has_all and all(starmap(holds, types))):
             return part
         return self._fitting(part.unified, form)
 
@@ -233,9 +237,11 @@ class Views:
                 msg = f"not enough disk space for a copy of data file {file.path}: {error.strerror}"
                 raise Unavailable(msg) from error
             self.copies[url] = file.path
-            copies.append(replace(file, deletion_vector=None, stats=None, partition_values=form.logical(file)))
+            values = form.logical(file)
+            copies.append(replace(file, deletion_vector=None, stats=None, tags={}, partition_values=values))
             urls.append(url)
-        return relation_parts(form.shown, form.partition_columns, copies, urls, fields=fields)
+        kinds = FileKinds(form.shown, form.shown, form.partition_columns, copies)
+        return relation_parts(form.shown, form.partition_columns, copies, urls, kinds, form.shown, fields=fields)
 
 
 def _kept(snapshot: Snapshot, named: Collection[str] | None) -> Sequence[int]:
@@ -244,7 +250,8 @@ def _kept(snapshot: Snapshot, named: Collection[str] | None) -> Sequence[int]:
     kept = [at for at, name in enumerate(names) if named is None or fold(name) in named]
     promoted = {PROPERTIES, *(field.column for field in snapshot.promoted)} if snapshot.promoted else set()
     if any(names[at] in promoted for at in kept):
-        kept = [at for at, name in enumerate(names) if at in set(kept) or name in promoted]
+        wanted = promoted.union(names[at] for at in kept)
+        kept = [at for at, name in enumerate(names) if name in wanted]
     return kept or [0]
 
 

@@ -75,8 +75,8 @@ def table_names(reference: Reference, schema: pa.Schema) -> dict[str, str]:
     shown = _renamed(_of_table(schema), reference.node.get("column_name_alias") or [])
     if shown is None:
         return {}
-    places = {name: at for at, (name, _) in enumerate(shown.columns)}
-    return {name: schema.names[places[name]] for name in shown.certain()}
+    columns = {name: column for (name, _), column in zip(shown.columns, schema.names, strict=True)}
+    return {name: columns[name] for name in shown.certain()}
 
 
 def entry_name(node: Node) -> str:

@@ -139,16 +139,17 @@ def _read(
 
 
 def _check_columns(columns: pa.Schema, wanted: pa.Schema) -> None:
+    types = {field.name: field.type for field in columns}
     for field in wanted:
-        if field.name not in columns.names:
+        if field.name not in types:
             raise Invalid(f"column {field.name} is in none of the files")
-        if columns.field(field.name).type != field.type:
-            raise Invalid(f"column {field.name} is {columns.field(field.name).type} in the files, not {field.type}")
+        if types[field.name] != field.type:
+            raise Invalid(f"column {field.name} is {types[field.name]} in the files, not {field.type}")
 
 
 def _by_uri(add: AddFile, etag: str) -> AddFile:
     path = f"file://{add.path}" if add.path.startswith("/") else add.path
-    return replace(add, path=path, tags={ETAG: etag, SOURCE: add.path})
+    return replace(add, path=path, tags={**add.tags, ETAG: etag, SOURCE: add.path})
 
 
 class _Texts:
@@ -192,8 +193,8 @@ def _stored(handle: TableHandle, texts: _Texts, columns: pa.Schema, declared: pa
     writer = handle.writer(Snapshot(State(-1, protocol, metadata), handle.root, handle.name))
     for info, rows in texts.opened():
         tags: Mapping[str, str] = {ETAG: info.etag, SOURCE: info.key}
-        names = rows.names or columns.names
-        missing = [name for name in names if name not in columns.names]
+        known = {*columns.names}
+        missing = [name for name in rows.names or () if name not in known]
         if missing:
             raise Invalid(f"{info.key}: the table has no column {missing[0]!r:.100}")
         waiting: list[pa.Table] = []

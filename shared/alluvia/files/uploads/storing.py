@@ -190,7 +190,8 @@ def store(catalog: WritableCatalog, upload: Upload) -> Stored | IngestOutcome:
             if (done := _repeated(handle, snapshot, upload)) is not None:
                 return done
         else:
-            created = _typed(pa.schema([each for each in schema if each.name not in snapshot.schema.names]))
+            known = {*snapshot.schema.names}
+            created = _typed(pa.schema([each for each in schema if each.name not in known]))
         return _append(handle, upload, rows, schema, created)
 
 
@@ -243,8 +244,9 @@ def _schema(catalog: WritableCatalog, upload: Upload, rows: SentRows, snapshot: 
 
 def check_declared(declared: Iterable[pa.Field], table: pa.Schema, hidden: Collection[str] = ()) -> None:
     """Raise `Misfit` for a declared column that has another type in a table; messages do not say the hidden ones'."""
+    types = _types(table)
     for each in declared:
-        if each.name in table.names and (there := table.field(each.name).type) != each.type:
+        if (there := types.get(each.name, each.type)) != each.type:
             said = "another type" if each.name in hidden else type_name(there)
             raise Misfit(f"schema: column {each.name} is {said} in the table, not {type_name(each.type)}")
 
@@ -253,9 +255,10 @@ def _is_whole(rows: SentRows, declared: pa.Schema | None) -> bool:
     """Whether a sender has declared all columns of a file. Raises `Misfit` for some and one that the file lacks."""
     if declared is None:
         return False
-    if rows.names is None or set(rows.names) <= set(declared.names):
+    names = set(rows.names or ())
+    if rows.names is None or names <= set(declared.names):
         return True
-    other = next((name for name in declared.names if name not in rows.names), None)
+    other = next((name for name in declared.names if name not in names), None)
     if other is not None:
         near = did_you_mean(other, rows.names) or f"it has {', '.join(rows.names)}"
         raise Misfit(f"schema: the file has no column {other!r:.100}: {near:.300}")
@@ -268,11 +271,13 @@ def _types(schema: pa.Schema) -> dict[str, pa.DataType]:
 
 def _as_said(schema: pa.Schema, declared: pa.Schema) -> pa.Schema:
     """Return a schema with the columns as they are declared, where they are."""
-    return pa.schema([declared.field(each.name) if each.name in declared.names else each for each in schema])
+    known = {each.name: each for each in declared}
+    return pa.schema([known.get(each.name, each) for each in schema])
 
 
 def _check_complete(names: list[str], table: pa.Schema, hidden: Collection[str]) -> None:
-    missing = [name for name in table.names if name not in names]
+    given = set(names)
+    missing = [name for name in table.names if name not in given]
     shown = next((name for name in missing if name not in hidden), None)
     if missing:
         which = "a column" if shown is None else f"the column {shown!r:.100}"
@@ -321,7 +326,8 @@ def _append(
     done = None if commit.files else _repeated(handle, handle.newest(), upload)
     if done is not None and (done.rows or done.version != commit.version):
         return done  # another one of the key was faster
-    read = [each.type for each in schema if rows.names is None or each.name in rows.names]
+    names = None if rows.names is None else set(rows.names)
+    read = [each.type for each in schema if names is None or each.name in names]
     notes = (*rows.notes, *upload.file.options.unused(read), *years.notes())
     return Stored(commit.version, commit.rows or 0, created, notes=notes)
 
@@ -330,9 +336,8 @@ def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return rows in all columns of a schema; those that they lack are null."""
     if table.schema.equals(schema, check_metadata=True):
         return table
-    columns = [
-        table[each.name] if each.name in table.column_names else pa.nulls(len(table), each.type) for each in schema
-    ]
+    given = dict(zip(table.column_names, table.columns, strict=True))
+    columns = [given[each.name] if each.name in given else pa.nulls(len(table), each.type) for each in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 

@@ -108,7 +108,7 @@ def _as_options_say(lines: Split, options: ReadingOptions, columns: pa.Schema) -
     One whose text is not written as its option says is a reject.
     """
     events: list[RawEvent] = []
-    rejects = list(lines.rejects)
+    rejects, kinds = list(lines.rejects), {each.name: each.type for each in columns}
     for event in lines.events:
         value = {options.rename.get(name, name): each for name, each in event.value.items()}
         reason = "rename: two fields would have one name" if len(value) < len(event.value) else ""
@@ -116,9 +116,9 @@ def _as_options_say(lines: Split, options: ReadingOptions, columns: pa.Schema) -
         if written_as_text and options.null:
             value = {name: each for name, each in value.items() if str(each).strip() not in options.null}
         for name, text in value.items():
-            if not isinstance(text, str) or name not in columns.names:
+            kind = kinds.get(name)
+            if not isinstance(text, str) or kind is None:
                 continue
-            kind = columns.field(name).type
             if options.format_of(kind) or written_as_text:
                 value[name] = options.plain_text(text, kind)
             if value[name] == UNREADABLE != text and not reason:

@@ -197,7 +197,8 @@ class _Evolving:
         if self._txn is not None and applied(snapshot, self._txn) is not None:
             return None
         before = snapshot.state.metadata
-        new = [field for field in _fields(self._rows) if field.name not in snapshot.schema.names]
+        known = {*snapshot.schema.names}
+        new = [field for field in _fields(self._rows) if field.name not in known]
         metadata = plan_evolve(before, pa.schema(new), None, seed=self._seed) if new else before
         if self._written is not None:
             old = too_old(self._written[1], self._handle.clock.now_ms())

@@ -151,8 +151,8 @@ def _check_not_replaced(handle: ReadableTable, last: Snapshot, commits: Sequence
         if commit.version == 0 or "REPLACE TABLE" not in f"{commit.info.get('operation')} {several}":
             continue  # version 0 replaces nothing, though Spark may say so
         before = Snapshot(handle.log.at(commit.version - 1), last.root, last.name).schema
-        if any(name in before.names and before.field(name).type != last.schema.field(name).type
-               for name in last.schema.names):  # fmt: skip
+        types = {each.name: each.type for each in before}
+        if any(types.get(each.name, each.type) != each.type for each in last.schema):
             raise Invalid(
                 f"from_version: version {commit.version} of {handle.name} replaced the table by one with columns of "
                 f"other types: ask for the changes up to {commit.version - 1}, or from {commit.version + 1} on"
@@ -314,7 +314,8 @@ class _Feed:
                     start += len(batch)
 
     def _present(self, piece: Piece) -> list[str]:
-        return [name for name in self._schema.names if name in piece.snapshot.schema.names]
+        known = {*piece.snapshot.schema.names}
+        return [name for name in self._schema.names if name in known]
 
     def _revision(
         self, commit: CommitActions, snapshot: Snapshot, remove: RemoveFile, add: AddFile
@@ -329,8 +330,9 @@ class _Feed:
 
     def _projected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch with the feed's columns as in the last version, null where the files lack them."""
+        given = dict(zip(batch.schema.names, batch.columns, strict=True))
         arrays = [
-            batch[each.name].cast(each.type) if each.name in batch.schema.names else pa.nulls(len(batch), each.type)
+            given[each.name].cast(each.type) if each.name in given else pa.nulls(len(batch), each.type)
             for each in self._schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([each.with_nullable(True) for each in self._schema]))

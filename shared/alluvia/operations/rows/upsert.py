@@ -115,8 +115,9 @@ def upsert_edit(
     schema = snapshot.schema
     conditions = [text for text in (rules.when, rules.delete_when, rules.insert_when) if text is not None]
     given = read_rows(rows, schema, on, lambda _: bool(conditions))
-    known = [name for name in given.column_names if name in schema.names]
-    if conditions and NEW in map(fold, schema.names):
+    columns = {*schema.names}
+    known = [name for name in given.column_names if name in columns]
+    if conditions and NEW in map(fold, columns):
         msg = f"the table has a column {NEW!r}, so a condition cannot refer to the new row's columns: leave it out"
         raise Invalid(msg)
     _check_extra(given, schema, conditions)
@@ -127,7 +128,8 @@ def upsert_edit(
 
 def _check_extra(given: pa.Table, schema: pa.Schema, conditions: Sequence[str]) -> None:
     """Raise `Invalid` for a column that neither the table has, nor a condition uses."""
-    extra = [name for name in given.column_names if name not in schema.names]
+    columns = {*schema.names}
+    extra = [name for name in given.column_names if name not in columns]
     if not extra:
         return
     pairs = Pairs([Side("", schema), Side(NEW, given.schema)], [])
@@ -142,11 +144,12 @@ def _columns_to_set(rules: Rules, on: Sequence[str], known: Sequence[str], schem
     if rules.matched != "update":
         return []
     wanted = known if rules.columns is None else list(rules.columns)
+    given, keys = set(known), set(on)
     for name in wanted:
-        if name not in known:
+        if name not in given:
             whose = "the rows" if name in schema.names else "the table"
             raise Invalid(f"columns: {name!r} is not a column of {whose}{hint(name, known)}")
-    return [name for name in wanted if name not in on]
+    return [name for name in wanted if name not in keys]
 
 
 def _parameters(rules: Rules, on: Sequence[str]) -> Mapping[str, str]:

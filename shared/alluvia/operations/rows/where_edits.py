@@ -107,10 +107,8 @@ class UpdateEdit(WhereEdit):
 
     def renew(self, rows: pa.Table, hits: Hits) -> pa.Table:  # noqa: ARG002
         given = self._assignments.apply(rows)
-        columns = [
-            given[name] if name in given.column_names else column
-            for name, column in zip(rows.column_names, rows.columns, strict=True)
-        ]
+        new = dict(zip(given.column_names, given.columns, strict=True))
+        columns = [new.get(name, column) for name, column in zip(rows.column_names, rows.columns, strict=True)]
         return settled(pa.Table.from_arrays(columns, schema=rows.schema), given.column_names, self._promoted)
 
     def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:

@@ -6,7 +6,7 @@ Only the footer of each file is read, in one or two ranged GETs.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from itertools import islice
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.arguments import check_text
+from alluvia.delta.file_columns import columns_tag
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.paths import is_absolute
 from alluvia.delta.partitioning.partition import partition_text
@@ -166,7 +167,8 @@ def _read(
                 raise _refusal(info, metadata)
             columns = _columns(stored, info.key, metadata, partitions)
             stats = footer_statistics(metadata, columns, indexed, partitions)
-            add = AddFile(info.key, {}, info.size, info.modified_ms, True, stats)
+            own = pa.schema([each for each in columns.schema if each.name not in partitions])
+            add = AddFile(info.key, {}, info.size, info.modified_ms, True, stats, columns_tag(own, indexed))
             stored.adds.append((add, partition_texts(info.key)))
     return stored
 
@@ -234,4 +236,4 @@ def _with_values(add: AddFile, texts: Texts, kinds: Mapping[str, pa.DataType]) -
                 f"{add.path}: partition column {name}: {texts[name]!r} is not a valid {type_name(kind)}; "
                 "set its type in partition_types"
             ) from error
-    return AddFile(add.path, values, add.size, add.modification_time, True, add.stats)
+    return replace(add, partition_values=values)

@@ -64,15 +64,20 @@ def plain_adds(rows: pa.StructArray, texts: Sequence[str | None] | None) -> list
         return None
     columns = {name: pc.struct_field(rows, name) for name in kinds}
     present = {name for name, column in columns.items() if column.null_count < len(column)}
-    if any(columns[name].null_count for name in _PLAIN) or not present.isdisjoint(("tags", "deletionVector")):
+    if any(columns[name].null_count for name in _PLAIN) or "deletionVector" in present:
+        return None
+    if "tags" in present and (not isinstance(columns["tags"], pa.MapArray) or columns["tags"].items.null_count):
         return None
     uris, sizes, times, changes = (columns[name].to_pylist() for name in _PLAIN)
-    values = _values(columns["partitionValues"]) if "partitionValues" in present else [None] * len(rows)
+    nothing: list[Any] = [None] * len(rows)
+    values, tags = (_values(columns[name]) if name in present else nothing for name in ("partitionValues", "tags"))
     if texts is None:
-        texts = _values(columns["stats"]) if "stats" in present else [None] * len(rows)
+        texts = _values(columns["stats"]) if "stats" in present else nothing
     return [
-        AddFile(decode_path(uri) if "%" in uri else uri, value or {}, size, time, change, text, {}, None, uri)
-        for uri, value, size, time, change, text in zip(uris, values, sizes, times, changes, texts, strict=True)
+        AddFile(decode_path(uri) if "%" in uri else uri, value or {}, size, time, change, text, tag or {}, None, uri)
+        for uri, value, size, time, change, text, tag in zip(
+            uris, values, sizes, times, changes, texts, tags, strict=True
+        )
     ]
 
 

@@ -1,0 +1,190 @@
+"""Files whose columns the log knows are read without a look at one another's schemas; what is read stays the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import alluvia
+from alluvia import connect
+from alluvia.api.lake import Lake, Table
+from alluvia.delta.file_columns import COLUMNS_TAG, columns_digest, columns_tag
+from alluvia.delta.log.actions import AddFile
+from alluvia.engine.duck.relation import COLUMN_SETS_MAX, FileKinds, RelationPart, relation_parts
+from tests.judges import canonical
+
+WIDE = pa.schema([("p", pa.string()), *((f"c{number}", pa.int64()) for number in range(40))])
+
+
+def parts(table: Table, files: Sequence[AddFile] | None = None) -> list[RelationPart]:
+    snapshot = table.snapshot()
+    chosen = list(snapshot.files) if files is None else files
+    schemas = snapshot.schema, snapshot.physical_schema
+    kinds = FileKinds(*schemas, snapshot.partition_columns, chosen, (), snapshot.columns_digest)
+    paths = [file.path for file in chosen]
+    return relation_parts(schemas[0], snapshot.partition_columns, chosen, paths, kinds, schemas[1])
+
+
+def compares(table: Table) -> list[bool]:
+    """Whether DuckDB is to compare the schemas of files, for each part of the table."""
+    return ["union_by_name" in part.source for part in parts(table)]
+
+
+def check(table: Table) -> pa.Table:
+    """Compare what SQL shows with a scan, and return it."""
+    found = table.lake.sql(f'SELECT * FROM "{table.name}"')
+    assert canonical(found) == canonical(table.scan().read_all())
+    assert table.verify(full=True).ok
+    return found
+
+
+def wide_table(lake: Lake, **properties: str) -> Table:
+    table = lake.create_table("t", WIDE, partition_by=["p"], properties=properties)
+    table.append([{"p": "a", "c1": 1, "c39": 5}, {"p": "b", "c2": 2}])
+    table.append([{"p": "a", "c1": 3, "c39": 7}])
+    return table
+
+
+def test_a_digest_is_that_of_the_names_and_types_in_any_order() -> None:
+    inner = pa.struct([("x", pa.int64()), ("y", pa.list_(pa.struct([("z", pa.string())])))])
+    columns = [pa.field("a", pa.int64()), pa.field("b", inner)]
+    digest = columns_digest(columns)
+    assert columns_digest([columns[1], pa.field("a", pa.int64(), nullable=False)]) == digest
+    others: list[list[pa.Field]] = [
+        columns[:1],
+        [*columns, pa.field("c", pa.int64())],
+        [pa.field("A", pa.int64()), columns[1]],
+        [pa.field("a", pa.int32()), columns[1]],
+        [columns[0], pa.field("b", pa.struct([("x", pa.int64()), ("y", pa.list_(pa.struct([("w", pa.string())])))]))],
+    ]
+    assert digest not in map(columns_digest, others)
+    assert len({*map(columns_digest, others)}) == len(others)
+
+
+def test_a_file_has_a_tag_only_where_its_statistics_do_not_name_all_columns() -> None:
+    few = pa.schema([("a", pa.int64()), ("b", pa.struct([("x", pa.int64()), ("y", pa.int64())]))])
+    assert columns_tag(few, 3) == {}
+    assert columns_tag(few, 2) == {COLUMNS_TAG: columns_digest(few)}
+    in_list = pa.schema([("a", pa.list_(pa.struct([("x", pa.int64())])))])
+    assert columns_tag(in_list, 32) == {COLUMNS_TAG: columns_digest(in_list)}
+
+
+WRITES: dict[str, Callable[[Table], Any]] = {
+    "append": lambda table: table.append([{"p": "a", "c39": 1}]),
+    "one row": lambda table: table.append([{"p": "c"}]),
+    "delete": lambda table: table.delete("c1 = 1"),
+    "update": lambda table: table.update({"c39": "c1"}, where="c1 = 1"),
+    "upsert": lambda table: table.upsert([{"p": "a", "c1": 1, "c38": 9}, {"p": "a", "c1": 8}], on=["c1"]),
+    "optimize": lambda table: table.optimize(),
+    "restore": lambda table: table.restore(version=1),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
+def test_every_write_of_a_wide_table_says_which_columns_its_files_have(
+    tmp_path: Path, write: Callable[[Table], Any]
+) -> None:
+    table = wide_table(connect(str(tmp_path)))
+    write(table)
+    snapshot = table.snapshot()
+    assert {file.tags.get(COLUMNS_TAG) for file in snapshot.files} == {snapshot.columns_digest}
+    assert compares(table) == [False]
+    check(table)
+
+
+def test_events_and_converted_files_say_which_columns_they_have(tmp_path: Path) -> None:
+    lake = connect(str(tmp_path))
+    events = lake.create_events("e", pa.schema([(f"c{number}", pa.int64()) for number in range(40)]))
+    events.ingest([{"event_id": "a", "event": "x", "c39": 1}, {"event_id": "b", "event": "y"}])
+    assert compares(events) == [False]
+    check(events)
+    for day in (1, 2):
+        (tmp_path / f"old/day={day}").mkdir(parents=True)
+        rows = pa.table({name: [day] for name in WIDE.names[1:]})
+        pq.write_table(rows, tmp_path / f"old/day={day}/x.parquet")
+    old = lake.convert("old", "old")
+    assert compares(old) == [False]
+    check(old)
+
+
+def test_files_from_before_a_new_column_are_parts_of_their_own(tmp_path: Path) -> None:
+    table = wide_table(connect(str(tmp_path)))
+    table.evolve(add={"new": "string"})
+    table.append([{"p": "a", "c1": 4, "new": "x"}])
+    table.append([{"p": "b", "new": "y"}])
+    assert compares(table) == [False, False]
+    assert check(table)["new"].to_pylist().count(None) == 3
+    assert table.lake.sql("SELECT new FROM t WHERE new IS NOT NULL ORDER BY 1")["new"].to_pylist() == ["x", "y"]
+    table.update({"new": "'z'"}, where="c1 = 1")
+    check(table)
+    table.optimize()
+    assert compares(table) == [False]
+    check(table)
+
+
+def test_columns_that_are_renamed_dropped_and_added_again_are_told_apart(tmp_path: Path) -> None:
+    table = wide_table(connect(str(tmp_path)))
+    table.evolve(rename={"c39": "last"})
+    table.evolve(drop=["c1"])
+    table.evolve(add={"c1": "long", "c39": "long"})
+    table.append([{"p": "a", "c1": 40, "last": 41, "c39": 42}])
+    found = check(table).sort_by([("c1", "ascending"), ("last", "ascending")])
+    rows = found.select(["c1", "last", "c39"]).to_pylist()
+    assert rows[0] == {"c1": 40, "last": 41, "c39": 42}
+    assert [row["last"] for row in rows[1:]] == [5, 7, None]
+    assert {row["c1"] for row in rows[1:]} == {None}
+    clone = table.lake.clone("t", "copy")
+    clone.append([{"p": "z", "c1": 43}])
+    check(clone)
+
+
+def test_more_sets_of_columns_than_there_may_be_parts(tmp_path: Path) -> None:
+    table = wide_table(connect(str(tmp_path)))
+    for number in range(COLUMN_SETS_MAX + 3):
+        table.evolve(add={f"n{number}": "long"})
+        table.append([{"p": "a", f"n{number}": number}])
+    assert len(compares(table)) <= COLUMN_SETS_MAX + 2
+    assert sum(compares(table)) == 1
+    check(table)
+
+
+def test_old_files_and_those_of_others_have_no_tag_and_are_compared(tmp_path: Path) -> None:
+    table = connect(str(tmp_path)).create_table("t", WIDE, properties={"alluvia.writers": "any"})
+    table.append([{"c1": 1, "c39": 2}])
+    uri = str(tmp_path / "t")
+    deltalake.write_deltalake(uri, pa.Table.from_pylist([{"c1": 2, "c39": 3}], WIDE), mode="append")
+    assert sorted(compares(table)) == [False, True]
+    check(table)
+    assert deltalake.DeltaTable(uri).to_pyarrow_table().num_rows == 2  # who knows nothing of tags
+
+
+def test_a_tag_that_is_wrong_changes_no_answer_and_verify_reports_it(tmp_path: Path) -> None:
+    table = wide_table(connect(str(tmp_path)))
+    table.evolve(add={"new": "string"})
+    table.append([{"p": "a", "new": "x"}])
+    snapshot = table.snapshot()
+    lying = [replace(file, tags={COLUMNS_TAG: snapshot.columns_digest}, uri=None) for file in snapshot.files]
+    table.commit_files(lying)
+    found = table.lake.sql("SELECT * FROM t")
+    assert canonical(found) == canonical(table.scan().read_all())
+    kinds = {finding.kind for finding in table.verify(full=True).findings}
+    assert kinds == {"columns-wrong"}
+
+
+def test_statistics_alone_still_say_that_files_of_few_columns_are_alike(tmp_path: Path) -> None:
+    lake = alluvia.connect(str(tmp_path))
+    table = lake.create_table("t", pa.schema([("a", pa.int64()), ("b", pa.struct([("x", pa.int64())]))]))
+    table.append([{"a": 1, "b": {"x": 1}}])
+    assert all(COLUMNS_TAG not in file.tags for file in table.snapshot().files)
+    assert compares(table) == [False]
+    table.evolve(add={"c": "long"})
+    table.append([{"a": 2, "c": 3}])
+    assert sorted(compares(table)) == [False, True]
+    check(table)
