@@ -9,7 +9,7 @@ FULL := .venv/.full
 CORE := .venv/.core
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo serve test test-fast deep simulate mutants chaos lint format synth emr bench lock clean
+.PHONY: demo serve test test-fast next deep simulate mutants chaos lint format synth emr bench lock clean
 
 demo: $(CORE)
 	$(BIN)/alluvia demo
@@ -22,6 +22,12 @@ test: $(FULL)
 
 test-fast: $(FULL)
 	$(PYTEST) -n 3 -m "not slow" tests
+
+# The tests of queries with the next line of DuckDB, which goes into a folder of its own
+next: $(FULL)
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --target .venv/next --group next
+	PYTHONPATH=.venv/next $(PYTEST) -n 3 tests/unit/engine tests/unit/query tests/unit/sql tests/unit/rollups \
+		tests/contract/test_confinement.py tests/contract/test_hostile_queries.py
 
 # make deep TIMES=10: the tests that draw examples at random, with so many times as many
 TIMES ?= 10

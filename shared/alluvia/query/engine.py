@@ -253,7 +253,7 @@ def _with_values(catalog: Catalog, query: str, pivots: Sequence[OpenPivot], limi
     for pivot in reversed(pivots):
         with run(catalog, pivot.values_query, limits) as result:
             values = [str(value) for batch in result for value in batch.column(0).to_pylist()]
-        query = f"{query[: pivot.end]}{pivot.condition(values)}{query[pivot.end :]}"
+        query = f"{query[: pivot.start]}{pivot.condition(values)}{query[pivot.end :]}"
     return query
 
 

@@ -17,7 +17,8 @@ from alluvia.engine.conditions.pairs import PairValues, Side
 from alluvia.engine.conditions.sql_assignments import VALUE_AT, read_value
 from alluvia.engine.conditions.sql_condition import read_expression
 from alluvia.engine.duck.literals import free_name, literal, quote_name
-from alluvia.engine.queries.parse import LOCATION, outside_subqueries, parse, walk
+from alluvia.engine.queries.engine_tree import LOCATION
+from alluvia.engine.queries.parse import outside_subqueries, parse, walk
 from alluvia.engine.queries.references import find_references
 from alluvia.engine.queries.reproducible import expressions
 from alluvia.engine.queries.tokens import masked

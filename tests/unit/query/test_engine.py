@@ -50,8 +50,8 @@ def test_explain_names_files_and_gives_duckdbs_plan(lake: alluvia.Lake) -> None:
     assert 0 < first["bytes_read"] < first["bytes_total"]
     assert (second["table"], second["files_pruned"]) == ("users", 0)
     assert last["table"] is None
-    assert "HASH_JOIN" in last["plan"]
-    assert "n<20" in last["plan"]
+    assert "HASH_JOIN" in last["plan"].upper().replace(" ", "_")
+    assert "n<20" in last["plan"].replace(" ", "")
 
 
 def test_a_dry_run_names_files_bytes_requests_and_dollars(lake: alluvia.Lake) -> None:

@@ -373,4 +373,7 @@ def test_a_query_answers_as_it_does_over_a_copy_of_what_is_shown(tmp_path: Path)
                 filtered += rows_of(run(lake.catalog, text).read_all()) != expected
     assert answered > SEEDS // 4
     assert filtered > SEEDS // 10
-    assert duckdb.__version__ == "1.5.6"  # the wall is its LIMIT: see how the optimizer treats that before an upgrade
+    assert duckdb.__version__ in (
+        "1.5.6",
+        "2.0.1",
+    )  # the wall is its LIMIT: see how the optimizer treats that before an upgrade

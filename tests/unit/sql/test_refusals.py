@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import alluvia
+from alluvia.engine.duck.database import since_2
 from alluvia.errors import Invalid, TableExists
 from alluvia.sql.grammar.statements import parse
 
@@ -116,10 +117,14 @@ def lake() -> alluvia.Lake:
     return lake
 
 
+_UNDERSTOOD_SINCE_2 = ("`", "* EXCEPT (", "AT TIME ZONE")
+"""Forms that DuckDB 2.0 reads; of time zones, it reads the names only where there are rows."""
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("SELECT id BETWEEN SYMMETRIC 2 AND 1 FROM t", "DuckDB does not implement this (Expression type"),
+        ("SELECT id BETWEEN SYMMETRIC 2 AND 1 FROM t", "BETWEEN SYMMETRIC is not supported"),
         ("SELECT id BETWEEN SYMMETRIC 2 AND 1 FROM t", "write BETWEEN least(a, b) AND greatest(a, b)"),
         ("WITH a AS (SELECT 5) INSERT INTO t FROM a", "WITH stands behind the table: INSERT INTO t WITH … SELECT …"),
         ("WITH a AS (SELECT 5) DELETE FROM t", "DELETE FROM t WHERE id IN (WITH … SELECT …)"),
@@ -174,6 +179,9 @@ def lake() -> alluvia.Lake:
     ],
 )
 def test_a_query_of_another_dialect_says_what_to_write(lake: alluvia.Lake, text: str, message: str) -> None:
+    if since_2() and any(form in text for form in _UNDERSTOOD_SINCE_2):
+        lake.sql(text)
+        return
     with pytest.raises(Invalid) as raised:
         lake.sql(text)
     assert message in str(raised.value)

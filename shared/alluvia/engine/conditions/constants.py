@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -21,10 +21,13 @@ from alluvia.arrow_compute import pc
 from alluvia.delta.schema.names import fold
 from alluvia.engine.duck.arrow_values import arrow_table
 from alluvia.engine.duck.database import planner
+from alluvia.engine.duck.literals import quote_name, quote_text
+from alluvia.engine.queries.engine_tree import whole_number
 from alluvia.engine.queries.functions import FOLDABLE, NOW_FUNCTIONS, TODAY_FUNCTIONS
-from alluvia.engine.queries.parse import Node, is_constant, text_literal, walk, without_locations
+from alluvia.engine.queries.parse import Node, is_constant, text_literal, walk
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.table_names import SCHEMA
 
 CONSTANTS_MAX = 10_000
 """Lists of more are not looked at."""
@@ -37,6 +40,7 @@ _STATEMENTS_MAX = 64
 _INTEGERS = {"TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INTEGER": pa.int32(), "BIGINT": pa.int64()}
 _T = TypeVar("_T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EXACT = Context(prec=38)
 _CAST_TYPES = frozenset(
     {
         "BIGINT", "BLOB", "BOOLEAN", "DATE", "DECIMAL", "DOUBLE", "FLOAT", "HUGEINT", "INTEGER", "INTERVAL",
@@ -70,12 +74,12 @@ def _run(sql: str, parameters: Sequence[Any]) -> pa.Table | None:
 
 @dataclass(slots=True)
 class _Answers:
-    """What DuckDB has computed, and what it is asked for next: casts by type and text, expressions by their tree."""
+    """What DuckDB has computed, and what it is asked for next: casts by type and text, expressions by their SQL."""
 
     casts: dict[tuple[str, str], pa.Scalar | None] = field(default_factory=dict)
     values: dict[str, pa.Scalar | None] = field(default_factory=dict)
     asked_casts: dict[str, list[str]] = field(default_factory=dict)
-    asked_values: dict[str, Node] = field(default_factory=dict)
+    asked_values: dict[str, None] = field(default_factory=dict)
     waiting: bool = False
     statements: int = 0
 
@@ -83,9 +87,9 @@ class _Answers:
         if (duckdb_type, text) not in self.casts:
             self.asked_casts.setdefault(duckdb_type, []).append(text)
 
-    def ask_value(self, key: str, node: Node) -> None:
-        if key not in self.values:
-            self.asked_values[key] = node
+    def ask_value(self, sql: str) -> None:
+        if sql not in self.values:
+            self.asked_values[sql] = None
 
     def settle(self, run: Run) -> None:
         """Compute all that was asked for."""
@@ -97,24 +101,25 @@ class _Answers:
             values = [None] * len(texts) if rows is None else list(pc.list_flatten(rows.column(0).chunk(0)))
             for text, value in zip(texts, values, strict=True):
                 self.casts[duckdb_type, text] = value if value is not None and value.is_valid else None
-        keys = list(self.asked_values)
-        taken = keys[: max(0, EXPRESSIONS_MAX - len(self.values))]
+        asked = list(self.asked_values)
+        taken = asked[: max(0, EXPRESSIONS_MAX - len(self.values))]
         for at in range(0, len(taken), _STATEMENT_EXPRESSIONS):
             self._evaluate(taken[at : at + _STATEMENT_EXPRESSIONS], run)
-        self.values.update({key: None for key in keys if key not in self.values})
+        self.values.update({sql: None for sql in asked if sql not in self.values})
         self.asked_casts, self.asked_values = {}, {}
 
-    def _evaluate(self, keys: list[str], run: Run) -> None:
+    def _evaluate(self, expressions: list[str], run: Run) -> None:
         """Compute some expressions; where that fails, each half of them, to leave out those at fault."""
         if self.statements >= _STATEMENTS_MAX:
             return
         self.statements += 1
-        computed = _evaluate([self.asked_values[key] for key in keys], run)
-        if computed is not None:
-            self.values.update(zip(keys, computed, strict=True))
-        elif len(keys) > 1:
-            self._evaluate(keys[: len(keys) // 2], run)
-            self._evaluate(keys[len(keys) // 2 :], run)
+        row = run(f"SELECT {', '.join(expressions)}", [])
+        if row is not None and row.num_rows == 1:
+            values = [value if (value := column[0]).is_valid else None for column in row.columns]
+            self.values.update(zip(expressions, values, strict=True))
+        elif len(expressions) > 1:
+            self._evaluate(expressions[: len(expressions) // 2], run)
+            self._evaluate(expressions[len(expressions) // 2 :], run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,24 +194,37 @@ class Constants:
         if cast is not None:
             self._answers.ask_cast(*cast)
             return lambda: _valued(self._answers.casts[cast])
-        if not self._is_foldable(node):
-            return None
-        printable = self._printable(node)
-        key = json.dumps(without_locations(printable))
-        self._answers.ask_value(key, printable)
-        return lambda: _valued(self._answers.values[key])
-
-    def _is_foldable(self, node: Node) -> bool:
         parts = list(islice((part for part in walk(node) if "class" in part), EXPRESSION_PARTS_MAX + 1))
-        return len(parts) <= EXPRESSION_PARTS_MAX and all(map(self._is_foldable_part, parts))
+        sql = self._sql(node) if len(parts) <= EXPRESSION_PARTS_MAX else None
+        if sql is None:
+            return None
+        self._answers.ask_value(sql)
+        return lambda: _valued(self._answers.values[sql])
 
-    def _is_foldable_part(self, node: Node) -> bool:
+    def _sql(self, node: Node) -> str | None:
+        """Return an expression of literals and cheap functions, as of the query's own time; None for any other."""
         kind = node["class"]
-        if kind == "CAST":
-            return node["cast_type"]["id"] in _CAST_TYPES
-        if kind == "FUNCTION":
-            return fold(node["function_name"]) in FOLDABLE or self._is_now(node) is not None
-        return kind == "CONSTANT" or (kind == "COLUMN_REF" and self._is_now(node) is not None)
+        if kind == "CONSTANT":
+            return _literal_sql(node["value"])
+        if kind in ("FUNCTION", "COLUMN_REF") and (moment := self._is_now(node)) is not None:
+            return self._now_sql(moment)
+        if kind == "CAST" and node["cast_type"]["id"] in _CAST_TYPES:
+            operand = self._sql(node["child"])
+            cast = "TRY_CAST" if node["try_cast"] else "CAST"
+            return None if operand is None else f"{cast}({operand} AS {_type_sql(node['cast_type'])})"
+        return self._call_sql(node) if kind == "FUNCTION" else None
+
+    def _call_sql(self, node: Node) -> str | None:
+        name, operands = fold(node["function_name"]), [self._sql(child) for child in node["children"]]
+        special = node["distinct"] or node["filter"] or node["catalog"] or node["schema"] not in ("", SCHEMA)
+        if name not in FOLDABLE or special or any(child["alias"] for child in node["children"]):
+            return None
+        if name == "ago":
+            name, operands = "-", [self._now_sql("TIMESTAMP WITH TIME ZONE"), *operands]
+        return f"{quote_name(name)}({', '.join(map(str, operands))})" if None not in operands else None
+
+    def _now_sql(self, kind: str) -> str:
+        return f"CAST('{(_EPOCH + timedelta(microseconds=self.now_us)).isoformat()}' AS {kind})"
 
     def _is_now(self, node: Node) -> str | None:
         """Return the type, if a node is a function of the time: TIMESTAMPTZ or DATE."""
@@ -219,24 +237,6 @@ class Constants:
         if name in NOW_FUNCTIONS:
             return "TIMESTAMP WITH TIME ZONE"
         return "DATE" if name in TODAY_FUNCTIONS else None
-
-    def _printable(self, value: Any) -> Any:
-        """Copy an expression with the query's own time in place of the functions that tell it.
-
-        A floating-point literal becomes a cast: printed by DuckDB, 2e0 would be 2.0, which is read as a decimal.
-        """
-        if isinstance(value, list):
-            return [self._printable(child) for child in value]
-        if not isinstance(value, dict):
-            return value
-        if value.get("class") == "CONSTANT" and value["value"]["type"]["id"] == "DOUBLE":
-            return _cast_of(repr(float(value["value"]["value"])), "DOUBLE")
-        if value.get("class") in ("FUNCTION", "COLUMN_REF") and (kind := self._is_now(value)) is not None:
-            return _cast_of((_EPOCH + timedelta(microseconds=self.now_us)).isoformat(), kind)
-        if value.get("function_name") == "ago":
-            now = _cast_of((_EPOCH + timedelta(microseconds=self.now_us)).isoformat(), "TIMESTAMP WITH TIME ZONE")
-            return {**value, "function_name": "-", "is_operator": True, "children": [now, *value["children"]]}
-        return {key: self._printable(child) for key, child in value.items()}
 
 
 def moment_us(value: pa.Scalar) -> int | None:
@@ -278,29 +278,21 @@ def _text_cast(node: Node) -> tuple[str, str] | None:
     return None if text is None or kind not in _CAST_TYPES else (kind, text)
 
 
-def _evaluate(nodes: Sequence[Node], run: Run) -> list[pa.Scalar | None] | None:
-    """Return the values of expressions, None for nulls; None in all where DuckDB refuses one of them."""
-    serialized = run("SELECT json_serialize_sql('SELECT 1')", [])
-    if serialized is None:
-        return None
-    wrapper = json.loads(serialized.column(0)[0].as_py())
-    wrapper["statements"][0]["node"]["select_list"] = list(nodes)
-    text = run("SELECT json_deserialize_sql($1::JSON)", [json.dumps(wrapper)])
-    row = None if text is None else run(text.column(0)[0].as_py(), [])
-    if row is None or row.num_rows != 1:
-        return None
-    return [value if (value := column[0]).is_valid else None for column in row.columns]
+def _literal_sql(value: Mapping[str, Any]) -> str | None:
+    """Return a literal as SQL of its very type; None for one of bytes or bits."""
+    kind = value["type"]["id"]
+    if value["is_null"]:
+        return "NULL"
+    if kind == "VARCHAR":
+        return quote_text(value["value"]) if isinstance(value["value"], str) else None
+    if kind == "DOUBLE":  # 2e0 would be 2.0, which is a decimal
+        return f"CAST('{float(value['value'])!r}' AS DOUBLE)"
+    if kind == "DECIMAL":
+        exact = Decimal(whole_number(value["value"])).scaleb(-value["type"]["type_info"]["scale"], _EXACT)
+        return f"CAST('{exact:f}' AS {_type_sql(value['type'])})"
+    return str(whole_number(value["value"])) if kind in (*_INTEGERS, "HUGEINT", "UHUGEINT") else None
 
 
-def _cast_of(text: str, kind: str) -> Node:
-    literal = {"type": {"id": "VARCHAR", "type_info": None}, "is_null": False, "value": text}
-    child = {"class": "CONSTANT", "type": "VALUE_CONSTANT", "alias": "", "query_location": 0, "value": literal}
-    return {
-        "class": "CAST",
-        "type": "OPERATOR_CAST",
-        "alias": "",
-        "query_location": 0,
-        "child": child,
-        "cast_type": {"id": kind, "type_info": None},
-        "try_cast": False,
-    }
+def _type_sql(kind: Mapping[str, Any]) -> str:
+    info = kind["type_info"]
+    return f"DECIMAL({info['width']}, {info['scale']})" if kind["id"] == "DECIMAL" else str(kind["id"])

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from alluvia.engine.queries.parse import LOCATION, Node
+from alluvia.engine.queries.engine_tree import LOCATION, negated
+from alluvia.engine.queries.parse import Node
 
 LENGTH_MAX = 4096
 DEPTH_MAX = 16
@@ -28,10 +29,10 @@ KEYWORDS = frozenset(
         "pivot_longer", "pivot_wider", "placing", "position", "positional", "precision", "primary", "qualify",
         "real", "references", "returning", "right", "row", "select", "semi", "setof", "show", "similar", "smallint",
         "some", "struct", "substring", "summarize", "symmetric", "table", "tablesample", "then", "time",
-        "timestamp", "to", "trailing", "treat", "trim", "true", "try_cast", "union", "unique", "unpack", "unpivot",
-        "using", "values", "varchar", "variadic", "verbose", "when", "where", "window", "with", "xmlattributes",
-        "xmlconcat", "xmlelement", "xmlexists", "xmlforest", "xmlnamespaces", "xmlparse", "xmlpi", "xmlroot",
-        "xmlserialize", "xmltable",
+        "timestamp", "to", "trailing", "treat", "trim", "true", "try_cast", "tuple", "union", "unique", "unpack",
+        "unpivot", "using", "values", "varchar", "variadic", "verbose", "when", "where", "window", "with",
+        "xmlattributes", "xmlconcat", "xmlelement", "xmlexists", "xmlforest", "xmlnamespaces", "xmlparse", "xmlpi",
+        "xmlroot", "xmlserialize", "xmltable",
     }
 )  # fmt: skip
 """The words that are not always a column's name where they stand without quotes: `duckdb_keywords()`."""
@@ -54,17 +55,6 @@ _COMPARISONS = {
     "<=": "COMPARE_LESSTHANOREQUALTO",
     ">": "COMPARE_GREATERTHAN",
     ">=": "COMPARE_GREATERTHANOREQUALTO",
-}
-
-
-_NEGATED = {
-    "COMPARE_EQUAL": "COMPARE_NOTEQUAL",
-    "COMPARE_NOTEQUAL": "COMPARE_EQUAL",
-    "COMPARE_LESSTHAN": "COMPARE_GREATERTHANOREQUALTO",
-    "COMPARE_LESSTHANOREQUALTO": "COMPARE_GREATERTHAN",
-    "COMPARE_GREATERTHAN": "COMPARE_LESSTHANOREQUALTO",
-    "COMPARE_GREATERTHANOREQUALTO": "COMPARE_LESSTHAN",
-    "COMPARE_IN": "COMPARE_NOT_IN",
 }
 
 
@@ -146,7 +136,7 @@ class _Reader:
         if not depth:
             raise _NotPlainError
         if self._took("not") is not None:
-            return _negated(self._negation(depth - 1))
+            return negated(self._negation(depth - 1))
         if self._took("(") is not None:
             inner = self.condition(depth - 1)
             self.take(")")
@@ -161,19 +151,19 @@ class _Reader:
             comparison = {"class": "COMPARISON", "type": _COMPARISONS[kind], "alias": ""}
             return {**comparison, "left": left, "right": self.sum()}
         if self._took("is") is not None:
-            negated = self._took("not") is not None
+            is_not = self._took("not") is not None
             self.take("null")
-            return _operator("OPERATOR_IS_NOT_NULL" if negated else "OPERATOR_IS_NULL", [left])
-        negated = self._took("not") is not None
+            return _operator("OPERATOR_IS_NOT_NULL" if is_not else "OPERATOR_IS_NULL", [left])
+        is_not = self._took("not") is not None
         if self._took("in") is not None:
-            return _operator("COMPARE_NOT_IN" if negated else "COMPARE_IN", [left, *self._list()])
+            return _operator("COMPARE_NOT_IN" if is_not else "COMPARE_IN", [left, *self._list()])
         if self._took("between") is not None:
             lower = self.sum()
             self.take("and")
             between = {"class": "BETWEEN", "type": "COMPARE_BETWEEN", "alias": ""}
             test = {**between, "input": left, "lower": lower, "upper": self.sum()}
-            return _negated(test) if negated else test
-        if negated:
+            return negated(test) if is_not else test
+        if is_not:
             raise _NotPlainError
         return left
 
@@ -224,12 +214,6 @@ def _constant(kind: str, value: int | str) -> Node:
 
 def _operator(kind: str, children: list[Node]) -> Node:
     return {"class": "OPERATOR", "type": kind, "alias": "", "children": children}
-
-
-def _negated(node: Node) -> Node:
-    """Return a condition's negation in the form of DuckDB's parser, which turns comparisons round."""
-    negated = _NEGATED.get(node["type"])
-    return _operator("OPERATOR_NOT", [node]) if negated is None else {**node, "type": negated}
 
 
 def _arithmetic(sign: str, left: Node, right: Node) -> Node:

@@ -121,7 +121,7 @@ if TYPE_CHECKING:
 
 _MOST = 10**38 - 1
 _LEAST = {"hugeint": -_MOST, "uhugeint": 0}
-_NOT_SENT = frozenset({"bit", "bignum", "time with time zone"})
+_NOT_SENT = frozenset({"bit", "bignum", "time with time zone", "variant"})
 _NESTED = ("list", "array", "struct", "map", "union")
 
 

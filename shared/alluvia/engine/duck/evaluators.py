@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from alluvia.engine.duck.arrow_values import arrow_table
 from alluvia.engine.duck.database import evaluator
 from alluvia.engine.duck.failures import EngineError, details_of
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 ROWS = "rows"
 """What queries know the rows by that they compute on."""
@@ -37,20 +40,30 @@ class OwnEvaluator:
 
     def __init__(self) -> None:
         self._connection = evaluator()
-        row = self._connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchone()
-        self.now_us = int(row[0]) if row else 0
+        [(self.now_us,)] = self._connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchall()
 
     def compute(self, query: str, rows: pa.Table) -> pa.Table:
         """Return the rows of a query over the relation `rows`. Raises `EngineError`."""
         import duckdb  # loaded late: most conditions and values do without
 
-        self._connection.register(ROWS, rows.to_reader())  # a table would come by way of a dataset, in twice the time
         try:
-            return arrow_table(self._connection.execute(query))
+            with registered(ROWS, rows.to_reader(), self._connection):  # a table would take twice the time
+                return arrow_table(self._connection.execute(query))
         except duckdb.Error as error:
             raise EngineError(details_of(error)) from None
-        finally:
-            self._connection.unregister(ROWS)
+
+
+@contextmanager
+def registered(name: str, rows: object, connection: DuckDBPyConnection) -> Iterator[None]:
+    """Give a connection rows under a name for the time of a block, whose error ends its transaction."""
+    connection.register(name, rows)
+    try:
+        yield
+    except Exception:
+        connection.execute("ROLLBACK")  # in a failed transaction, DuckDB 2.0 takes nothing back
+        raise
+    finally:
+        connection.unregister(name)
 
 
 _making: ContextVar[Callable[[], Evaluator]] = ContextVar("alluvia_making_evaluators", default=OwnEvaluator)

@@ -14,8 +14,9 @@ from typing import Any
 from alluvia.delta.schema.names import fold
 from alluvia.engine.duck.literals import quote_name, quote_text
 from alluvia.engine.duck.variant_sql import plain_key
+from alluvia.engine.queries.engine_tree import LOCATION
 from alluvia.engine.queries.functions import UNNESTING
-from alluvia.engine.queries.parse import LOCATION, Node, text_literal, walk
+from alluvia.engine.queries.parse import Node, text_literal, walk
 from alluvia.engine.queries.references import References, names_in_use
 from alluvia.engine.queries.shown_names import FIELDS
 from alluvia.lazy_dataclasses import dataclass

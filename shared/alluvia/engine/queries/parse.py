@@ -9,7 +9,6 @@ kilobytes keep them busy for hours: a text that a stranger sent is analysed in a
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,14 +17,13 @@ from alluvia.delta.arguments import check_text
 from alluvia.engine.duck.database import planner
 from alluvia.engine.duck.failures import query_error
 from alluvia.engine.queries.dialect_hints import instead_of, instead_of_with
+from alluvia.engine.queries.engine_tree import LOCATION, our_tree
 from alluvia.engine.queries.schema_names import without_schema
 from alluvia.engine.queries.time_travel import in_our_form
 from alluvia.errors import Invalid, cut
 from alluvia.lazy_dataclasses import dataclass
 
 Node = dict[str, Any]
-
-LOCATION = "query_location"
 
 
 def walk(value: Any) -> Iterator[Node]:
@@ -147,9 +145,11 @@ def analyse(text: str) -> Analysis:
     """Have DuckDB read a text, in this process. Raises `duckdb.Error`."""
     import duckdb
 
-    starts = [start for start, _ in duckdb.tokenize(text)]
-    row = planner().execute("SELECT json_serialize_sql($1)", [_explained(text.encode(), starts).decode()]).fetchone()
-    return Analysis(starts, str(row[0]).encode() if row else b"{}")
+    comment = duckdb.token_type.comment
+    starts = [start for start, kind in duckdb.tokenize(text) if kind != comment]
+    serialize = "SELECT json_serialize_sql($1)"
+    [(tree,)] = planner().execute(serialize, [_explained(text.encode(), starts).decode()]).fetchall()
+    return Analysis(starts, tree.encode())
 
 
 def parse(text: str, analyse: Analyse = analyse) -> Statement:
@@ -175,7 +175,7 @@ def read(text: str, analyse: Analyse = analyse) -> Statement:
     parsed = analyse(text)
     data = _explained(text.encode(), parsed.starts)
     word = _first_word(text.encode(), parsed.starts)
-    answer = _tree(parsed.tree)
+    answer = _tree(parsed, text.encode())
     if answer["error"]:
         _refuse(answer, text, data, word)
     statements = answer["statements"]
@@ -185,10 +185,10 @@ def read(text: str, analyse: Analyse = analyse) -> Statement:
     return Statement(text, statements[0]["node"], word == _EXPLAIN.decode(), parsed.starts)
 
 
-def _tree(text: bytes) -> Any:
-    """Return the tree of a JSON text. Raises `Invalid` if it is nested too deeply to handle."""
+def _tree(parsed: Analysis, text: bytes) -> Any:
+    """Return the tree of a text. Raises `Invalid` if it is nested too deeply to handle."""
     try:
-        return json.loads(text)
+        return our_tree(parsed.tree, text, parsed.starts)
     except RecursionError as error:
         raise Invalid("the query is nested too deeply: split it into common table expressions") from error
 
@@ -225,14 +225,14 @@ def _explained(data: bytes, starts: Sequence[int]) -> bytes:
 
 
 def _refuse(answer: Any, text: str, data: bytes, word: str) -> None:
-
     message = str(answer.get("error_message", ""))
+    if _SYMMETRIC.search(text) and not message.startswith("Only SELECT"):
+        raise Invalid("BETWEEN SYMMETRIC is not supported: write BETWEEN least(a, b) AND greatest(a, b)")
     if answer.get("error_type") != "parser" or message.startswith("Only SELECT"):
         if word == "pivot":
             raise Invalid("a PIVOT must name its values here: PIVOT … ON column IN (…)")
         if not message.startswith("Only SELECT"):
-            symmetric = ": write BETWEEN least(a, b) AND greatest(a, b)" if _SYMMETRIC.search(text) else ""
-            raise Invalid(f"DuckDB does not implement this ({cut(message)}){symmetric}")
+            raise Invalid(f"DuckDB does not implement this ({cut(message)})")
         if word == _EXPLAIN.decode():
             raise Invalid("only EXPLAIN of one SELECT is supported")
         instead = instead_of_with(text) if word == "with" else None

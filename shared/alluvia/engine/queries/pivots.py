@@ -29,6 +29,11 @@ class OpenPivot:
     names: str
 
     @property
+    def start(self) -> int:
+        """Return where the expression starts in the text."""
+        return self.end - len(self.expression)
+
+    @property
     def values_query(self) -> str:
         """Return the query for its values, as texts, in their order."""
         item = f"(\n{self.expression}\n)"
@@ -38,11 +43,11 @@ class OpenPivot:
         )
 
     def condition(self, values: Sequence[str]) -> str:
-        """Return what names the values. Raises `Invalid` for none, and for more than may be columns."""
+        """Return the expression with its values. Raises `Invalid` for none, and for more than may be columns."""
         if not values or len(values) > VALUES_MAX:
             held = f"more than {VALUES_MAX} values" if values else "no value in any row"
             raise Invalid(f"PIVOT … ON {self.expression}: it has {held}: name those to show, as in IN ('a', 'b')")
-        return f" IN ({', '.join(map(quote_text, values))})"
+        return f"({self.expression}) IN ({', '.join(map(quote_text, values))})"
 
 
 def open_pivots(text: str) -> list[OpenPivot]:

@@ -15,6 +15,7 @@ from alluvia.delta.arguments import offset_ms
 from alluvia.delta.schema.names import fold
 from alluvia.engine.queries.bytes_as_text import check_casts
 from alluvia.engine.queries.engine_faults import check_row_values
+from alluvia.engine.queries.engine_tree import LOCATION
 from alluvia.engine.queries.functions import (
     INFORMATION_SCHEMA,
     INFORMATION_SCHEMA_VIEWS,
@@ -24,7 +25,7 @@ from alluvia.engine.queries.functions import (
     is_refused,
 )
 from alluvia.engine.queries.json_arrows import check_arrows
-from alluvia.engine.queries.parse import LOCATION, Node, integer_literal, text_literal, walk
+from alluvia.engine.queries.parse import Node, integer_literal, text_literal, walk
 from alluvia.engine.queries.time_travel import AGO, ARGUMENTS, COLUMNS
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass

@@ -17,9 +17,10 @@ from typing import Any
 from alluvia.delta.schema.names import fold
 from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.engine.duck.literals import quote_name
+from alluvia.engine.queries.engine_tree import LOCATION
 from alluvia.engine.queries.field_reads import FieldRead
 from alluvia.engine.queries.functions import TABLE_FUNCTIONS
-from alluvia.engine.queries.parse import LOCATION, Analyse, Node, Statement, analyse, read, same
+from alluvia.engine.queries.parse import Analyse, Node, Statement, analyse, read, same
 from alluvia.engine.queries.references import Reference
 from alluvia.engine.queries.shown_names import VIEW_SCHEMA
 from alluvia.errors import Invalid
@@ -65,7 +66,7 @@ def _is_known(node: Node, schema: str, views: frozenset[str], ctes: frozenset[st
 
 # After these words the grammar takes the name of a table, but no alias.
 _WITHOUT_ALIAS = frozenset({"table", "describe", "desc", "show", "summarize"})
-_NAME = re.compile(rb'"(?:[^"]|"")*"|[A-Za-z0-9_$\x80-\xff]+')
+_NAME = re.compile(rb'"(?:[^"]|"")*"|`(?:[^`]|``)*`|[A-Za-z0-9_$\x80-\xff]+')
 _UNUSUAL = "this way of naming a table is not possible: name it plainly, after FROM or JOIN"
 
 

@@ -99,14 +99,12 @@ class RowDifference:
     def counts(self) -> tuple[int, int, int]:
         """Return how many rows only the second collection has, how many only the first, and how many keys changed."""
         others = self._where(changed=False)
-        numbers = self._connection.execute(
+        [(more, less)] = self._connection.execute(
             "SELECT coalesce(sum(times) FILTER (times > 0), 0), coalesce(-sum(times) FILTER (times < 0), 0) "  # noqa: S608
             f"FROM difference WHERE {others}"
-        ).fetchone()
-        changed = self._connection.execute("SELECT count(*) FROM changed").fetchone() if self._key else (0,)
-        assert numbers is not None  # noqa: S101 - an aggregate has a row
-        assert changed is not None  # noqa: S101
-        return int(numbers[0]), int(numbers[1]), int(changed[0])
+        ).fetchall()
+        [(changed,)] = self._connection.execute("SELECT count(*) FROM changed").fetchall() if self._key else [(0,)]
+        return int(more), int(less), int(changed)
 
     def _where(self, *, changed: bool | None) -> str:
         if changed is None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from alluvia.engine.duck.arrow_values import arrow_reader, arrow_table, told
 from alluvia.engine.duck.database import OwnDatabase, confine, planner
-from alluvia.engine.duck.evaluators import ROWS
+from alluvia.engine.duck.evaluators import ROWS, registered
 from alluvia.engine.duck.failures import INTERRUPT, ResultTooLarge, details_of
 from alluvia.engine.duck.literals import quote_name, quote_text
 from alluvia.engine.queries.parse import analyse
@@ -70,8 +70,8 @@ class QueryDatabase:
             connection.execute(f"SET GLOBAL temp_directory = {quote_text(folder)}")
         self._connection, self._files, self._sent = connection, None, dict
         self._steps, self._shown = [], {}
-        row = self._connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchone()
-        return {"now_us": row[0] if row else 0}
+        [(now_us,)] = self._connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchall()
+        return {"now_us": now_us}
 
     def serve(self, places: list[Any], files: list[Any], rows: bytes) -> Reply:
         """Let the database open objects of stores as files; see `alluvia.store.caches.served.packed`."""
@@ -217,11 +217,8 @@ class QueryDatabase:
 
         Only a confined database may be asked: the query is a user's.
         """
-        self._open.register(ROWS, pa.ipc.open_stream(rows))
-        try:
+        with registered(ROWS, pa.ipc.open_stream(rows), self._open):
             computed = arrow_table(self._open.execute(sql))
-        finally:
-            self._open.unregister(ROWS)
         return (
             {"too_large": True}
             if computed.nbytes > limit_bytes

@@ -63,7 +63,7 @@ def test_now_stands_still() -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("", "syntax error"),
+        ("", "syntax error|struct<>"),  # for DuckDB 2.0, a struct without fields
         ("1 AS b", "syntax error"),
         ("1; SELECT 2", "syntax error"),
         ("1), (2", "give one SQL expression"),

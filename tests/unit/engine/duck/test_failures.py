@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
 import pytest
 
 import alluvia
@@ -55,6 +56,10 @@ OVERFLOWS = [
     ("e + 1", "the result of the addition does not fit DECIMAL(38): no wider type is exact: cast what it is computed "),
     ("e * 10", "the result of the multiplication does not fit DECIMAL(38): no wider type is exact: cast what it is "),
 ]
+
+
+if duckdb.__version__ >= "2":  # which gives the sum a wider type
+    OVERFLOWS = [each for each in OVERFLOWS if each[0] != "d + d"]
 
 
 @pytest.fixture

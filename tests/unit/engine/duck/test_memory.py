@@ -29,7 +29,8 @@ def test_a_merge_that_needs_more_sorts_on_disk(tmp_path: Path) -> None:
     columns = {"id": "string", "text": "string", "n": "long"}
     table = alluvia.connect(str(tmp_path)).create_table("t", columns, sort_by=["id"])
     query = "SELECT md5(random()::text) AS id, md5(random()::text) AS text, range AS n FROM range(350000)"
-    for _ in range(4):
-        table.append(duckdb.sql(query).to_arrow_table())
+    with duckdb.connect() as connection:
+        for _ in range(4):
+            table.append(connection.sql(query).to_arrow_table())
     table.optimize(memory_mb=330)
     assert (len(table.files), table.count()) == (1, 1_400_000)

@@ -169,8 +169,8 @@ def test_no_condition_of_a_query_reaches_rows_that_are_not_shown(tmp_path: Path,
         schema = pa.schema([("tenant", pa.string()), ("id", pa.int32()), ("text", pa.string())])
         connection.execute(f"CREATE VIEW shown AS {shown_sql('everything', schema, ['id', 'text'], [condition])}")
         asked = "SELECT count(*) FROM shown WHERE id <> 7 AND text::INTEGER > 3"
-        plan = connection.execute(f"EXPLAIN {asked}").fetchall()[0][1]
-        above, wall, below = plan.partition("LIMIT")
+        plan = connection.execute(f"EXPLAIN {asked}").fetchall()[0][1].replace(str(2**63 - 1), "")
+        above, wall, below = plan.partition("LIMIT" if "LIMIT" in plan else "Limit")
         assert wall
         assert ("7" in above, "INTEGER" in above, "tenant" in above) == (True, True, False)
         assert ("7" in below, "INTEGER" in below, "tenant" in below) == (False, False, True)

@@ -43,7 +43,10 @@ def test_a_message_lists_few_signatures_and_counts_the_rest(engine: duckdb.DuckD
     with pytest.raises(duckdb.BinderException) as raised:
         engine.execute("SELECT sum('a'::VARCHAR)")
     said = with_advice(str(raised.value).removeprefix("Binder Error: ").partition("\n\nLINE")[0], "", ())
-    assert said.endswith("sum(DECIMAL) -> DECIMAL\n\tsum(BOOLEAN) -> HUGEINT\n\tsum(SMALLINT) -> HUGEINT\n\tand 5 more")
+    without_names = said.replace("arg ", "").replace(", /", "")  # DuckDB 2.0 names arguments
+    assert without_names.endswith(
+        "sum(DECIMAL) -> DECIMAL\n\tsum(BOOLEAN) -> HUGEINT\n\tsum(SMALLINT) -> HUGEINT\n\tand 5 more"
+    )
 
 
 def test_a_function_that_no_table_knows_keeps_the_engines_proposal() -> None:

@@ -1,10 +1,15 @@
 """`->>` and `->` next to operators that DuckDB applies first are refused, with the parentheses to write."""
 
+import duckdb
 import pytest
 
 from alluvia.engine.queries.parse import parse
 from alluvia.engine.queries.references import find_references
 from alluvia.errors import Invalid
+
+_ARROWS_FIRST = duckdb.__version__ >= "2"
+_READ_SINCE_2 = {"AND", "OR", "NOT", "="}
+"""What DuckDB 2.0 applies after `->>`, as PostgreSQL does; `->` is still that of a lambda function."""
 
 
 @pytest.mark.parametrize(
@@ -27,8 +32,14 @@ from alluvia.errors import Invalid
     ],
 )
 def test_a_field_that_would_be_one_of_something_else_is_refused(expression: str, written: str, taken: str) -> None:
+    root = parse(f"SELECT 1 FROM t WHERE {expression}").root
+    if _ARROWS_FIRST and taken in _READ_SINCE_2:
+        if "->>" in written:
+            find_references(root)
+            return
+        taken = "="
     with pytest.raises(Invalid) as refused:
-        find_references(parse(f"SELECT 1 FROM t WHERE {expression}").root)
+        find_references(root)
     arrow = "->>" if "->>" in written else "->"
     message = f"{arrow} needs parentheses here: write {written}, because {taken} is applied before it"
     assert str(refused.value) == message

@@ -106,4 +106,4 @@ def test_a_syntax_error_shows_the_users_own_line() -> None:
         parse("SELECT n,\n  'é' AS x,,\nFROM events")
     message, _, shown = str(caught.value).partition("\n\n")
     assert message == 'Parser Error: syntax error at or near ","'
-    assert shown.splitlines() == ["LINE 2:   'é' AS x,,", "                  ^"]
+    assert shown.splitlines() == ["LINE 2:   'é' AS x,,", "                   ^"]
