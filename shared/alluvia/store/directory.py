@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import BinaryIO
@@ -28,7 +28,7 @@ from alluvia.errors import (
     Unsupported,
 )
 from alluvia.store.base import LINK, Address, ObjectInfo, PutResult, Store, check_key, check_prefix, check_range
-from alluvia.store.flushed_files import TEMPORARY, flushed_file, same_bytes, sync_folder
+from alluvia.store.flushed_files import TEMPORARY, FlushedFile, flushed_file
 from alluvia.store.uris import Links, canonical_path, is_loop, key_below, real_path, refuse
 
 _ABSENT = (errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
@@ -121,21 +121,17 @@ class DirectoryStore(Store):
 
     def put_if_absent(self, key: str, data: bytes) -> PutResult:
         """Write an object unless the key is taken: temporary file, flush, hard link, flush of the folder."""
-        path = self._writable(key)
-        if _stat(path) is not None:
+        if _stat(f"{self.root}/{self._checked(key)}") is not None:
+            self._writable(key)
             return PutResult.EXISTS
-        with flushed_file(path, lambda file: file.write(data)) as temporary:
-            try:
-                os.link(temporary, path)
-            except FileExistsError:
-                if path.is_dir():
-                    raise
+        with self._flushed(key, lambda file: file.write(data)) as new:
+            if not new.link():
                 return PutResult.EXISTS
-        try:
-            sync_folder(path.parent)
-        except OSError as error:
-            msg = f"{key} was written, but its folder could not be flushed to the disk: {error.strerror}"
-            raise AnswerLost(msg) from error
+            try:
+                new.sync_name()
+            except OSError as error:
+                msg = f"{key} was written, but its folder could not be flushed to the disk: {error.strerror}"
+                raise AnswerLost(msg) from error
         return PutResult.CREATED
 
     def put_new(self, key: str, data: bytes) -> None:
@@ -186,27 +182,28 @@ class DirectoryStore(Store):
         self._replace(key, lambda file: file.writelines(parts))
 
     def _replace(self, key: str, fill: Callable[[BinaryIO], object]) -> None:
-        path = self._writable(key)
-        with flushed_file(path, fill) as temporary:
-            temporary.replace(path)
-            sync_folder(path.parent)
+        with self._flushed(key, fill) as new:
+            new.replace()
+            new.sync_name()
 
     def _create(
         self, key: str, fill: Callable[[BinaryIO], object], like: Path | None = None, *, renew: bool = False
     ) -> None:
         """Write an object whose key is free or has the same bytes; with `renew`, these are written again."""
-        path = self._writable(key)
-        with flushed_file(path, fill, like) as temporary:
-            try:
-                os.link(temporary, path)
-            except FileExistsError:
-                if path.is_dir():
-                    raise
-                if not same_bytes(temporary, path):
-                    raise KeyTaken(key) from None
+        with self._flushed(key, fill, like) as new:
+            if not new.link():
+                if not new.is_same():
+                    raise KeyTaken(key)
                 if renew:
-                    temporary.replace(path)
-            sync_folder(path.parent)
+                    new.replace()
+            new.sync_name()
+
+    def _flushed(
+        self, key: str, fill: Callable[[BinaryIO], object], like: Path | None = None
+    ) -> AbstractContextManager[FlushedFile]:
+        path = f"{self.root}/{self._checked(key)}"
+        name = path.rpartition("/")[2]
+        return flushed_file(path, fill, lambda folder: self._judge(key, f"{folder}/{name}"), like)
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
         folder, _, _ = check_prefix(prefix).rpartition("/")
@@ -316,13 +313,13 @@ def _info(key: str, status: os.stat_result) -> ObjectInfo:
     return ObjectInfo(key, status.st_size, status.st_mtime_ns // 1_000_000, etag)
 
 
-def _stat(path: Path) -> os.stat_result | None:
+def _stat(path: str | Path) -> os.stat_result | None:
     try:
-        status = path.stat()
+        status = os.stat(path)  # noqa: PTH116 - a Path takes longer
     except OSError as error:
         if error.errno in _ABSENT:
             return None
-        raise _unread(path.name, error) from error
+        raise _unread(Path(path).name, error) from error
     return status if stat.S_ISREG(status.st_mode) else None
 
 

@@ -5,81 +5,153 @@ from __future__ import annotations
 import errno
 import os
 import re
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from alluvia.errors import AlluviaError, Invalid, StoreRefused, Unavailable
+from alluvia.store.uris import real_path
 
 FOLDER_TRIES = 5
 """A sweep removes a folder at most once while a file is begun in it; several may run."""
 TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.tmp$")
 """The end of the names of temporary files."""
+_NAME_CHARS_MAX = 50
+"""Of a file's name, in that of the temporary file: file systems take 255 bytes."""
 _NAMES = (errno.EEXIST, errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR)
 _REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTSUP)
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+
+
+class FlushedFile:
+    """A flushed temporary file in the folder of the file that it becomes. The folder is open, so nothing moves it."""
+
+    def __init__(self, folder: int, path: str) -> None:
+        self.folder = folder
+        self.path = path
+        self.name = path.rpartition("/")[2]
+        self.temporary = f"{self.name[:_NAME_CHARS_MAX]}.{os.urandom(16).hex()}.tmp"
+
+    def write(self, fill: Callable[[BinaryIO], object], like: Path | None) -> None:
+        """Make the temporary file: a link to the file `like` if there can be one, else `fill` fills it."""
+        if like is not None and self._linked(like):
+            with os.fdopen(os.open(self.temporary, os.O_RDONLY, dir_fd=self.folder), "rb") as file:
+                os.fsync(file.fileno())
+            return
+        with os.fdopen(os.open(self.temporary, _NEW, 0o666, dir_fd=self.folder), "wb") as file:
+            fill(file)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _linked(self, like: Path) -> bool:
+        """Give a file another name, if both are on one file system that has hard links."""
+        try:
+            os.link(like, self.temporary, dst_dir_fd=self.folder)
+        except OSError:
+            return False
+        return True
+
+    def link(self) -> bool:
+        """Name the file, unless another file has the name; then return False. Raises `OSError` if a folder has it."""
+        try:
+            os.link(self.temporary, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+        except FileExistsError:
+            if Path(self.path).is_dir():
+                raise
+            return False
+        return True
+
+    def replace(self) -> None:
+        """Name the file; another one of that name is gone."""
+        os.replace(self.temporary, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+
+    def is_same(self) -> bool:
+        """Whether the file that has the name holds the same bytes."""
+        descriptor = os.open(self.temporary, os.O_RDONLY, dir_fd=self.folder)
+        with os.fdopen(descriptor, "rb") as first, Path(self.path).open("rb") as second:
+            while (data := first.read(1 << 20)) == second.read(1 << 20):
+                if not data:
+                    return True
+        return False
+
+    def sync_name(self) -> None:
+        """Drop the temporary name, and flush the names in the folder to the disk."""
+        self.drop()
+        os.fsync(self.folder)
+
+    def drop(self) -> None:
+        """Drop the temporary name."""
+        if self.temporary:
+            with suppress(OSError):
+                os.unlink(self.temporary, dir_fd=self.folder)
+        self.temporary = ""
 
 
 @contextmanager
-def flushed_file(path: Path, fill: Callable[[BinaryIO], object], like: Path | None = None) -> Iterator[Path]:
-    """Yield a flushed temporary file next to an object's, to be renamed to it. Raises ours for an `OSError`.
+def flushed_file(
+    path: str, fill: Callable[[BinaryIO], object], judge: Callable[[str], object], like: Path | None = None
+) -> Iterator[FlushedFile]:
+    """Yield a flushed temporary file next to an object's, to be named. Raises ours for an `OSError`.
 
-    It is a link to the file `like` if there can be one, else it is filled.
+    Its folder is made if it is missing, after `judge` has had its real path, as it has that of the opened folder.
     """
-    temporary = path.parent / f"{path.name[:50]}.{uuid.uuid4().hex}.tmp"
     try:
-        linked, opened = _opened(path, temporary, like)
-        with opened as file:
-            if not linked:
-                fill(file)
-                file.flush()
-            os.fsync(file.fileno())
-        yield temporary
+        file = _written(path, fill, judge, like)
+        try:
+            yield file
+        finally:
+            _close(file)
     except OSError as error:
         raise _unwritten(path, error) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
-def _opened(path: Path, temporary: Path, like: Path | None) -> tuple[bool, BinaryIO]:
-    """Return whether a new temporary file is a link to `like`, and the file, opened: to be filled, unless it is."""
+def _written(
+    path: str, fill: Callable[[BinaryIO], object], judge: Callable[[str], object], like: Path | None
+) -> FlushedFile:
+    folder = path.rpartition("/")[0]
     for _ in range(FOLDER_TRIES):
-        _make_folder(path)
-        linked = like is not None and _linked(like, temporary)
-        with suppress(FileNotFoundError):  # a sweep has removed the folder, which was still empty
-            return linked, temporary.open("rb" if linked else "xb")
-    raise FileNotFoundError(errno.ENOENT, "its folder was removed at each attempt", str(path.parent))
+        try:
+            file = FlushedFile(_opened(folder, judge), path)
+        except FileNotFoundError:  # a sweep has removed the folder, which was still empty
+            continue
+        try:
+            judge(real_path(folder, file.folder) or folder)
+            file.write(fill, like)
+        except BaseException as error:
+            _close(file)
+            if not isinstance(error, FileNotFoundError):
+                raise
+        else:
+            return file
+    raise FileNotFoundError(errno.ENOENT, "its folder was removed at each attempt", folder)
 
 
-def _linked(path: Path, link: Path) -> bool:
-    """Give a file another name, if both are on one file system that has hard links."""
+def _opened(folder: str, judge: Callable[[str], object]) -> int:
+    """Open a folder, and make it first if it is missing."""
     try:
-        os.link(path, link)
-    except OSError:
-        return False
-    return True
+        return os.open(folder, _FOLDER)
+    except FileNotFoundError:
+        judge(os.path.realpath(folder))
+        _make_folder(Path(folder))
+        return os.open(folder, _FOLDER)
 
 
-def same_bytes(one: Path, other: Path) -> bool:
-    """Whether two files hold the same bytes."""
-    with one.open("rb") as first, other.open("rb") as second:
-        while (data := first.read(1 << 20)) == second.read(1 << 20):
-            if not data:
-                return True
-    return False
+def _close(file: FlushedFile) -> None:
+    file.drop()
+    os.close(file.folder)
 
 
 def _make_folder(path: Path) -> None:
-    """Make an object's folder, and flush the names of those that were missing."""
-    missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Make a folder, and flush the names of those that were missing."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
     for folder in missing:
-        sync_folder(folder.parent)
+        _sync_folder(folder.parent)
 
 
-def sync_folder(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """Flush the names in a folder to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -88,6 +160,6 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _unwritten(path: Path, error: OSError) -> AlluviaError:
+def _unwritten(path: str, error: OSError) -> AlluviaError:
     kind = Invalid if error.errno in _NAMES else StoreRefused if error.errno in _REFUSALS else Unavailable
-    return kind(f"cannot write {path.name}: {error.strerror or error}")
+    return kind(f"cannot write {path.rpartition('/')[2]}: {error.strerror or error}")

@@ -81,10 +81,10 @@ def test_a_file_of_the_same_file_system_is_not_copied(
 
     link = os.link
 
-    def refused(source: Path, target: Path) -> None:
+    def refused(source: Path, target: Path, **folders: int) -> None:
         if source == local:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        link(source, target)
+        link(source, target, **folders)
 
     monkeypatch.setattr(os, "link", refused)
     store.put_new_file("copied", local)

@@ -31,8 +31,8 @@ def test_a_writer_whose_folder_is_removed_makes_it_again(tmp_path: Path, monkeyp
     def make_and_lose(path: Path) -> None:
         made(path)
         if len(removed) < 2:
-            removed.append(path.parent)
-            path.parent.rmdir()
+            removed.append(path)
+            path.rmdir()
 
     monkeypatch.setattr(flushed_files, "_make_folder", make_and_lose)
     store.put("t/p=a/file", b"rows")
