@@ -6,11 +6,13 @@ import contextlib
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import pytest
+from waitress.channel import HTTPChannel
 from waitress.server import BaseWSGIServer
 
 from alluvia.cli.client import Client
@@ -19,6 +21,8 @@ from alluvia.server.listening import PACE_BYTES, listen
 CONNECTIONS = 4
 BODY_BYTES = 1 << 20
 STARTED = f"POST /slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: {BODY_BYTES}\r\n\r\n".encode()
+HELD = b"GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n"
+QUICK = b"GET /quick HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 class Place:
@@ -153,3 +157,55 @@ def test_bodies_that_are_not_complete_hold_no_more_than_they_may(place: Place, m
         assert sum(each.held_bytes for each in place.open().values()) <= 64 * 1024 + 40 * 1024, at
     assert place.post() == 200
     assert any("unfinished request bodies take too much space" in line for line in place.lines)
+
+
+def test_an_answer_is_one_piece_and_costs_nothing_for_connections_that_are_quiet(
+    monkeypatch: pytest.MonkeyPatch, place: Place
+) -> None:
+    looks: Counter[int] = Counter()
+    readable = HTTPChannel.readable
+
+    def counted(channel: Any) -> bool:
+        looks[channel.addr[1]] += 1
+        return bool(readable(channel))
+
+    quiet = [place.connect(STARTED).getsockname()[1] for _ in range(2)]
+    busy = socket.create_connection(("127.0.0.1", place.port), timeout=30)
+    monkeypatch.setattr(HTTPChannel, "readable", counted)
+    for _ in range(20):
+        busy.sendall(QUICK)
+        assert busy.recv(1 << 16).endswith(b"\r\n\r\nx")
+    busy.close()
+    assert [looks[each] for each in quiet] == [0, 0]
+
+
+def test_what_comes_while_a_request_is_answered_is_answered_after_it(place: Place) -> None:
+    sender = place.connect(HELD)
+    assert place.held.wait(30)
+    sender.sendall(QUICK)
+    place.go_on.set()
+    answers = b""
+    while answers.count(b"\r\n\r\nx") < 2:
+        answers += sender.recv(1 << 16)
+    sender.sendall(QUICK)
+    assert sender.recv(1 << 16).endswith(b"\r\n\r\nx")
+
+
+def test_a_client_that_goes_while_it_is_answered_leaves_no_connection(place: Place) -> None:
+    gone = place.connect(HELD)
+    port = gone.getsockname()[1]
+    assert place.held.wait(30)
+    gone.close()
+    place.go_on.set()
+    place.until(lambda: port not in place.open())
+    assert Client(place.port).post("/quick", {}).status == 200
+
+
+def test_a_long_answer_comes_whole_to_a_client_that_begins_late(place: Place) -> None:
+    place.read_nothing()
+    [client] = place.sockets
+    text = b""
+    while len(text.partition(b"\r\n\r\n")[2]) < 8 << 20:
+        text += client.recv(1 << 20)
+    client.sendall(QUICK)
+    assert client.recv(1 << 16).endswith(b"\r\n\r\nx")

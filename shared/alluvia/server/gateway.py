@@ -32,7 +32,7 @@ from alluvia.serverless.http import GONE, NOSNIFF, OPERATOR, OPERATOR_HEADER, TA
 from alluvia.serverless.log_lines import caller_name, forget_caller
 from alluvia.serverless.routes.ingest_routes import INGEST_ROUTES, is_of_source
 from alluvia.serverless.routes.query_routes import QUERY_ROUTES
-from alluvia.serverless.routes.route import route_at
+from alluvia.serverless.routes.route import Routes, route_at
 
 Handler = Callable[[dict[str, Any], Any], Any]
 FUNCTIONS = ("ingest", "merge", "query", "vacuum", "backfill")
@@ -76,7 +76,7 @@ StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 Downloads = Callable[[dict[str, Any], FileWrapper | None], Download | Response]
 LARGE_BYTES = 64 * 1024
 UPLOAD_PATHS = "/v1/upload/"
-_ROUTES = (*QUERY_ROUTES, *INGEST_ROUTES)
+_ROUTES = Routes((*QUERY_ROUTES, *INGEST_ROUTES))
 _COMPRESSED = ("H4s", "KLUv")  # how gzip and zstd begin in base64
 
 
@@ -168,7 +168,7 @@ class Gateway:
         """Return the path of the route that a path is of."""
         if path == METRICS_PATH:
             return path
-        return next((route.path for route in _ROUTES if route.names_in(path) is not None), OTHER)
+        return next((route.path for route, _ in _ROUTES.at(path)), OTHER)
 
     def _answer(self, event: dict[str, Any], wrap: FileWrapper | None) -> Response | Download:
         refused = refusal(event["rawPath"], event["headers"], self._rules.hosts)
@@ -189,7 +189,7 @@ class Gateway:
             return failure(503, "the server is shutting down", **{"Retry-After": "5", "Cache-Control": "no-store"})
         if self._downloads is not None and event["rawPath"].startswith(DOWNLOADS_PATH):
             return self._downloads(event, wrap)
-        if all(route.names_in(event["rawPath"]) is None for route in QUERY_ROUTES):
+        if next(QUERY_ROUTES.at(event["rawPath"]), None) is None:
             call = partial(self._call, self._ingest, event)
             admission = self._uploads if event["rawPath"].startswith(UPLOAD_PATHS) else self._large
             answer = admission.through(call) if admission is self._uploads or _is_large(event) else call()

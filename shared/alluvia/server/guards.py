@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from ipaddress import ip_address
 from threading import BoundedSemaphore
 from urllib.parse import urlsplit
@@ -98,12 +99,13 @@ class HostNames:
 
     def have(self, authority: str) -> bool:
         """Whether a server may be called so, as the header Host says."""
-        if ANY_HOST in self.names:
-            return True
-        if not authority:
-            return self.addresses
-        host = _host(f"//{authority}") if _is_authority(authority) else ""
-        return is_loopback(host) or host in self.names or (self.addresses and _is_address(host))
+        return ANY_HOST in self.names or (_allow(self, authority) if authority else self.addresses)
+
+
+@lru_cache(maxsize=256)  # nearly all requests say the same
+def _allow(hosts: HostNames, authority: str) -> bool:
+    host = _host(f"//{authority}") if _is_authority(authority) else ""
+    return is_loopback(host) or host in hosts.names or (hosts.addresses and _is_address(host))
 
 
 def host_names(host: str, others: Collection[str]) -> HostNames:

@@ -20,10 +20,11 @@ import orjson
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
-from waitress.task import ErrorTask
+from waitress.task import ErrorTask, WSGITask
 from waitress.utilities import BadRequest, Error
 
 from alluvia.errors import Invalid
+from alluvia.server.watching import Watch
 from alluvia.serverless.http import CHALLENGE, NOSNIFF
 
 _LOOK_SECONDS = 0.05
@@ -70,6 +71,8 @@ HELD_BYTES_MAX = 256 << 20
 PACE_BYTES = 10_000
 """Bytes a second: a client that sends or reads this much is never the slowest."""
 PATH_CHARS_MAX = 200
+JOINED_BYTES_MAX = 64 << 10
+"""A body up to this size is sent together with its head."""
 THREADS_SECONDS = 1
 """How long threads may take to end once the server does."""
 UNPROVED = "this request needs a token: send Authorization: Bearer <token>"
@@ -149,10 +152,28 @@ class _Refusal(ErrorTask):  # type: ignore[misc]
         self.channel.refused(method, path, error.code, len(body))
 
 
+class _Answer(WSGITask):  # type: ignore[misc]
+    def write(self, data: bytes) -> None:
+        """Send the head and a small body together."""
+        if self.wrote_header or len(data) > JOINED_BYTES_MAX:
+            super().write(data)
+            return
+        pieces: list[bytes] = []
+        self.channel.joining = pieces
+        try:
+            super().write(data)
+        finally:
+            self.channel.joining = None
+        self.channel.write_soon(b"".join(pieces))
+
+
 class _Channel(HTTPChannel):  # type: ignore[misc]
     parser_class = _Parser
+    task_class = _Answer
     error_task_class = _Refusal
     refused: Refused
+    joining: list[bytes] | None = None
+    """The pieces of an answer that are to be sent together."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._begin()
@@ -174,6 +195,12 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
         self.server.make_room(len(data))
         return done
 
+    def write_soon(self, data: Any) -> int:
+        if self.joining is None:
+            return int(super().write_soon(data))
+        self.joining.append(data)
+        return len(data)
+
     def send(self, data: bytes, do_close: bool = True) -> int:
         sent: int = super().send(data, do_close)
         self.moved_bytes += sent
@@ -189,8 +216,17 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
             return True
 
     def service(self) -> None:
+        self.server.serving.channel = self
         super().service()
         self._begin()
+
+    def add_channel(self, map: dict[int, Any] | None = None) -> None:  # noqa: A002 - waitress's name
+        super().add_channel(map)
+        self.server.watch.change(self)
+
+    def del_channel(self, map: dict[int, Any] | None = None) -> None:  # noqa: A002
+        self.server.watch.drop(self._fileno)
+        super().del_channel(map)
 
 
 class HttpServer(TcpWSGIServer):  # type: ignore[misc]
@@ -198,7 +234,11 @@ class HttpServer(TcpWSGIServer):  # type: ignore[misc]
 
     def __init__(self, application: Callable[..., Any], connections_max: int, **options: Any) -> None:
         self._connections_max, self._since_looked = connections_max, 0
+        self._is_full = False
+        self.serving = threading.local()
+        """Its `channel` is the one whose request the thread answers."""
         super().__init__(application, connection_limit=connections_max + 10, **options)  # it counts other things, too
+        self.watch = Watch(self._map)
 
     @property
     def is_idle(self) -> bool:
@@ -225,13 +265,31 @@ class HttpServer(TcpWSGIServer):  # type: ignore[misc]
     def run(self) -> None:
         """Serve until `SystemExit` or `KeyboardInterrupt`; then requests that still run are cut off."""
         try:
-            self.asyncore.loop(timeout=self.adj.asyncore_loop_timeout, map=self._map, use_poll=True)
+            self.watch.renew(self.trigger)
+            while self._map:
+                self.watch.renew(self)
+                self.watch.wait(self.adj.asyncore_loop_timeout)
         except (SystemExit, KeyboardInterrupt):
             self.task_dispatcher.shutdown(timeout=THREADS_SECONDS)
 
     def readable(self) -> bool:
         full = len(self.active_channels) >= self._connections_max
-        return super().readable() and not (full and all(each.requests for each in self.active_channels.values()))
+        self._is_full = full and all(each.requests for each in self.active_channels.values())
+        return super().readable() and not self._is_full
+
+    def maintenance(self, now: float) -> None:
+        """Have connections closed that have done nothing for long."""
+        super().maintenance(now)
+        for channel in self.active_channels.values():
+            if channel.will_close:
+                self.watch.change(channel)
+
+    def pull_trigger(self) -> None:
+        """Wake the thread that waits, if there is something to do for the connection that this thread answers."""
+        channel = self.serving.channel
+        if self._is_full or not self.watch.is_fit(channel):
+            self.watch.change(channel)
+            super().pull_trigger()
 
     def handle_accept(self) -> None:
         """Accept a connection; where it is one too many, close another, unless the server works for all others."""

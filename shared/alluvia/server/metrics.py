@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from http import HTTPMethod
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
@@ -68,6 +69,15 @@ class Metrics:
         self._rows = counter("query_rows", "Rows that queries answered with")
         self._results = counter("query_results", "Answers to reads: hit, miss, off, or not_modified", "cache")
         self._events = counter("events", "Events that came in, by outcome", "outcome")
+        # Looking a series up takes longer than counting, and there are few.
+        self._series = cache(
+            lambda route, method, status: (
+                self._requests.labels(route, method, str(status)),
+                self._seconds.labels(route, method),
+                self._answered.labels(route),
+            )
+        )
+        self._outcome = cache(self._events.labels)
         ProcessCollector(registry=registry)
         registry.register(_Meters(self.commits))
 
@@ -75,15 +85,17 @@ class Metrics:
         """Count a request and its answer. `route` is the path of a route, or `OTHER`."""
         method = method if method in _METHODS else OTHER
         headers, status = answer["headers"], answer["statusCode"]
-        self._requests.labels(route, method, str(status)).inc()
-        self._seconds.labels(route, method).observe(seconds)
-        self._answered.labels(route).inc(body_bytes)
-        self._rows.inc(int(headers.get("Alluvia-Rows", 0)))
+        requests, durations, answered = self._series(route, method, status)
+        requests.inc()
+        durations.observe(seconds)
+        answered.inc(body_bytes)
+        if "Alluvia-Rows" in headers:
+            self._rows.inc(int(headers["Alluvia-Rows"]))
         if status == 304 or "Alluvia-Cache" in headers:
             self._results.labels(headers.get("Alluvia-Cache", "not_modified")).inc()
         for part in filter(None, headers.get(EVENTS_HEADER, "").split(", ")):
             outcome, _, count = part.partition("=")
-            self._events.labels(outcome).inc(int(count))
+            self._outcome(outcome).inc(int(count))
 
     def answer(self, method: str, accept: str) -> Response:
         """Answer a scraper."""

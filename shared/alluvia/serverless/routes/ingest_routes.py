@@ -10,7 +10,7 @@ from alluvia.events.formats.segment_format import PATHS as CALL_PATHS
 from alluvia.events.formats.segment_format import SHORT_PATHS
 from alluvia.files.limits import FORMATS
 from alluvia.serverless.routes.fields import AT_LEAST_ONE, COUNT, FLAG, TEXT, RequestField, in_header
-from alluvia.serverless.routes.route import ANY_CALLER, PUBLIC, SENDER, Route, of_table
+from alluvia.serverless.routes.route import ANY_CALLER, PUBLIC, SENDER, Route, Routes, of_table
 
 _FLAG_EXPECTED, _NUMBER_EXPECTED = "expected true or false, got {value}", "expected a whole number above 0, got {value}"
 FORMAT = RequestField(
@@ -99,7 +99,7 @@ def _call_routes(path: str) -> tuple[Route, Route]:
     )
 
 
-INGEST_ROUTES = (
+_ROUTES = (
     Route(
         "POST /v1/events/{table}",
         "events.post_events",
@@ -188,6 +188,7 @@ INGEST_ROUTES = (
     ),
     Route("GET,HEAD /healthz", "handler.say_healthy", PUBLIC, "Check whether the process runs", {200: "healthy"}),
 )
+INGEST_ROUTES = Routes(_ROUTES)
 
 
 def is_of_source(path: str) -> bool:

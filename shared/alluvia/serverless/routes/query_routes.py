@@ -17,7 +17,17 @@ from alluvia.serverless.routes.query_fields import (
     VERSION,
     WRITING_FIELDS,
 )
-from alluvia.serverless.routes.route import ANY_CALLER, ANY_TABLE, LINKED, PUBLIC, PUBLISHES, Right, Route, of_lake
+from alluvia.serverless.routes.route import (
+    ANY_CALLER,
+    ANY_TABLE,
+    LINKED,
+    PUBLIC,
+    PUBLISHES,
+    Right,
+    Route,
+    Routes,
+    of_lake,
+)
 
 HINT = ": to run the query, name a form, as in .json"
 QUERIES_PATH, JOBS_PATH = "/v1/queries", "/v1/jobs/"
@@ -63,7 +73,7 @@ def _change(what: str) -> Right:
     return of_lake(rights.ADMIN, what)
 
 
-QUERY_ROUTES = (
+_ROUTES = (
     Route(
         "POST /q",
         "queries.query",
@@ -269,3 +279,4 @@ QUERY_ROUTES = (
         (401, 403, 429, 503),
     ),
 )
+QUERY_ROUTES = Routes(_ROUTES)

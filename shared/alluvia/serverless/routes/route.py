@@ -6,7 +6,8 @@ Functions read the routes when they start, so a route names its taker, bodies an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -156,20 +157,45 @@ class Route:
 
     def load_taker(self, package: str) -> Any:
         """Return the function that takes its requests, by the package of the Lambda function."""
-        return getattr(import_module(f"{package}.{self.module}"), self.taker.rpartition(".")[2])
+        module, _, name = self.taker.rpartition(".")
+        place = f"{package}.{module}"
+        return getattr(sys.modules.get(place) or import_module(place), name)
 
 
-def routed(routes: Iterable[Route], request: Request, otherwise: str) -> tuple[Route, list[str]] | Response:
+class Routes:
+    """Routes in the order in which they are tried."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._routes = tuple(routes)
+        self._by_start: dict[str, list[Route]] = {}
+        for route in self._routes:
+            self._by_start.setdefault(_start(route.path), []).append(route)
+
+    def __iter__(self) -> Iterator[Route]:
+        return iter(self._routes)
+
+    def at(self, path: str) -> Iterator[tuple[Route, list[str]]]:
+        """Yield the routes of a path, each with the names in the path."""
+        for route in self._by_start.get(_start(path), ()):
+            if (names := route.names_in(path)) is not None:
+                yield route, names
+
+
+def _start(path: str) -> str:
+    """Return the first word of a path, two if the first is a version: a route has no name there."""
+    return "/".join(path.split("/", 3)[: 3 if path.startswith("/v1/") else 2])
+
+
+def routed(routes: Routes, request: Request, otherwise: str) -> tuple[Route, list[str]] | Response:
     """Return the route of a request and the names in its path, or the answer to a request that has none.
 
     `otherwise` says what to send where.
     """
     taken: list[str] = []
-    for route in routes:
-        names = route.names_in(request.path)
-        if names is not None and request.method in route.methods:
+    for route, names in routes.at(request.path):
+        if request.method in route.methods:
             return route, names
-        taken += () if names is None else route.methods
+        taken += route.methods
     if taken:
         allowed = ", ".join(taken)
         return failure(405, f"{request.path} takes {allowed}, not {request.method}", Allow=allowed)
@@ -179,9 +205,9 @@ def routed(routes: Iterable[Route], request: Request, otherwise: str) -> tuple[R
     return failure(404, f"there is nothing at {cut(request.path, 200)}: {fix}")
 
 
-def route_at(routes: Iterable[Route], method: str, path: str) -> Route | None:
+def route_at(routes: Routes, method: str, path: str) -> Route | None:
     """Return the route of a request, by its method and path; None if it has none."""
-    return next((route for route in routes if method in route.methods and route.names_in(path) is not None), None)
+    return next((route for route, _ in routes.at(path) if method in route.methods), None)
 
 
 def _has_parameter(name: str, other: Route) -> str:
