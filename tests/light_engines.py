@@ -151,7 +151,10 @@ class _NoProcess(processes.QueryWorker):
     def end_work(self) -> None:
         self._database = worker.QueryDatabase(self._give)
 
-    def settle(self, seconds: float) -> bool:
+    def is_ready(self, seconds: float = 0.0) -> bool:
+        return True
+
+    def settle(self) -> bool:
         return True
 
     def send(self, name: str, rows: pa.Buffer | None = None, /, **request: Any) -> None:

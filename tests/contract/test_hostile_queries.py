@@ -272,6 +272,26 @@ def test_a_process_serves_one_query_after_another(lake: alluvia.Lake) -> None:
     assert_nothing_happened()
 
 
+def test_a_process_that_is_slow_to_end_its_work_keeps_no_query_waiting(lake: alluvia.Lake) -> None:
+    POOL.close()
+    assert ask("SELECT count(*) AS c FROM t")[0] == 200
+    (worker,) = POOL._idle
+    assert worker.settle()
+    os.kill(worker._process.pid, signal.SIGSTOP)
+    worker.end_work()
+    assert ask("SELECT count(*) AS c FROM t")[0] == 200
+    assert len(POOL._idle) == 2
+    assert worker in POOL._idle
+    worker._ends_by = time.monotonic() - 1
+    POOL._idle.remove(worker)
+    POOL._idle.append(worker)
+    POOL._idle[0].kill()
+    del POOL._idle[0]
+    assert ask("SELECT count(*) AS c FROM t")[0] == 200
+    assert not worker.alive
+    assert_nothing_happened()
+
+
 def test_a_process_has_no_secret_of_its_parents(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-for-queries")
     worker = QueryWorker()

@@ -11,7 +11,6 @@ import importlib
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -31,7 +30,7 @@ OVERHEAD_BYTES = 384_000_000
 _POLL_SECONDS = 0.025
 _END_SECONDS = 5.0
 """How long a process may take to end its work."""
-_WAIT_SECONDS = 0.25
+_WAIT_SECONDS = 0.5
 """How long work waits for a process that still ends other work: to start another takes about as long."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -69,15 +68,16 @@ class Watch:
 class Worker:
     """One process that runs the `main` of a module, from this side. Not for use from several threads at once.
 
-    `failure` makes the error of a reply that has one.
+    `failure` makes the error of a reply that has an `error`.
     """
 
     def __init__(self, module: str, failure: Callable[[Any], Exception]) -> None:
         self._process, self._pipe = start(module)
+        self._memory = _open_memory(self._process.pid)
         self._failure = failure
         self.refusal: Exception | None = None
         """The error of its last reply that refused a request; such a reply ends the answer."""
-        self._ending = False
+        self._ends_by: float | None = None
 
     @property
     def alive(self) -> bool:
@@ -96,14 +96,23 @@ class Worker:
     def end_work(self) -> None:
         """Have the process end its work and make ready for more, without waiting for it. Raises `ProcessDied`."""
         self.send("close")
-        self._ending = True
+        self._ends_by = time.monotonic() + _END_SECONDS
 
-    def settle(self, seconds: float) -> bool:
+    def is_ready(self, seconds: float = 0.0) -> bool:
+        """Whether the process has ended its work, or does so within some seconds."""
+        return self._ends_by is None or self._pipe.poll(seconds)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the process should have ended its work by now."""
+        return self._ends_by is not None and time.monotonic() > self._ends_by
+
+    def settle(self) -> bool:
         """Wait until the process is ready for more work; where it cannot do any, end it and return False."""
-        if self._ending:
-            self._ending = False
+        if self._ends_by is not None:
+            ends_by, self._ends_by = self._ends_by, None
             try:
-                self.reply(Watch(time.monotonic() + seconds))
+                self.reply(Watch(None if self._pipe.poll() else ends_by))
             except (ProcessDied, OutOfTime):
                 return False
         if self.alive and self.held_bytes() < IDLE_BYTES_MAX:
@@ -118,7 +127,7 @@ class Worker:
             self.refusal = told_error(reply["refused"], reply["message"])
             raise self.refusal
         if "error" in reply:
-            raise self._failure(reply["error"])
+            raise self._failure(reply)
         return reply
 
     def data(self, watch: Watch) -> bytes:
@@ -139,9 +148,11 @@ class Worker:
 
     def held_bytes(self) -> int:
         """Return how much memory the process holds; 0 where the system does not tell."""
+        if self._memory is None:
+            return 0
         try:
-            pages = Path(f"/proc/{self._process.pid}/statm").read_text("ascii").split()[1]
-        except (OSError, IndexError):
+            pages = os.pread(self._memory, 64, 0).split()[1]
+        except (OSError, IndexError):  # it has ended
             return 0
         return int(pages) * _PAGE_BYTES
 
@@ -158,6 +169,9 @@ class Worker:
 
     def _end(self) -> int:
         self._pipe.close()
+        memory, self._memory = self._memory, None
+        if memory is not None:
+            os.close(memory)
         return self._process.wait()
 
 
@@ -182,11 +196,19 @@ class Pool:
         while True:
             with self._lock:
                 self._keep_own()
-                worker = self._idle.pop() if self._idle else None
+                worker = next((each for each in reversed(self._idle) if each.is_ready()), None)
+                worker = worker or (self._idle[-1] if self._idle else None)
+                if worker is not None:
+                    self._idle.remove(worker)
             if worker is None:
                 return self._make()
-            if worker.settle(_WAIT_SECONDS):
-                return worker
+            if worker.is_ready(_WAIT_SECONDS) or worker.is_late:
+                if worker.settle():
+                    return worker
+            else:
+                with self._lock:
+                    self._idle.insert(0, worker)
+                return self._make()
 
     def give_back(self, worker: Worker, *, wait: bool = False) -> None:
         """Take back a process whose last request was answered; `wait` until it has ended its work."""
@@ -194,7 +216,7 @@ class Pool:
             worker.end_work()
         except ProcessDied:
             return
-        if (wait or worker.held_bytes() >= IDLE_BYTES_MAX) and not worker.settle(_END_SECONDS):
+        if (wait or worker.held_bytes() >= IDLE_BYTES_MAX) and not worker.settle():
             return
         with self._lock:
             keep = len(self._idle) < self._idle_max
@@ -214,6 +236,14 @@ class Pool:
         """Forget the processes of a parent that this process was forked from: they are the parent's."""
         if self._owner != os.getpid():
             self._idle, self._owner = [], os.getpid()
+
+
+def _open_memory(process_id: int) -> int | None:
+    """Return an open file that tells how much memory a process holds; None where the system does not tell."""
+    try:
+        return os.open(f"/proc/{process_id}/statm", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
 
 
 def told_error(name: str, message: str) -> AlluviaError:

@@ -23,6 +23,9 @@ Told = tuple[Mapping[str, Any], bytes]
 class ReadingFailed(Exception):
     """Code of ours failed in a reading process; the message is its traceback."""
 
+    def __init__(self, reply: Mapping[str, Any]) -> None:
+        super().__init__(reply["error"])
+
 
 class Crashed(Exception):
     """What was read ended the process by a signal, such as the one by which a library aborts."""

@@ -8,7 +8,7 @@ A query of a stream in a transaction moves the stream (`operations/transactions/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -104,14 +104,19 @@ def _folded_visible(catalog: Catalog, snapshot: Snapshot, constants: Constants, 
 
 @dataclass(frozen=True, slots=True)
 class StreamReading:
-    """Reads streams for one query, into files in `folder`: none in a dry run, and columns alone unless `with_rows`."""
+    """Reads streams for one query, into files in a folder: none in a dry run, and columns alone unless `with_rows`."""
 
     catalog: Catalog
-    folder: Path
+    make_folder: Callable[[], Path]
     limits: QueryLimits
     reads: PlannedReads
     dry_run: bool
     with_rows: bool
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder, which is made when it is needed."""
+        return self.make_folder()
 
     def relation(self, name: str, prefix: str) -> tuple[pa.Schema, Relation] | None:
         """Return what a name stands for, with its columns; None if it is not a stream's.

@@ -6,7 +6,6 @@ The session then has one view per table reference, over exactly these files.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -41,7 +40,6 @@ from alluvia.query.process.fetching import EARLY_FILES, may_end_early
 from alluvia.query.process.session import Session
 from alluvia.query.scans import ScanPlan, TableScan, newest_snapshots, plan_scans, report
 from alluvia.query.views import expand
-from alluvia.store.requests import metered_here
 
 if TYPE_CHECKING:
     from alluvia.query.inspecting import Inspection
@@ -80,16 +78,13 @@ def open_session(
     if values is not None:
         check_given(statement.root, dict.fromkeys(values.column_names))
     references = find_references(statement.root, parameters=values is not None)
-    with ThreadPoolExecutor(1) as pool:  # the newest versions are looked up while DuckDB starts
-        looking = pool.submit(metered_here(newest_snapshots), catalog, references)
-        now_us = session.begin()
-    newest = looking.result()
+    newest = newest_snapshots(catalog, references)  # while DuckDB opens the database
     expanded = expand(catalog, statement, references, newest, session.analyse, parameters=values is not None)
     if expanded.views:  # which name other tables: all are read at one moment
         statement, references = expanded.statement, expanded.references
         newest = newest_snapshots(catalog, references)
     given = {} if values is None else _bound(session, statement.root, newest, values)
-    constants = Constants(now_us, names_in_use(statement.root), given, session.plan)
+    constants = Constants(session.begin(), names_in_use(statement.root), given, session.plan)
     reads = PlannedReads(limits, catalog.rights)
     with_rows = not (dry_run or without_rows or statement.explain)
     derived = _derived(
@@ -227,7 +222,7 @@ def _derived(
 ) -> dict[Reference, tuple[pa.Schema, Relation | Inspection]]:
     """Return what replaces names and calls that are not tables, with its columns."""
     evaluate = _nothing_evaluated if dry_run else evaluation(catalog.store, limits, reads.add)
-    streams = StreamReading(catalog, session.folder, limits, reads, dry_run=dry_run, with_rows=with_rows)
+    streams = StreamReading(catalog, lambda: session.folder, limits, reads, dry_run=dry_run, with_rows=with_rows)
     relations: dict[Reference, tuple[pa.Schema, Relation | Inspection]] = {
         **find_derived(catalog, references, constants, newest, evaluate, streams)
     }

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import gc
 import tempfile
 import threading
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,6 +17,7 @@ from alluvia.clock import ManualClock
 from alluvia.commit.handle import TableHandle
 from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.errors import Corrupt, Invalid, TableNotFound, VersionNotFound
+from alluvia.processes.pool import Worker
 from alluvia.query.engine import run
 from alluvia.query.identity import identify
 from alluvia.query.limits import QueryLimits, file_requests
@@ -38,6 +41,22 @@ def test_an_answer_says_what_it_read(lake: alluvia.Lake) -> None:
         TableScan("events", 5, 5, 4, 1, sum(sizes.values()), sizes["ts_day=2024-01-02"], 1),
         TableScan("users", 2, 2, 0, 2, users, users, 2),
     ]
+
+
+def test_a_query_that_is_sent_again_asks_its_process_once(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "SELECT kind, sum(n) FROM events e JOIN users u USING (n) GROUP BY kind"
+    asked: list[str] = []
+    send = Worker.send
+
+    def sent(worker: Worker, name: str, rows: pa.Buffer | None = None, /, **request: Any) -> None:
+        asked.append(name)
+        send(worker, name, rows, **request)
+
+    first = query(lake, text)
+    gc.collect()  # which ends queries of other tests, whose rows were not read to the end
+    monkeypatch.setattr(Worker, "send", sent)
+    assert query(lake, text) == first
+    assert asked == ["open", "stream", "close"]  # it waits for `stream` alone: `open` runs while the query is planned
 
 
 def test_explain_names_files_and_gives_duckdbs_plan(lake: alluvia.Lake) -> None:

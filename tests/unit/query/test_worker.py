@@ -121,3 +121,38 @@ def test_a_database_has_the_options_that_are_asked_for(tmp_path: Path) -> None:
         opened(database, {**options, "temp_directory": str(folder)})
         assert not folder.exists()
         database.close()
+
+
+def test_only_a_confined_database_runs_the_text_of_a_user() -> None:
+    database = QueryDatabase(lambda reply, data: None)
+    database.open({"threads": "1"})
+    for request in (
+        ("stream", {"sql": "SELECT 1"}),
+        ("described", {"sql": "DESCRIBE SELECT 1"}),
+        ("render", {"sql": "SELECT 1", "form": "ndjson", "limit_bytes": 1000}),
+        ("compute", {"sql": "SELECT 1", "limit_bytes": 1000, "rows": stream_of(pa.table({"n": [1]}))}),
+    ):
+        with pytest.raises(RuntimeError, match="not confined"):
+            worker._answer(database, *request)
+    database.confine([])
+    database.close()
+    database.open({"threads": "1"})
+    with pytest.raises(RuntimeError, match="not confined"):
+        database.stream("SELECT 1")
+
+
+def test_nothing_runs_after_a_step_that_fails() -> None:
+    replies: list[Any] = []
+    database = QueryDatabase(lambda reply, data: replies.append(reply))
+    database.open({"threads": "1"})
+    before = [
+        {"step": 3, "do": "execute", "sql": "CREATE VIEW one AS SELECT 1 AS n", "parameters": []},
+        {"step": 4, "do": "execute", "sql": "CREATE VIEW two AS SELECT n FROM missing", "parameters": []},
+        {"step": 5, "do": "confine", "paths": []},
+    ]
+    reply = worker._answer(database, "stream", {"sql": "FROM one", "before": before})
+    assert reply["step"] == 4
+    assert reply["error"]["exception_type"] == "Catalog"
+    assert replies == []
+    with pytest.raises(RuntimeError, match="not confined"):
+        database.stream("SELECT 1")

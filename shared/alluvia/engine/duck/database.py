@@ -170,6 +170,9 @@ class Database(Protocol):
     def execute(self, query: str, parameters: Sequence[Any] = ..., /) -> Any:
         """Run a statement; `fetchall` of what it returns gives its rows."""
 
+    def later(self, sql: str, /) -> None:
+        """Run a statement that returns nothing, such as CREATE VIEW, at the latest before the next."""
+
     def register(self, view_name: str, python_object: pa.Table, /) -> Any:
         """Give the database an Arrow table under a name."""
 
@@ -188,6 +191,10 @@ class OwnDatabase:
         self.execute = connection.execute
         self.register = connection.register
         self.unregister = connection.unregister
+
+    def later(self, sql: str) -> None:
+        """Run a statement that returns nothing."""
+        self._connection.execute(sql)
 
     def columns(self, source: str) -> list[tuple[str, DuckType]] | None:
         """Return the columns of a relation; None where it does not bind."""

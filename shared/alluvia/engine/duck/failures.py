@@ -97,18 +97,22 @@ class ResultTooLarge(QueryTooCostly):
 
 
 class EngineError(Exception):
-    """DuckDB, or the reading of its rows, failed: `details` are the fields of its error."""
+    """DuckDB, or the reading of its rows, failed: `details` are the fields of its error.
 
-    def __init__(self, details: Mapping[str, str]) -> None:
+    `step` is the number of the statement that failed, of those that were sent before the request; None for another.
+    """
+
+    def __init__(self, details: Mapping[str, str], step: int | None = None) -> None:
         super().__init__(details.get("exception_message", ""))
         self.details = details
+        self.step = step
 
 
 class UnservedFile(EngineError):
     """DuckDB could not be given a file, by its `name`: it is `missing`, `changed`, too `short`, or was `refused`."""
 
-    def __init__(self, name: str, why: str) -> None:
-        super().__init__({"exception_type": "IO", "exception_message": name})
+    def __init__(self, name: str, why: str, step: int | None = None) -> None:
+        super().__init__({"exception_type": "IO", "exception_message": name}, step)
         self.name = name
         self.why = why
 

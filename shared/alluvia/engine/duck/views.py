@@ -20,12 +20,13 @@ from alluvia.delta.data_files.scan import check_positions, live_rows, read_file
 from alluvia.delta.deletion_vectors.descriptors import POSITIONS_MAX, cardinality_of
 from alluvia.delta.deletion_vectors.storage import numbers, read_deletions, vector_parts
 from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.paths import is_own_name
 from alluvia.delta.promoted_fields import PROPERTIES, moved
 from alluvia.delta.schema.column_mapping import ColumnMapping, identities, misnamed
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.variant_shredding import form_of
 from alluvia.delta.snapshot import Snapshot
-from alluvia.engine.duck.arrow_values import fits, holds, narrows
+from alluvia.engine.duck.arrow_values import DuckType, fits, holds, narrows
 from alluvia.engine.duck.database import Database
 from alluvia.engine.duck.failures import UNREAD
 from alluvia.engine.duck.promoted_sql import trust
@@ -40,10 +41,14 @@ from alluvia.engine.duck.relation import (
     union_sql,
 )
 from alluvia.errors import Unavailable
+from alluvia.recent import Recent
 from alluvia.store import Store
 from alluvia.store.caches.range_cache import RANGES
+from alluvia.store.numbers import number_of
 
 _POSITIONS = "alluvia_positions"
+_KNOWN_FILES_MAX = 1000
+_KNOWN_COLUMNS: Recent[tuple[object, ...], list[tuple[str, DuckType]]] = Recent(200)
 
 
 def create_deleted(
@@ -181,7 +186,7 @@ class Views:
         copies = self._copies(form, [file for file in files if file.path in odd], fields)
         selects += [part.sql() for part in copies]
         shown = pa.schema([*form.shown, *(pa.field(each, pa.string()) for each in fields or {})])
-        self._connection.execute(f"CREATE VIEW {self._schema}.{name} AS {union_sql(shown, selects)}")
+        self._connection.later(f"CREATE VIEW {self._schema}.{name} AS {union_sql(shown, selects)}")
 
     def _odd(self, snapshot: Snapshot, files: Sequence[tuple[AddFile, str]], places: RowPlaces | None) -> set[str]:
         """Return the paths of the files in which DuckDB would not find the table's columns, as far as is known."""
@@ -207,7 +212,7 @@ class Views:
 
         None as well if a file has a column with a name that the view needs and that the table does not have.
         """
-        columns = self._connection.columns(part.source)
+        columns = self._columns(part, form.snapshot)
         if columns is None:
             return None
         kinds = {fold(name): kind for name, kind in columns}
@@ -222,11 +227,25 @@ class Views:
             return part
         return self._fitting(part.unified, form)
 
+    def _columns(self, part: RelationPart, snapshot: Snapshot) -> list[tuple[str, DuckType]] | None:
+        """Return the columns that a part reads; those of files that this library has written never change."""
+        files = part.files if part.unified is None else part.files[:1]
+        if len(files) > _KNOWN_FILES_MAX or not all(is_own_name(file.path) for file in files):
+            return self._connection.columns(part.source)
+        key = (number_of(self._store), part.unified is None, *((snapshot.key(file), file.size) for file in files))
+        columns = _KNOWN_COLUMNS.get(key)
+        if columns is None:
+            columns = self._connection.columns(part.source)
+            if columns is not None:
+                _KNOWN_COLUMNS.keep(key, columns)
+        return columns
+
     def _copies(self, form: _Form, files: Sequence[AddFile], fields: Mapping[str, str] | None) -> list[RelationPart]:
         """Copy files, as the table needs them and without their deleted rows, and return the relation of the copies."""
         schema = pa.schema([field for field in form.shown if field.name not in form.partition_columns])
         copies, urls = [], []
         for file in files:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
             url = str(self._folder / f"copy-{len(self.copies)}.parquet")
             try:
                 with pq.ParquetWriter(url, schema, store_schema=False) as writer:

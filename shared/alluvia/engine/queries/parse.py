@@ -24,6 +24,7 @@ from alluvia.errors import Invalid, cut
 from alluvia.lazy_dataclasses import dataclass
 
 Node = dict[str, Any]
+_BRANCHES = (dict, list)
 
 
 def walk(value: Any) -> Iterator[Node]:
@@ -33,9 +34,9 @@ def walk(value: Any) -> Iterator[Node]:
         value = pending.pop()
         if isinstance(value, dict):
             yield value
-            pending.extend(reversed(list(value.values())))
+            pending += [child for child in reversed(value.values()) if child and isinstance(child, _BRANCHES)]
         elif isinstance(value, list):
-            pending.extend(reversed(value))
+            pending += [child for child in reversed(value) if child and isinstance(child, _BRANCHES)]
 
 
 def outside_subqueries(expression: Node, *, lambdas: bool = True) -> Iterator[Node]:

@@ -14,8 +14,9 @@ from alluvia.engine.queries.shown_names import VIEW_SCHEMA
 from alluvia.operations.reading.relations import Evaluate, Inputs, Relation
 from alluvia.processes.pool import Watch
 from alluvia.query.limits import QueryLimits
+from alluvia.query.process.ends import within
 from alluvia.query.process.processes import Engine
-from alluvia.query.process.session import Session, within
+from alluvia.query.process.session import Session
 from alluvia.store import Store
 
 T = TypeVar("T")
@@ -101,8 +102,9 @@ class ProcessEvaluator:
         memory = self._limits.memory_bytes
         options = {"threads": "1", "temp_directory": "", **({} if memory is None else {"memory_limit": f"{memory}B"})}
         try:
-            self._now_us = self._engine.open(options)
+            self._engine.open(options)
             self._engine.confine(())
+            self._now_us = self._engine.now_us
         except EngineError as error:
             raise translate(error.details, Context("", memory_limit_bytes=memory)) from None
         return self._engine

@@ -23,6 +23,7 @@ from alluvia.store.caches.served import ServedFile, packed
 from alluvia.store.requests import note_requests
 
 DESCRIBE = "DESCRIBE "
+_WITHOUT_DATABASE = ("analyse", "plan")
 _CLOSE_SECONDS = 5.0
 _STOP_SECONDS = 0.25
 """How long a process may take to leave a query whose rows are not wanted: to start another takes about as long."""
@@ -35,9 +36,12 @@ class QueryWorker(Worker):
         super().__init__("alluvia.query.process.worker", failure)
 
 
-def failure(details: Mapping[str, str]) -> EngineError:
+def failure(reply: Mapping[str, Any]) -> EngineError:
     """Return the error of a reply: DuckDB's, or that of a file that it could not be given."""
-    return UnservedFile(details["unserved"], details["why"]) if "unserved" in details else EngineError(details)
+    details, step = reply["error"], reply.get("step")
+    if "unserved" in details:
+        return UnservedFile(details["unserved"], details["why"], step)
+    return EngineError(details, step)
 
 
 POOL = Pool(QueryWorker)
@@ -71,16 +75,40 @@ class Engine:
         self._worker = POOL.take()
         self._rows: Generator[pa.RecordBatchReader] | None = None
         self._answered, self._closed, self._serves = True, False, False
+        self._opening = False
+        self._now_us = 0
+        self._waiting: list[dict[str, Any]] = []
+        self.steps = 0
+        """How many statements `later` was given."""
 
-    def analyse(self, text: str) -> Analysis:
-        """Have DuckDB read a text. This needs no database."""
+    def analyse(self, text: str, options: Mapping[str, str] | None = None) -> Analysis:
+        """Have DuckDB read a text, which needs no database; with `options`, it opens one as `open` does meanwhile."""
         with self._asking("analyse", text=text):
+            if options is not None:
+                self.open(options)
             return Analysis(self._worker.reply(self._watch)["starts"], self._worker.data(self._watch))
 
-    def open(self, options: Mapping[str, str]) -> int:
-        """Open the database, and return its `now()` in µs since the Unix epoch."""
-        now_us: int = self._ask("open", options=options)["now_us"]
-        return now_us
+    def open(self, options: Mapping[str, str]) -> None:
+        """Have the process open the database. The next request waits for that and raises what went wrong."""
+        self._worker.send("open", options=options)
+        self._opening = True
+
+    @property
+    def now_us(self) -> int:
+        """Return `now()` of the database, once it is open, in µs since the Unix epoch."""
+        with self._asking(None):
+            return self._now_us
+
+    def later(self, sql: str) -> None:
+        """Run a statement of our own, which returns nothing, before the next request is answered.
+
+        That request fails if the statement does, with its number as the `step` of the error: they count from 0.
+        """
+        self._put_off("execute", sql=sql, parameters=())
+
+    def _put_off(self, name: str, **request: Any) -> None:
+        self._waiting.append({"step": self.steps, "do": name, **request})
+        self.steps += 1
 
     def serve(self, files: Sequence[ServedFile]) -> None:
         """Let the database open objects of stores as files."""
@@ -112,8 +140,11 @@ class Engine:
             return pa.ipc.open_stream(self._worker.data(self._watch)).read_all()
 
     def confine(self, paths: Sequence[str], shown: Shown | None = None) -> None:
-        """Shut the database: from now on it opens these files and nothing else. `shown` as for `column_name`."""
-        self._ask("confine", paths=paths, shown=dict(shown or {}))
+        """Shut the database before the next request: from then on it opens these files and nothing else.
+
+        `shown` as for `column_name`.
+        """
+        self._put_off("confine", paths=paths, shown=dict(shown or {}))
 
     def stream(self, sql: str, values: pa.Table | None = None) -> Iterator[pa.RecordBatchReader]:
         """Run the query and yield its rows as they come; the first batch has the columns and no rows.
@@ -192,7 +223,9 @@ class Engine:
                 self._rows.close()
         if self._answered:
             self._watch = Watch(time.monotonic() + _CLOSE_SECONDS)
+            self._waiting = []
             with contextlib.suppress(ProcessDied, EngineError, OutOfTime, OutOfMemory):
+                self._await_opening()
                 for kind, count in self._ask("sent").items() if self._serves else ():
                     note_requests(kind, count)
                 POOL.give_back(self._worker, wait=wait)
@@ -204,11 +237,15 @@ class Engine:
             return self._worker.reply(self._watch)
 
     @contextmanager
-    def _asking(self, name: str, rows: pa.Buffer | None = None, **request: Any) -> Iterator[None]:
+    def _asking(self, name: str | None, rows: pa.Buffer | None = None, **request: Any) -> Iterator[None]:
         """Send a request; the block takes all that comes back. A process is left as it is only by a full answer."""
         self._answered = False
         try:
-            self._worker.send(name, rows, **request)
+            self._await_opening()
+            if name is not None:
+                if self._waiting and name not in _WITHOUT_DATABASE:
+                    request["before"], self._waiting = self._waiting, []
+                self._worker.send(name, rows, **request)
             yield
         except EngineError:
             self._answered = True
@@ -222,6 +259,11 @@ class Engine:
                 self._worker.kill()
             raise
         self._answered = True
+
+    def _await_opening(self) -> None:
+        if self._opening:
+            self._opening = False
+            self._now_us = self._worker.reply(self._watch)["now_us"]
 
     def _stop(self) -> None:
         """Have the process leave a query whose rows are not wanted, or kill it."""

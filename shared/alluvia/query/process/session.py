@@ -3,48 +3,44 @@
 from __future__ import annotations
 
 import shutil
-import signal
-import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.schema.list_sizes import list_sizes
-from alluvia.delta.schema.names import fold
-from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.failures import (
-    ENGINE_FAILED,
     UNREAD,
     Context,
     EngineError,
-    QueryStopped,
     QueryTooCostly,
     UnreadableFile,
     UnreadField,
     UnservedFile,
-    out_of_memory,
     translate,
 )
-from alluvia.engine.duck.literals import quote_name, quote_text
-from alluvia.engine.duck.relation import duckdb_type, escape_glob, relation_sql, shown_sql
+from alluvia.engine.duck.literals import quote_text
+from alluvia.engine.duck.relation import escape_glob, relation_sql, shown_sql
 from alluvia.engine.duck.views import Views
 from alluvia.engine.queries.engine_faults import TOP_N
 from alluvia.engine.queries.parse import Analysis
 from alluvia.engine.queries.shown_names import VIEW_SCHEMA, Shown
 from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unavailable
 from alluvia.operations.reading.relations import Files, Inputs, LocalRows
-from alluvia.processes.pool import Cancelled, OutOfMemory, OutOfTime, ProcessDied, Watch
+from alluvia.processes.pool import Watch
 from alluvia.query.describe import PROPERTIES, field_hint
 from alluvia.query.limits import QueryLimits
+from alluvia.query.process.ends import within
 from alluvia.query.process.fetching import footer, small_files, tail_of
 from alluvia.query.process.processes import DESCRIBE, Engine, LargeResults
+from alluvia.query.process.sized_lists import sized_view, sizes_of
 from alluvia.query.rendering import RenderedRows
+from alluvia.recent import Recent
 from alluvia.scratch import scratch_root
 from alluvia.store import Store
 from alluvia.store.caches.file_cache import FILES, Held
@@ -52,49 +48,15 @@ from alluvia.store.caches.range_cache import RANGES
 from alluvia.store.caches.served import ServedFile, name_of
 from alluvia.store.numbers import number_of
 
+_TREE_BYTES_MAX = 100_000
+_ANALYSES: Recent[str, Analysis] = Recent(100)
+"""Syntax trees by text: consoles and published queries send the same texts again."""
 HEADS_MAX = 64
 """So many files are looked for when DuckDB could not open one and does not say which."""
 
 
-@contextmanager
-def within(limits: QueryLimits) -> Iterator[None]:
-    """Raise our errors where a query's process ends, of itself or at one of the limits."""
-    try:
-        yield
-    except OutOfTime:
-        raise limits.too_slow() from None
-    except Cancelled:
-        raise QueryStopped("the query was cancelled") from None
-    except OutOfMemory:
-        raise QueryTooCostly(out_of_memory(limits.memory_bytes)) from None
-    except ProcessDied as error:
-        if error.status >= 0:
-            raise
-        if error.status == -signal.SIGKILL:  # by none of us: the system had no more memory
-            raise QueryTooCostly(out_of_memory(limits.memory_bytes)) from error
-        if error.status == -signal.SIGXCPU:
-            raise QueryTooCostly("the query takes too long to parse: shorten it") from error
-        raise Invalid(ENGINE_FAILED) from error
-
-
-def _sizes(snapshot: Snapshot, named: Collection[str] | None) -> dict[str, int]:
-    """Return the sizes of a table's columns whose lists have one, by name; of `named` columns only, if not all."""
-    lists = [
-        field.name
-        for field in snapshot.schema
-        if pa.types.is_list(field.type) and (named is None or fold(field.name) in named)
-    ]
-    return list_sizes(snapshot.settings.constraints, lists)
-
-
-def _sized(name: str, base: str, schema: pa.Schema, sizes: Mapping[str, int]) -> str:
-    """Return the view of another whose lists of one size have DuckDB's type for them."""
-    columns = []
-    for column, size in sizes.items():
-        kind = duckdb_type(schema.field(column).type).removesuffix("[]")
-        columns.append(f"{quote_name(column)}::{kind}[{size}] AS {quote_name(column)}")
-    replaced = ", ".join(columns)
-    return f"CREATE VIEW {VIEW_SCHEMA}.{name} AS SELECT * REPLACE ({replaced}) FROM {VIEW_SCHEMA}.{base}"  # noqa: S608
+def _unlike(table: str) -> Corrupt:
+    return Corrupt(f"the data files of {table} do not match the table's schema")
 
 
 class Session:
@@ -122,31 +84,45 @@ class Session:
         self._values: pa.Table | None = None
         self._engine = Engine(watch)
         self._closed = False
-        self._folder = Path(tempfile.mkdtemp(dir=scratch_root()))
-        self._spill = self._folder / "spill"
+        self._folder = scratch_root() / f"query-{uuid4().hex}"
+        self._spill = self._folder.with_name(f"{self._folder.name}-spill")
         self._hidden: set[str] = {str(self._folder)}
         self._reads_events = False
+        self._begun = False
+        self._tables: dict[int, str] = {}
         self.shown: Shown = {}
         self._views = Views(self._engine, VIEW_SCHEMA, store, self._folder, self.check_time)
 
     @property
     def folder(self) -> Path:
         """Return the session's folder, for files that it is about to open."""
+        self._folder.mkdir(mode=0o700, exist_ok=True)
         return self._folder
 
     def analyse(self, text: str) -> Analysis:
-        """Have DuckDB read a text, which may take it as long as the query has."""
+        """Have DuckDB read a text, which may take it as long as the query has. The first text opens the database."""
+        options, self._begun = None if self._begun else self._options(), True
         with self._translated(Context(text)):
-            return self._engine.analyse(text)
+            known = _ANALYSES.get(text)
+            if known is None:
+                known = self._engine.analyse(text, options)
+                if len(known.tree) <= _TREE_BYTES_MAX:
+                    _ANALYSES.keep(text, known)
+            elif options is not None:
+                self._engine.open(options)
+            return known
 
     def bind(self, values: pa.Table) -> None:
         """Have the query run with the values of its parameters: one row, by name."""
         self._values = values
 
     def begin(self) -> int:
-        """Open the database, and return the query's `now()`, in µs since the Unix epoch."""
+        """Return the query's `now()`, in µs since the Unix epoch, once its database is open."""
         with self._translated(Context("")):
-            return self._engine.open(self._options())
+            if not self._begun:
+                self._begun = True
+                self._engine.open(self._options())
+            return self._engine.now_us
 
     def plan(self, sql: str, parameters: Sequence[Any]) -> pa.Table | None:
         """Return the rows of a statement that a plan needs; None where DuckDB cannot run it."""
@@ -181,43 +157,43 @@ class Session:
                 continue
             columns = source.snapshot.schema.names if source.shown is None else source.shown.columns
             self._reads_events = self._reads_events or PROPERTIES in columns
+            first = self._engine.steps
             try:
                 with self._translated(Context("")):
-                    base = name if source.shown is None else f"all_{name}"
-                    sizes = _sizes(source.snapshot, source.named)
-                    whole = f"plain_{base}" if sizes else base
-                    self._views.create(
-                        whole,
-                        source.snapshot,
-                        source.files,
-                        urls[name],
-                        self._copied,
-                        source.places,
-                        fields=source.fields,
-                        named=source.named,
-                    )
-                    if sizes:
-                        self._engine.execute(_sized(base, whole, source.snapshot.schema, sizes))
-                    if source.shown is not None:
-                        schema, shown = source.snapshot.schema, source.shown
-                        select = shown_sql(f"{VIEW_SCHEMA}.{base}", schema, shown.columns, shown.where, shown.without)
-                        self._engine.execute(f"CREATE VIEW {VIEW_SCHEMA}.{name} AS {select}")
+                    self._make_view(name, source, urls[name])
             except QueryTooCostly:
                 raise
             except Invalid:
-                raise Corrupt(f"the data files of {source.snapshot.name} do not match the table's schema") from None
+                raise _unlike(source.snapshot.name) from None
+            self._tables |= dict.fromkeys(range(first, self._engine.steps), source.snapshot.name)
         self._files |= self._views.copies
         if without or self._views.narrows:
             rules = ",".join({*without, *([TOP_N] if self._views.narrows else [])})
-            with self._translated(Context("")):
-                self._engine.execute(f"SET disabled_optimizers = {quote_text(rules)}")
-        with self._translated(Context("")):
-            self._engine.confine(
-                sorted({form for path in self._files for form in (path, escape_glob(path))}), self.shown
-            )
+            self._engine.later(f"SET disabled_optimizers = {quote_text(rules)}")
+        self._engine.confine(sorted({form for path in self._files for form in (path, escape_glob(path))}), self.shown)
         for name, select in (views or {}).items():
-            with self._translated(Context("")):
-                self._engine.execute(f"CREATE VIEW {VIEW_SCHEMA}.{name} AS {select}")
+            self._engine.later(f"CREATE VIEW {VIEW_SCHEMA}.{name} AS {select}")
+
+    def _make_view(self, name: str, source: Files, urls: Sequence[str]) -> None:
+        base = name if source.shown is None else f"all_{name}"
+        sizes = sizes_of(source.snapshot, source.named)
+        whole = f"plain_{base}" if sizes else base
+        self._views.create(
+            whole,
+            source.snapshot,
+            source.files,
+            urls,
+            self._copied,
+            source.places,
+            fields=source.fields,
+            named=source.named,
+        )
+        if sizes:
+            self._engine.later(sized_view(base, whole, source.snapshot.schema, sizes))
+        if source.shown is not None:
+            schema, shown = source.snapshot.schema, source.shown
+            select = shown_sql(f"{VIEW_SCHEMA}.{base}", schema, shown.columns, shown.where, shown.without)
+            self._engine.later(f"CREATE VIEW {VIEW_SCHEMA}.{name} AS {select}")
 
     def _fetch(self, inputs: Inputs, files_max: int | None) -> None:
         """Fetch small files."""
@@ -243,9 +219,8 @@ class Session:
     def _open_rows(self, name: str, rows: LocalRows) -> None:
         self._files[str(rows.path)] = rows.path.name
         add = AddFile(rows.path.name, {}, 0, 0, data_change=False)
-        with self._translated(Context("")):
-            select = relation_sql(rows.schema, (), [add], [str(rows.path)])
-            self._engine.execute(f"CREATE VIEW {VIEW_SCHEMA}.{name} AS {select}")
+        select = relation_sql(rows.schema, (), [add], [str(rows.path)])
+        self._engine.later(f"CREATE VIEW {VIEW_SCHEMA}.{name} AS {select}")
 
     def run(self, text: str, source: str, position: Callable[[int], int]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Run a text; return the columns and, as they come, the rows. Raises our errors for DuckDB's.
@@ -292,7 +267,9 @@ class Session:
         self._closed = True
         self._engine.close(wait=self._spill.exists())  # its files are DuckDB's to remove
         self._held.release()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        for folder in (self._folder, self._spill):
+            if folder.exists():
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _options(self) -> dict[str, str]:
         options = {"temp_directory": str(self._spill)}
@@ -337,7 +314,7 @@ class Session:
         return url
 
     def _copy(self, key: str, scan: Files) -> str:
-        path = self._folder / f"{len(self._files)}.parquet"
+        path = self.folder / f"{len(self._files)}.parquet"
         self.check_time()
         try:
             self._store.get_file(key, path)
@@ -357,7 +334,15 @@ class Session:
             with within(self._limits):
                 yield
         except EngineError as error:
-            raise self._failure(error, context) from None
+            if error.step is None:
+                raise self._failure(error, context) from None
+            raise self._step_failure(error, self._tables.get(error.step)) from None
+
+    def _step_failure(self, error: EngineError, table: str | None) -> AlluviaError:
+        """Return our error for a statement of our own, which may be about a table."""
+        failure = self._failure(error, Context(""))
+        is_unlike = table is not None and isinstance(failure, Invalid) and not isinstance(failure, QueryTooCostly)
+        return _unlike(str(table)) if is_unlike else failure
 
     def _failure(self, error: EngineError, context: Context) -> AlluviaError:
         known = Context(

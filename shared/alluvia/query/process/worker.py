@@ -53,6 +53,7 @@ class QueryDatabase:
         self._sent: Callable[[], dict[str, int]] = dict
         self._steps: list[Callable[[], object]] = []
         self._shown: Shown = {}
+        self._confined = False
 
     def analyse(self, text: str) -> Reply:
         """Have DuckDB read a text that a user wrote. No database needs to be open."""
@@ -69,7 +70,7 @@ class QueryDatabase:
         if folder := options.get("temp_directory"):  # which a database that is not used yet takes
             connection.execute(f"SET GLOBAL temp_directory = {quote_text(folder)}")
         self._connection, self._files, self._sent = connection, None, dict
-        self._steps, self._shown = [], {}
+        self._steps, self._shown, self._confined = [], {}, False
         [(now_us,)] = self._connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchall()
         return {"now_us": now_us}
 
@@ -123,7 +124,7 @@ class QueryDatabase:
     def confine(self, paths: list[str], shown: Shown | None = None) -> Reply:
         """Shut the database: from now on it opens these files and nothing else. `shown` as for `column_name`."""
         confine(self._open, paths)
-        self._shown = shown or {}
+        self._shown, self._confined = shown or {}, True
         return {}
 
     def stream(self, sql: str, rows: bytes = b"") -> Reply:
@@ -143,7 +144,7 @@ class QueryDatabase:
 
     def described(self, sql: str, rows: bytes = b"") -> Reply:
         """Send the columns of a query by DESCRIBE, which does not run it; `rows` as for `stream`."""
-        columns = self._open.execute(sql, _values(rows)).fetchall()
+        columns = self._shut.execute(sql, _values(rows)).fetchall()
         nulls = ", ".join(f"NULL::{kind} AS {quote_name(name)}" for name, kind, *_ in columns)
         typed = self._reader(f"SELECT {nulls} LIMIT 0").schema
         fields = [
@@ -180,7 +181,7 @@ class QueryDatabase:
 
     def _reader(self, sql: str, rows: bytes = b"") -> pa.RecordBatchReader:
         """Run a query; `rows` as for `stream`. Raises `Invalid` for values that Arrow's form of them would change."""
-        return arrow_reader(self._open.execute(sql, _values(rows)), BATCH_ROWS)
+        return arrow_reader(self._shut.execute(sql, _values(rows)), BATCH_ROWS)
 
     def reason(self, sql: str, rows: bytes = b"") -> dict[str, str] | None:
         """Run a query once more, to hear why it failed; None if that is not to be heard.
@@ -215,10 +216,10 @@ class QueryDatabase:
     def compute(self, sql: str, limit_bytes: int, rows: bytes) -> Reply:
         """Run a query over rows, an Arrow stream that it knows as `rows`, and send its own, unless they are too large.
 
-        Only a confined database may be asked: the query is a user's.
+        The query is a user's.
         """
         with registered(ROWS, pa.ipc.open_stream(rows), self._open):
-            computed = arrow_table(self._open.execute(sql))
+            computed = arrow_table(self._shut.execute(sql))
         return (
             {"too_large": True}
             if computed.nbytes > limit_bytes
@@ -242,6 +243,13 @@ class QueryDatabase:
         if self._connection is None:
             raise RuntimeError("no database is open")
         return self._connection
+
+    @property
+    def _shut(self) -> duckdb.DuckDBPyConnection:
+        """The database for the text of a user, which only a confined one may run."""
+        if not self._confined:
+            raise RuntimeError("the database is not confined")
+        return self._open
 
 
 def _renamed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -282,10 +290,16 @@ def main(descriptor: int) -> None:
 
 
 def _answer(database: QueryDatabase, name: str, request: dict[str, Any]) -> Reply:
+    """Answer a request, after the steps that it has to take `before`; none follows one that failed."""
+    for step in request.pop("before", ()):
+        number = step.pop("step")
+        reply = _answer(database, step.pop("do"), step)
+        if not reply.keys().isdisjoint(("error", "refused")):
+            return {**reply, "step": number}
     if name == "close":
         return database.close()
     try:
-        reply: Reply = getattr(database, name)(**request)
+        answered: Reply = getattr(database, name)(**request)
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         if (unserved := database.unserved) is not None:
             return unserved
@@ -295,4 +309,4 @@ def _answer(database: QueryDatabase, name: str, request: dict[str, Any]) -> Repl
         return {"error": details}
     except AlluviaError as error:
         return refusal(error)
-    return reply
+    return answered

@@ -1,0 +1,34 @@
+"""Lists of one size, such as embeddings, which have a type of their own in DuckDB. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import pyarrow as pa
+
+from alluvia.delta.schema.list_sizes import list_sizes
+from alluvia.delta.schema.names import fold
+from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.duck.literals import quote_name
+from alluvia.engine.duck.relation import duckdb_type
+from alluvia.engine.queries.shown_names import VIEW_SCHEMA
+
+
+def sizes_of(snapshot: Snapshot, named: Collection[str] | None) -> dict[str, int]:
+    """Return the sizes of a table's columns whose lists have one, by name; of `named` columns only, if not all."""
+    lists = [
+        field.name
+        for field in snapshot.schema
+        if pa.types.is_list(field.type) and (named is None or fold(field.name) in named)
+    ]
+    return list_sizes(snapshot.settings.constraints, lists)
+
+
+def sized_view(name: str, base: str, schema: pa.Schema, sizes: Mapping[str, int]) -> str:
+    """Return the view of another whose lists of one size have DuckDB's type for them."""
+    columns = []
+    for column, size in sizes.items():
+        kind = duckdb_type(schema.field(column).type).removesuffix("[]")
+        columns.append(f"{quote_name(column)}::{kind}[{size}] AS {quote_name(column)}")
+    replaced = ", ".join(columns)
+    return f"CREATE VIEW {VIEW_SCHEMA}.{name} AS SELECT * REPLACE ({replaced}) FROM {VIEW_SCHEMA}.{base}"  # noqa: S608
