@@ -36,6 +36,7 @@ from benchmarks import (
     transactions,
     uploads,
     vacuums,
+    wide_tables,
     writers,
 )
 from tests.s3server import running_server
@@ -50,6 +51,7 @@ PARTS = {
     "queries": queries.figures,
     "fetching": fetching.figures,
     "served": served.figures,
+    "wide_tables": wide_tables.figures,
     "lookups": lookups.figures,
     "answers": answers.figures,
     "row_changes": row_changes.figures,

@@ -204,4 +204,5 @@ class OwnDatabase:
             rows = self._connection.execute(f"DESCRIBE FROM {source}").fetchall()
         except duckdb.BinderException:
             return None
-        return [(name, self._connection.type(kind)) for name, kind, *_ in rows]
+        types = {kind: self._connection.type(kind) for kind in {row[1] for row in rows}}
+        return [(name, types[kind]) for name, kind, *_ in rows]

@@ -285,7 +285,7 @@ class _Form:
 
 def _part(form: _Form, pairs: Pairs, deleted: str | None, first: int = 0) -> RelationPart:
     """Return the part of some files. `first` is the number of the first of them among those with deletion vectors."""
-    every = _escaped(form.frame(pairs[0][0])) if form.varies else "*"
+    varied = _escaped(form.frame(pairs[0][0])) if form.varies else ""
     form = form.read()
     schema, physical, partition_columns, position = form.schema, form.physical, form.partition_columns, form.position
     stored = _stored(schema, physical, partition_columns)
@@ -317,10 +317,13 @@ def _part(form: _Form, pairs: Pairs, deleted: str | None, first: int = 0) -> Rel
         shown += f", f.{row_number} AS {quote_name(position)}"
     numbers = {FILE_NUMBER: number} if deleted is not None or not same else {}
     numbers |= {ROW_NUMBER: row_number} if deleted is not None or position is not None else {}
-    read = f"SELECT {every}{''.join(f', {name} AS {ours}' for name, ours in numbers.items())} FROM {{0}}"
+    numbered = "".join(f", {name} AS {ours}" for name, ours in numbers.items())
+    read = f"SELECT {varied or '*'}{numbered} FROM {{0}}"
+    # Of a star, DuckDB binds all columns of the files.
+    named = varied or ", ".join(_escaped(quote_name(field.name)) for field in stored) or "*"
     files, reserved = tuple(file for file, _ in pairs), frozenset([*numbers.keys(), *numbers.values()])
     paths = ", ".join(quote_text(escape_glob(url)) for _, url in pairs)
-    one = RelationPart(files, _source(paths), f"({read}) f{frame}", shown, reserved)
+    one = RelationPart(files, _source(paths), f"(SELECT {named}{numbered} FROM {{0}}) f{frame}", shown, reserved)
     if not stored:
         return one
     whole = f"({read} UNION ALL BY NAME {_escaped(empty_sql(stored))}) f{frame}"
