@@ -29,6 +29,8 @@ class ColumnChunkMetaData:
     @property
     def encodings(self) -> tuple[str, ...]: ...
     @property
+    def has_dictionary_page(self) -> bool: ...
+    @property
     def is_stats_set(self) -> bool: ...
     @property
     def num_values(self) -> int: ...
@@ -91,6 +93,7 @@ class ParquetFile:
         metadata: FileMetaData | None = None,
         coerce_int96_timestamp_unit: str | None = None,
         memory_map: bool = False,
+        buffer_size: int = 0,
         pre_buffer: bool = True,
         page_checksum_verification: bool = False,
         read_dictionary: Sequence[str] | None = None,

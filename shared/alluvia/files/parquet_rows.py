@@ -3,14 +3,17 @@
 pyarrow reads no view as a dictionary, and casts no list of them. Parquet itself has no views: only the Arrow schema in
 the footer names them, so without it the same columns are plain.
 
-Text is read as dictionaries, so that a small file of few long values cannot fill the memory before it is measured.
+A dictionary in a file may say a long value many times in few bytes. So its values are measured before its rows are
+read: texts of which a batch would take too much memory are read as dictionaries, and others, several times as fast, as
+they are.
 """
 
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import IO
+from typing import IO, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +24,7 @@ from alluvia.delta.schema.caller_rows import conform
 from alluvia.errors import Invalid
 from alluvia.events.ingest.compression import TooLarge
 from alluvia.files.limits import FileNames, Misfit, check_sizes, misfit
+from alluvia.files.parquet_types import delta_type, paths, plain_type
 
 _MAGIC = b"PAR1"
 _KEY_VALUES = 5
@@ -49,13 +53,18 @@ def _has_views(kinds: Iterable[pa.DataType]) -> bool:
     )  # fmt: skip
 
 
+_Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 BATCH_ROWS = 8192
+BATCH_ROWS_MIN = 1024
 FIXED_BYTES_MAX = 1 << 10
 PIECE_BYTES = 64 << 20
-_UNSIGNED = {
-    pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0),
-    pa.float16(): pa.float32(), pa.null(): pa.string(),
-}  # fmt: skip
+_LISTS_BYTES = 256 << 20
+"""Limit for all texts in the lists of a row group, of which a batch is a small part."""
+_PROBED_ROWS = 100
+"""Rows that show the dictionary, also where the first lists are empty."""
+_BUFFER_BYTES = 1 << 20
+_BUFFERS_BYTES = 32 << 20
+"""Limits for the buffers of a column and of all columns."""
 
 
 class ParquetRows:
@@ -72,7 +81,8 @@ class ParquetRows:
         self.notes: list[str] = []
         self._bytes_max = bytes_max
         self._metadata: pq.FileMetaData | None = None
-        file = self._opened([])
+        self._buffer_bytes = _BUFFER_BYTES
+        file = self._opened(())
         try:
             self._metadata = plain_metadata(file, open_file())
             fields = list(file.schema_arrow)
@@ -82,11 +92,14 @@ class ParquetRows:
         if names is not None:
             names.take_columns(self.names)
             for field in fields:
-                names.take_fields(_paths(field.type, field.name))
-        self._types = [_plain_type(field.type) for field in fields]
+                names.take_fields(paths(field.type, field.name))
+        self._types = [plain_type(field.type) for field in fields]
         self.as_written = pa.schema(list(zip(self.names, self._types, strict=True)))
         leaves = [file.schema.column(at) for at in range(len(file.schema))]
-        self._texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+        self._texts = {at: leaf.path for at, leaf in enumerate(leaves) if leaf.physical_type == "BYTE_ARRAY"}
+        self._lists = {leaf.path for leaf in leaves if leaf.max_repetition_level}
+        self._buffer_bytes = max(1 << 14, min(_BUFFER_BYTES, _BUFFERS_BYTES // max(1, len(leaves))))
+        self._readings: list[_Reading] | None = None
         wide = next((leaf for leaf in leaves if leaf.length > FIXED_BYTES_MAX), None)
         if wide is not None:
             raise Misfit(f"column {wide.path}: its values have {wide.length} bytes each: at most {FIXED_BYTES_MAX}")
@@ -96,7 +109,7 @@ class ParquetRows:
     def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
         """Return the file's columns: of the types that are known, else of those that hold all of the file's values."""
         columns = zip(self.names, self._types, strict=True)
-        return pa.schema([(name, known.get(name) or _delta_type(kind, name)) for name, kind in columns])
+        return pa.schema([(name, known.get(name) or delta_type(kind, name)) for name, kind in columns])
 
     def tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
         """Yield the rows in columns of a schema, which has all of the file's."""
@@ -110,22 +123,62 @@ class ParquetRows:
         """Yield the rows in columns of the file's own types, without dictionaries and views."""
         size = 0
         try:
-            for batch in self._opened(self._texts).iter_batches(BATCH_ROWS):
-                for piece in _pieces(batch):
-                    size += _plain_bytes(piece) + len(piece)
-                    if self._bytes_max is not None and size > self._bytes_max:
-                        raise TooLarge(f"the file's rows take more than the limit of {self._bytes_max} bytes")
-                    yield self._plain(piece)
+            for reading in self._planned():
+                file = self._opened(reading.dictionaries)
+                for batch in file.iter_batches(reading.batch_rows, row_groups=reading.groups):
+                    for piece in _pieces(batch):
+                        size += _plain_bytes(piece) + len(piece)
+                        if self._bytes_max is not None and size > self._bytes_max:
+                            raise TooLarge(f"the file's rows take more than the limit of {self._bytes_max} bytes")
+                        yield self._plain(piece)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise _damage(error) from None
 
-    def _opened(self, texts: list[str]) -> pq.ParquetFile:
+    def _planned(self) -> list[_Reading]:
+        """Return how the row groups are read, consecutive ones together."""
+        if self._readings is None:
+            readings: list[_Reading] = []
+            probe = self._opened(self._texts.values())
+            for group in range(probe.metadata.num_row_groups):
+                dictionaries, batch_rows = self._reading_of(probe, group)
+                if not readings or readings[-1][:2] != (dictionaries, batch_rows):
+                    readings.append(_Reading(dictionaries, batch_rows, []))
+                readings[-1].groups.append(group)
+            self._readings = readings
+        return self._readings
+
+    def _reading_of(self, probe: pq.ParquetFile, group: int) -> tuple[list[str], int]:
+        """Return the texts of a row group to read as dictionaries, and how many rows to read at once.
+
+        A text of a page without a dictionary takes no more memory than the page.
+        """
+        metadata = probe.metadata.row_group(group)
+        rows_max = min(BATCH_ROWS, metadata.num_rows)
+        chunks = {path: metadata.column(at) for at, path in self._texts.items()}
+        chunks = {path: chunk for path, chunk in chunks.items() if chunk.has_dictionary_page}
+        sizes = {path: chunk.total_uncompressed_size for path, chunk in chunks.items()}
+        if sum(sizes.values()) * rows_max > PIECE_BYTES:
+            sizes = _longest(probe, group, list(chunks))
+        total = 0
+        dictionaries = []
+        for path in sorted(chunks, key=lambda path: sizes.get(path, sys.maxsize)):
+            size = sizes.get(path, sys.maxsize)
+            in_lists = size * chunks[path].num_values if path in self._lists else 0
+            if in_lists > _LISTS_BYTES or (total + size) * min(rows_max, BATCH_ROWS_MIN) > PIECE_BYTES:
+                dictionaries.append(path)
+            else:
+                total += size
+        return sorted(dictionaries), max(BATCH_ROWS_MIN, min(BATCH_ROWS, PIECE_BYTES // max(1, total)))
+
+    def _opened(self, dictionaries: Iterable[str]) -> pq.ParquetFile:
         try:
             return pq.ParquetFile(
                 self._open_file(),
                 metadata=self._metadata,
-                read_dictionary=texts,
+                read_dictionary=list(dictionaries),
                 coerce_int96_timestamp_unit="us",  # nanoseconds wrap around outside the years 1677 to 2262
+                pre_buffer=False,  # which would hold whole row groups
+                buffer_size=self._buffer_bytes,
             )
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise _damage(error) from None
@@ -144,6 +197,45 @@ class ParquetRows:
             return conform(plain, wanted)
         except Invalid as error:
             raise _located(plain, wanted, start) or Misfit(str(error)) from None
+
+
+class _Reading(NamedTuple):
+    """Row groups that are read in the same way: which texts as dictionaries, and how many rows at once."""
+
+    dictionaries: list[str]
+    batch_rows: int
+    groups: list[int]
+
+
+def _longest(probe: pq.ParquetFile, group: int, paths: list[str]) -> dict[str, int]:
+    """Return how many bytes the longest value in the dictionary of each text has, as far as the first rows show it."""
+    rows = next(probe.iter_batches(_PROBED_ROWS, row_groups=[group], columns=paths), None)
+    arrays = [] if rows is None else [leaf for column in rows.columns for leaf in _leaves(column)]
+    if len(arrays) != len(paths):  # two columns of one path
+        return {}
+    longest = {path: _longest_in(array) for path, array in zip(paths, arrays, strict=True)}
+    return {path: size for path, size in longest.items() if size is not None}
+
+
+def _longest_in(array: pa.Array) -> int | None:
+    """Return the length of the longest value in an array's dictionary; None for an empty one."""
+    if not isinstance(array, pa.DictionaryArray):  # a decimal
+        return array.type.bit_width // 8
+    size: int | None = pc.max(pc.binary_length(array.dictionary)).as_py()
+    return size
+
+
+def _leaves(column: pa.Array) -> Iterator[pa.Array]:
+    if isinstance(column, pa.StructArray):
+        for at in range(column.type.num_fields):
+            yield from _leaves(column.field(at))
+    elif isinstance(column, pa.MapArray):
+        yield from _leaves(column.keys)
+        yield from _leaves(column.items)
+    elif isinstance(column, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)):
+        yield from _leaves(column.values)
+    else:
+        yield column
 
 
 def _damage(error: Exception) -> Exception:
@@ -170,8 +262,8 @@ def _located(rows: pa.Table, wanted: pa.Schema, start: int) -> Misfit | None:
     return None
 
 
-def _part(rows: pa.Table, start: int, end: int) -> pa.Table:
-    """Return a copy of some rows: a slice of lists shares the elements of all rows, which are then judged with them."""
+def _part(rows: _Rows, start: int, end: int) -> _Rows:
+    """Return a copy of some rows: a slice of lists shares the elements of all rows, which are then taken with them."""
     return rows.take(pa.array(range(start, end), pa.int64()))
 
 
@@ -203,8 +295,8 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Yield a batch in pieces that are small enough once their dictionaries are replaced by their values."""
     if len(batch) > 1 and _plain_bytes(batch) > PIECE_BYTES:
         middle = len(batch) // 2
-        yield from _pieces(batch.slice(0, middle))
-        yield from _pieces(batch.slice(middle))
+        yield from _pieces(_part(batch, 0, middle))
+        yield from _pieces(_part(batch, middle, len(batch)))
     elif len(batch):
         yield batch
 
@@ -228,61 +320,3 @@ def _array_bytes(array: pa.Array) -> int:
     if isinstance(array, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)):
         return 4 * len(array) + _array_bytes(array.flatten())
     return array.nbytes
-
-
-def _paths(kind: pa.DataType, path: str) -> Iterator[str]:
-    """Yield the fields of structs in a type, as names that begin with a path."""
-    for at in range(kind.num_fields):
-        inner = kind.field(at)
-        below = f"{path}.{inner.name}"
-        if pa.types.is_struct(kind):
-            yield below
-        yield from _paths(inner.type, below)
-
-
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return a type without dictionaries and views in it."""
-    types = pa.types
-    if types.is_dictionary(kind):
-        return _plain_type(kind.value_type)
-    if types.is_string_view(kind):
-        return pa.string()
-    if types.is_binary_view(kind):
-        return pa.binary()
-    if types.is_list_view(kind) or types.is_large_list_view(kind):
-        return pa.list_(_plain_type(kind.field(0).type))
-    return _mapped(kind, _plain_type)
-
-
-def _delta_type(kind: pa.DataType, name: str) -> pa.DataType:
-    """Return the type of a table's column that holds every value of a file's. Raises `Misfit` if there is none."""
-    types = pa.types
-    if kind in _UNSIGNED:
-        return _UNSIGNED[kind]
-    if types.is_timestamp(kind):
-        return pa.timestamp("us", None if kind.tz is None else "UTC")
-    if types.is_date(kind):
-        return pa.date32()
-    if types.is_decimal(kind):
-        if kind.precision > 38 or kind.scale < 0:
-            raise Misfit(f"column {name}: {kind} has more digits than decimal(38,s): declare another type")
-        return pa.decimal128(kind.precision, kind.scale)
-    if types.is_large_string(kind):
-        return pa.string()
-    if types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
-        return pa.binary()
-    if types.is_time(kind) or types.is_duration(kind) or types.is_interval(kind):
-        raise Misfit(f"column {name}: a table has no type for {kind}: leave it out, or write it as another type")
-    return _mapped(kind, lambda inner: _delta_type(inner, name))
-
-
-def _mapped(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """Return a type whose parts are changed."""
-    types = pa.types
-    if types.is_struct(kind):
-        return pa.struct([pa.field(field.name, change(field.type)) for field in kind.fields])
-    if types.is_map(kind):
-        return pa.map_(change(kind.key_type), change(kind.item_type))
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return pa.list_(change(kind.value_type))
-    return kind

@@ -130,7 +130,9 @@ class SentFile:
         """Yield the events of the file, whose name is for errors and tells TSV from CSV."""
         with self._session() as session:
             for reply, data in session.stream("parts", name=name):
-                yield FilePart(data, reply["media_type"], reply["position"], reply["key"], self.options.of_parts())
+                yield FilePart(
+                    bytes(data), reply["media_type"], reply["position"], reply["key"], self.options.of_parts()
+                )
 
     @contextmanager
     def _session(self) -> Iterator[ReadingSession]:
@@ -170,7 +172,7 @@ class SentRows:
         given = pa.schema(list(known.items())).serialize().to_pybytes()
         reply, data = self._session.ask("schema", given)
         self.notes = reply["notes"]
-        return pa.ipc.read_schema(pa.py_buffer(data))
+        return pa.ipc.read_schema(data)
 
     def check(self, schema: pa.Schema) -> None:
         """Read all rows into columns of a schema, for the errors."""

@@ -48,9 +48,10 @@ def serve(descriptor: int, make: Callable[[Send, Callable[[], bool]], Answer]) -
     pipe = Connection(descriptor)
 
     def send(reply: Reply, data: bytes | pa.Buffer | None = None) -> None:
-        pipe.send_bytes(orjson.dumps(reply, default=str))
-        if data is not None:
-            pipe.send_bytes(data)
+        rest = memoryview(b"" if data is None else data)
+        pipe.send_bytes(orjson.dumps({**reply, "size": rest.nbytes} if rest else reply, default=str))
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
 
     answer = make(send, pipe.poll)
     try:

@@ -16,7 +16,7 @@ from alluvia.processes.pool import Cancelled, OutOfMemory, OutOfTime, Pool, Proc
 
 MODULE = "alluvia.processes.child"
 _IDLE_MAX = 2
-Told = tuple[Mapping[str, Any], bytes]
+Told = tuple[Mapping[str, Any], pa.Buffer]
 """A reply, and the bytes that came with it."""
 
 
@@ -77,7 +77,7 @@ class ReadingSession:
         try:
             worker.send(name, None if data is None else pa.py_buffer(data), **given)
             while "end" not in (reply := worker.reply(self._watch)):
-                yield reply, worker.data(self._watch)
+                yield reply, worker.buffer(self._watch)
             whole = True
         except ProcessDied as error:
             if -error.status == signal.SIGKILL:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from multiprocessing import Pipe
 from pathlib import Path
+from socket import SO_SNDBUF, SOL_SOCKET, socket
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,6 +24,8 @@ gc.freeze()
 gc.enable()
 main({})
 """
+_SENT_BYTES = 4 << 20
+"""Size of the send buffer, as far as the system allows it: fewer turns between the processes."""
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _KEPT = (
     *("LD_LIBRARY_PATH", "PATH", "TMPDIR", "LANG", "LC_ALL", "SSL_CERT_FILE", "AWS_CA_BUNDLE"),
@@ -67,6 +70,8 @@ def start(module: str) -> Started:
 def _start(module: str) -> Started:
     pipe, theirs = Pipe()
     with theirs:
+        with socket(fileno=os.dup(theirs.fileno())) as end:
+            end.setsockopt(SOL_SOCKET, SO_SNDBUF, _SENT_BYTES)
         process = subprocess.Popen(  # noqa: S603 - our own interpreter, and nothing of a user's
             [sys.executable, "-I", "-c", _START.format(module, theirs.fileno()), json.dumps(_module_folders())],
             pass_fds=[theirs.fileno()],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from io import BytesIO
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -191,9 +192,9 @@ class ParquetBuffer:
         codec: str | None = None,
         bounded: Bounded | None = None,
     ) -> None:
-        self._sink = pa.BufferOutputStream()
+        self._sink = BytesIO()  # which gives its bytes without a copy, as Arrow's stream does not
         self._settings = settings
-        self._writer = parquet_writer(self._sink, rows, settings, encodings, codec, bounded)
+        self._writer = parquet_writer(pa.PythonFile(self._sink, "w"), rows, settings, encodings, codec, bounded)
 
     def __enter__(self) -> Self:
         return self
@@ -206,7 +207,7 @@ class ParquetBuffer:
     @property
     def size(self) -> int:
         """Return how many bytes have been written."""
-        return int(self._sink.tell())
+        return self._sink.tell()
 
     def write(self, rows: pa.Table) -> None:
         """Add rows. Raises `Invalid`, naming the field, for a null where the schema has none."""
@@ -214,7 +215,7 @@ class ParquetBuffer:
 
     def data(self) -> bytes:
         """Return the file's bytes."""
-        return bytes(self._sink.getvalue())
+        return self._sink.getvalue()
 
 
 def encode_parquet(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -137,12 +138,16 @@ def conformed(rows: Any, schema: pa.Schema, chunk_bytes: int) -> Iterator[pa.Tab
     null. Raises `Invalid`, naming the column, for an unknown column, a value of another type or one that does not
     fit, and a null where the schema forbids it.
     """
-    for table in _tables(rows, schema, chunk_bytes):
-        conformed_table = conform(table, schema)
-        count = max(1, round(conformed_table.nbytes / chunk_bytes))
-        chunk_rows = max(1, -(-len(conformed_table) // count))
-        for start in range(0, len(conformed_table), chunk_rows):
-            yield conformed_table.slice(start, chunk_rows)
+    for chunks in map(partial(_chunks, schema=schema, chunk_bytes=chunk_bytes), _tables(rows, schema, chunk_bytes)):
+        while chunks:
+            yield chunks.pop(0)  # so that it is gone before the next rows are gathered
+
+
+def _chunks(table: pa.Table, schema: pa.Schema, chunk_bytes: int) -> list[pa.Table]:
+    table = conform(table, schema)
+    count = max(1, round(table.nbytes / chunk_bytes))
+    chunk_rows = max(1, -(-len(table) // count))
+    return [table.slice(start, chunk_rows) for start in range(0, len(table), chunk_rows)]
 
 
 def columns_of_rows(rows: Any) -> set[str]:
@@ -175,8 +180,10 @@ def _gathered(reader: pa.RecordBatchReader, chunk_bytes: int) -> Iterator[pa.Tab
         batches.append(batch)
         size += batch.nbytes
         if size >= chunk_bytes:
-            yield pa.Table.from_batches(batches)
-            batches, size = [], 0
+            gathered, batches, size = pa.Table.from_batches(batches), [], 0
+            del batch
+            yield gathered
+            del gathered
     if batches:
         yield pa.Table.from_batches(batches)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -14,6 +15,7 @@ from alluvia.commit.conflicts import harmless_change
 from alluvia.commit.handle import TableHandle, TableTransaction
 from alluvia.commit.transaction import Commit, too_old
 from alluvia.commit.versions import version_with
+from alluvia.delta.data_files.writer import FileWriter
 from alluvia.delta.log.actions import AddFile, Metadata, Txn
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.schema.caller_rows import columns_of_rows, conformed
@@ -58,10 +60,15 @@ def append(
         return done
     transaction = handle.transaction(snapshot)
     writer = handle.writer(snapshot, row_check(snapshot.settings.constraints, snapshot.schema))
-    adds = [add for chunk in conformed(rows, snapshot.schema, CHUNK_BYTES) for add in writer.write(chunk)]
+    adds = _written(writer, rows, snapshot.schema)
     before_commit()
     with discarding(handle, snapshot, adds):
         return _commit(handle, transaction, snapshot, adds, txn, info or {})
+
+
+def _written(writer: FileWriter, rows: Any, schema: pa.Schema) -> list[AddFile]:
+    """Write files of rows, some of which are held at a time: those before are gone when the next are read."""
+    return list(chain.from_iterable(map(writer.write, conformed(rows, schema, CHUNK_BYTES))))
 
 
 def commit_files(
@@ -226,7 +233,7 @@ class _Evolving:
         state = replace(snapshot.state, metadata=metadata)
         evolved = Snapshot(state, snapshot.root, snapshot.name)
         writer = self._handle.writer(evolved, row_check(evolved.settings.constraints, evolved.schema))
-        return [add for chunk in conformed(self._rows, evolved.schema, CHUNK_BYTES) for add in writer.write(chunk)]
+        return _written(writer, self._rows, evolved.schema)
 
 
 def _fields(rows: Any) -> Sequence[pa.Field]:
