@@ -37,6 +37,7 @@ from benchmarks import (
     uploads,
     vacuums,
     wide_tables,
+    warm_queries,
     writers,
 )
 from tests.s3server import running_server
@@ -49,6 +50,8 @@ PARTS = {
     "checkpoints": checkpoints.figures,
     "parsing": parsing.figures,
     "queries": queries.figures,
+    "warm_queries": warm_queries.figures,
+    "warm_suites": warm_queries.suites,
     "fetching": fetching.figures,
     "served": served.figures,
     "wide_tables": wide_tables.figures,
