@@ -36,8 +36,8 @@ from benchmarks import (
     transactions,
     uploads,
     vacuums,
-    wide_tables,
     warm_queries,
+    wide_tables,
     writers,
 )
 from tests.s3server import running_server

@@ -18,7 +18,6 @@ from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.failures import QueryTooCostly, UnreadableFile, out_of_memory
 from alluvia.engine.duck.relation import RowPlaces
-from alluvia.engine.queries.parse import parse
 from alluvia.engine.queries.pivots import OpenPivot, open_pivots
 from alluvia.engine.queries.references import shows_tables
 from alluvia.errors import Invalid
@@ -210,7 +209,7 @@ def _attempt(
     while True:
         session = Session(catalog.store, limits, watch, lambda path: None in unreadable or path in unreadable)
         try:
-            statement = parse(query, session.analyse)
+            statement = session.parse(query)
             if shows_tables(statement.root) and not statement.explain:
                 session.close()
                 names = pa.table({"name": pa.array(catalog.tables(), pa.string())})

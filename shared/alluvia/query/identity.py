@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
-from threading import Lock
 
 import orjson
 
@@ -17,9 +16,9 @@ from alluvia.access.rights import Rights
 from alluvia.commit.intents import CLAIM
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.constants import Constants
-from alluvia.engine.queries.parse import Analyse, Analysis, Statement, parse
+from alluvia.engine.queries.parse import Analysis, Statement
 from alluvia.engine.queries.pivots import open_pivots
-from alluvia.engine.queries.references import At, Reference, find_references, names_in_use, shows_tables
+from alluvia.engine.queries.references import At, Reference, names_in_use, shows_tables
 from alluvia.engine.queries.reproducible import condition_varies, query_varies, varies
 from alluvia.errors import Forbidden, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
@@ -27,17 +26,13 @@ from alluvia.operations.catalog.catalog import Catalog
 from alluvia.processes.pool import Watch
 from alluvia.query.derived import final_snapshot
 from alluvia.query.describe import describes
+from alluvia.query.known_texts import parsed, references_of
 from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Parameters, check_given, named_values
 from alluvia.query.process.session import Session
 from alluvia.query.scans import newest_snapshots, snapshots
 from alluvia.query.views import expand
 from alluvia.version import __version__
-
-STATEMENTS_KEPT = 128
-TEXT_KEPT_CHARS_MAX = 4096
-_statements: dict[str, Statement] = {}
-_lock = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +114,13 @@ def identify(
 
     if open_pivots(query):  # its columns are values of rows
         return None
-    statement = _parsed(query, analyse)
+    statement = parsed(query, analyse)
     if shows_tables(statement.root):
         return None
     values = named_values(parameters)
     if values:
         check_given(statement.root, values)
-    references = find_references(statement.root, parameters=bool(values))
+    references = references_of(statement, parameters=bool(values))
     newest = newest_snapshots(catalog, references)
     expanded = expand(catalog, statement, references, newest, analyse, parameters=bool(values))
     if expanded.views:
@@ -143,19 +138,6 @@ def identify(
     except (TableNotFound, Forbidden):  # or a relation that is made of other tables: the run knows
         return None
     return identity_of(catalog.rights, expanded.statement, read)
-
-
-def _parsed(query: str, analyse: Analyse) -> Statement:
-    """Return a query, parsed: of the last ones, the process knows."""
-    with _lock:
-        known = _statements.pop(query, None)
-    statement = known or parse(query, analyse)
-    if len(query) <= TEXT_KEPT_CHARS_MAX:
-        with _lock:
-            while len(_statements) >= STATEMENTS_KEPT:
-                del _statements[next(iter(_statements))]
-            _statements[query] = statement  # the last used comes last
-    return statement
 
 
 def _is_unsettled(snapshot: Snapshot) -> bool:

@@ -23,8 +23,8 @@ from alluvia.engine.queries.engine_faults import rules_left_out
 from alluvia.engine.queries.field_reads import FieldRead, find_field_reads, shown_fields
 from alluvia.engine.queries.named_columns import named_columns
 from alluvia.engine.queries.parse import Node, Statement, walk
-from alluvia.engine.queries.references import Reference, References, find_references, names_in_use
-from alluvia.engine.queries.rewrite import Rewritten, rewrite
+from alluvia.engine.queries.references import Reference, References, names_in_use
+from alluvia.engine.queries.rewrite import Rewritten
 from alluvia.engine.queries.shown_names import Shown
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
@@ -32,6 +32,8 @@ from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.merge_query.folding import FINAL
 from alluvia.operations.reading.relations import Files, Inputs, LocalRows, Relation
 from alluvia.query.derived import StreamReading, find_derived
+from alluvia.query.known_texts import references_of
+from alluvia.query.known_texts import rewritten as rewritten_text
 from alluvia.query.limits import PlannedReads, QueryLimits
 from alluvia.query.parameter_times import with_times
 from alluvia.query.parameters import check_given
@@ -77,7 +79,7 @@ def open_session(
     """Give a session what a query names, but not in a dry run; tables without a file where no row is asked for."""
     if values is not None:
         check_given(statement.root, dict.fromkeys(values.column_names))
-    references = find_references(statement.root, parameters=values is not None)
+    references = references_of(statement, parameters=values is not None)
     newest = newest_snapshots(catalog, references)  # while DuckDB opens the database
     expanded = expand(catalog, statement, references, newest, session.analyse, parameters=values is not None)
     if expanded.views:  # which name other tables: all are read at one moment
@@ -106,7 +108,7 @@ def open_session(
         files = inputs[names[reference]]
         if isinstance(files, Files) and PROPERTIES in files.snapshot.schema.names:
             inputs[names[reference]] = replace(files, fields={each.column: each.path for each in fields})
-    rewritten = replace(rewrite(statement, names, session.analyse, fields), outer=expanded.position)
+    rewritten = replace(rewritten_text(statement, names, session.analyse, fields), outer=expanded.position)
     if not dry_run:
         session.open(
             inputs,

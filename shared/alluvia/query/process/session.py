@@ -28,12 +28,13 @@ from alluvia.engine.duck.literals import quote_text
 from alluvia.engine.duck.relation import escape_glob, relation_sql, shown_sql
 from alluvia.engine.duck.views import Views
 from alluvia.engine.queries.engine_faults import TOP_N
-from alluvia.engine.queries.parse import Analysis
+from alluvia.engine.queries.parse import Analysis, Statement
 from alluvia.engine.queries.shown_names import VIEW_SCHEMA, Shown
 from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unavailable
 from alluvia.operations.reading.relations import Files, Inputs, LocalRows
 from alluvia.processes.pool import Watch
 from alluvia.query.describe import PROPERTIES, field_hint
+from alluvia.query.known_texts import known_statement, parsed
 from alluvia.query.limits import QueryLimits
 from alluvia.query.process.ends import within
 from alluvia.query.process.fetching import footer, small_files, tail_of
@@ -99,6 +100,17 @@ class Session:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         return self._folder
 
+    def parse(self, text: str) -> Statement:
+        """Return a query, parsed, while its database opens. Raises what `parse` does."""
+        if known_statement(text) is not None:
+            self._begin()
+        return parsed(text, self.analyse)
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self._engine.open(self._options())
+
     def analyse(self, text: str) -> Analysis:
         """Have DuckDB read a text, which may take it as long as the query has. The first text opens the database."""
         options, self._begun = None if self._begun else self._options(), True
@@ -119,9 +131,7 @@ class Session:
     def begin(self) -> int:
         """Return the query's `now()`, in µs since the Unix epoch, once its database is open."""
         with self._translated(Context("")):
-            if not self._begun:
-                self._begun = True
-                self._engine.open(self._options())
+            self._begin()
             return self._engine.now_us
 
     def plan(self, sql: str, parameters: Sequence[Any]) -> pa.Table | None:

@@ -1,0 +1,43 @@
+"""The syntax of queries is kept by their text: what else a query depends on must not come with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import alluvia
+from alluvia.errors import Invalid
+from alluvia.query.engine import run
+
+TEXT = "SELECT n, v FROM t ORDER BY n"
+
+
+def test_one_text_is_asked_of_many_tables_and_views(tmp_path: Path) -> None:
+    lakes = [alluvia.connect(f"file://{tmp_path / str(number)}") for number in range(3)]
+    for number, lake in enumerate(lakes[:2]):
+        rows = pa.table({"v": [number], "n": [1]} if number else {"n": [1], "v": ["text"]})
+        lake.create_table("t", rows.schema).append(rows)
+    lakes[2].create_table("base", pa.schema([("n", pa.int64())])).append(pa.table({"n": [1]}))
+    lakes[2].sql("CREATE VIEW t AS SELECT n, n * 10 AS v FROM base")
+    for _ in range(2):
+        assert [lake.sql(TEXT).to_pylist() for lake in lakes] == [
+            [{"n": 1, "v": "text"}],
+            [{"n": 1, "v": 1}],
+            [{"n": 1, "v": 10}],
+        ]
+    lakes[0].sql("ALTER TABLE t DROP COLUMN v")
+    with pytest.raises(Invalid, match='"v" not found'):
+        lakes[0].sql(TEXT)
+
+
+def test_one_text_is_asked_with_and_without_values(tmp_path: Path) -> None:
+    lake = alluvia.connect(f"file://{tmp_path}")
+    rows = pa.table({"n": [1, 2, 3]})
+    lake.create_table("t", rows.schema).append(rows)
+    text = "SELECT n FROM t WHERE n > $least"
+    for least in (1, 2):
+        assert len(run(lake.catalog, text, parameters={"least": least}).read_all()) == 3 - least
+        with pytest.raises(Invalid, match="has no value"):
+            lake.sql(text)
