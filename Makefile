@@ -9,7 +9,7 @@ FULL := .venv/.full
 CORE := .venv/.core
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo serve test test-fast next deep simulate mutants chaos lint format synth emr bench lock clean
+.PHONY: demo serve test test-fast next deep simulate mutants chaos lint format synth emr bench peers lock clean
 
 demo: $(CORE)
 	$(BIN)/alluvia demo
@@ -71,6 +71,10 @@ emr: $(FULL)
 
 bench: $(FULL)
 	$(BIN)/python -m benchmarks
+
+# Tables of other formats that the benchmark `streaming` compares with, in a folder of their own
+peers: $(FULL)
+	$(UV) pip install --quiet --python $(BIN)/python --target .venv/peers --group peers
 
 lock: $(UV)
 	$(UV) pip compile pyproject.toml --all-extras --group emr --group frames --group infra --group test --group lint --universal --python-version 3.11 --generate-hashes \

@@ -33,6 +33,7 @@ from benchmarks import (
     row_changes,
     served,
     spark_reads,
+    streaming,
     transactions,
     uploads,
     vacuums,
@@ -67,6 +68,8 @@ PARTS = {
     "many_tables": many_tables.figures,
     "writers": writers.figures,
     "posts": posts.figures,
+    "streaming": streaming.figures,
+    "streaming_30000": streaming.many_figures,
     "crowds": crowds.figures,
     "costs": costs.figures,
     "transactions": transactions.figures,
@@ -75,8 +78,8 @@ PARTS = {
     "backfill": backfills.figures,
 }
 
-BY_NAME_ONLY = ("icedb",)
-"""What needs the network, and so does not run unless it is named."""
+BY_NAME_ONLY = ("icedb", "streaming_30000")
+"""What needs the network, or half an hour, and so does not run unless it is named."""
 
 
 def main(names: list[str]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import count
 from threading import Lock
@@ -17,9 +17,10 @@ from alluvia.serverless.events import messages_of
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.rounds import MARGIN_MS, checked, every_table, remaining_ms
 from alluvia.serverless.settings import number
+from alluvia.serverless.table_messages import Look
 from alluvia.serverless.table_queue import QUEUE_URL, consume, fan_out
 
-OPTIONS = ("target_size", "full", "order", "partition", "max_files", "max_bytes", "dry_run")
+OPTIONS = ("target_size", "full", "order", "partition", "max_files", "max_bytes", "when_due", "dry_run")
 """Fields of the event that `Table.optimize` takes."""
 logger = Logger(service="merge")
 warm_lake.prepare()
@@ -30,8 +31,9 @@ warm_lake.prepare()
 def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     """Merge the tables that messages of a queue are about, or that `{"tables": [...]}` names.
 
-    Any other event is for all tables and their rejects: they are put into the queue, or merged if there is none. Other
-    fields are options of `Table.optimize`; with one of them, no table is put into the queue.
+    For a notification it merges what is due, for a sweep all that can be merged. Any other event is for all tables and
+    their rejects: they are put into the queue, or merged if there is none. Other fields are options of
+    `Table.optimize`; with one of them, no table is put into the queue.
     """
     lake, queue_url = warm_lake.lake(), os.environ.get(QUEUE_URL)
     options: dict[str, Any] = {"target_size": target_file_bytes(os.environ)}
@@ -64,23 +66,27 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
         left = {"left": 1} if len(reports) < len(names) else {}
         return {"refreshed": reports, **left} if names else {}
 
-    def work(table: Table, swept: bool) -> dict[str, Any]:
-        report = table.optimize(**options, memory_mb=memory_mb, go_on=time_left, turn=turn)
+    def work(table: Table, *, swept: bool, when_due: bool = False) -> dict[str, Any]:
+        report = table.optimize(**({"when_due": when_due} | options), memory_mb=memory_mb, go_on=time_left, turn=turn)
         checkpoint_version = table.lake.catalog.handle(table.name).log.checkpoint_version
         since = report.version - (-1 if checkpoint_version is None else checkpoint_version)
         # A checkpoint may be of a later version than the merge saw.
         outcome = {**asdict(report), "commits_since_checkpoint": max(0, since)}
         return outcome if report.left or options.get("dry_run") else {**outcome, **refreshed(table, swept=swept)}
 
+    def asked_for(table: Table, wishes: Sequence[Look]) -> dict[str, Any]:
+        swept, notified = all(each.swept for each in wishes), all(each.version is not None for each in wishes)
+        return work(table, swept=swept, when_due=notified)
+
     if isinstance(event, dict) and "Records" in event:
-        return consume(lake, messages_of(event), context, work, logger, queue_url)
+        return consume(lake, messages_of(event), context, asked_for, logger, queue_url)
     wanted = checked(event, "tables", *OPTIONS)
     given = {name: wanted[name] for name in OPTIONS if name in wanted}
     options |= given
     swept = wanted.get("tables") is None
     if queue_url and swept and not given:
         return fan_out(lake, queue_url, logger)
-    done = every_table(lake, wanted, context, lambda table: work(table, swept), logger)
+    done = every_table(lake, wanted, context, lambda table: work(table, swept=swept), logger)
     logger.info("round done", extra={"tables_left": len(done["left"])})
     return done
 

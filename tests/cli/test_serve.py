@@ -63,16 +63,16 @@ def test_merge_runs_on_its_schedule(tmp_path: Path) -> None:
     assert table.scan().read_all().num_rows == 6
 
 
-def test_a_table_is_merged_after_ten_commits(tmp_path: Path) -> None:
+def test_a_table_is_merged_once_that_saves_enough_files(tmp_path: Path) -> None:
     table = alluvia.connect(str(tmp_path / "lake")).table("app")
     with serving(tmp_path / "lake") as (process, port):
         client = Client(port)
-        for at in range(10):  # the first commit creates the table: the tenth event makes version 10
+        for at in range(40):
             assert client.post("/v1/events/app", {"event_id": str(at), "ts": "2026-01-01"}).status == 200
         deadline = time.monotonic() + 60
-        while len(table.snapshot().files) > 1 and time.monotonic() < deadline:
+        while len(table.snapshot().files) > 7 and time.monotonic() < deadline:
             time.sleep(0.1)
-        assert (len(table.files), table.count()) == (1, 10)
+        assert (len(table.files) <= 8, table.count()) == (True, 40)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == 0
 

@@ -77,9 +77,21 @@ def waiting(url: str) -> list[dict[str, Any]]:
     return sorted(found, key=str)
 
 
-def test_a_notification_merges_its_table_and_no_other(lake: alluvia.Lake) -> None:
+def test_a_notification_merges_what_is_due_of_its_table_and_of_no_other(lake: alluvia.Lake) -> None:
     assert failed(merge(event(committed("a/_rejects", 0)), Context("r"))) == []
-    assert files(lake) == {"a": FILES, "a/_rejects": 1, "b": FILES}
+    assert files(lake) == {"a": FILES, "a/_rejects": FILES, "b": FILES}
+    for name in ("a/_rejects", "b"):
+        for number in range(30):
+            lake[name].append([{"n": number}])
+    assert failed(merge(event(committed("a/_rejects", 30)), Context("r"))) == []
+    assert files(lake) == {"a": FILES, "a/_rejects": 1, "b": FILES + 30}
+
+
+def test_a_call_that_names_tables_may_merge_what_is_due(lake: alluvia.Lake) -> None:
+    merge({"tables": ["a"], "when_due": True}, Context("r"))
+    assert files(lake)["a"] == FILES
+    merge({"tables": ["a"]}, Context("r"))
+    assert files(lake)["a"] == 1
 
 
 def test_all_messages_about_a_table_are_one_piece_of_work(lake: alluvia.Lake) -> None:
@@ -99,12 +111,12 @@ def test_all_messages_about_a_table_are_one_piece_of_work(lake: alluvia.Lake) ->
 
 
 def test_a_notification_that_a_later_one_does_the_work_of_is_done(lake: alluvia.Lake) -> None:
-    for number in range(9):
+    for number in range(39):
         lake["b"].append([{"n": number}])
-    assert lake["b"].version == 12
-    assert failed(merge(event(committed("b", 0)), Context("r"))) == []
-    assert files(lake)["b"] == FILES + 9
-    assert failed(merge(event(committed("b", 10), committed("b", 0)), Context("r"))) == []
+    assert lake["b"].version == 42
+    assert failed(merge(event(committed("b", 30)), Context("r"))) == []
+    assert files(lake)["b"] == FILES + 39
+    assert failed(merge(event(committed("b", 40), committed("b", 30)), Context("r"))) == []
     assert files(lake)["b"] == 1
 
 
@@ -149,7 +161,7 @@ def test_messages_about_tables_that_are_gone_are_done(lake: alluvia.Lake) -> Non
 def test_a_message_that_cannot_be_read_blocks_no_other_and_is_told_by_its_id(lake: alluvia.Lake) -> None:
     test_event = json.dumps({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "x"})
     with log_lines() as lines:
-        assert failed(merge(event("poison", committed("a", 0), '{"table": 1}', test_event), Context("r"))) == ["0", "2"]
+        assert failed(merge(event("poison", message_for("a"), '{"table": 1}', test_event), Context("r"))) == ["0", "2"]
     assert files(lake)["a"] == 1
     told = [line for line in lines.parsed() if line["message"] == "a message cannot be read"]
     assert [(line["message_id"], line["level"]) for line in told] == [("0", "WARNING"), ("2", "WARNING")]
@@ -175,7 +187,7 @@ def test_what_there_was_no_time_for_goes_back_into_the_queue(
     lake: alluvia.Lake, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("alluvia.serverless.rounds.TABLES_AT_ONCE", 1)
-    assert failed(merge(event(committed("a", 0), committed("b", 0)), Context("r", MARGIN_MS))) == []
+    assert failed(merge(event(message_for("a"), message_for("b")), Context("r", MARGIN_MS))) == []
     assert files(lake) == {"a": 1, "a/_rejects": FILES, "b": FILES}
     assert waiting(queue) == [{"table": "b"}]
 

@@ -156,6 +156,7 @@ class Table(TableRows):
         max_files: int | None = None,
         max_bytes: int | None = None,
         backfill: bool = False,
+        when_due: bool = False,
         memory_mb: int | None = None,
         dry_run: bool = False,
         go_on: Callable[[], bool] = lambda: True,
@@ -166,7 +167,8 @@ class Table(TableRows):
         `order` is `smallest`, `oldest` or `newest` first. `partition` restricts it to some values of fields of
         `partition_by`, such as `{"country": "de", "day(ts)": "2026-01-31"}`. `max_files` and `max_bytes` limit what is
         read. `backfill` rewrites the files in which fields that became columns (`evolve(add=…)`) may still be in
-        `properties`, and no others; after it was stopped, another call does the rest. A dry run only plans: see the
+        `properties`, and no others; after it was stopped, another call does the rest. `when_due` does nothing until a
+        merge would save 32 files, so that a program may call it after each append. A dry run only plans: see the
         report's `plan`. `go_on` is called before each group of files; when it returns false, the rest is left.
         `memory_mb` is how much memory this process may take in all, in MB; what does not fit is sorted on disk. `turn`
         is held while rows are rewritten, so that several tables share that limit.
@@ -175,7 +177,7 @@ class Table(TableRows):
 
         return optimizing.optimize(
             self._handle,
-            optimizing.OptimizeOptions(target_size, full, order, partition, max_files, max_bytes, backfill),
+            optimizing.OptimizeOptions(target_size, full, order, partition, max_files, max_bytes, backfill, when_due),
             memory_mb=memory_mb,
             dry_run=dry_run,
             go_on=go_on,

@@ -179,7 +179,8 @@ class WarmTable:
 
         self._check_own(self._place)
         check_types(snapshot.partition_spec)  # of other writers' tables nobody has
-        return FileWriter(self.store, snapshot.root, snapshot.partition_spec, snapshot.file_form, self.clock, check)
+        spec, form = snapshot.partition_spec, snapshot.file_form
+        return FileWriter(self.store, snapshot.root, spec, form, self.clock, check, apart=snapshot.expires)
 
     def _committed(self, state: State, versions: int) -> None:
         if is_dropped(state.metadata.configuration):

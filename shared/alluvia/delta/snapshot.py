@@ -29,6 +29,7 @@ from alluvia.delta.schema.variants import VARIANT, is_variant
 from alluvia.errors import Corrupt
 from alluvia.store import Store
 from alluvia.store.outside import PIN, is_outside
+from alluvia.table_names import REJECTS
 
 ETAG = "alluvia.etag"
 """The tag of an external table's file with its ETag."""
@@ -222,6 +223,14 @@ class Snapshot:
             for ours, theirs in pairs
             if ours.name not in self.partition_columns
         )
+
+    @property
+    def expires(self) -> bool:
+        """Whether files go once all of their rows are old, so that rows of different days must not share one.
+
+        Rejects expire with the rows of their table.
+        """
+        return bool(self.settings.ttl_ms) or f"/{REJECTS}" in self.name
 
     def physical_name(self, column: str) -> str:
         """Return the name that a top column has in files, statistics and the log."""

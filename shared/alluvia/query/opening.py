@@ -30,7 +30,7 @@ from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.merge_query.folding import FINAL
-from alluvia.operations.reading.relations import Files, Inputs, LocalRows, Relation
+from alluvia.operations.reading.relations import Files, Inputs, LocalRows, Relation, rows_alone
 from alluvia.query.derived import StreamReading, find_derived
 from alluvia.query.known_texts import references_of
 from alluvia.query.known_texts import rewritten as rewritten_text
@@ -160,12 +160,14 @@ def _session_inputs(
             scan = plan.scans[reference]
             catalog.note_read(scan)
             shown, located = plan.shown.get(reference), places if number == 0 else None
+            rows = None if shown or located or without_rows else rows_alone(scan, named)
             files = Files(
                 scan.snapshot,
-                () if without_rows else scan.files,
+                scan.files if rows is None and not without_rows else (),
                 shown=shown,
                 places=located,
                 named=None if shown else named,
+                rows=rows,
             )
             found.names[reference] = f"scan_{number}"
             found.inputs[found.names[reference]] = files

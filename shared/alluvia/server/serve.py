@@ -48,7 +48,7 @@ THREADS = 128
 class Options:
     """How a lake is served: where, to whom, and how often all tables are merged and vacuumed, in seconds.
 
-    With 0 they never are; else tables are also merged after every tenth commit.
+    With 0 they never are; else what is due of a table is also merged after every tenth commit.
     """
 
     host: str = "127.0.0.1"
@@ -99,7 +99,7 @@ def running(lake: Lake, options: Options, metrics: Metrics | None = None) -> Ite
     defaults = {QUERY_MEMORY: str(memory_mb(rules.queries.at_once + AT_ONCE)), **DEFAULTS}
     settings = {name: value for name, value in defaults.items() if name not in os.environ}
     log = _log if options.log_requests else _log_nothing
-    merge = Upkeep(lake, "merge", options.merge_seconds) if options.merge_seconds else None
+    merge = Upkeep(lake, "merge", options.merge_seconds, {"when_due": True}) if options.merge_seconds else None
     vacuum = Upkeep(lake, "vacuum", options.vacuum_seconds) if options.vacuum_seconds else None
     store = CommitCount(lake.store, metrics.commits)
     lake = Lake(store if merge is None else CommitWatch(store, merge.changed), lake.clock)

@@ -6,7 +6,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from alluvia.api.lake import Lake
@@ -101,9 +101,13 @@ class Upkeep:
     stderr, and end nothing.
     """
 
-    def __init__(self, lake: Lake, function: str, sweep_seconds: float) -> None:
+    def __init__(
+        self, lake: Lake, function: str, sweep_seconds: float, options: Mapping[str, Any] | None = None
+    ) -> None:
+        """`options` are further fields of the event of a table that has changed."""
         self._lake = lake
         self._function = function
+        self._options = dict(options or {})
         self._sweep_seconds = sweep_seconds
         self._news = threading.Condition()
         self._waiting: dict[str, None] = {}
@@ -169,7 +173,7 @@ class Upkeep:
             if table is None:
                 return None
             del self._waiting[table]
-            return {"tables": [table]}
+            return {"tables": [table], **self._options}
 
 
 class _Context(LocalContext):

@@ -33,13 +33,13 @@ def consume(
     lake: Lake,
     records: Sequence[Mapping[str, Any]],
     context: object,
-    work: Callable[[Table, bool], Mapping[str, Any]],
+    work: Callable[[Table, Sequence[Look]], Mapping[str, Any]],
     logger: Logger,
     queue_url: str | None,
 ) -> dict[str, Any]:
     """Work once on each table that SQS messages are about; return those that failed, as `ReportBatchItemFailures` says.
 
-    `work` is told whether nothing but a sweep asks for the table.
+    `work` is told who asks for the table.
     A message that cannot be read fails alone, and so does each table. Messages about tables that are gone are done. For
     a table that time ran out for, or that `work` did not finish, another message is sent; without a
     queue its messages fail, and so come again.
@@ -64,7 +64,7 @@ def consume(
             newest = table.version
             if all(superseded(version, newest) for version in notified):
                 return {"superseded_at": newest}
-        return work(table, all(look.swept for look in wishes))
+        return work(table, wishes)
 
     done = work_on(lake, list(messages), context, unless_superseded, logger)
     again = set(done.failed) | _not_sent_again(lake, done.left, queue_url, logger)

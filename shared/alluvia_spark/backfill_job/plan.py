@@ -75,7 +75,7 @@ def plan_layout(
     groups: dict[tuple[str | None, ...], tuple[list[Key], list[Group]]] = {}
     sizes: dict[Group, int] = {}
     at = done = 0
-    for partition, count in partitions(parts, spec, row_bytes, least_bytes(parts, row_bytes, file_bytes)):
+    for partition, count in partitions(parts, spec, row_bytes, least_bytes(parts, row_bytes, file_bytes, apart=True)):
         highs, members = groups.setdefault(parts[at].values, ([], []))
         group = Group(table, partition.folder)
         highs.append(partition.span.high)

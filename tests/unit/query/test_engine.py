@@ -39,7 +39,7 @@ def test_an_answer_says_what_it_read(lake: alluvia.Lake) -> None:
     users = sum(file.size for file in lake.table("users").snapshot().files)
     assert scans(lake, "SELECT count(*) FROM events e, users WHERE ts::DATE = '2024-01-02'") == [
         TableScan("events", 5, 5, 4, 1, sum(sizes.values()), sizes["ts_day=2024-01-02"], 1),
-        TableScan("users", 2, 2, 0, 2, users, users, 2),
+        TableScan("users", 2, 2, 2, 0, users, 0, 0),  # of which no column is needed
     ]
 
 
@@ -57,6 +57,36 @@ def test_a_query_that_is_sent_again_asks_its_process_once(lake: alluvia.Lake, mo
     monkeypatch.setattr(Worker, "send", sent)
     assert query(lake, text) == first
     assert asked == ["open", "stream", "close"]  # it waits for `stream` alone: `open` runs while the query is planned
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("SELECT count(*) FROM t", [(30,)]),
+        ("SELECT count(*) + 1 AS n, 'x' FROM t AS a, t AS b HAVING count(*) > 1", [(901, "x")]),
+        ("SELECT 1 FROM t LIMIT 2", [(1,), (1,)]),
+        ("SELECT EXISTS (SELECT 1 FROM t) FROM t(version => 0) GROUP BY ALL", []),
+    ],
+)
+def test_a_query_that_needs_no_column_opens_no_file(tmp_path: Path, text: str, rows: list[tuple[object, ...]]) -> None:
+    lake = alluvia.connect(str(tmp_path))
+    table = lake.create_table("t", {"x": "long"}, properties={"delta.enableDeletionVectors": "true"})
+    for number in range(4):
+        table.append([{"x": each} for each in range(10 * number, 10 * number + 10)])
+    table.delete("x >= 5 AND x < 15")
+    with run(lake.catalog, text) as result:
+        assert [tuple(row.values()) for row in result.read_all().to_pylist()] == rows
+        assert [scan.files_read for scan in result.tables] == [0] * len(result.tables)
+
+
+def test_a_query_that_may_need_a_column_reads_files(tmp_path: Path) -> None:
+    lake = alluvia.connect(str(tmp_path))
+    table = lake.create_table("t", {"x": "long"})
+    table.append([{"x": 1}, {"x": None}])
+    assert query(lake, "SELECT count(x) FROM t") == [(1,)]
+    assert query(lake, "SELECT count(*) FROM t WHERE x = 1") == [(1,)]
+    assert query(lake, "SELECT count(t) FROM t") == [(2,)]
+    assert query(lake, "SELECT count(COLUMNS(*)) FROM t") == [(1,)]
 
 
 def test_explain_names_files_and_gives_duckdbs_plan(lake: alluvia.Lake) -> None:

@@ -53,7 +53,10 @@ class FileWriter:
         form: FileForm,
         clock: Clock,
         check: RowCheck | None = None,
+        *,
+        apart: bool = False,
     ) -> None:
+        """`apart` has few rows of some partition values in a file for each, as rows that expire have to be."""
         self._store = store
         self._root = root
         self._spec = spec
@@ -61,6 +64,7 @@ class FileWriter:
         self._settings = form.settings
         self._clock = clock
         self._check = check
+        self._apart = apart
         self._share: float | None = None
 
     def write(self, table: pa.Table, *, together: bool = False) -> list[AddFile]:
@@ -80,7 +84,7 @@ class FileWriter:
         if self._share is None and len(table) > 1 and table.nbytes > self._settings.target_file_size:
             self._share = sampled_share(table, self._settings, self._settings.row_group_rows)
         file_bytes = None if self._share is None else int(self._settings.target_file_size / self._share)
-        for partition, logical in split(table, self._spec, order, file_bytes, together=together):
+        for partition, logical in split(table, self._spec, order, file_bytes, together=together, apart=self._apart):
             rows, start = self._form.stored(logical), 0
             while start < len(rows):
                 data, count = self._encode_file(rows.slice(start) if start else rows)

@@ -298,7 +298,7 @@ def _num_records(stats: str) -> int | None:
         number = orjson.loads(stats or "{}").get("numRecords")
     except (ValueError, AttributeError):
         return None
-    return number if isinstance(number, int) else None
+    return number if type(number) is int and number >= 0 else None
 
 
 def _present(deletion_vector: Json) -> Json | None:

@@ -35,8 +35,10 @@ from alluvia.delta.partitioning.transforms import (
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 
+APART_MAX = 8
+"""Up to this many values get a file each, however few rows they have."""
 PARTITIONS_MAX = 100
-"""So many values get a file each at once, if all of them together fill no more than one file."""
+"""Up to this many values get a file each if they are big enough, and together fill no more than one file."""
 RANGES = 32
 """A range of several values holds at most about this fraction of rows that fill no file, so that it prunes well."""
 FILLED_RANGES = 8
@@ -80,11 +82,12 @@ def split(
     file_bytes: int | None = None,
     *,
     together: bool = False,
+    apart: bool = False,
 ) -> Iterator[tuple[Partition, pa.Table]]:
     """Yield each partition with its rows, sorted by partition value and by `order`, columns of the same length.
 
     The identity columns are dropped from the rows. `file_bytes` is how many Arrow bytes make a file. `together` leaves
-    all transforms' values in one range.
+    all transforms' values in one range; `apart` has few rows of up to `PARTITIONS_MAX` values in a range each.
     """
     if not len(table):
         return
@@ -95,7 +98,7 @@ def split(
         yield partition_of(spec, only.values, Span(only.key, only.key)), data if rows is None else data.take(rows)
         return
     start, row_bytes = 0, table.nbytes / len(table)
-    least = sys.maxsize if together else least_bytes(groups, row_bytes, file_bytes)
+    least = sys.maxsize if together else least_bytes(groups, row_bytes, file_bytes, apart=apart)
     for partition, count in partitions(groups, spec, row_bytes, least):
         yield partition, data.slice(start, count) if rows is None else data.take(rows.slice(start, count))
         start += count
@@ -116,14 +119,16 @@ def partitions(
             yield partition_of(spec, values, span), sum(each.rows for each in same[positions.start : positions.stop])
 
 
-def least_bytes(groups: Sequence[PartitionRows], row_bytes: float, file_bytes: int | None = None) -> int:
+def least_bytes(
+    groups: Sequence[PartitionRows], row_bytes: float, file_bytes: int | None = None, *, apart: bool = False
+) -> int:
     """Return how many Arrow bytes a range of several partition values should hold; 0 for a file for each value.
 
-    `file_bytes` is how many make a file.
+    `file_bytes` is how many make a file. `apart` as for `split`.
     """
     size = int(sum(each.rows for each in groups) * row_bytes)
     if len(groups) <= PARTITIONS_MAX and (file_bytes is None or size <= file_bytes):
-        return 0
+        return 0 if apart or len(groups) <= APART_MAX else RANGE_BYTES_MIN
     if file_bytes is None or size <= file_bytes:
         return max(RANGE_BYTES_MIN, size // RANGES)
     return min(file_bytes, max(RANGE_BYTES_MIN, size // FILLED_RANGES))

@@ -348,13 +348,13 @@ def _source(paths: str, options: str = "") -> str:
     return f"read_parquet([{paths}], hive_partitioning=false{options})"
 
 
-def empty_sql(fields: Iterable[pa.Field]) -> str:
-    """Return an empty relation of some columns. Raises `Unsupported` where there are none."""
+def empty_sql(fields: Iterable[pa.Field], rows: int = 0) -> str:
+    """Return a relation of some columns, with `rows` rows of nulls. Raises `Unsupported` where there are none."""
     fields = list(fields)
     if not fields:
         raise Unsupported("the table has no columns, which SQL cannot show: add one")
     shown = ", ".join(f"CAST(NULL AS {duckdb_type(field.type)}) AS {quote_name(field.name)}" for field in fields)
-    return f"SELECT {shown} WHERE false"
+    return f"SELECT {shown} FROM range({rows})" if rows else f"SELECT {shown} WHERE false"
 
 
 def escape_glob(url: str) -> str:

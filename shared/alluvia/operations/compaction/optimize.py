@@ -22,11 +22,20 @@ from alluvia.operations.checkpointing import checkpoint, checkpoint_due
 from alluvia.operations.compaction.optimize_files import candidates, files_like, merged_row_bytes
 from alluvia.operations.compaction.optimize_moves import plan_moves
 from alluvia.operations.compaction.optimize_outputs import plan_joins
-from alluvia.operations.compaction.optimize_plan import FULL_SHARE, ORDERS, FileGroup, limited, ordered, plan_optimize
+from alluvia.operations.compaction.optimize_plan import (
+    DUE_GROWTH,
+    FULL_SHARE,
+    GROWTH_MAX,
+    ORDERS,
+    FileGroup,
+    due,
+    limited,
+    ordered,
+    plan_optimize,
+)
 from alluvia.operations.compaction.optimize_write import NewFiles, rewrite
 from alluvia.operations.reading.relations import Evaluate
 from alluvia.progress import report as tell_progress
-from alluvia.table_names import REJECTS
 
 if TYPE_CHECKING:
     from alluvia.operations.compaction.optimize_fold import Evaluation
@@ -84,6 +93,7 @@ class OptimizeOptions:
     max_files: int | None = None
     max_bytes: int | None = None
     backfill: bool = False
+    when_due: bool = False
 
     def __post_init__(self) -> None:
         for name in ("target_size", "max_files", "max_bytes"):
@@ -95,6 +105,8 @@ class OptimizeOptions:
             raise Invalid(
                 "backfill: it rewrites all files with promoted fields to move, so leave out full and partition"
             )
+        if self.when_due and (self.full or self.backfill):
+            raise Invalid("when_due: it leaves files for later, so leave out full and backfill")
 
 
 def optimize(
@@ -118,6 +130,8 @@ def optimize(
     also a big file with a few small ones; `order` is `smallest`, `oldest` or `newest` first; `partition` restricts it
     to some values of fields of `partition_by`; `max_files` and `max_bytes` limit what is read. `backfill` rewrites the
     files in which values of promoted fields may still be in `properties`, whatever their size, and no others.
+    `when_due` waits until a merge saves queries enough files, and writes rows again only once their file has doubled:
+    it may be called after each few commits.
 
     `memory_mb`: the most that this process holds while it rewrites, in million bytes. What it holds before,
     DuckDB and the rows on their way into files share it. `go_on` is asked before each group: once it says no, the rest
@@ -176,10 +190,12 @@ class _Run:
         if self._known is not None:
             chosen = [each for each in chosen if each.file.key in self._known]
         self._known = {each.file.key for each in chosen}
-        planned = plan_optimize(chosen, target, full=options.full)
-        if not planned and not self._expires(snapshot):
-            planned = plan_joins(chosen, target, files_like(snapshot.files, snapshot.partition_spec), full=options.full)
-        return self._limited(snapshot, planned)
+        growth = DUE_GROWTH if options.when_due else GROWTH_MAX
+        planned = plan_optimize(chosen, target, growth, full=options.full)
+        if not planned and not snapshot.expires:
+            like = files_like(snapshot.files, snapshot.partition_spec)
+            planned = plan_joins(chosen, target, like, growth, full=options.full)
+        return self._limited(snapshot, due(planned) if options.when_due else planned)
 
     def _limited(self, snapshot: Snapshot, planned: Sequence[FileGroup]) -> list[FileGroup]:
         options = self._options
@@ -189,13 +205,6 @@ class _Run:
         if groups:
             self.report.refused = next(filter(None, map(not_for_sql, snapshot.schema)), None)
         return limited([] if self.report.refused else groups, files, size)
-
-    def _expires(self, snapshot: Snapshot) -> bool:
-        """Whether files go once all of their rows are old, so that rows of different days must not share one.
-
-        Rejects expire with the rows of their table.
-        """
-        return bool(snapshot.settings.ttl_ms) or f"/{REJECTS}" in self._handle.name
 
     def rewrite(self, snapshot: Snapshot, go_on: Callable[[], bool], turn: AbstractContextManager[object]) -> Snapshot:
         """Plan and rewrite until nothing is left to do, and return the last snapshot."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import field
 from itertools import accumulate, groupby
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ from alluvia.delta.statistics.written import file_statistics
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.compaction.optimize_cuts import OVER_SHARE, SMALL_SHARE, even_size
 from alluvia.operations.compaction.optimize_files import Candidate
-from alluvia.operations.compaction.optimize_plan import CUT_TARGETS_MAX, FileGroup, filled, tiers
+from alluvia.operations.compaction.optimize_plan import CUT_TARGETS_MAX, GROWTH_MAX, FileGroup, filled, tiers
 
 SMALL_FILES_MAX = 1 / 4
 """If more than this share of the files are small, those of different values are joined."""
@@ -41,12 +41,18 @@ FILES_MIN = 8
 
 
 def plan_joins(
-    candidates: Iterable[Candidate], target: int, files_like: Callable[[AddFile], int], *, full: bool = False
+    candidates: Iterable[Candidate],
+    target: int,
+    files_like: Callable[[AddFile], int],
+    growth: float = GROWTH_MAX,
+    *,
+    full: bool = False,
 ) -> list[FileGroup]:
     """Return groups of small files, each of which becomes one file; the smallest first.
 
     `target` is in bytes. `files_like` says how many files of the table have a file's values of the partition columns:
-    Delta has others in no file with them. `full` also joins a file with a few rows to one that waits for more.
+    Delta has others in no file with them. `growth` and `full` as
+    for `plan_optimize`.
     """
     small = [each for each in candidates if each.file.size < target * SMALL_SHARE and not each.cell]
     groups: list[FileGroup] = []
@@ -54,7 +60,7 @@ def plan_joins(
         files = list(members)
         if len(files) < 2 or not _too_many(len(files), files_like(files[0].file)):
             continue
-        groups += _joined(files, target, full=full)
+        groups += _joined(files, target, inf if full else growth)
     return sorted(groups, key=lambda group: (group.weight, group.files[0].file.path))
 
 
@@ -71,7 +77,7 @@ def _too_many(small: int, files: int) -> bool:
     return files >= FILES_MIN and small > files * SMALL_FILES_MAX
 
 
-def _joined(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[FileGroup]:
+def _joined(files: Sequence[Candidate], target: int, growth: float) -> Iterator[FileGroup]:
     """Join neighbours, in the order of their values, until they are a file of about the target.
 
     What remains is too little for one: it waits for more rows, in few files.
@@ -83,7 +89,7 @@ def _joined(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[
         chains[-1] += rest
         rest = []
     waiting = [*rest, *(each for each in files if each.file.path in spanning)]
-    chains += tiers(sorted(waiting, key=lambda each: (each.weight, each.file.path)), target, full=full)
+    chains += tiers(sorted(waiting, key=lambda each: (each.weight, each.file.path)), target, growth)
     for chain in chains:
         if len(chain) > 1:
             yield FileGroup(tuple(chain), joined=not hull(each.span for each in chain).single)

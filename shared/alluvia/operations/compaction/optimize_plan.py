@@ -31,6 +31,12 @@ FULL_SHARE = 0.75
 GROWTH_MAX = 8
 """A file joins smaller ones only if it is at most this many times as big as they are together, so that a big file is
 not written again for every few small ones."""
+DUE_GROWTH = 1
+"""The same of merges that follow each few commits: rows are written again only once their file has doubled."""
+DUE_FILES = 32
+"""A merge is due if it saves this many files: DuckDB opens them in about the time of all else in a small query."""
+DUE_GROUP_FILES = 8
+"""Each group of a due merge saves at least this many."""
 DEPTH_MAX = 4
 """Where more full files than this overlap, they are rewritten into ones that do not."""
 CUT_TARGETS_MAX = 8
@@ -81,11 +87,15 @@ class FileGroup:
         return part_cell(self.files[0].cell, at, count) if self.divided else self.files[0].cell
 
 
-def plan_optimize(candidates: Iterable[Candidate], target: int, *, full: bool = False) -> list[FileGroup]:
+def plan_optimize(
+    candidates: Iterable[Candidate], target: int, growth: float = GROWTH_MAX, *, full: bool = False
+) -> list[FileGroup]:
     """Return the groups of files to rewrite, the smallest first.
 
-    `target` is in bytes. `full` takes whatever fits, also a big file with a few small ones.
+    `target` is in bytes. A file joins smaller ones if it is at most `growth` times as big as they are together. `full`
+    takes whatever fits, also a big file with a few small ones.
     """
+    growth = inf if full else growth
     values: dict[tuple[object, Key, str], list[Candidate]] = {}
     wide: dict[object, list[Candidate]] = {}
     for each in sorted(candidates, key=lambda each: (each.weight, each.file.path)):
@@ -97,15 +107,15 @@ def plan_optimize(candidates: Iterable[Candidate], target: int, *, full: bool = 
     groups: list[FileGroup] = []
     for files in values.values():
         small = [each for each in files if _is_small(each, target)]
-        groups += _divided(small, target) or _packed(small, target, full=full)
+        groups += _divided(small, target) or _packed(small, target, growth)
         groups += _divided([each for each in files if not _is_small(each, target)], target, full=full)
-    groups += [group for files in wide.values() for group in _recut(files, target, full=full)]
+    groups += [group for files in wide.values() for group in _recut(files, target, growth)]
     return sorted(groups, key=lambda group: (group.weight, group.files[0].file.path))
 
 
-def _packed(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[FileGroup]:
+def _packed(files: Sequence[Candidate], target: int, growth: float) -> Iterator[FileGroup]:
     """Pack files of one value, in ascending order, into groups that hold at least about the target, if possible."""
-    for tier in tiers(files, target, full=full):
+    for tier in tiers(files, target, growth):
         if len(tier) > 1 or tier[0].thinned:
             yield FileGroup(tuple(tier), expected=ceil(_total(tier) / even_size(_total(tier), target)))
 
@@ -126,12 +136,12 @@ def _divided(files: Sequence[Candidate], target: int, *, full: bool = False) -> 
     return groups
 
 
-def tiers(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[list[Candidate]]:
+def tiers(files: Sequence[Candidate], target: int, growth: float) -> Iterator[list[Candidate]]:
     """Divide files, in ascending order, into those that become a file of about the target."""
 
     def ends(size: int, more: int) -> bool:
         # Two files that are both nearly full become a full one, and one that waits for more rows.
-        return (not full and more > GROWTH_MAX * size) or (size + more > target and size >= target * FULL_SHARE)
+        return more > growth * size or (size + more > target and size >= target * FULL_SHARE)
 
     return filled(files, ends, CUT_TARGETS_MAX * target)
 
@@ -158,11 +168,11 @@ def filled(files: Sequence[Candidate], ends: Callable[[int, int], bool], most: i
         yield taken
 
 
-def _recut(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[FileGroup]:
+def _recut(files: Sequence[Candidate], target: int, growth: float) -> Iterator[FileGroup]:
     """Group files of several values, in ascending order: small ones that overlap, and big ones worth being divided."""
     small = [each for each in files if _is_small(each, target)]
     big = [each for each in files if not _is_small(each, target)]
-    chunks = [chunk for level in _levels(small, full=full) for chunk in _chunks(level, CUT_TARGETS_MAX * target)]
+    chunks = [chunk for level in _levels(small, growth) for chunk in _chunks(level, CUT_TARGETS_MAX * target)]
     for tier in chunks:
         for overlapping in _components(tier):
             group = _as_group(overlapping, target)
@@ -175,7 +185,7 @@ def _recut(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[F
                 yield _as_group(chunk, target)
 
 
-def _levels(files: Sequence[Candidate], *, full: bool) -> Iterator[list[Candidate]]:
+def _levels(files: Sequence[Candidate], growth: float) -> Iterator[list[Candidate]]:
     """Divide files, in ascending order, where those of the next magnitude are too much to be written again with them.
 
     One small file over all keys overlaps every bigger one: each of them may be small enough to join it, but not all.
@@ -183,7 +193,7 @@ def _levels(files: Sequence[Candidate], *, full: bool) -> Iterator[list[Candidat
     taken: list[Candidate] = []
     for _, same in groupby(files, lambda each: int(log(each.weight, GROWTH_MAX))):
         level = list(same)
-        if taken and not full and _total(level) > GROWTH_MAX * _total(taken):
+        if taken and _total(level) > growth * _total(taken):
             yield taken
             taken = []
         taken += level
@@ -307,6 +317,20 @@ def limited(groups: Sequence[FileGroup], max_files: int | None, max_bytes: int |
         files = None if files is None else files - len(taken)
         size = None if size is None else size - group.size
     return kept
+
+
+def due(groups: Sequence[FileGroup]) -> list[FileGroup]:
+    """Return the groups that are worth being rewritten by now.
+
+    Those with many deleted rows, or whose rows are cut, always are. Others wait until they save queries enough files.
+    """
+    kept = [(group, len(group.files) - group.expected) for group in groups]
+    enough = sum(saved for _, saved in kept) >= DUE_FILES
+    return [
+        group
+        for group, saved in kept
+        if saved <= 0 or (enough and saved >= DUE_GROUP_FILES) or any(each.thinned for each in group.files)
+    ]
 
 
 ORDERS = ("smallest", "oldest", "newest")

@@ -25,7 +25,7 @@ from alluvia.engine.duck.failures import (
     translate,
 )
 from alluvia.engine.duck.literals import quote_text
-from alluvia.engine.duck.relation import escape_glob, relation_sql, shown_sql
+from alluvia.engine.duck.relation import empty_sql, escape_glob, relation_sql, shown_sql
 from alluvia.engine.duck.views import Views
 from alluvia.engine.queries.engine_faults import TOP_N
 from alluvia.engine.queries.parse import Analysis, Statement
@@ -185,6 +185,10 @@ class Session:
             self._engine.later(f"CREATE VIEW {VIEW_SCHEMA}.{name} AS {select}")
 
     def _make_view(self, name: str, source: Files, urls: Sequence[str]) -> None:
+        if source.rows is not None:
+            select = empty_sql(source.snapshot.schema, source.rows)
+            self._engine.later(f"CREATE VIEW {VIEW_SCHEMA}.{name} AS {select}")
+            return
         base = name if source.shown is None else f"all_{name}"
         sizes = sizes_of(source.snapshot, source.named)
         whole = f"plain_{base}" if sizes else base

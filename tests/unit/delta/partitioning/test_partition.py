@@ -249,8 +249,11 @@ def days_of(number: int, rows: int) -> pa.Table:
 @pytest.mark.parametrize(
     ("days", "rows", "file_rows", "files"),
     [
-        (100, 10, None, 100),  # values that fill less than one file have a file each, if they are not many
-        (101, 10, None, 1),  # more values are one file, if they are few bytes
+        (8, 10, None, 8),  # few values have a file each
+        (9, 10, None, 1),  # more values are one file, if they are few bytes
+        (100, 5000, None, 25),  # or 256 kB each
+        (100, 16_385, None, 100),  # or a file each
+        (101, 10, None, 1),
         (128, 5000, None, 32),  # or a thirty-second of the rows each
         (128, 5000, 640_000, 32),  # even if it is just a file
         (128, 5000, 630_000, 8),  # more than a file: an eighth each

@@ -6,6 +6,7 @@ import random
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import pairwise
+from zlib import crc32
 
 import duckdb
 import pyarrow as pa
@@ -91,12 +92,18 @@ def test_a_few_events_over_many_days_are_one_file(lake: Lake, store: CountingSto
     assert file.path.startswith("ts_day=2023-01-01..2024-02-04/part-")
 
 
-def test_up_to_a_hundred_days_have_a_file_each(lake: Lake) -> None:
+def test_few_rows_of_up_to_eight_days_have_a_file_for_each_and_those_of_more_days_one(lake: Lake) -> None:
     table = lake.create_table("t", SCHEMA, partition_by=["day(ts)"])
+    table.append(rows_over(8, 300))
+    assert len({file.tags["alluvia.partition"] for file in table.snapshot().files}) == 8
+    table.append(rows_over(9, 300))
+    assert len(table.snapshot().files) == 9
+
+
+def test_days_that_expire_have_a_file_each(lake: Lake) -> None:
+    table = lake.create_table("t", SCHEMA, partition_by=["day(ts)"], properties={"alluvia.ttl": "36500 days"})
     table.append(rows_over(100, 300))
     assert len({file.tags["alluvia.partition"] for file in table.snapshot().files}) == 100
-    table.append(rows_over(101, 303))
-    assert len(table.snapshot().files) == 101
 
 
 def test_ranges_stay_within_a_value_of_the_identity_columns(lake: Lake) -> None:
@@ -127,7 +134,12 @@ def test_files_have_the_size_that_the_table_asks_for(lake: Lake, days: int) -> N
 @pytest.fixture
 def bucketed(lake: Lake) -> Table:
     table = lake.create_table("t", {"user": "string", "n": "long"}, partition_by=["bucket(8, user)", "bucket(4, n)"])
-    table.append([{"user": f"u{n % 50}" if n % 51 else None, "n": n % 40} for n in range(1000)])
+    rows = [{"user": f"u{n % 50}" if n % 51 else None, "n": n % 40} for n in range(1000)]
+    for bucket in range(4):  # few rows of more than eight buckets would be one file
+        here = [row for row in rows if crc32(str(row["n"]).encode()) % 4 == bucket]
+        table.append([row for row in here if row["user"]])
+        table.append([row for row in here if not row["user"]])
+    assert len(table.files) == 36
     return table
 
 

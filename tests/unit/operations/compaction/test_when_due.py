@@ -1,0 +1,95 @@
+"""Merges that may be asked for after each few commits: which are due, and what they cost in files and bytes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from alluvia.api.lake import Lake
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.files.file_set import ActionSet
+from alluvia.delta.partitioning.spec import PartitionSpec
+from alluvia.errors import Invalid
+from alluvia.operations.compaction.optimize_files import candidates
+from alluvia.operations.compaction.optimize_plan import DUE_GROWTH, FULL_SHARE, FileGroup, due, plan_optimize
+from alluvia.store import CountingStore
+from tests.unit.operations.compaction.merges import NOON, table_of
+
+TARGET = 1 << 27
+COMMITS = 3000
+
+
+def plan(files: list[AddFile], growth: float = DUE_GROWTH) -> list[FileGroup]:
+    held = ActionSet(AddFile.from_json).changed((file.key, file) for file in files)
+    return plan_optimize(candidates(held, PartitionSpec(), int(TARGET * FULL_SHARE)), TARGET, growth)
+
+
+def add(size: int, name: str, partition: str = "p") -> AddFile:
+    return AddFile(name, {"c": partition}, size, 1, data_change=True)
+
+
+@pytest.mark.parametrize("size", [900, 1_000_000])
+def test_under_many_commits_files_stay_few_and_rows_are_written_again_a_few_times(size: int) -> None:
+    files: list[AddFile] = []
+    most = written = 0
+    for number in range(COMMITS):
+        files.append(add(size, f"a{number}"))
+        most = max(most, len([file for file in files if file.size < TARGET * FULL_SHARE]))
+        for group in due(plan(files)) if number % 10 == 9 else ():
+            gone = {each.file.path for each in group.files}
+            files = [file for file in files if file.path not in gone] + [add(group.size, f"m{number}{written}")]
+            written += group.size
+    assert most <= 50
+    assert written <= COMMITS * size * 7
+
+
+def test_a_merge_is_due_once_it_saves_32_files(lake: Lake, store: CountingStore) -> None:
+    table = table_of(lake)
+    for number in range(32):
+        table.append([{"x": number}])
+    store.reset()
+    assert table.optimize(when_due=True).files_after == 32
+    assert not any(key.endswith(".parquet") and "_delta_log" not in key for _, key in store.keys)
+    table.append([{"x": 32}])
+    assert table.optimize(when_due=True).files_after == 1
+    assert table.count() == 33
+
+
+def test_a_file_is_written_again_once_it_has_doubled() -> None:
+    small = [add(1, f"a{at}") for at in range(40)]
+    assert [len(group.files) for group in due(plan([*small, add(41, "b")]))] == [40]
+    assert [len(group.files) for group in due(plan([*small, add(40, "b")]))] == [41]
+    assert [len(group.files) for group in plan([*small, add(41, "b")], 8)] == [41]
+
+
+def test_few_files_of_each_partition_wait_however_many_partitions_there_are() -> None:
+    few = [add(1, f"{partition}{at}", partition) for partition in "abcdefgh" for at in range(8)]
+    assert due(plan(few)) == []
+    more = [add(1, f"a{at}", "a") for at in range(8, 12)]
+    assert [{each.file.partition_values["c"] for each in group.files} for group in due(plan([*few, *more]))] == [{"a"}]
+
+
+def test_a_file_of_which_many_rows_are_deleted_is_due_at_once(lake: Lake) -> None:
+    table = table_of(lake, properties={"delta.enableDeletionVectors": "true"})
+    table.append([{"x": number} for number in range(100)])
+    table.delete("x < 4")
+    assert table.optimize(when_due=True).files_removed == 0
+    table.delete("x < 10")
+    assert table.optimize(when_due=True).files_removed == 1
+    assert table.count() == 90
+
+
+def test_rows_of_many_days_in_each_append_are_a_file_a_commit_until_they_are_due(lake: Lake) -> None:
+    table = table_of(lake, partition_by=["day(ts)"])
+    for number in range(60):
+        table.append([{"x": number, "ts": NOON + timedelta(days=day)} for day in range(67)])
+        if number % 10 == 9:
+            assert table.optimize(when_due=True).files_before <= 41
+    assert table.count() == 60 * 67
+
+
+@pytest.mark.parametrize("option", ["full", "backfill"])
+def test_what_leaves_files_for_later_cannot_take_all(lake: Lake, option: str) -> None:
+    with pytest.raises(Invalid, match=r"when_due: .* leave out full and backfill"):
+        table_of(lake).optimize(when_due=True, **{option: True})
