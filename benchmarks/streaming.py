@@ -18,12 +18,12 @@ from benchmarks.requests import delta_options, shown
 from benchmarks.streaming_sides import PEERS, Side, postgres
 from tests.s3server import S3Server
 
-BATCHES, FEW_BATCHES, MANY_BATCHES, S3_BATCHES = 3000, 300, 30_000, 300
+BATCHES, FEW_BATCHES, MANY_BATCHES, S3_BATCHES = 3000, 300, 30_000, 100
 DUCKLAKES = ("duckdb", "sqlite", "postgres")
 """Kinds of catalogs."""
 ROUND, S3_ROUND = 100, 10
 MOMENTS = 10
-READS = 10
+READS, S3_READS = 10, 3
 """The kernel tells the CPU time of a process that goes on in hundredths of a second."""
 DELAY_SECONDS = 0.02
 POLICIES: Mapping[str, dict[str, Any]] = {
@@ -34,7 +34,7 @@ POLICIES: Mapping[str, dict[str, Any]] = {
 
 
 def figures(server: S3Server, folder: Path) -> list[Figure]:
-    """Measure 3,000 batches on a directory, 300 over S3 with 20 ms a request, and ways to choose merges.
+    """Measure 3,000 batches on a directory, 100 over S3 with 20 ms a request, and ways to choose merges.
 
     pyiceberg, whose metadata grows with each batch, takes part in 300.
     """
@@ -54,8 +54,9 @@ def many_figures(_: S3Server, folder: Path) -> list[Figure]:
 class _Stream:
     """What a side did: CPU seconds of appends, and of a read at each moment; and the seconds of the first one there."""
 
-    def __init__(self, side: Side) -> None:
+    def __init__(self, side: Side, reads: int = READS) -> None:
         self.side = side
+        self._reads = reads
         self.append_cpu = 0.0
         self.moments: list[float] = []
         self.firsts: list[float] = []
@@ -65,8 +66,8 @@ class _Stream:
         self.append_cpu += done["cpu"]
 
     def read(self) -> Any:
-        found = [self.side.ask("read") for _ in range(READS)]
-        self.moments.append(sum(each["cpu"] for each in found) / READS)
+        found = [self.side.ask("read") for _ in range(self._reads)]
+        self.moments.append(sum(each["cpu"] for each in found) / self._reads)
         self.firsts.append(found[0]["seconds"])
         return found[0]["found"]
 
@@ -198,7 +199,7 @@ def _over_s3(server: S3Server, folder: Path) -> list[Figure]:
         for name, arguments in sides.items():
             side = Side(*arguments)
             held.callback(side.close)
-            streams[name] = _Stream(side)
+            streams[name] = _Stream(side, S3_READS)
         server.inject(*delays)
         _run(streams, S3_BATCHES, S3_ROUND)
         ours = streams["Alluvia"]
