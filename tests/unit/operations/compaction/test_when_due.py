@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -89,7 +90,7 @@ def test_rows_of_many_days_in_each_append_are_a_file_a_commit_until_they_are_due
     assert table.count() == 60 * 67
 
 
-@pytest.mark.parametrize("option", ["full", "backfill"])
-def test_what_leaves_files_for_later_cannot_take_all(lake: Lake, option: str) -> None:
+@pytest.mark.parametrize("options", [{"full": True}, {"backfill": True}])
+def test_a_merge_that_leaves_files_for_later_cannot_take_all(lake: Lake, options: dict[str, Any]) -> None:
     with pytest.raises(Invalid, match=r"when_due: .* leave out full and backfill"):
-        table_of(lake).optimize(when_due=True, **{option: True})
+        table_of(lake).optimize(when_due=True, **options)
