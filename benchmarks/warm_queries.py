@@ -29,7 +29,7 @@ SHAPES = ((5, 1), (50, 1), (500, 1), (5, 20), (50, 20), (5, 200))
 """Numbers of columns, and of files."""
 ROWS = 100_000
 QUERY = "SELECT c0 % 100 AS k, count(*) AS n, sum(c1) AS s FROM t WHERE c2 < {} GROUP BY k ORDER BY k"
-"""A server keeps results, so that it is sent another text each time."""
+"""A server keeps results: it is asked not to, or sent another text each time."""
 SCALES = (0.1, 1)
 HITS = 1_000_000
 LIBRARY_MS, HTTP_MS = 12, 20
@@ -75,13 +75,14 @@ def _shape(place: Path, columns: int, files: int) -> list[Figure]:
             "plain": lambda: plain.execute(QUERY.format(500)).to_arrow_table(),
             "library": lambda: lake.sql(QUERY.format(500)),
             "library, another text": lambda: lake.sql(QUERY.format(500 + next(other))),
-            "HTTP, another text": lambda: ask(QUERY.format(500 + next(other))),
+            "HTTP": lambda: ask(QUERY.format(500), {"Cache-Control": "no-cache"}),
+            "HTTP, another text, whose result is kept": lambda: ask(QUERY.format(500 + next(other)), {}),
         }
         assert sides["library"]().to_pylist() == sides["plain"]().to_pylist()  # type: ignore[attr-defined]
         seconds = _in_turns(sides, REPEATS)
     return [
         _beyond(f"{title}: {side}", seconds[side], seconds["plain"], limit)
-        for side, limit in zip(list(sides)[1:], (LIBRARY_MS, LIBRARY_MS, HTTP_MS), strict=True)
+        for side, limit in zip(list(sides)[1:], (LIBRARY_MS, LIBRARY_MS, HTTP_MS, HTTP_MS), strict=True)
     ]
 
 
@@ -168,11 +169,12 @@ def _plain_views(connection: duckdb.DuckDBPyConnection, lake: alluvia.Lake) -> N
         connection.execute(f"CREATE VIEW {name} AS FROM read_parquet({urls})")
 
 
-def _over_http(port: int) -> Callable[[str], object]:
+def _over_http(port: int) -> Callable[[str, Mapping[str, str]], object]:
     connection = http.client.HTTPConnection("127.0.0.1", port)
 
-    def ask(query: str) -> object:
-        connection.request("POST", "/q", json.dumps({"query": query}), {"Content-Type": "application/json"})
+    def ask(query: str, headers: Mapping[str, str]) -> object:
+        body = json.dumps({"query": query})
+        connection.request("POST", "/q", body, {"Content-Type": "application/json", **headers})
         response = connection.getresponse()
         data = response.read()
         assert response.status == 200, data

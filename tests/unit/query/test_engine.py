@@ -57,6 +57,11 @@ def test_a_query_that_is_sent_again_asks_its_process_once(lake: alluvia.Lake, mo
     monkeypatch.setattr(Worker, "send", sent)
     assert query(lake, text) == first
     assert asked == ["open", "stream", "close"]  # it waits for `stream` alone: `open` runs while the query is planned
+    asked.clear()
+    identify(lake.catalog, text)
+    assert asked == []
+    identify(lake.catalog, f"{text} ORDER BY ALL")
+    assert asked == ["analyse", "close"]  # no database opens for a query that may not run
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ class Session:
         """Return a query, parsed, while its database opens. Raises what `parse` does."""
         if known_statement(text) is not None:
             self._begin()
-        return parsed(text, self.analyse)
+        return parsed(text, self._analyse_and_begin)
 
     def _begin(self) -> None:
         if not self._begun:
@@ -112,8 +112,14 @@ class Session:
             self._engine.open(self._options())
 
     def analyse(self, text: str) -> Analysis:
-        """Have DuckDB read a text, which may take it as long as the query has. The first text opens the database."""
+        """Have DuckDB read a text, which may take it as long as the query has."""
+        return self._analysed(text, None)
+
+    def _analyse_and_begin(self, text: str) -> Analysis:
         options, self._begun = None if self._begun else self._options(), True
+        return self._analysed(text, options)
+
+    def _analysed(self, text: str, options: Mapping[str, str] | None) -> Analysis:
         with self._translated(Context(text)):
             known = _ANALYSES.get(text)
             if known is None:
