@@ -19,6 +19,7 @@ from contextlib import contextmanager, nullcontext
 from functools import cache, lru_cache
 from itertools import count
 from threading import get_ident
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -143,6 +144,7 @@ class _NoProcess(processes.QueryWorker):
 
     def __init__(self) -> None:
         self._failure, self.refusal = processes.failure, None
+        self._pipe: Any = SimpleNamespace(recv_bytes=None)
         self._replies: deque[bytes] = deque()
         self._database = worker.QueryDatabase(self._give)
 
@@ -162,7 +164,10 @@ class _NoProcess(processes.QueryWorker):
         reply = worker._answer(self._database, name, orjson.loads(orjson.dumps(request)) | given)
         self._give(reply, reply.pop("body", None))
 
-    def data(self, watch: Watch) -> bytes:
+    def buffer(self, watch: Watch) -> pa.Buffer:
+        return pa.py_buffer(self._replies.popleft())
+
+    def _awaited(self, watch: Watch, receive: object) -> Any:
         return self._replies.popleft()
 
     def kill(self) -> None:
