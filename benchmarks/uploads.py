@@ -1,12 +1,15 @@
 """A large file in parts: the time and the memory that it takes to store it, by its format.
 
-The parts lie in a directory; they are gathered into a file, its types are inferred, and it is committed.
+The parts lie in a directory; they are gathered into a file, its types are inferred, and it is committed. Parquet and
+NDJSON are compared with a bare read of the file whose rows pyarrow writes as Parquet, and Parquet with deltalake too.
+The processes that read files count.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +30,10 @@ MEGABYTES = {"csv": 1024, "ndjson": 256, "parquet": 256}
 PART_BYTES = 32 << 20
 ROWS = 20_000
 PEAK_BYTES_MAX = 1_500_000_000
+REPEATS = 3
+BARE_MAX = {"parquet": 2.5, "ndjson": 5.0}
+"""How many times the CPU of a bare read and write a file of 100 MiB may take."""
+BARE_MEGABYTES = 100
 SECONDS_MAX = 450
 """Half of the time of a function, for 1 GiB."""
 
@@ -47,7 +54,83 @@ def figures(server: S3Server, folder: Path) -> list[Figure]:  # noqa: ARG001 - a
             Figure(f"its memory, {kind}", megabytes(run.peak_bytes), bar=f"at most {megabytes(PEAK_BYTES_MAX)}",
                    holds=run.peak_bytes <= PEAK_BYTES_MAX),
         ]  # fmt: skip
+    return found + [figure for kind in BARE_MAX for figure in _compared(folder / f"bare-{kind}", kind)]
+
+
+def _compared(place: Path, kind: str) -> list[Figure]:
+    """Compare storing a file with a bare read and write of it."""
+    place.mkdir(parents=True)
+    file = place / f"file.{kind}"
+    rows = _written(file, kind, BARE_MEGABYTES << 20)
+    named = {"path": str(file), "kind": kind}
+    sides = {"ours": "store_file", "bare": "bare"} | ({"deltalake": "store_deltalake"} if kind == "parquet" else {})
+    runs = in_processes({side: (f"benchmarks.uploads:{name}", named) for side, name in sides.items()}, REPEATS)
+    assert {run.answer for run in runs.values()} == {rows}
+    found = []
+    for side in [side for side in sides if side != "ours"]:
+        ratio = runs["ours"].cpu_seconds / runs[side].cpu_seconds
+        is_bare = side == "bare"
+        found.append(
+            Figure(f"store {BARE_MEGABYTES} MiB of {kind}, {rows:,} rows: CPU, compared with {side}",
+                   f"{runs['ours'].cpu_seconds:.2f} s, {megabytes(runs['ours'].peak_bytes)}",
+                   f"{runs[side].cpu_seconds:.2f} s, {megabytes(runs[side].peak_bytes)}", ratio,
+                   bar=f"at most {BARE_MAX[kind]:g}" if is_bare else "",
+                   holds=ratio <= BARE_MAX[kind] if is_bare else None)
+        )  # fmt: skip
     return found
+
+
+def store_file(path: str, kind: str) -> Timed:
+    """Store a file in a new lake beside it, and return how many rows the table has."""
+    from alluvia.files.limits import UNLIMITED
+    from alluvia.files.sent import SentFile
+    from alluvia.files.uploads.storing import Upload
+    from alluvia.files.uploads.storing import store as store_sent
+    from alluvia.processes.reading import READERS
+
+    lake = alluvia.connect(tempfile.mkdtemp(dir=Path(path).parent))
+    started = SentFile(b'{"a":1}\n', "ndjson", UNLIMITED)
+    store_sent(lake.catalog, Upload("loaded", started))  # loaded before the time is taken
+
+    def timed() -> int:
+        store_sent(lake.catalog, Upload("t", SentFile(Path(path), kind, UNLIMITED)))
+        READERS.close()
+        return lake.table("t").count()
+
+    return timed
+
+
+def bare(path: str, kind: str) -> Timed:
+    """Read a file as it comes, write its rows as Parquet, and return how many there are."""
+    import pyarrow.json
+
+    def timed() -> int:
+        if kind == "ndjson":
+            table = pyarrow.json.read_json(pa.BufferReader(Path(path).read_bytes()))
+            pq.write_table(table, f"{path}.out", compression="zstd")
+            return len(table)
+        file = pq.ParquetFile(path)
+        with pq.ParquetWriter(f"{path}.out", file.schema_arrow, compression="zstd") as writer:
+            for batch in file.iter_batches():
+                writer.write_batch(batch)
+        return file.metadata.num_rows
+
+    return timed
+
+
+def store_deltalake(path: str, kind: str) -> Timed:  # noqa: ARG001 - all sides are called alike
+    """Write the rows of a Parquet file into a new table of deltalake's, and return how many it has."""
+    from deltalake import DeltaTable, write_deltalake
+
+    place = tempfile.mkdtemp(dir=Path(path).parent)
+
+    def timed() -> int:
+        file = pq.ParquetFile(path)
+        rows: Any = pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
+        write_deltalake(place, rows)
+        return sum(pa.table(DeltaTable(place).get_add_actions())["num_records"].to_pylist())
+
+    return timed
 
 
 def store(place: str) -> Timed:

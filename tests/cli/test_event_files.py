@@ -214,3 +214,21 @@ def test_several_processes_store_each_event_once(shell: Shell, tmp_path: Path) -
     assert shell.rows("ingest", "t", str(tmp_path / "large.ndjson"))[0]["duplicates"] == 12_000
     [found] = shell.rows("query", "SELECT count(*) AS n, count(DISTINCT properties) AS different FROM t")
     assert found == {"n": 12_000, "different": 12_000}
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("blank", [b"\n", b" \t\r\n", b""])
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n\n"])
+def test_a_part_ends_with_the_line_that_fills_it(blank: bytes, end: bytes) -> None:
+    """Ids of events without ids depend on where parts end."""
+    lines = [b'{"n":%d,"text":"%b"}\n' % (at, b"x" * (at * 37 % 200)) for at in range(60)]
+    text = b"".join(line + blank * (at % 4) for at, line in enumerate(lines)).rstrip() + end
+    found = list(parts(io.BytesIO(text), "events.ndjson"))
+    assert b"".join(part.data for part in found).rstrip() == text.rstrip()
+    for part in found[:-1]:
+        *before, _ = part.data.splitlines(keepends=True)
+        assert len(b"".join(before)) < event_files.PART_BYTES <= len(part.data)
+        assert part.data.endswith(b"\n")
+    counts = [sum(bool(line.strip()) for line in part.data.split(b"\n")) for part in found]
+    assert [part.position for part in found] == [sum(counts[:at]) for at in range(len(found))]
+    assert sum(counts) == 60

@@ -21,7 +21,7 @@ from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
 from alluvia.events.ingest.compression import TooLarge
-from alluvia.files import json_rows
+from alluvia.files import json_types
 from alluvia.files.limits import FileLimits, FileNames
 from alluvia.files.sent import SenderDisconnected, SentFile
 from alluvia.files.uploads.storing import Stored, Upload, store
@@ -111,15 +111,15 @@ def test_names_are_bounded_by_a_setting(lake: alluvia.Lake, nested: bool) -> Non
 
 def test_the_work_for_names_grows_with_the_fields_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = 0
-    see = json_rows.JsonType.see
+    see = json_types.JsonType.see
 
     def counted(self: Any, values: Any, row: Any) -> None:
         nonlocal seen
         seen += len(values)
         see(self, values, row)
 
-    monkeypatch.setattr(json_rows.JsonType, "see", counted)
-    kind = json_rows.JsonType("a", FileNames(5000))
+    monkeypatch.setattr(json_types.JsonType, "see", counted)
+    kind = json_types.JsonType("a", FileNames(5000))
     kind.see([{f"n{at}": {"deep": at}} for at in range(2000)], lambda at: at + 1)
     assert kind.kind().num_fields == 2000
     assert seen == 3 * 2000

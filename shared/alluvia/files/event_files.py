@@ -171,7 +171,50 @@ def _flushing(rows: Iterable[bytes], header: bytes = b"", count_max: float = mat
 def json_pieces(source: io.BufferedReader[Any]) -> Pieces:
     """Yield the lines; or everything if it is one value over several lines, an array's elements if it is too long."""
     value, start = value_parts(source)
-    yield from _flushing(chain(io.BytesIO(start + source.readline()), source)) if value is None else value
+    yield from _line_pieces(start, source) if value is None else value
+
+
+def _line_pieces(start: bytes, source: io.BufferedReader[Any]) -> Pieces:
+    """Cut lines into pieces as `_flushing` does, without an object for each line. `start` is how the text begins."""
+    gathered, size = [start], len(start)
+    failure: Exception | None = None
+    while gathered:
+        more = b""
+        try:
+            more = source.read1(_CHUNK_BYTES)  # one read at a time: a failure loses nothing that came before it
+        except (Invalid, OSError) as error:
+            failure = error
+        gathered.append(more)
+        size += len(more)
+        if more and size < PART_BYTES:
+            continue
+        text, gathered, size = b"".join(gathered), [], 0
+        if failure is not None:
+            text = text[: text.rfind(b"\n") + 1]
+        for piece, is_whole in _cut_lines(text):
+            if more and not is_whole:
+                gathered, size = [piece], len(piece)
+            elif count := _count_lines(piece):
+                yield piece, count
+        if more and not gathered:
+            gathered = [b""]
+    if failure is not None:
+        raise failure
+
+
+def _cut_lines(text: bytes) -> Iterator[tuple[bytes, bool]]:
+    """Yield pieces of whole lines, and whether they are as long as pieces are."""
+    start = 0
+    while start < len(text):
+        end = text.find(b"\n", start + PART_BYTES - 1) + 1
+        yield text[start : end or len(text)], bool(end)
+        start = end or len(text)
+
+
+def _count_lines(text: bytes) -> int:
+    """Return the number of lines that are not blank."""
+    lines = text.split(b"\n")
+    return len(lines) - lines.count(b"") - sum(map(bytes.isspace, lines))
 
 
 def value_parts(source: io.BufferedReader[Any]) -> tuple[Pieces | None, bytes]:

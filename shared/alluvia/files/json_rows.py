@@ -1,205 +1,47 @@
 """JSON objects, one a line or in an array, as tables of a schema. Pure, but for the stream.
 
-A number is a long, a double or a decimal, whichever holds every value exactly. Text is a date or a time where every
-value is written as one. Objects are structs, arrays are arrays. Values of different kinds have no type: a declared one
-says what to do with them.
+Lines with the same keys are read as columns, as those of events are. Whatever is wrong with a file, the error is that
+of a reader that takes each line by itself.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from alluvia.delta.schema.nesting import NESTING_MAX, too_deep
+from alluvia.arrow_compute import pc
+from alluvia.events.ingest.columnar_batch import ColumnarBatch, EventParts
+from alluvia.events.ingest.columnar_rows import fitting
 from alluvia.events.ingest.envelope import split, split_ndjson
-from alluvia.events.ingest.values import UNLIMITED
+from alluvia.events.ingest.values import UNLIMITED, RawEvent
 from alluvia.files.event_files import NDJSON, json_pieces
+from alluvia.files.json_types import JsonType, Row, by_name, listed
 from alluvia.files.limits import FileNames, Misfit, misfit
 from alluvia.files.reading_options import DEFAULT, ReadingOptions
-from alluvia.files.text_values import TextType
 from alluvia.json_values.convert import column, of_json
-from alluvia.json_values.instants import TIMESTAMP
-from alluvia.json_values.jsontext import ExactNumber, describe, survives_double
 
-Row = Callable[[int], int]
-"""The number of a value's row in the file, from the value's index."""
-_INT64 = 1 << 63
-_DECIMAL_DIGITS = 38
-_TIMES = (pa.date32(), TIMESTAMP, pa.timestamp("us"))
-_KINDS: dict[type, str] = {
-    bool: "boolean", int: "number", float: "number", ExactNumber: "number", str: "text", dict: "object", list: "array",
-}  # fmt: skip
-_SAID = {
-    "boolean": "true or false", "number": "a number", "text": "a string", "object": "an object", "array": "an array"
-}  # fmt: skip
+Objects = list[dict[str, object]]
 
 
-class JsonType:
-    """What the values of one column, or of a part of one, have in common.
+class _Part(NamedTuple):
+    """Consecutive rows after the first `start`: as columns, those at `places`, and objects, those at `others`."""
 
-    `path` names it; `depth` is how many levels of the column it is in. `names` takes the names of all of the file.
-    """
+    start: int
+    columns: Mapping[str, pa.Array]
+    places: Sequence[int]
+    objects: Objects
+    others: Sequence[int]
 
-    def __init__(
-        self,
-        path: str,
-        names: FileNames,
-        column: str | None = None,
-        depth: int = 0,
-        options: ReadingOptions = DEFAULT,
-    ) -> None:
-        self._options = options
-        self._path = path
-        self._names = names
-        self._column = path if column is None else column
-        self._depth = depth
-        self._kind: str | None = None
-        self._first_row = 0
-        self._numbers = _Numbers()
-        self._text = TextType(_TIMES, empty_is_null=False, options=options)
-        self._fields: dict[str, JsonType] = {}
-        self._elements: JsonType | None = None
-
-    def see(self, values: Sequence[object], row: Row) -> None:
-        """Take values into account; null says nothing.
-
-        Raises `Misfit` for one of another kind than those before, one that leaves no type that holds all numbers
-        exactly, or one nested more deeply than a column may be.
-        """
-        for kind in dict.fromkeys(map(type, values)):  # in their order: an error is about the first that differs
-            if kind is not type(None):
-                self._take(_KINDS[kind], kind, values, row)
-        if self._kind == "number":
-            at = self._numbers.see(values)
-            if at is not None:
-                reason = "its numbers have, with this one, more digits than any type holds: send them as text"
-                raise misfit(row(at), self._path, reason)
-        elif self._kind == "text":
-            self._text.see(pa.array(values, pa.string()))
-        elif self._kind == "object":
-            self._see_objects(values, row)
-        elif self._kind == "array":
-            self._see_arrays(values, row)
-
-    def kind(self) -> pa.DataType:
-        """Return the type. Raises `Misfit` for objects without fields, which have none."""
-        if self._kind == "number":
-            return self._numbers.kind()
-        if self._kind == "object":
-            if not self._fields:
-                reason = "objects without fields have no type: declare one, or leave it out"
-                raise misfit(self._first_row, self._path, reason)
-            return pa.struct([(name, field.kind()) for name, field in self._fields.items()])
-        if self._kind == "array":
-            return pa.list_(pa.string() if self._elements is None else self._elements.kind())
-        return pa.bool_() if self._kind == "boolean" else self._text.kind()
-
-    def _take(self, kind: str, of: type, values: Sequence[object], row: Row) -> None:
-        if self._kind == kind:
-            return
-        at = next(at for at, value in enumerate(values) if type(value) is of)
-        if self._kind is None:
-            self._kind, self._first_row = kind, row(at)
-        else:
-            reason = f"expected {_SAID[self._kind]}, as in rows before, got {describe(values[at])}: declare a schema"
-            raise misfit(row(at), self._path, reason)
-
-    def _see_objects(self, values: Sequence[object], row: Row) -> None:
-        for name, (places, objects) in by_name(values).items():
-            field = self._fields.get(name)
-            if field is None:
-                self._names.take_field(path := f"{self._path}.{name}")
-                field = self._fields[name] = self._part(path, row(places[0]))
-            field.see(objects, partial(_row_of, row, places))
-
-    def _part(self, path: str, row: int) -> JsonType:
-        if self._depth == NESTING_MAX:
-            raise Misfit(f"row {row}: {too_deep(self._column)}")
-        return JsonType(path, self._names, self._column, self._depth + 1)
-
-    def _see_arrays(self, values: Sequence[object], row: Row) -> None:
-        flat = [(at, each) for at, value in enumerate(values) if isinstance(value, list) for each in value]
-        if flat:
-            if self._elements is None:
-                self._elements = self._part(f"{self._path}[]", row(flat[0][0]))
-            self._elements.see([each for _, each in flat], lambda at: row(flat[at][0]))
-
-
-def by_name(values: Iterable[object]) -> dict[str, tuple[list[int], list[object]]]:
-    """Return the values of the fields of objects by their names, each with the place of its object among all.
-
-    It takes a time that grows with the fields that there are, not with the names times the objects.
-    """
-    columns: dict[str, tuple[list[int], list[object]]] = {}
-    for at, value in enumerate(values):
-        if isinstance(value, dict):
-            for name, field in value.items():
-                there = columns.get(name)
-                if there is None:
-                    there = columns[name] = ([], [])
-                there[0].append(at)
-                there[1].append(field)
-    return columns
-
-
-def _row_of(row: Row, places: Sequence[int], at: int) -> int:
-    return row(places[at])
-
-
-class _Numbers:
-    """Which types hold all numbers of a column."""
-
-    def __init__(self) -> None:
-        self._long = self._double = True
-        self._digits = self._scale = 0
-
-    def see(self, values: Sequence[object]) -> int | None:
-        """Return the index of the first value that no type holds together with those before; None if one holds all."""
-        if {int, type(None)}.issuperset(map(type, values)):
-            whole = [value for value in values if isinstance(value, int)]
-            least, most = min(whole, default=0), max(whole, default=0)
-            self._long = self._long and least >= -_INT64 and most < _INT64
-            if least >= -(1 << 53) and most <= 1 << 53:
-                digits = max(self._digits, len(str(abs(least))), len(str(abs(most))))
-                if self._long or self._double or digits + self._scale <= _DECIMAL_DIGITS:
-                    self._digits = digits
-                    return None
-        for at, value in enumerate(values):
-            if value is not None:
-                self._see_one(value)
-                if not (self._long or self._double) and self._precision() > _DECIMAL_DIGITS:
-                    return at
-        return None
-
-    def _see_one(self, value: object) -> None:
-        text = value.text if isinstance(value, ExactNumber) else str(value)
-        self._long = self._long and isinstance(value, int) and -_INT64 <= value < _INT64
-        self._double = self._double and (isinstance(value, float) or survives_double(text))
-        if self._long:
-            self._digits = max(self._digits, len(text.lstrip("-")))
-            return
-        _, digits, exponent = Decimal(text).as_tuple() if len(text) < 400 else (0, (0,) * 400, 0)
-        assert isinstance(exponent, int)  # noqa: S101 - JSON has no infinities
-        self._digits = max(self._digits, len(digits) + exponent)
-        self._scale = max(self._scale, -exponent)
-
-    def kind(self) -> pa.DataType:
-        if self._long:
-            return pa.int64()
-        if self._double:
-            return pa.float64()
-        return pa.decimal128(self._precision(), self._scale)
-
-    def _precision(self) -> int:
-        return max(1, self._digits) + self._scale
-
-
-Values = list[dict[str, object]]
+    @classmethod
+    def of(cls, start: int, events: Sequence[RawEvent]) -> _Part:
+        if isinstance(events, ColumnarBatch) and all(len(path) == 1 for path in events.columns.columns):
+            columns = {name: values for (name,), values in events.columns.columns.items()}
+            return cls(start, columns, events.places, [each.value for each in events.odd.values()], list(events.odd))
+        return cls(start, {}, (), [event.value for event in events], range(len(events)))
 
 
 class JsonRows:
@@ -224,54 +66,115 @@ class JsonRows:
 
         Raises `Misfit` for a column that no type can hold exactly.
         """
+        try:
+            return self._schema(known, one_by_one=False)
+        except Misfit:
+            return self._schema(known, one_by_one=True)  # which says the same of any lines
+
+    def _schema(self, known: Mapping[str, pa.DataType], *, one_by_one: bool) -> pa.Schema:
         kinds: dict[str, JsonType] = {}
         names = FileNames(self._names_max)
-        for start, rows in self._rows():
-            for name, (places, values) in by_name(rows).items():
-                kind = kinds.get(name)
-                if kind is None:
-                    names.take_column(name, _number(start, places, 0))
-                    kind = kinds[name] = JsonType(name, names, options=self._options)
+
+        def kind_of(name: str, row: int) -> JsonType:
+            if name not in kinds:
+                names.take_column(name, row)
+                kinds[name] = JsonType(name, names, options=self._options)
+            return kinds[name]
+
+        for part in self._parts(one_by_one=one_by_one):
+            row = partial(_number, part.start, part.places)
+            for name, sent in part.columns.items():
+                kind = kind_of(name, row(0))
                 if name not in known:
-                    kind.see(values, partial(_number, start, places))
+                    kind.see_column(sent, row)
+            for name, (places, values) in by_name(part.objects).items():
+                row = partial(_number, part.start, [part.others[at] for at in places])
+                kind = kind_of(name, row(0))
+                if name not in known:
+                    kind.see(values, row)
         if not kinds:
             raise Misfit("the file has no rows, so its columns are not known: declare a schema")
         return pa.schema([(name, known[name] if name in known else kind.kind()) for name, kind in kinds.items()])
 
     def tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
         """Yield the rows in columns of a schema. Raises `Misfit` for a column that it lacks."""
-        names = set(schema.names)
-        for start, rows in self._rows():
-            for at, row in enumerate(rows):
-                if not names.issuperset(row):
-                    other = next(name for name in row if name not in names)
-                    raise misfit(start + at + 1, f"{other!r:.100}", "the table has no such column")
-            columns = []
-            for field in schema:
-                values = [row.get(field.name) for row in rows]
-                array, reasons = column(field, self._plain(values, field.type))
-                if reasons:
-                    at = min(reasons)
-                    reason = of_json(reasons[at].removeprefix(f"{field.name}: "), rejects=False)
-                    if isinstance(text := values[at], str):
-                        reason = self._options.refusal(reason, text, field.type)
-                    raise misfit(start + at + 1, field.name, reason)
-                columns.append(array)
-            yield pa.Table.from_arrays(columns, schema=schema)
+        try:
+            yield from self._tables(schema, one_by_one=False)
+        except Misfit:
+            for _ in self._tables(schema, one_by_one=True):  # which finds the first error of the file
+                pass
+            raise
+
+    def _tables(self, schema: pa.Schema, *, one_by_one: bool) -> Iterator[pa.Table]:
+        for part in self._parts(one_by_one=one_by_one):
+            tables = []
+            if part.columns:
+                tables.append(self._of_columns(part, schema))
+            if part.objects:
+                tables.append(self._of_objects(part, schema))
+            table = pa.concat_tables(tables)
+            if len(tables) > 1:
+                table = table.take(pc.array_sort_indices(pa.array([*part.places, *part.others])))
+            yield table
+
+    def _of_columns(self, part: _Part, schema: pa.Schema) -> pa.Table:
+        row = partial(_number, part.start, part.places)
+        _check_known(part.columns, schema, row(0))
+        arrays = []
+        for field in schema:
+            sent = part.columns.get(field.name)
+            if sent is None:
+                sent = pa.nulls(len(part.places), pa.string())
+            array = None if self._options.format_of(field.type) else as_sent(sent, field)
+            arrays.append(self._column(field, listed(sent), row) if array is None else array)
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+    def _of_objects(self, part: _Part, schema: pa.Schema) -> pa.Table:
+        row = partial(_number, part.start, part.others)
+        for at, each in enumerate(part.objects):
+            _check_known(each, schema, row(at))
+        arrays = [self._column(field, [each.get(field.name) for each in part.objects], row) for field in schema]
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+    def _column(self, field: pa.Field, values: list[object], row: Row) -> pa.Array:
+        array, reasons = column(field, self._plain(values, field.type))
+        if reasons:
+            at = min(reasons)
+            reason = of_json(reasons[at].removeprefix(f"{field.name}: "), rejects=False)
+            if isinstance(text := values[at], str):
+                reason = self._options.refusal(reason, text, field.type)
+            raise misfit(row(at), field.name, reason)
+        return array
 
     def _plain(self, values: list[object], kind: pa.DataType) -> list[object]:
         if not self._options.format_of(kind):
             return values
         return [self._options.plain_text(value, kind) if isinstance(value, str) else value for value in values]
 
-    def _rows(self) -> Iterator[tuple[int, Values]]:
-        """Yield objects, with the number of rows before them."""
+    def _parts(self, *, one_by_one: bool) -> Iterator[_Part]:
         start = 0
         for piece, _ in json_pieces(self._open_text()):
-            rows = _objects(piece, start)
-            if rows:
-                yield start, rows
-            start += len(rows)
+            events = _events(piece, start)
+            if one_by_one:
+                events = list(events)
+            for part in events.parts if isinstance(events, EventParts) else [events]:
+                if part:
+                    yield _Part.of(start, part)
+                start += len(part)
+
+
+def _check_known(names: Iterable[str], schema: pa.Schema, row: int) -> None:
+    other = next((name for name in names if name not in schema.names), None)
+    if other is not None:
+        raise misfit(row, f"{other!r:.100}", "the table has no such column")
+
+
+def as_sent(values: pa.Array, field: pa.Field) -> pa.Array | None:
+    """Return a column of `JsonColumns` as one of a field; None where a value may not fit it, or needs a look."""
+    array = fitting(values, field.type)
+    if array.type != field.type or array.null_count != values.null_count:
+        return None
+    return None if array.null_count and not field.nullable else array
 
 
 def _number(start: int, places: Sequence[int], at: int) -> int:
@@ -279,7 +182,7 @@ def _number(start: int, places: Sequence[int], at: int) -> int:
     return start + places[at] + 1
 
 
-def _objects(piece: bytes, start: int) -> Values:
+def _events(piece: bytes, start: int) -> Sequence[RawEvent]:
     if start:
         lines = split_ndjson(piece, UNLIMITED)
     else:
@@ -287,4 +190,4 @@ def _objects(piece: bytes, start: int) -> Values:
     if lines.rejects:
         reject = lines.rejects[0]
         raise Misfit(f"row {start + reject.position + 1}: {reject.reason}")
-    return [event.value for event in lines.events]
+    return lines.events

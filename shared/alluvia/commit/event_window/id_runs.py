@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from hashlib import blake2b
 from itertools import accumulate, pairwise
 from struct import Struct
@@ -127,7 +128,7 @@ class IdRun:
         for at, commit in enumerate(commits):
             ordinals.extend(array("I", [at]) * (len(commit.prints) // FINGERPRINT_BYTES))
         columns = [
-            pc.binary_slice(prints, 0, HEAD_BYTES).view(pa.uint64()),
+            _heads_of(prints),
             pc.binary_slice(prints, HEAD_BYTES, FINGERPRINT_BYTES).view(pa.uint32()),
             _column(pa.uint32(), count, b"".join(commit.contents for commit in commits)),
             _column(pa.uint32(), count, ordinals),
@@ -151,10 +152,11 @@ class IdRun:
             self.first_live += 1
         return self.first_live == len(self.times_ms)
 
-    def find(self, wanted: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, bytes]]:
+    def find(self, wanted: WantedIds) -> Iterator[tuple[int, int, bytes]]:
         """Look ids up by head and tail. Yields position, version and content of each that a live commit holds."""
         heads, count = self._heads, len(self._heads)
-        for position, (head, tail) in enumerate(wanted):
+        for position in wanted.possible_in(self.ids["head"]):
+            head, tail = FINGERPRINT.unpack(wanted.prints[position])
             at = bisect_left(heads, head)
             while at < count and heads[at] == head:
                 if self._tails[at] == tail and self._commits[at] >= self.first_live:
@@ -206,6 +208,38 @@ class IdRun:
                     bytes(prints[start * FINGERPRINT_BYTES : end * FINGERPRINT_BYTES]),
                     bytes(contents[start * CONTENT_BYTES : end * CONTENT_BYTES]),
                 )
+
+
+_FEW = 256
+"""Fewer ids are looked up one by one: Arrow's functions take longer to begin than that takes."""
+
+
+class WantedIds:
+    """Ids to look up in several runs, by their fingerprints."""
+
+    def __init__(self, prints: Sequence[bytes]) -> None:
+        self.prints = prints
+
+    def possible_in(self, heads: pa.Array) -> Iterable[int]:
+        """Return the positions of the ids whose heads may be among some sorted ones, in any order."""
+        if len(self.prints) < _FEW or not len(heads):
+            return range(len(self.prints) if len(heads) else 0)
+        order, wanted = self._by_head
+        last = pa.scalar(len(heads) - 1, pa.uint64())
+        at = pc.min_element_wise(pc.search_sorted(heads, wanted), last)
+        return order.filter(pc.equal(heads.take(at), wanted)).to_pylist()
+
+    @cached_property
+    def _by_head(self) -> tuple[pa.Array, pa.Array]:
+        """Return the positions sorted by head, and the sorted heads."""
+        prints = _column(pa.binary(FINGERPRINT_BYTES), len(self.prints), b"".join(self.prints))
+        heads = _heads_of(prints)
+        order = pc.array_sort_indices(heads)
+        return order, heads.take(order)
+
+
+def _heads_of(prints: pa.Array) -> pa.Array:
+    return pc.binary_slice(prints, 0, HEAD_BYTES).view(pa.uint64())
 
 
 def _sorted(ids: pa.RecordBatch) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any
 
 from alluvia.commit.event_window.id_files import CommitFiles, IdFiles, files_of
-from alluvia.commit.event_window.id_runs import CONTENT_BYTES, FINGERPRINT, FINGERPRINT_BYTES, CommitIds, IdRun, digests
+from alluvia.commit.event_window.id_runs import CONTENT_BYTES, FINGERPRINT_BYTES, CommitIds, IdRun, WantedIds, digests
 from alluvia.delta.lineage import Gaps, in_gap, undone_versions, version_gaps
 from alluvia.delta.log.commit import EVENT_CONTENTS, EVENT_FILES, EVENT_IDS, CommitActions
 from alluvia.delta.properties import read_properties
@@ -171,7 +171,7 @@ class DedupWindow:
             for version, content in self._found[each]:
                 if not in_gap(undone, version):
                     held.setdefault(each, set()).add(content)
-        wanted = [FINGERPRINT.unpack(each) for each in prints] if self._runs else []
+        wanted = WantedIds(prints)
         for run in self._runs:
             for at, version, content in run.find(wanted):
                 if not in_gap(undone, version):

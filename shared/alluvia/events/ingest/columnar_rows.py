@@ -118,7 +118,7 @@ def rows_of_columns(
     sent = {name: objects.columns[path] for name, path in own.items()}
     for name in names:
         kind = schema.field(name).type
-        arrays[name] = _fitting(sent[name], kind) if name in sent else pa.nulls(size, kind)
+        arrays[name] = fitting(sent[name], kind) if name in sent else pa.nulls(size, kind)
     empty = pa.repeat("{}", size) if _has_properties(objects) else pa.nulls(size, pa.string())
     spelled = {name: own[name] for name in promoted & own.keys() if not _alike(sent[name].type, arrays[name].type)}
     if any(sent[name].null_count for name in spelled):
@@ -209,7 +209,7 @@ def _plain_ids(ids: pa.Array) -> pa.Array:
     return pc.if_else(plain, ids, pa.scalar(None, ids.type))
 
 
-def _fitting(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def fitting(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return values as a column of a type has them, with null for those that need a look."""
     if column.type == kind:
         return column

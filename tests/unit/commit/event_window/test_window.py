@@ -205,3 +205,16 @@ def test_an_index_takes_twenty_bytes_an_id() -> None:
 
 def test_an_index_stands_beside_its_checkpoint() -> None:
     assert index_name(12) == "_alluvia/window/00000000000000000012.arrow"
+
+
+def test_many_ids_are_looked_up_like_few() -> None:
+    window = DedupWindow(WindowRules(1 << 60))
+    prints = fingerprints(f"e{at}" for at in range(12_000))
+    for version, start in enumerate(range(0, 9000, 3000)):
+        some = b"".join(prints[start : start + 3000])
+        window.add(CommitIds(version, version, some, bytes([version + 1, 0, 0, 0]) * 3000))
+    many = window.held(prints[2500:])
+    assert many == {key: value for each in prints[2500:] for key, value in window.held([each]).items()}
+    assert len(many) == 6500
+    assert many[prints[5999]] == {bytes([2, 0, 0, 0])}
+    assert window.held(prints[9000:]) == {}
