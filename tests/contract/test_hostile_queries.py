@@ -16,6 +16,7 @@ import pytest
 
 import alluvia
 from alluvia import scratch
+from alluvia.engine.duck.arrow_values import since_2
 from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.errors import Invalid
 from alluvia.processes.pool import IDLE_MAX, ProcessDied, Watch
@@ -32,7 +33,7 @@ from functions.query.handler import handler
 
 _BRACKETS = "repeat('[', 200000) || repeat(']', 200000)"
 _OBJECTS = """repeat('{"a":', 100000) || '1' || repeat('}', 100000)"""
-_LAMBDAS = "list_transform(range(1000), x -> " * 4 + "x" + ")" * 4
+_LAMBDAS = "list_transform(range(1000), lambda x: " * 4 + "x" + ")" * 4
 _DOUBLING = "WITH a0 AS (SELECT 1 x)" + "".join(
     f", a{n} AS (FROM a{n - 1} UNION ALL FROM a{n - 1})" for n in range(1, 40)
 )
@@ -85,19 +86,20 @@ def assert_nothing_happened() -> None:
 @pytest.mark.parametrize("text", CRASHES.values(), ids=CRASHES)
 def test_a_query_that_ends_the_engine_ends_nothing_else(lake: alluvia.Lake, text: str) -> None:
     status, body = ask(text)
-    assert (status, "an internal error of the engine" in body) == (400, True)
+    assert (status, "an internal error of the engine" in body) == (400, True) or (since_2() and status == 200)
     assert_nothing_happened()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", STALLS.values(), ids=STALLS)
 def test_a_query_that_no_interrupt_stops_is_stopped(
-    lake: alluvia.Lake, text: str, monkeypatch: pytest.MonkeyPatch
+    lake: alluvia.Lake, text: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     with monkeypatch.context() as short:
         short.setenv("ALLUVIA_QUERY_TIMEOUT_SECONDS", "1")
         status, body = ask(text)
-    assert (status, "longer than the 1 seconds allowed" in body) == (422, True)
+    refused = since_2() and "to the lexer" in request.node.callspec.id and status == 400
+    assert (status, "longer than the 1 seconds allowed" in body) == (422, True) or refused
     assert_nothing_happened()
 
 
@@ -248,7 +250,7 @@ def test_a_query_that_does_not_stop_when_its_rows_are_not_wanted_is_killed(lake:
     (worker,) = POOL._idle
     with run(lake.catalog, text, QueryLimits(threads=1)) as result:
         next(iter(result))
-    assert not worker.alive
+    assert worker.alive == since_2()  # which can be interrupted there
     result = run(lake.catalog, text, QueryLimits(threads=1))
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(list, result)

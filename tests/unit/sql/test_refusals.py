@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import alluvia
-from alluvia.engine.duck.database import since_2
+from alluvia.engine.duck.arrow_values import since_2
 from alluvia.errors import Invalid, TableExists
 from alluvia.sql.grammar.statements import parse
 
@@ -117,7 +117,7 @@ def lake() -> alluvia.Lake:
     return lake
 
 
-_UNDERSTOOD_SINCE_2 = ("`", "* EXCEPT (", "AT TIME ZONE")
+_UNDERSTOOD_SINCE_2 = ("SELECT `", "SELECT t.`", "* EXCEPT (", "AT TIME ZONE")
 """Forms that DuckDB 2.0 reads; of time zones, it reads the names only where there are rows."""
 
 

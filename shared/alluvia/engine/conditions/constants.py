@@ -67,7 +67,7 @@ def _run(sql: str, parameters: Sequence[Any]) -> pa.Table | None:
     import duckdb
 
     try:
-        return arrow_table(planner().execute(sql, parameters))
+        return arrow_table(planner(), sql, parameters)
     except (duckdb.Error, pa.ArrowException, Invalid):
         return None
 
@@ -266,7 +266,7 @@ def _number(node: Node) -> pa.Scalar | None:
         return pa.scalar(float(value), pa.float64())
     if kind["id"] == "DECIMAL" and isinstance(value, int):
         width, scale = kind["type_info"]["width"], kind["type_info"]["scale"]
-        return pa.scalar(Decimal(value).scaleb(-scale), pa.decimal128(width, scale))
+        return pa.scalar(Decimal(value).scaleb(-scale, _EXACT), pa.decimal128(width, scale))
     return None
 
 

@@ -7,7 +7,7 @@ negative. Times lose their zone, and some types come as bytes of DuckDB's own fo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import pyarrow as pa
 
@@ -125,8 +125,31 @@ _NOT_SENT = frozenset({"bit", "bignum", "time with time zone", "variant"})
 _NESTED = ("list", "array", "struct", "map", "union")
 
 
-def arrow_reader(result: duckdb.DuckDBPyConnection, batch_rows: int) -> pa.RecordBatchReader:
-    """Return a result's rows in batches. Raises `Invalid`, at once or as they are read, naming the column."""
+def since_2() -> bool:
+    """Whether the installed DuckDB is 2.0 or later. The lines differ in few things: see decision 0081."""
+    import duckdb
+
+    return int(duckdb.__version__.partition(".")[0]) >= 2
+
+
+def result_of(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Any = None) -> duckdb.DuckDBPyConnection:
+    """Run a query whose rows are read as Arrow, batch by batch.
+
+    DuckDB 1.5 streams what `execute` gives and 2.0 what `sql` gives; each holds all rows of the other in memory.
+    """
+    result: duckdb.DuckDBPyConnection = (
+        cast("Any", connection).sql(sql, params=parameters or None)
+        if since_2()
+        else connection.execute(sql, parameters)
+    )
+    return result
+
+
+def arrow_reader(
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Any, batch_rows: int
+) -> pa.RecordBatchReader:
+    """Return a query's rows in batches. Raises `Invalid`, at once or as they are read, naming the column."""
+    result = result_of(connection, sql, parameters)
     wide = _wide_columns(result)
     reader = result.to_arrow_reader(batch_rows)
     if not wide:
@@ -140,8 +163,9 @@ def arrow_reader(result: duckdb.DuckDBPyConnection, batch_rows: int) -> pa.Recor
     return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
 
-def arrow_table(result: duckdb.DuckDBPyConnection) -> pa.Table:
-    """Return all rows of a result. Raises `Invalid`, naming the column."""
+def arrow_table(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Any = None) -> pa.Table:
+    """Return all rows of a query. Raises `Invalid`, naming the column."""
+    result = result_of(connection, sql, parameters)
     wide = _wide_columns(result)
     table = result.to_arrow_table()
     if wide:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from alluvia.engine.duck.arrow_values import DuckType
+from alluvia.engine.duck.arrow_values import DuckType, since_2
 from alluvia.engine.duck.literals import quote_text
 from alluvia.lazy_dataclasses import dataclass
 
@@ -109,13 +109,6 @@ _CLOSED = {
 
 _lock = threading.Lock()
 _shared: dict[str, duckdb.DuckDBPyConnection] = {}
-
-
-def since_2() -> bool:
-    """Whether the installed DuckDB is 2.0 or later. The lines differ in few things: see decision 0081."""
-    import duckdb
-
-    return int(duckdb.__version__.partition(".")[0]) >= 2
 
 
 def connect(options: Mapping[str, str]) -> duckdb.DuckDBPyConnection:

@@ -48,7 +48,7 @@ class OwnEvaluator:
 
         try:
             with registered(ROWS, rows.to_reader(), self._connection):  # a table would take twice the time
-                return arrow_table(self._connection.execute(query))
+                return arrow_table(self._connection, query)
         except duckdb.Error as error:
             raise EngineError(details_of(error)) from None
 

@@ -12,6 +12,7 @@ from typing import Self
 
 import pyarrow as pa
 
+from alluvia.engine.duck.arrow_values import result_of
 from alluvia.engine.duck.database import scratch_database
 from alluvia.scratch import scratch_root
 
@@ -117,6 +118,6 @@ class RowDifference:
     def _rows(self, times: str, where: str) -> Iterator[pa.RecordBatch]:
         columns = ", ".join(f"difference.{name}" for name in self._names)
         repeated = f"SELECT {columns} FROM difference, range(CAST({times} AS BIGINT)) WHERE {times} > 0 AND {where}"  # noqa: S608
-        for batch in self._connection.execute(repeated).to_arrow_reader(_BATCH_ROWS):
+        for batch in result_of(self._connection, repeated).to_arrow_reader(_BATCH_ROWS):
             arrays = [column.cast(field.type) for column, field in zip(batch.columns, self._schema, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)

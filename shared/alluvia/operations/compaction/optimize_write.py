@@ -28,6 +28,7 @@ from alluvia.delta.partitioning.spec import PartitionField
 from alluvia.delta.partitioning.transforms import Span, part, plain, transformed
 from alluvia.delta.snapshot import Snapshot
 from alluvia.delta.statistics.written import merged_statistics
+from alluvia.engine.duck.arrow_values import result_of
 from alluvia.engine.duck.database import OwnDatabase, memory_shares, resident_bytes, scratch_database
 from alluvia.engine.duck.failures import UNREAD
 from alluvia.engine.duck.literals import quote_name, quote_text
@@ -214,7 +215,7 @@ def _keyed(
     """Show DuckDB some columns of the files, and keys that are computed from them; with `aside` from that file."""
     shown = ", ".join(map(quote_name, dict.fromkeys(columns)))
     with connection.cursor() as cursor:
-        reader = cursor.execute(f"SELECT {shown} FROM {_FILES}").to_arrow_reader(batch_rows)
+        reader = result_of(cursor, f"SELECT {shown} FROM {_FILES}").to_arrow_reader(batch_rows)
 
         def with_keys(rows: pa.Table) -> pa.Table:
             for name, key in keys.items():
@@ -291,7 +292,7 @@ def _sorted_rows(
     width = _row_width(connection, row_bytes, bytes_max)
     most = bytes_max or _BATCH_BYTES
     with _keyed(connection, names, keys, _batch_rows(width, most), aside) if keys else nullcontext():
-        reader = connection.execute(select).to_arrow_reader(_batch_rows(width, most / _BATCHES_HELD))
+        reader = result_of(connection, select).to_arrow_reader(_batch_rows(width, most / _BATCHES_HELD))
         yield SortedRows(reader, schema, bytes_max)
 
 

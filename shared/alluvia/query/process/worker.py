@@ -105,7 +105,7 @@ class QueryDatabase:
 
     def plan(self, sql: str, parameters: list[Any]) -> Reply:
         """Return the rows of a statement of the parent's own that needs no database. None needs to be open."""
-        rows = arrow_table(planner().execute(sql, parameters))
+        rows = arrow_table(planner(), sql, parameters)
         return {"body": _arrow(rows.schema, rows.to_batches())}
 
     def register(self, view: str, rows: bytes) -> Reply:
@@ -181,7 +181,7 @@ class QueryDatabase:
 
     def _reader(self, sql: str, rows: bytes = b"") -> pa.RecordBatchReader:
         """Run a query; `rows` as for `stream`. Raises `Invalid` for values that Arrow's form of them would change."""
-        return arrow_reader(self._shut.execute(sql, _values(rows)), BATCH_ROWS)
+        return arrow_reader(self._shut, sql, _values(rows), BATCH_ROWS)
 
     def reason(self, sql: str, rows: bytes = b"") -> dict[str, str] | None:
         """Run a query once more, to hear why it failed; None if that is not to be heard.
@@ -219,7 +219,7 @@ class QueryDatabase:
         The query is a user's.
         """
         with registered(ROWS, pa.ipc.open_stream(rows), self._open):
-            computed = arrow_table(self._shut.execute(sql))
+            computed = arrow_table(self._shut, sql)
         return (
             {"too_large": True}
             if computed.nbytes > limit_bytes
