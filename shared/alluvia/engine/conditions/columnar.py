@@ -131,7 +131,7 @@ class _Compiler:
         if pa.types.is_int64(kind):
             return _Value("integer", lambda rows: rows[name], wide=True)
         if pa.types.is_integer(kind):
-            return _Value("integer", lambda rows: rows[name].cast(pa.int64()))
+            return _Value("integer", lambda rows: pc.cast(rows[name], pa.int64()))
         kinds: dict[Kind, bool] = {
             "double": pa.types.is_float64(kind),
             "text": pa.types.is_string(kind),

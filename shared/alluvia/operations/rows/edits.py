@@ -36,7 +36,7 @@ class Hits:
 
     def among(self, rows: pa.BooleanArray) -> Hits:
         """Return the hits that are rows of another mask too."""
-        return self._kept(rows.filter(self.mask))
+        return self._kept(pc.filter(rows, self.mask))
 
     def changing(self) -> Hits:
         """Return the hits without the rows that stay as they are."""
@@ -49,9 +49,9 @@ class Hits:
         return self if self.updated is None else self._kept(self.updated)
 
     def _kept(self, kept: pa.BooleanArray) -> Hits:
-        updated = None if self.updated is None else self.updated.filter(kept)
-        sources = None if self.sources is None else self.sources.filter(kept)
-        clauses = None if self.clauses is None else self.clauses.filter(kept)
+        updated = None if self.updated is None else pc.filter(self.updated, kept)
+        sources = None if self.sources is None else pc.filter(self.sources, kept)
+        clauses = None if self.clauses is None else pc.filter(self.clauses, kept)
         return Hits(pc.replace_with_mask(self.mask, self.mask, kept), updated, sources, clauses)
 
     def slice(self, start: int, length: int) -> Hits:
@@ -169,14 +169,14 @@ def interleaved(rows: pa.Table, replaced: pa.BooleanArray, new: pa.Table) -> pa.
     for at, column in enumerate(rows.schema):
         if column.name not in given:
             continue
-        old, values = columns[at], given[column.name].cast(column.type)
+        old, values = columns[at], pc.cast(given[column.name], column.type)
         if every:
             columns[at] = values
         elif pa.types.is_nested(column.type):  # for which Arrow has no replace_with_mask
             if places is None:
-                rank = pc.cumulative_sum(replaced.cast(pa.int64()))
+                rank = pc.cumulative_sum(pc.cast(replaced, pa.int64()))
                 places = pc.if_else(replaced, pc.add(rank, len(rows) - 1), numbers(len(rows)))
-            columns[at] = pa.chunked_array([*old.chunks, *values.chunks], column.type).take(places)
+            columns[at] = pc.take(pa.chunked_array([*old.chunks, *values.chunks], column.type), places)
         else:
             columns[at] = pc.replace_with_mask(old, replaced, values.combine_chunks())
     return pa.Table.from_arrays(columns, schema=rows.schema)

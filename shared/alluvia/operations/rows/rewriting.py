@@ -287,10 +287,10 @@ class Rewriter:
         """
         if not hits.changed:
             return None
-        old = rows.filter(hits.mask)
+        old = pc.filter(rows, hits.mask)
         new = None
         if hits.updated is not None and hits.rows_updated:
-            new = self.edit.renew(old.filter(hits.updated), hits.updating())
+            new = self.edit.renew(pc.filter(old, hits.updated), hits.updating())
             if self._odd_times is not None:
                 self._odd_times.renewed(new)
             if not self.edit.in_place or self._vectors:
@@ -333,7 +333,7 @@ def _whole(file: AddFile) -> Outcome:
 
 
 def _filtered(rows: pa.Table, mask: pa.BooleanArray) -> pa.Table:
-    return rows if mask.true_count == len(rows) else rows.filter(mask)
+    return rows if mask.true_count == len(rows) else pc.filter(rows, mask)
 
 
 def _spread(hits: Hits) -> pa.BooleanArray:

@@ -65,7 +65,7 @@ class WhereEdit(Edit):
             if live.true_count == len(batch):
                 masks.append(definite(self.condition.mask(batch)))
             else:
-                masks.append(pc.replace_with_mask(live, live, definite(self.condition.mask(batch.filter(live)))))
+                masks.append(pc.replace_with_mask(live, live, definite(self.condition.mask(pc.filter(batch, live)))))
         mask = pa.concat_arrays(masks) if masks else pa.array([], pa.bool_())
         if not mask.true_count:
             return None
