@@ -33,6 +33,7 @@ or keep their time.
 """
 TARGET_FILE_SIZE = "alluvia.target_file_size"
 ROW_GROUP_ROWS = "alluvia.row_group_rows"
+ROW_GROUP_ROWS_MAX = 122_880
 BLOOM_FILTERS = "alluvia.bloom_filters"
 CODEC = "alluvia.codec"
 OLDEST_READABLE = "alluvia.oldest_readable_version"
@@ -198,7 +199,7 @@ def _read(given: Mapping[str, str]) -> Properties:
         writers=writers,
         dedup_window_ms=_duration(given, DEDUP_WINDOW, "1 hour"),
         target_file_size=_size(given, TARGET_FILE_SIZE, "128 MB"),
-        row_group_rows=_positive(given, ROW_GROUP_ROWS, 122_880),
+        row_group_rows=_positive(given, ROW_GROUP_ROWS, ROW_GROUP_ROWS_MAX),
         codec=codec,
         in_commit_timestamps=_flag(given, IN_COMMIT_TIMESTAMPS),
         append_only=_flag(given, APPEND_ONLY),

@@ -116,9 +116,9 @@ def distinct_share(distinct: int, sampled: int, times: float) -> float:
 
 def _difference_bits(values: pa.Array) -> float:
     """Return about how many bits the difference of a value and the one before takes: all but a few fit into them."""
-    numbers = pc.drop_null(values)
+    numbers = pc.filter(values, pc.is_valid(values))
     numbers = pc.cast(numbers, pa.int32()) if pa.types.is_date32(values.type) else numbers
-    differences = pc.drop_null(pc.pairwise_diff(pc.cast(numbers, pa.int64(), safe=False)))
+    differences = pc.pairwise_diff(pc.cast(numbers, pa.int64(), safe=False)).slice(1)
     low, high = pc.quantile(differences, [0.03, 0.97]).to_pylist() if len(differences) else (0, 0)
     return log2(1 + (high - low))  # in this order: 1 is lost on a float of 2^63
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from alluvia.clock import Clock
 from alluvia.delta.clustering import CLUSTER_TAG, Curve, sampled
 from alluvia.delta.data_files.encodings import Encodings, encodings_of
+from alluvia.delta.data_files.row_groups import group_rows
 from alluvia.delta.file_schema_adapter import FileForm
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.paths import folder_of
@@ -250,7 +251,7 @@ def parquet_writer(
     `codec` is another than the table's. `bounded` are the columns that get statistics, by default `bounded_columns`.
     """
     encodings = encodings or encodings_of(rows)
-    distinct = max(1, min(len(rows), settings.row_group_rows))  # at most, in a row group
+    distinct = max(1, min(len(rows), group_rows(rows, settings)))  # at most, in a row group
     blooms = {name: {"ndv": distinct} for name in settings.bloom_filters if name in rows.column_names}
     return pq.ParquetWriter(
         sink,
@@ -268,6 +269,6 @@ def parquet_writer(
 def write_rows(writer: pq.ParquetWriter, rows: pa.Table, settings: Properties) -> None:
     """Write rows into a Parquet file. Raises `Invalid`, naming the field, for a null where the schema has none."""
     try:
-        writer.write_table(rows, row_group_size=settings.row_group_rows)
+        writer.write_table(rows, row_group_size=group_rows(rows, settings))
     except pa.ArrowInvalid as error:  # a null in a field of a struct that allows none
         raise Invalid(f"the rows do not fit the table: {error}") from error
