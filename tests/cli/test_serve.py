@@ -70,9 +70,9 @@ def test_a_table_is_merged_once_that_saves_enough_files(tmp_path: Path) -> None:
         for at in range(40):
             assert client.post("/v1/events/app", {"event_id": str(at), "ts": "2026-01-01"}).status == 200
         deadline = time.monotonic() + 60
-        while len(table.snapshot().files) > 7 and time.monotonic() < deadline:
+        while len(table.snapshot().files) > 16 and time.monotonic() < deadline:
             time.sleep(0.1)
-        assert (len(table.files) <= 8, table.count()) == (True, 40)
+        assert (len(table.files) <= 16, table.count()) == (True, 40)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == 0
 

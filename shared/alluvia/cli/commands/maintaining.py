@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 )
 @click.option("--max-files", type=click.IntRange(1), help="Rewrite at most this many files.")
 @click.option("--max-bytes", type=click.IntRange(1), help="Rewrite at most this many bytes.")
-@click.option("--when-due", is_flag=True, help="Wait until a merge saves 32 files: for calls after each few commits.")
+@click.option("--when-due", is_flag=True, help="Wait until a merge saves 16 files: for calls after each few commits.")
 @click.option("--backfill", is_flag=True, help="Move fields to columns that were added for them, in all files.")
 @dry_run("Show what would be rewritten, and write nothing.")
 def optimize(

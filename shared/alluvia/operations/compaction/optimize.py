@@ -130,7 +130,7 @@ def optimize(
     also a big file with a few small ones; `order` is `smallest`, `oldest` or `newest` first; `partition` restricts it
     to some values of fields of `partition_by`; `max_files` and `max_bytes` limit what is read. `backfill` rewrites the
     files in which values of promoted fields may still be in `properties`, whatever their size, and no others.
-    `when_due` waits until a merge saves queries enough files, and writes rows again only once their file has doubled:
+    `when_due` waits until a merge saves queries enough files, and writes rows again once their file has grown by half:
     it may be called after each few commits.
 
     `memory_mb`: the most that this process holds while it rewrites, in million bytes. What it holds before,

@@ -31,9 +31,9 @@ FULL_SHARE = 0.75
 GROWTH_MAX = 8
 """A file joins smaller ones only if it is at most this many times as big as they are together, so that a big file is
 not written again for every few small ones."""
-DUE_GROWTH = 1
-"""The same of merges that follow each few commits: rows are written again only once their file has doubled."""
-DUE_FILES = 32
+DUE_GROWTH = 2
+"""The same of merges that follow each few commits: rows are written again once their file has grown by half."""
+DUE_FILES = 16
 """A merge is due if it saves this many files: DuckDB opens them in about the time of all else in a small query."""
 DUE_GROUP_FILES = 8
 """Each group of a due merge saves at least this many."""

@@ -41,27 +41,27 @@ def test_under_many_commits_files_stay_few_and_rows_are_written_again_a_few_time
             gone = {each.file.path for each in group.files}
             files = [file for file in files if file.path not in gone] + [add(group.size, f"m{number}{written}")]
             written += group.size
-    assert most <= 50
+    assert most <= 30
     assert written <= COMMITS * size * 7
 
 
-def test_a_merge_is_due_once_it_saves_32_files(lake: Lake, store: CountingStore) -> None:
+def test_a_merge_is_due_once_it_saves_16_files(lake: Lake, store: CountingStore) -> None:
     table = table_of(lake)
-    for number in range(32):
+    for number in range(16):
         table.append([{"x": number}])
     store.reset()
-    assert table.optimize(when_due=True).files_after == 32
+    assert table.optimize(when_due=True).files_after == 16
     assert not any(key.endswith(".parquet") and "_delta_log" not in key for _, key in store.keys)
-    table.append([{"x": 32}])
+    table.append([{"x": 16}])
     assert table.optimize(when_due=True).files_after == 1
-    assert table.count() == 33
+    assert table.count() == 17
 
 
-def test_a_file_is_written_again_once_it_has_doubled() -> None:
+def test_a_file_is_written_again_once_it_has_grown_by_half() -> None:
     small = [add(1, f"a{at}") for at in range(40)]
-    assert [len(group.files) for group in due(plan([*small, add(41, "b")]))] == [40]
-    assert [len(group.files) for group in due(plan([*small, add(40, "b")]))] == [41]
-    assert [len(group.files) for group in plan([*small, add(41, "b")], 8)] == [41]
+    assert [len(group.files) for group in due(plan([*small, add(81, "b")]))] == [40]
+    assert [len(group.files) for group in due(plan([*small, add(80, "b")]))] == [41]
+    assert [len(group.files) for group in plan([*small, add(81, "b")], 8)] == [41]
 
 
 def test_few_files_of_each_partition_wait_however_many_partitions_there_are() -> None:
@@ -86,7 +86,7 @@ def test_rows_of_many_days_in_each_append_are_a_file_a_commit_until_they_are_due
     for number in range(60):
         table.append([{"x": number, "ts": NOON + timedelta(days=day)} for day in range(67)])
         if number % 10 == 9:
-            assert table.optimize(when_due=True).files_before <= 41
+            assert table.optimize(when_due=True).files_before <= 25
     assert table.count() == 60 * 67
 
 
