@@ -19,7 +19,7 @@ from alluvia import scratch
 from alluvia.engine.duck.arrow_values import since_2
 from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.errors import Invalid
-from alluvia.processes.pool import IDLE_MAX, ProcessDied, Watch
+from alluvia.processes.pool import IDLE_MAX, OutOfTime, ProcessDied, Watch
 from alluvia.query import engine
 from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
@@ -300,6 +300,24 @@ def test_a_process_has_no_secret_of_its_parents(lake: alluvia.Lake, monkeypatch:
     environment = Path(f"/proc/{worker._process.pid}/environ").read_bytes()
     worker.kill()
     assert b"not-for-queries" not in environment
+
+
+def test_a_process_that_stops_within_a_message_holds_nobody_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    half_sent = """
+# {0}
+import os, time
+from multiprocessing.connection import Connection
+pipe = Connection({1})
+pipe.send_bytes(b'{{"size": 8}}')
+os.write({1}, b"half")
+time.sleep(60)
+"""
+    monkeypatch.setattr("alluvia.processes.starting._START", half_sent)
+    worker = QueryWorker()
+    worker.reply(Watch(None))
+    with pytest.raises(OutOfTime):
+        worker.data(Watch(time.monotonic() + 0.2))
+    assert not worker.alive
 
 
 def test_a_process_that_cannot_start_is_not_the_querys_fault(

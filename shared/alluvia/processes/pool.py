@@ -11,6 +11,7 @@ import importlib
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -139,7 +140,11 @@ class Worker:
 
     def buffer(self, watch: Watch) -> pa.Buffer:
         """Return the same bytes in memory of Arrow's, without a copy."""
-        return self._awaited(watch, self._received) if self._size else pa.py_buffer(b"")
+        buffer = pa.allocate_buffer(self._size) if self._size else pa.py_buffer(b"")
+        rest = memoryview(buffer)
+        while rest:
+            rest = rest[self._awaited(watch, partial(self._read_into, rest)) :]
+        return buffer
 
     def _awaited(self, watch: Watch, receive: Callable[[], _T]) -> _T:
         try:
@@ -150,15 +155,11 @@ class Worker:
         except (EOFError, OSError):
             raise ProcessDied(self._end()) from None
 
-    def _received(self) -> pa.Buffer:
-        buffer = pa.allocate_buffer(self._size)
-        rest = memoryview(buffer)
-        while rest:
-            count = os.readv(self._pipe.fileno(), [rest])
-            if not count:
-                raise EOFError
-            rest = rest[count:]
-        return buffer
+    def _read_into(self, rest: memoryview) -> int:
+        count = os.readv(self._pipe.fileno(), [rest])
+        if not count:
+            raise EOFError
+        return count
 
     def kill(self) -> None:
         """End the process at once."""
