@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from alluvia import Lake
+from alluvia.arrow_parquet import pq
 from alluvia.errors import Unsupported
 from alluvia.serverless import warm_lake
 from alluvia.serverless.cors import with_cors
@@ -33,6 +34,7 @@ from .settings import SERVICE, IngestSettings
 logger = Logger(service=SERVICE)
 if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
     warm_lake.prepare()
+    _ = pq.ParquetWriter  # every post writes a file
     if os.environ.get("ALLUVIA_MODE") == "queued":
         sqs()
     gc.freeze()  # nor later

@@ -104,14 +104,19 @@ def loaded(*words: str) -> set[str]:
 
 
 def test_what_is_loaded_to_start(tmp_path: Path) -> None:
-    heavy = {"boto3", "botocore", "duckdb", "pyarrow", "rich", "waitress", "alluvia.api.lake", "aws_lambda_powertools"}
+    heavy = {
+        *("boto3", "botocore", "duckdb", "_duckdb", "pyarrow", "rich", "waitress", "alluvia.api.lake"),
+        "aws_lambda_powertools",
+    }
     for words in (["--help"], ["optimize", "--help"], ["--version"]):
         assert not heavy & loaded(*words)
-    assert not {"boto3", "duckdb", "pyarrow", "alluvia.api.lake"} & loaded("tables", "--lake", str(tmp_path))
+    assert not {"boto3", "duckdb", "_duckdb", "pyarrow", "alluvia.api.lake"} & loaded("tables", "--lake", str(tmp_path))
     alluvia.connect(tmp_path).create_table("t", {"n": "long"})
     tables = loaded("tables", "--lake", str(tmp_path))
-    assert not {"boto3", "botocore", "duckdb", "pyspark"} & tables
+    assert not {"boto3", "botocore", "duckdb", "_duckdb", "pyspark"} & tables
     assert not {"alluvia.cli.commands.running", "alluvia.cli.commands.verbs"} & tables
+    query = loaded("query", "SELECT count(*) FROM t", "--lake", str(tmp_path))
+    assert not {"_duckdb", "duckdb", "ssl", "pyarrow.parquet", "alluvia.sql.grammar.grammar"} & query
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]])

@@ -35,14 +35,17 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 """
 LOGS = {"aws_lambda_powertools", "botocore", "jmespath", "typing_extensions"}
 """Powertools asks botocore for its version only."""
-LAKE = {"cython_runtime", "orjson", "pyarrow", "pyarrow.fs", "pyarrow.ipc", "pyarrow.parquet"}
-COMPUTED = LAKE | {"pyarrow.compute"}
+LAKE = {"cython_runtime", "orjson", "pyarrow", "pyarrow.ipc"}
+PARQUET = {"pyarrow.fs", "pyarrow.parquet"}
+COMPUTED = LAKE | PARQUET | {"pyarrow.compute"}
 S3 = {"obstore"}
 ON_S3 = {BACKFILL: set[str](), VACUUM: S3 | {"arro3"}}
 """What reaches S3; vacuum lists a bucket as columns."""
 AWS = {"boto3", "botocore", "dateutil", "jmespath", "s3transfer", "six", "urllib3"}
 QUERIES = {"alluvia.engine.conditions", "alluvia.engine.duck", "alluvia.engine.queries", "alluvia.query"}
 """DuckDB is in the process that runs the query."""
+DUCKDB = "_duckdb"
+"""DuckDB's own module: the package around it takes as long to load."""
 TOKENS = {"cryptography"}
 MOMENTS = {"dateutil", "six"}
 """What Arrow makes a moment of Python's with, where they are installed."""
@@ -74,9 +77,9 @@ ASK = POST | {
     "body": '{"query": "SELECT count(*) FROM events"}',
 }
 CASES: list[tuple[Spec, dict[str, Any] | None, set[str]]] = [
-    (INGEST, POST, LOGS | LAKE),
+    (INGEST, POST, LOGS | LAKE | PARQUET),
     (QUERY, {"query": "SELECT count(*) FROM events"}, LOGS | LAKE | QUERIES),
-    (MERGE, {}, LOGS | COMPUTED | {"alluvia.engine.duck", "alluvia.operations.compaction.optimize", "duckdb"}),
+    (MERGE, {}, LOGS | COMPUTED | {"alluvia.engine.duck", "alluvia.operations.compaction.optimize", DUCKDB}),
     (VACUUM, {}, LOGS | LAKE | {"alluvia.operations.retention.vacuum"}),
     (BACKFILL, None, LOGS | AWS),
 ]
@@ -96,7 +99,7 @@ def loaded(spec: Spec, event: dict[str, Any] | None, environment: Mapping[str, s
             found |= {match[0]} if (match := LISTED.match(name)) else set()
         elif top == "pyarrow" and rest and not rest[0].startswith("_"):
             found.add(f"{top}.{rest[0]}")
-        elif top not in sys.stdlib_module_names and not top.startswith("_"):
+        elif top == DUCKDB or (top not in sys.stdlib_module_names and not top.startswith("_")):
             found.add(top)
     return found.difference(LIGHT)
 
@@ -124,7 +127,7 @@ def test_a_simple_check_constraint_needs_no_duckdb(tmp_path: Path) -> None:
     lake = alluvia.connect(tmp_path)
     make(lake)
     lake.sql("ALTER TABLE events ADD CONSTRAINT known CHECK (event IS NULL OR event <> '')")
-    assert "duckdb" not in loaded(INGEST, POST, {"ALLUVIA_LAKE": str(tmp_path)})
+    assert not {DUCKDB, "duckdb"} & loaded(INGEST, POST, {"ALLUVIA_LAKE": str(tmp_path)})
 
 
 @each_function
@@ -157,7 +160,7 @@ def test_a_query_is_planned_without_duckdb_in_the_process_that_serves(tmp_path: 
     make(lake)
     lake.table("events").checkpoint()
     query = "SELECT event_id FROM events WHERE ts > now() - INTERVAL 1 DAY AND ts >= '2026-11-01' AND event_id = 'a'"
-    assert loaded(QUERY, {"query": query}, {"ALLUVIA_LAKE": str(tmp_path)}) == LOGS | LAKE | QUERIES | MOMENTS
+    assert loaded(QUERY, {"query": query}, {"ALLUVIA_LAKE": str(tmp_path)}) == LOGS | LAKE | PARQUET | QUERIES | MOMENTS
 
 
 def test_the_process_of_a_query_starts_before_its_parent_loads_arrow() -> None:
@@ -204,6 +207,14 @@ def test_the_process_of_a_query_loads_duckdb_pyarrow_and_little_else() -> None:
     code = "import sys, alluvia.query.process.worker; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     loaded = set(done.stdout.split())
-    assert {"duckdb", "pyarrow", "alluvia.query.rendering"} <= loaded
-    for heavy in ("pyarrow.compute", "pyarrow.parquet", "obstore", "alluvia.store", "alluvia.delta.log.actions"):
+    assert {DUCKDB, "pyarrow", "alluvia.query.rendering"} <= loaded
+    for heavy in (
+        "duckdb",
+        "importlib.metadata",
+        "pyarrow.compute",
+        "pyarrow.parquet",
+        "obstore",
+        "alluvia.store",
+        "alluvia.delta.log.actions",
+    ):
         assert heavy not in loaded

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,7 +32,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     kept = target.stat().st_mode & 0o7777 if target.exists() else None
     if kept is not None and not os.access(target, os.W_OK):
         raise Invalid(f"{path}: the file may not be written to; give another name")
-    name = f".{target.name[:_NAME_CHARS_MAX]}.{secrets.token_hex(6)}.tmp"
+    name = f".{target.name[:_NAME_CHARS_MAX]}.{os.urandom(6).hex()}.tmp"
     temporary = target.with_name(name)
     try:
         file = os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb")

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import orjson
 import pyarrow as pa
-from pyarrow import parquet
 
+from alluvia.arrow_parquet import pq
 from alluvia.client.requests import LakeServer, NotYet
 from alluvia.errors import Invalid, Unavailable
 
@@ -29,7 +29,7 @@ def upload(server: LakeServer, table: str, rows: Rows) -> dict[str, Any]:
     path = f"/v1/upload/{quote(table, safe='')}"
     asked = "format=parquet&create=false"
     with tempfile.TemporaryFile() as file:
-        with parquet.ParquetWriter(file, rows.schema, compression="zstd") as writer:
+        with pq.ParquetWriter(file, rows.schema, compression="zstd") as writer:
             if isinstance(rows, pa.Table):
                 writer.write_table(rows)
             else:

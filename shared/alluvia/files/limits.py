@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-import pyarrow.parquet as pq
-
+from alluvia.arrow_parquet import pq
 from alluvia.delta.schema.names import fold
 from alluvia.errors import Invalid
 from alluvia.events.ingest.compression import TooLarge

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, NamedTuple, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
+from alluvia.arrow_parquet import pq
 from alluvia.delta.log.files.thrift import read_struct, written_struct
 from alluvia.delta.schema.caller_rows import conform
 from alluvia.errors import Invalid

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from alluvia.arrow_parquet import pq
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.snapshot import Snapshot

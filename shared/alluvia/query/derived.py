@@ -130,8 +130,7 @@ class StreamReading:
             self.catalog.rights.check_sees_all(f"stream {name}", (stream.source,))
         if self.dry_run:
             raise Invalid(f"a dry run reads no rows, so it cannot read stream {name}: send the query without dry_run")
-        import pyarrow.parquet as pq  # queries without streams do without
-
+        from alluvia.arrow_parquet import pq  # queries without streams do without
         from alluvia.operations.streams.stream_batches import columns_of
 
         batch = self.catalog.read_stream(name) if self.with_rows else None  # else it would count as read

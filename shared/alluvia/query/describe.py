@@ -118,7 +118,7 @@ def delta_name(text: str) -> str:
     """
     if len(text) > TYPE_CHARS_MAX:
         return text
-    import duckdb
+    from alluvia.engine.duck.native import duckdb
 
     try:
         return _name(planner().type(text))

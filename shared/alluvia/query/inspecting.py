@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from alluvia.arrow_parquet import pq
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.schema.names import fold
 from alluvia.delta.skipping.predicate import Predicate, Unknown

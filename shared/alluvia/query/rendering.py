@@ -240,7 +240,7 @@ class _TsvWriter(_LineWriter):
 
 class _ParquetWriter(_Writer):
     def __init__(self, schema: pa.Schema, limit_bytes: int) -> None:
-        import pyarrow.parquet as pq  # which other forms do not need
+        from alluvia.arrow_parquet import pq  # which other forms do not need
 
         super().__init__(limit_bytes)
         self._schema = pa.schema(
@@ -271,7 +271,7 @@ class _ParquetWriter(_Writer):
 
 def _refuse_by_name(schema: pa.Schema) -> None:
     """Raise `Invalid` for the first column whose type Parquet lacks, such as INTERVAL."""
-    import pyarrow.parquet as pq
+    from alluvia.arrow_parquet import pq
 
     for field in schema:
         try:

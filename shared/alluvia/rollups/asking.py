@@ -7,8 +7,8 @@ from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from alluvia.arrow_parquet import pq
 from alluvia.clock import datetime_of
 from alluvia.delta.properties import ROLLUP
 from alluvia.delta.snapshot import Snapshot

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
+from alluvia.arrow_parquet import pq
 from alluvia.commit.handle import ReadableTable
 from alluvia.commit.intents import pending
 from alluvia.delta.lineage import is_own_commit, version_gaps

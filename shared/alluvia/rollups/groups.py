@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
+from alluvia.arrow_parquet import pq
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.skipping.predicate import And, Comparison, IsNull, Or, Predicate, Unknown
 from alluvia.delta.snapshot import Snapshot

@@ -7,8 +7,8 @@ from dataclasses import field
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from alluvia.arrow_parquet import pq
 from alluvia.commit.event_window.id_runs import EVENT_ID
 from alluvia.delta.data_files.scan import live_rows, open_parquet, unreadable
 from alluvia.delta.data_files.writer import RowCheck

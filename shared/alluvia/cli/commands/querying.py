@@ -81,14 +81,16 @@ def query(
     dry_run: bool,
 ) -> None:
     """Run one SELECT, given as SQL, in a file (--file, or the name of an .sql file) or on standard input."""
-    from alluvia.sql.grammar.first_word import first_word
-    from alluvia.sql.grammar.grammar import READERS
+    from alluvia.sql.grammar.first_word import QUERIES, first_word
 
     if text is None and file is None and sys.stdin.isatty():
         raise click.UsageError("give SQL, or --file")
     text = "".join(_lines(file)) if text is None or text == "-" else text
-    if (word := first_word(text)) in READERS:
-        raise Invalid(f"query runs one SELECT: run {word.upper()} with `alluvia sql`")
+    if (word := first_word(text)) not in QUERIES:
+        from alluvia.sql.grammar.grammar import READERS
+
+        if word in READERS:
+            raise Invalid(f"query runs one SELECT: run {word.upper()} with `alluvia sql`")
     run_query(common, text, parameters, asked, limits, dry_run=dry_run)
 
 

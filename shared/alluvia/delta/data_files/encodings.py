@@ -14,9 +14,9 @@ from dataclasses import field
 from math import expm1, log2, sqrt
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
+from alluvia.arrow_parquet import pq
 from alluvia.lazy_dataclasses import dataclass
 
 SAMPLE_ROWS = 4096

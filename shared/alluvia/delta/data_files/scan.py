@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
+from alluvia.arrow_parquet import pq
 from alluvia.delta.deletion_vectors.storage import mask_of, read_deletions
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.files.parquet import UNREADABLE

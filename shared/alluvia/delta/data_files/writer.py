@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from alluvia.arrow_parquet import pq
 from alluvia.clock import Clock
 from alluvia.delta.clustering import CLUSTER_TAG, Curve, sampled
 from alluvia.delta.data_files.encodings import Encodings, encodings_of

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from alluvia.arrow_parquet import pq
 from alluvia.delta.log.files.parquet import UNREADABLE
 from alluvia.delta.schema.names import put
 from alluvia.delta.schema.serialization import normal_schema

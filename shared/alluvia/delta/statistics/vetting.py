@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from alluvia.arrow_parquet import pq
 from alluvia.delta.log.files.parquet import UNREADABLE
 from alluvia.delta.statistics.footer import footer_bytes, parse_footer
 from alluvia.errors import Invalid

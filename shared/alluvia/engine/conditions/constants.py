@@ -64,7 +64,7 @@ Run = Callable[[str, Sequence[Any]], pa.Table | None]
 
 def _run(sql: str, parameters: Sequence[Any]) -> pa.Table | None:
     """Return the rows, or None where DuckDB cannot compute them: then nothing is pruned by them."""
-    import duckdb
+    from alluvia.engine.duck.native import duckdb
 
     try:
         return arrow_table(planner(), sql, parameters)

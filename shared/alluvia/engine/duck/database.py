@@ -82,7 +82,9 @@ def scratch_database(
 
     It spills into `folder`; without one it does not. `on_disk` keeps its tables there too. `settings` are DuckDB's.
     """
-    import duckdb  # loaded late: it would lengthen the cold start of functions that seldom need it
+    from alluvia.engine.duck.native import (
+        duckdb,  # loaded late: it would lengthen the cold start of functions that seldom need it
+    )
 
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": "false",
@@ -113,7 +115,7 @@ _shared: dict[str, duckdb.DuckDBPyConnection] = {}
 
 def connect(options: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
     """Open an empty database in memory, in UTC, with errors as JSON. `options` are DuckDB's, as text."""
-    import duckdb  # loaded late: what only plans queries does without
+    from alluvia.engine.duck.native import duckdb  # loaded late: what only plans queries does without
 
     of_its_line = {"error_on_division_by_zero": "false"} if since_2() else {}  # null, as it is in 1.5
     connection = duckdb.connect(":memory:", config={**_CLOSED, **of_its_line, **options})
@@ -191,7 +193,7 @@ class OwnDatabase:
 
     def columns(self, source: str) -> list[tuple[str, DuckType]] | None:
         """Return the columns of a relation; None where it does not bind."""
-        import duckdb
+        from alluvia.engine.duck.native import duckdb
 
         try:
             rows = self._connection.execute(f"DESCRIBE FROM {source}").fetchall()

@@ -44,7 +44,7 @@ class OwnEvaluator:
 
     def compute(self, query: str, rows: pa.Table) -> pa.Table:
         """Return the rows of a query over the relation `rows`. Raises `EngineError`."""
-        import duckdb  # loaded late: most conditions and values do without
+        from alluvia.engine.duck.native import duckdb  # loaded late: most conditions and values do without
 
         try:
             with registered(ROWS, rows.to_reader(), self._connection):  # a table would take twice the time

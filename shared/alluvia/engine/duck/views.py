@@ -13,9 +13,9 @@ from itertools import starmap
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
+from alluvia.arrow_parquet import pq
 from alluvia.delta.data_files.scan import check_positions, live_rows, read_file
 from alluvia.delta.deletion_vectors.descriptors import POSITIONS_MAX, cardinality_of
 from alluvia.delta.deletion_vectors.storage import numbers, read_deletions, vector_parts

@@ -144,7 +144,7 @@ class Statement:
 
 def analyse(text: str) -> Analysis:
     """Have DuckDB read a text, in this process. Raises `duckdb.Error`."""
-    import duckdb
+    from alluvia.engine.duck.native import duckdb
 
     comment = duckdb.token_type.comment
     starts = [start for start, kind in duckdb.tokenize(text) if kind != comment]

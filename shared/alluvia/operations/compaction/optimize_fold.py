@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from alluvia.arrow_parquet import pq
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.properties import MERGE_QUERY
 from alluvia.delta.snapshot import Snapshot

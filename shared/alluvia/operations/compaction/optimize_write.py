@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from alluvia.arrow_parquet import pq
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.clustering import CLUSTER_TAG, SAMPLE_ROWS, Curve, cluster_tag
 from alluvia.delta.data_files.scan import open_parquet
@@ -326,7 +326,7 @@ def _local_copies(handle: TableHandle, snapshot: Snapshot, files: Sequence[AddFi
 @contextmanager
 def _explained(files: Sequence[AddFile], urls: Sequence[str]) -> Iterator[None]:
     """Raise our errors for those of DuckDB and Arrow, one of which may come as the other's."""
-    import duckdb
+    from alluvia.engine.duck.native import duckdb
 
     try:
         yield

@@ -9,8 +9,8 @@ from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from alluvia.arrow_parquet import pq
 from alluvia.delta.schema.names import fold
 from alluvia.delta.statistics.typed import parse_statistics
 from alluvia.delta.statistics.written import TEXT_LENGTH_MAX

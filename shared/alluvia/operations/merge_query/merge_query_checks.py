@@ -12,7 +12,6 @@ from contextlib import closing
 from functools import lru_cache
 from threading import Timer
 
-import duckdb
 import pyarrow as pa
 
 from alluvia.delta.log.actions import Metadata
@@ -23,6 +22,7 @@ from alluvia.delta.variant_properties import other_variants
 from alluvia.engine.duck.database import confine, connect
 from alluvia.engine.duck.failures import Context, details_of, translate
 from alluvia.engine.duck.literals import quote_name
+from alluvia.engine.duck.native import duckdb
 from alluvia.engine.queries.merge_query import MergeQuery, read_merge_query
 from alluvia.engine.queries.parse import walk
 from alluvia.engine.queries.shown_names import VIEW_SCHEMA

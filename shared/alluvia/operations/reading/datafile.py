@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
+from alluvia.arrow_parquet import pq
 from alluvia.commit.handle import ReadableTable
 from alluvia.delta.data_files.encodings import SAMPLE_ROWS, Encodings, encodings_of
 from alluvia.delta.data_files.scan import check_positions, open_parquet, unreadable

@@ -11,8 +11,8 @@ from itertools import islice
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from alluvia.arrow_parquet import pq
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.arguments import check_text
 from alluvia.delta.file_columns import columns_tag

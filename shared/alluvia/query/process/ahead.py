@@ -53,7 +53,7 @@ class DatabasesAhead:
 
 def _open(options: Mapping[str, str], count: int, opened: SimpleQueue[DuckDBPyConnection | None]) -> None:
     """Open databases; None stands for one that could not be opened, for which the query that needs it is told why."""
-    import duckdb
+    from alluvia.engine.duck.native import duckdb
 
     for _ in range(count):
         try:

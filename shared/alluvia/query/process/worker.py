@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow as pa
 
 from alluvia.engine.duck.arrow_values import arrow_reader, arrow_table, told
@@ -21,6 +20,7 @@ from alluvia.engine.duck.database import OwnDatabase, confine, planner
 from alluvia.engine.duck.evaluators import ROWS, registered
 from alluvia.engine.duck.failures import INTERRUPT, ResultTooLarge, details_of
 from alluvia.engine.duck.literals import quote_name, quote_text
+from alluvia.engine.duck.native import duckdb
 from alluvia.engine.queries.parse import analyse
 from alluvia.engine.queries.shown_names import Shown, column_name
 from alluvia.errors import AlluviaError

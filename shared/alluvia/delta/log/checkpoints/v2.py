@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
+from alluvia.arrow_parquet import pq
 from alluvia.delta.log.actions import AddFile, RemoveFile
 from alluvia.delta.log.checkpoints.writer import (
     ADD,

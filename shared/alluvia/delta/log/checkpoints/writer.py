@@ -13,9 +13,9 @@ from itertools import chain
 from typing import Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
+from alluvia.arrow_parquet import pq
 from alluvia.delta.log.actions import AddFile, RemoveFile
 from alluvia.delta.log.fields import Json
 from alluvia.delta.log.files.action_rows import LogRows, T

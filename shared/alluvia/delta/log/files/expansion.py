@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
+from alluvia.arrow_parquet import pq
 from alluvia.delta.log.files.thrift import I32, STRUCT, Struct, read_struct_at
 from alluvia.errors import Corrupt
 

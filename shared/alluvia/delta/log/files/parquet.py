@@ -6,13 +6,14 @@ Source: Delta protocol, "Checkpoint Schema": a row for each action, a struct col
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from threading import Lock
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from alluvia.arrow_compute import pc
+from alluvia.arrow_parquet import pq
 from alluvia.delta.log.files.expansion import Expansions
 from alluvia.errors import Corrupt
 
@@ -64,19 +65,23 @@ def bodies(rows: Sequence[pa.StructArray]) -> list[dict[str, Any]]:
     return [body for each in rows for body in each.to_pylist(maps_as_pydicts="strict")]
 
 
-class _ParquetFile(pq.ParquetFile):
-    """A Parquet file that learns its columns' names from the last one where both have the same schema.
+@cache
+def _parquet_file() -> type[pq.ParquetFile]:
+    """Return the class of Parquet files that learn their columns' names from the last one with the same schema.
 
     To make them out takes as long as all else in opening a sidecar, and a checkpoint has hundreds, all alike.
     """
 
-    _last: tuple[Any, Any] | None = None
+    class ParquetFile(pq.ParquetFile):
+        last: tuple[Any, Any] | None = None
 
-    def _build_nested_paths(self) -> Any:
-        known = _ParquetFile._last
-        if known is None or not known[0].equals(self.schema):
-            known = _ParquetFile._last = (self.schema, super()._build_nested_paths())
-        return known[1]
+        def _build_nested_paths(self) -> Any:
+            known = ParquetFile.last
+            if known is None or not known[0].equals(self.schema):
+                known = ParquetFile.last = (self.schema, super()._build_nested_paths())
+            return known[1]
+
+    return ParquetFile
 
 
 class ActionFile:
@@ -89,7 +94,7 @@ class ActionFile:
         self._counts: dict[tuple[str, int], int] = {}
         self._null: dict[tuple[str, Path, int], bool] = {}
         try:
-            self._file = _ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+            self._file = _parquet_file()(pa.BufferReader(data), page_checksum_verification=True)
             self._schema = self._file.schema_arrow
             self._expansions = Expansions(name, data, self._file)
         except UNREADABLE as error:
