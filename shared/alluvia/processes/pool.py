@@ -10,7 +10,7 @@ import contextlib
 import importlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from threading import Lock
 from typing import Any, TypeVar
@@ -233,6 +233,9 @@ class Pool:
 
     def give_back(self, worker: Worker, *, wait: bool = False) -> None:
         """Take back a process whose last request was answered; `wait` until it has ended its work."""
+        if not self._idle_max:
+            worker.kill()
+            return
         try:
             worker.end_work()
         except ProcessDied:
@@ -245,6 +248,15 @@ class Pool:
                 self._idle.append(worker)
         if not keep:
             worker.kill()
+
+    @contextlib.contextmanager
+    def keeping_none(self) -> Iterator[None]:
+        """End each process with its work during a block, so that none makes ready for more."""
+        idle_max, self._idle_max = self._idle_max, 0
+        try:
+            yield
+        finally:
+            self._idle_max = idle_max
 
     def close(self) -> None:
         """End the processes that wait."""

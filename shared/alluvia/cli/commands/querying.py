@@ -106,8 +106,9 @@ def run_query(
     """Run one SELECT and show its rows, or with `dry_run` what it would read. Return how many rows there are."""
     from alluvia.cli.shown_rows import showing
     from alluvia.query.engine import run
+    from alluvia.query.process.processes import POOL
 
-    with showing(common, asked) as show:
+    with POOL.keeping_none(), showing(common, asked) as show:
         with common.progress("running the query"):
             result = run(common.lake().catalog, text, limits, parameters, dry_run=dry_run)
         with result:
