@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[list[str], float | None]] = {
 """The words of each, and how many times the CPU of the other side it may take."""
 
 
-def figures(_: S3Server, folder: Path) -> list[Figure]:
+def figures(server: S3Server, folder: Path) -> list[Figure]:  # noqa: ARG001 - all parts are called alike
     """Measure all commands in turns."""
     lake = alluvia.connect(folder / "lake")
     table = lake.create_table("t", {"g": "long", "n": "long"})

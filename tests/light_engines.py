@@ -22,7 +22,6 @@ from threading import get_ident
 from types import SimpleNamespace
 from typing import Any
 
-import duckdb
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,6 +29,7 @@ import pytest
 
 import alluvia
 from alluvia.engine.duck.database import connect
+from alluvia.engine.duck.native import duckdb
 from alluvia.processes.child import Reply
 from alluvia.processes.pool import Pool, Watch
 from alluvia.query.process import ahead, processes, worker

@@ -127,7 +127,7 @@ _NESTED = ("list", "array", "struct", "map", "union")
 
 def since_2() -> bool:
     """Whether the installed DuckDB is 2.0 or later. The lines differ in few things: see decision 0081."""
-    import duckdb
+    from alluvia.engine.duck.native import duckdb
 
     return int(duckdb.__version__.partition(".")[0]) >= 2
 
