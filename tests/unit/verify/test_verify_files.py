@@ -144,12 +144,7 @@ DAMAGES = [
     Damage("a minimum above the maximum", set_stat("minValues", "n", 16), {"statistics-impossible"}, {"bounds-wrong"}),
     Damage("a wrong number of nulls", set_stat("nullCount", "n", 1), set(), {"null-count-wrong"}),
     Damage("more nulls than rows", set_stat("nullCount", "n", 3), {"statistics-impossible"}, {"null-count-wrong"}),
-    Damage(
-        "rows below zero",
-        lambda h: h.edit_stats(8, lambda s: s.update(numRecords=-1)),
-        {"statistics-impossible"},
-        {"row-count-wrong"},
-    ),
+    Damage("rows below zero", lambda h: h.edit_stats(8, lambda s: s.update(numRecords=-1)), {"statistics-impossible"}),
     Damage(
         "statistics of noise", lambda h: h.edit_add(8, lambda add: add.update(stats="{")), {"statistics-unreadable"}
     ),
