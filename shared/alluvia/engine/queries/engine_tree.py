@@ -17,7 +17,8 @@ from alluvia.errors import Invalid
 _Node = dict[str, Any]
 LOCATION = "query_location"
 _LENGTH = "query_location_length"
-"""A key that each expression and each table has in 2.0."""
+_OF_2 = b'"query_location_length":'
+"""A key that each expression and each table has in 2.0; within a text of JSON, its quotes would be escaped."""
 _NOWHERE = (1 << 64) - 1
 _BEFORE_TABLES = re.compile(rb"(?:describe|desc|summarize|show|table)(?![\w$\x80-\xff])", re.IGNORECASE)
 _PART = rb'(?:"(?:[^"]|"")*"|[\w$\x80-\xff]+)'
@@ -84,7 +85,7 @@ def our_tree(serialized: bytes, text: bytes, starts: Sequence[int]) -> Any:
 
     Raises `RecursionError` for one that is nested too deeply, `Invalid` for a name that has no form of ours.
     """
-    if _LENGTH.encode() not in serialized:
+    if _OF_2 not in serialized:
         return _placed(json.loads(serialized), text)
     unplaced: list[_Node] = []
 

@@ -55,6 +55,13 @@ def test_the_trees_of_both_lines_are_equal(text: str) -> None:
     assert not any(_OF_2 & node.keys() for node in walk(of_2))
 
 
+@pytest.mark.parametrize("value", ["query_location_length", '"query_location_length":', '\\"query_location_length":1'])
+def test_a_text_may_hold_a_key_of_2(value: str, tmp_path: Path) -> None:
+    lake = alluvia.connect(str(tmp_path))
+    lake.create_table("t", {"n": "long"}).append([{"n": 1}])
+    assert lake.sql(f"SELECT '{value}' AS v FROM t JOIN t u USING (n)").to_pylist() == [{"v": value}]
+
+
 def test_a_long_union_is_halved_as_often_as_it_takes() -> None:
     """DuckDB 2.0 has all its queries in one node, and 1.5 one below the other."""
     nodes = [{"type": "SELECT_NODE", "number": number} for number in range(5)]
