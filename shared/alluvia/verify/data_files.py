@@ -20,8 +20,8 @@ from alluvia.delta.log.files.parquet import UNREADABLE
 from alluvia.delta.schema.conversion import too_long
 from alluvia.delta.schema.nesting import check_required
 from alluvia.delta.schema.types import type_name
-from alluvia.delta.schema.variant_shredding import marked
-from alluvia.delta.schema.variants import is_variant
+from alluvia.delta.schema.variant_shredding import form_of, marked
+from alluvia.delta.schema.variants import STORED, is_variant
 from alluvia.delta.snapshot import Snapshot
 from alluvia.delta.statistics.footer import footer_statistics, stored_columns
 from alluvia.delta.statistics.vetting import vetted_footer
@@ -211,6 +211,9 @@ class FileVerification:
         pairs = list(zip(snapshot.schema, snapshot.physical_schema, strict=True))
         in_log = {theirs.name for ours, theirs in pairs if ours.name in snapshot.partition_columns}
         variants = {theirs.name for ours, theirs in pairs if is_variant(ours, theirs)}
+        if form_of(self._file.tags) is not None:  # perhaps of a column that was dropped
+            dropped = (each for each in stored if each.name not in snapshot.physical_schema.names)
+            variants |= {each.name for each in dropped if pa.types.is_struct(each.type) and _holds_variant(each.type)}
         columns = [marked(each) if each.name in variants else each for each in stored if each.name not in in_log]
         if columns_digest(columns) != said:
             self._report("columns-wrong", "has other columns than the log says")
@@ -223,3 +226,7 @@ class FileVerification:
         if (kind, name) not in self._told:
             self._told.add((kind, name))
             self._report(kind, what, name if column == "" else column)
+
+
+def _holds_variant(kind: pa.StructType) -> bool:
+    return {field.name for field in STORED} <= {field.name for field in kind.fields}

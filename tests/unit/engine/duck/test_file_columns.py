@@ -165,7 +165,7 @@ def test_old_files_and_those_of_others_have_no_tag_and_are_compared(tmp_path: Pa
     assert deltalake.DeltaTable(uri).to_pyarrow_table().num_rows == 2  # who knows nothing of tags
 
 
-def test_a_tag_that_is_wrong_changes_no_answer_and_verify_reports_it(tmp_path: Path) -> None:
+def test_a_tag_of_more_columns_than_a_file_has_changes_no_answer(tmp_path: Path) -> None:
     table = wide_table(connect(str(tmp_path)))
     table.evolve(add={"new": "string"})
     table.append([{"p": "a", "new": "x"}])
@@ -174,8 +174,22 @@ def test_a_tag_that_is_wrong_changes_no_answer_and_verify_reports_it(tmp_path: P
     table.commit_files(lying)
     found = table.lake.sql("SELECT * FROM t")
     assert canonical(found) == canonical(table.scan().read_all())
-    kinds = {finding.kind for finding in table.verify(full=True).findings}
-    assert kinds == {"columns-wrong"}
+    assert wrong_files(table) == [file.path for file in snapshot.files if file.tags != lying[0].tags]
+
+
+def wrong_files(table: Table) -> list[str | None]:
+    """Return the files of which `verify` finds that they have other columns than their tags say, and nothing else."""
+    findings = table.verify(full=True).findings
+    assert {finding.kind for finding in findings} <= {"columns-wrong"}
+    return [finding.file for finding in findings]
+
+
+def test_verify_reports_tags_of_other_columns(tmp_path: Path) -> None:
+    table = wide_table(connect(str(tmp_path)))
+    assert wrong_files(table) == []
+    first, *others = table.snapshot().files
+    table.commit_files([replace(first, tags={COLUMNS_TAG: columns_digest(WIDE)}, uri=None), *others])
+    assert wrong_files(table) == [first.path]
 
 
 def test_statistics_alone_still_say_that_files_of_few_columns_are_alike(tmp_path: Path) -> None:
@@ -188,3 +202,14 @@ def test_statistics_alone_still_say_that_files_of_few_columns_are_alike(tmp_path
     table.append([{"a": 2, "c": 3}])
     assert sorted(compares(table)) == [False, True]
     check(table)
+
+
+def test_verify_knows_the_variants_of_a_column_that_was_dropped(tmp_path: Path) -> None:
+    columns = pa.schema([(f"c{number}", pa.int64()) for number in range(40)])
+    events = connect(str(tmp_path)).create_events("e", columns, properties={"alluvia.properties": "variant"})
+    events.ingest([{"event_id": str(n), "event": "x", "c39": n, "properties": {"k": n}} for n in range(1000)])
+    events.ingest([{"event_id": "few", "event": "x", "properties": {"k": [1]}}])
+    assert wrong_files(events) == []
+    events.evolve(drop=["properties"])
+    assert wrong_files(events) == []
+    check(events)
