@@ -12,23 +12,32 @@ Value = TypeVar("Value")
 
 
 class Recent(Generic[Key, Value]):
-    """The values that were used last, up to a count. Safe for use from several threads."""
+    """The values that were used last, up to a total size. Safe for use from several threads."""
 
-    def __init__(self, count_max: int) -> None:
-        self._count_max = count_max
-        self._values: OrderedDict[Key, Value] = OrderedDict()
+    def __init__(self, size_max: int) -> None:
+        self._size_max = self._free = size_max
+        self._values: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
         self._lock = Lock()
 
     def get(self, key: Key) -> Value | None:
         """Return the value of a key; None if it is not among them."""
         with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-            return self._values.get(key)
+            if key not in self._values:
+                return None
+            self._values.move_to_end(key)
+            return self._values[key][0]
 
-    def keep(self, key: Key, value: Value) -> None:
-        """Keep a value, in the place of the one that was not used for longest."""
+    def keep(self, key: Key, value: Value, size: int) -> None:
+        """Keep a value in the place of those that were not used for longest; one that is too large is not kept.
+
+        Its `size` is in the unit of the total.
+        """
         with self._lock:
-            self._values[key] = value
-            if len(self._values) > self._count_max:
-                self._values.popitem(last=False)
+            self._free += self._values.pop(key, (None, 0))[1]
+            if size > self._size_max:
+                return
+            self._values[key] = value, size
+            self._free -= size
+            while self._free < 0:
+                _, (_, freed) = self._values.popitem(last=False)
+                self._free += freed

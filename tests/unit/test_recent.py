@@ -7,10 +7,23 @@ from alluvia.recent import Recent
 
 def test_the_values_used_last_are_kept() -> None:
     recent: Recent[str, int] = Recent(2)
-    recent.keep("a", 1)
-    recent.keep("b", 2)
+    recent.keep("a", 1, 1)
+    recent.keep("b", 2, 1)
     assert recent.get("a") == 1
-    recent.keep("c", 3)
+    recent.keep("c", 3, 1)
     assert (recent.get("a"), recent.get("b"), recent.get("c")) == (1, None, 3)
-    recent.keep("a", 4)
+    recent.keep("a", 4, 1)
     assert (recent.get("a"), recent.get("c")) == (4, 3)
+
+
+def test_large_values_leave_room_for_few() -> None:
+    recent: Recent[str, int] = Recent(10)
+    for number, name in enumerate("abcde"):
+        recent.keep(name, number, 2)
+    recent.keep("b", 5, 3)
+    assert [recent.get(name) for name in "abcde"] == [None, 5, 2, 3, 4]
+    recent.keep("f", 6, 8)
+    assert [recent.get(name) for name in "abcdef"] == [None, None, None, None, 4, 6]
+    recent.keep("g", 7, 11)
+    recent.keep("f", 8, 11)
+    assert [recent.get(name) for name in "efg"] == [4, None, None]

@@ -6,23 +6,36 @@ A tree never changes once it is made, so that several queries may use one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 
 from alluvia.engine.queries.field_reads import FieldRead
 from alluvia.engine.queries.parse import Analyse, Statement, parse
 from alluvia.engine.queries.references import Reference, References, find_references
 from alluvia.engine.queries.rewrite import Rewritten, rewrite
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.recent import Recent
 
-STATEMENTS_KEPT = 128
+KEPT_CHARS_MAX = 100_000
+"""Length of all texts together: for each character, a tree takes about 100 bytes of memory, and 420 at most."""
 TEXT_KEPT_CHARS_MAX = 4096
-_STATEMENTS: Recent[str, Statement] = Recent(STATEMENTS_KEPT)
-_REFERENCES: Recent[tuple[str, bool], tuple[Statement, References]] = Recent(STATEMENTS_KEPT)
-_REWRITTEN: Recent[tuple[object, ...], tuple[Statement, Rewritten]] = Recent(STATEMENTS_KEPT)
+
+
+@dataclass(slots=True)
+class _Known:
+    """A query, parsed, and what was made of it: its references with and without parameters, and the last rewriting."""
+
+    statement: Statement
+    references: dict[bool, References] = field(default_factory=dict)
+    rewritten: tuple[tuple[object, ...], Rewritten] | None = None
+
+
+_KNOWN: Recent[str, _Known] = Recent(KEPT_CHARS_MAX)
 
 
 def known_statement(text: str) -> Statement | None:
     """Return a query, parsed; None if it was not sent of late."""
-    return _STATEMENTS.get(text)
+    known = _KNOWN.get(text)
+    return None if known is None else known.statement
 
 
 def parsed(text: str, analyse: Analyse) -> Statement:
@@ -31,32 +44,31 @@ def parsed(text: str, analyse: Analyse) -> Statement:
     if statement is None:
         statement = parse(text, analyse)
         if len(text) <= TEXT_KEPT_CHARS_MAX:
-            _STATEMENTS.keep(text, statement)
+            _KNOWN.keep(text, _Known(statement), len(text))
     return statement
 
 
 def references_of(statement: Statement, *, parameters: bool) -> References:
     """Return the tables that a query names. Raises what `find_references` does."""
-    key = (statement.text, parameters)
-    known = _REFERENCES.get(key)
-    if known is not None and known[0] is statement:
-        return known[1]
-    references = find_references(statement.root, parameters=parameters)
-    if len(statement.text) <= TEXT_KEPT_CHARS_MAX:
-        _REFERENCES.keep(key, (statement, references))
-    return references
+    known = _known(statement)
+    if parameters not in known.references:
+        known.references[parameters] = find_references(statement.root, parameters=parameters)
+    return known.references[parameters]
 
 
 def rewritten(
     statement: Statement, views: Mapping[Reference, str], analyse: Analyse, fields: Sequence[FieldRead]
 ) -> Rewritten:
     """Return the text to run. Raises what `rewrite` does."""
+    known = _known(statement)
     put = tuple((id(reference.node), view) for reference, view in views.items())
-    key = (statement.text, put, tuple((id(each.node), each.path, each.column, each.alias) for each in fields))
-    known = _REWRITTEN.get(key)
-    if known is not None and known[0] is statement:
-        return known[1]
-    text = rewrite(statement, views, analyse, fields)
-    if len(statement.text) <= TEXT_KEPT_CHARS_MAX:
-        _REWRITTEN.keep(key, (statement, text))
-    return text
+    key = (put, tuple((id(each.node), each.path, each.column, each.alias) for each in fields))
+    if (last := known.rewritten) is None or last[0] != key:
+        last = known.rewritten = key, rewrite(statement, views, analyse, fields)
+    return last[1]
+
+
+def _known(statement: Statement) -> _Known:
+    """Return what is known of a query; of one that was made of views, which is new each time, nothing is kept."""
+    known = _KNOWN.get(statement.text)
+    return known if known is not None and known.statement is statement else _Known(statement)

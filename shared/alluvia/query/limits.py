@@ -103,6 +103,17 @@ class QueryLimits:
             "narrow it by time or another column of the WHERE clause, or select fewer columns"
         )
 
+    def engine_options(self, spill: Path) -> dict[str, str]:
+        """Return DuckDB's options for a query that spills into a folder."""
+        options = {"temp_directory": str(spill)}
+        if self.memory_bytes is not None:
+            options["memory_limit"] = f"{self.memory_bytes}B"
+        if self.spill_bytes is not None:
+            options["max_temp_directory_size"] = f"{self.spill_bytes}B"
+        if self.threads is not None:
+            options["threads"] = str(self.threads)
+        return options
+
     @property
     def held_bytes_max(self) -> int:
         """Return how many bytes of rows a query's process may hold before it is killed; see `processes.Watch`."""

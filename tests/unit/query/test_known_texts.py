@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 
 import alluvia
+from alluvia.engine.queries.parse import Statement, analyse, parse
 from alluvia.errors import Invalid
+from alluvia.query import known_texts
 from alluvia.query.engine import run
 
 TEXT = "SELECT n, v FROM t ORDER BY n"
@@ -41,3 +43,29 @@ def test_one_text_is_asked_with_and_without_values(tmp_path: Path) -> None:
         assert len(run(lake.catalog, text, parameters={"least": least}).read_all()) == 3 - least
         with pytest.raises(Invalid, match="has no value"):
             lake.sql(text)
+
+
+def put_over(statement: Statement) -> str:
+    references = known_texts.references_of(statement, parameters=False).tables
+    return known_texts.rewritten(statement, dict.fromkeys(references, "scan_0"), analyse, ()).text
+
+
+def test_queries_of_views_take_no_place_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query is made anew each time that it names a view."""
+    known = known_texts.parsed("SELECT n FROM kept", analyse)
+    text = put_over(known)
+    for _ in range(200):
+        put_over(parse("SELECT n FROM (SELECT n FROM base)"))
+    monkeypatch.delattr(known_texts, "rewrite")
+    monkeypatch.delattr(known_texts, "find_references")
+    assert put_over(known) == text
+
+
+def test_the_texts_that_are_kept_have_a_length_in_all() -> None:
+    long = " " * (known_texts.TEXT_KEPT_CHARS_MAX - 100)
+    texts = [f"SELECT {number} AS n{long}FROM t" for number in range(2 * known_texts.KEPT_CHARS_MAX // len(long))]
+    for text in texts:
+        known_texts.parsed(text, analyse)
+    kept = [text for text in texts if known_texts.known_statement(text) is not None]
+    assert kept == texts[len(texts) - len(kept) :]
+    assert sum(map(len, kept)) <= known_texts.KEPT_CHARS_MAX < sum(map(len, kept)) + len(texts[0]) + 1

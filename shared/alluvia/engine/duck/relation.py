@@ -7,7 +7,6 @@ of partition columns come from the log; rows that a deletion vector deletes are 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
@@ -16,15 +15,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from alluvia.delta.file_columns import COLUMNS_TAG, columns_digest, counted_names, counts_all
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.paths import is_own_name
 from alluvia.delta.partitioning.values import partition_value
-from alluvia.delta.promoted_fields import PROPERTIES, Promoted
+from alluvia.delta.promoted_fields import PROPERTIES
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.nesting import not_for_sql
-from alluvia.delta.schema.variant_shredding import WHOLE, Form, form_of
+from alluvia.delta.schema.variant_shredding import WHOLE, form_of
 from alluvia.delta.schema.variants import is_variant
+from alluvia.engine.duck.file_kinds import FileKinds, stored_fields
 from alluvia.engine.duck.literals import free_name, quote_name, quote_text
 from alluvia.engine.duck.promoted_sql import shown_columns, trust, without_keys
 from alluvia.engine.duck.variant_sql import shown_sql_of
@@ -48,8 +47,6 @@ _DUCKDB = {
 _WILDCARD = re.compile(r"[*?\[]")
 Pairs = Sequence[tuple[AddFile, str]]
 _ROWS_MAX = 2**63 - 1
-COLUMN_SETS_MAX = 8
-"""So many sets of columns that files have are parts of a relation; files of others are compared by DuckDB."""
 FILE_NUMBER, ROW_NUMBER = "file_index", "file_row_number"
 """DuckDB's names for the number of a file among those that it reads, and of a row in its file, both from 0.
 
@@ -100,6 +97,8 @@ class RelationPart:
     """Names, in lower case, that no column of the files may have."""
     unified: RelationPart | None = None
     lacks: bool = False
+    compares: bool = False
+    """Whether `source` has the columns of all files; otherwise it has those of the first."""
 
     def sql(self, source: str | None = None) -> str:
         """Return the SELECT, from its own source or from a view of it."""
@@ -196,47 +195,6 @@ def _of_one_kind(pairs: Pairs, kinds: FileKinds) -> list[list[tuple[AddFile, str
     return [list(each) for _, each in groupby(pairs, key=lambda pair: kinds.of(pair[0]))]
 
 
-FileKind = tuple[tuple[bool, ...], Form, str]
-"""Which promoted fields are all in their columns, the form of variants, the digest of columns; empty if not known."""
-
-
-class FileKinds:
-    """The kinds of files that DuckDB reads in one way each: by promoted fields, the form of variants, their columns.
-
-    `schema` and `physical` are as for `relation_parts`, and may lack columns of the table; `columns` is the digest of
-    all of them. Files have `promoted` fields in the form in which they are stored.
-    """
-
-    def __init__(
-        self,
-        schema: pa.Schema,
-        physical: pa.Schema,
-        partition_columns: Sequence[str],
-        files: Iterable[AddFile],
-        promoted: Promoted = (),
-        columns: str = "",
-    ) -> None:
-        self.promoted = promoted
-        stored = _stored(schema, physical, partition_columns)
-        self.columns = columns or columns_digest(stored)
-        self._counted = counted_names(stored)
-        tags = Counter(file.tags[COLUMNS_TAG] for file in files if COLUMNS_TAG in file.tags)
-        self._known = {self.columns, *(tag for tag, _ in tags.most_common(COLUMN_SETS_MAX))}
-        self._found: dict[str, FileKind] = {}
-
-    def of(self, file: AddFile) -> FileKind:
-        """Return a file's kind."""
-        if file.path not in self._found:
-            self._found[file.path] = trust(self.promoted, file), form_of(file.tags) or WHOLE, self._columns_of(file)
-        return self._found[file.path]
-
-    def _columns_of(self, file: AddFile) -> str:
-        columns = file.tags.get(COLUMNS_TAG, "")
-        if columns != self.columns and self._counted is not None and counts_all(file, self._counted):
-            columns = self.columns
-        return columns if columns in self._known else ""
-
-
 @dataclass(frozen=True, slots=True)
 class _Form:
     """The columns of a relation, and those of its files; see `relation_parts`."""
@@ -288,7 +246,7 @@ def _part(form: _Form, pairs: Pairs, deleted: str | None, first: int = 0) -> Rel
     varied = _escaped(form.frame(pairs[0][0])) if form.varies else ""
     form = form.read()
     schema, physical, partition_columns, position = form.schema, form.physical, form.partition_columns, form.position
-    stored = _stored(schema, physical, partition_columns)
+    stored = stored_fields(schema, physical, partition_columns)
     taken = [*schema.names, *physical.names]
     number, row_number = free_name("alluvia_file", taken), free_name("alluvia_row", taken)
     frame = ""
@@ -327,16 +285,11 @@ def _part(form: _Form, pairs: Pairs, deleted: str | None, first: int = 0) -> Rel
     if not stored:
         return one
     whole = f"({read} UNION ALL BY NAME {_escaped(empty_sql(stored))}) f{frame}"
-    unified = RelationPart(files, _source(paths, ", union_by_name=true"), whole, shown, reserved)
+    unified = RelationPart(files, _source(paths, ", union_by_name=true"), whole, shown, reserved, compares=True)
     *_, kind = form.kinds.of(files[0])
     if kind == form.kinds.columns:
         return replace(one, unified=unified)
     return replace(one, unified=unified, frame=whole, lacks=True) if kind else unified
-
-
-def _stored(schema: pa.Schema, physical: pa.Schema, partition_columns: Sequence[str]) -> list[pa.Field]:
-    """Return the columns that are in files."""
-    return [theirs for ours, theirs in zip(schema, physical, strict=True) if ours.name not in partition_columns]
 
 
 def _escaped(text: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import starmap
 from pathlib import Path
 
+import orjson
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
@@ -26,14 +27,14 @@ from alluvia.delta.schema.column_mapping import ColumnMapping, identities, misna
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.variant_shredding import form_of
 from alluvia.delta.snapshot import Snapshot
-from alluvia.engine.duck.arrow_values import DuckType, fits, holds, narrows
+from alluvia.engine.duck.arrow_values import DuckType, fits, holds, narrows, told
 from alluvia.engine.duck.database import Database
 from alluvia.engine.duck.failures import UNREAD
+from alluvia.engine.duck.file_kinds import FileKinds
 from alluvia.engine.duck.promoted_sql import trust
 from alluvia.engine.duck.relation import (
     FILE_NUMBER,
     ROW_NUMBER,
-    FileKinds,
     RelationPart,
     RowPlaces,
     escape_glob,
@@ -48,7 +49,9 @@ from alluvia.store.numbers import number_of
 
 _POSITIONS = "alluvia_positions"
 _KNOWN_FILES_MAX = 1000
-_KNOWN_COLUMNS: Recent[tuple[object, ...], list[tuple[str, DuckType]]] = Recent(200)
+_KNOWN_BYTES_MAX = 2_000_000
+"""As JSON: in memory, columns take 8 to 15 times that."""
+_KNOWN_COLUMNS: Recent[tuple[object, ...], list[tuple[str, DuckType]]] = Recent(_KNOWN_BYTES_MAX)
 
 
 def create_deleted(
@@ -229,15 +232,16 @@ class Views:
 
     def _columns(self, part: RelationPart, snapshot: Snapshot) -> list[tuple[str, DuckType]] | None:
         """Return the columns that a part reads; those of files that this library has written never change."""
-        files = part.files if part.unified is None else part.files[:1]
+        files = part.files if part.compares else part.files[:1]
         if len(files) > _KNOWN_FILES_MAX or not all(is_own_name(file.path) for file in files):
             return self._connection.columns(part.source)
-        key = (number_of(self._store), part.unified is None, *((snapshot.key(file), file.size) for file in files))
+        key = (number_of(self._store), *((snapshot.key(file), file.size) for file in files))
         columns = _KNOWN_COLUMNS.get(key)
         if columns is None:
             columns = self._connection.columns(part.source)
             if columns is not None:
-                _KNOWN_COLUMNS.keep(key, columns)
+                said = orjson.dumps([key, [(name, told(kind)) for name, kind in columns]])
+                _KNOWN_COLUMNS.keep(key, columns, len(said))
         return columns
 
     def _copies(self, form: _Form, files: Sequence[AddFile], fields: Mapping[str, str] | None) -> list[RelationPart]:
@@ -264,9 +268,14 @@ class Views:
 
 
 def _kept(snapshot: Snapshot, named: Collection[str] | None) -> Sequence[int]:
-    """Return the places of the columns that a view needs, at least of one: a promoted field is made of all of them."""
-    names = snapshot.schema.names
-    kept = [at for at, name in enumerate(names) if named is None or fold(name) in named]
+    """Return the places of the columns that a view needs, at least of one: a promoted field is made of all of them.
+
+    One that hides DuckDB's number of a file is kept, so that files are read as such a column needs it.
+    """
+    names, stored = snapshot.schema.names, snapshot.physical_schema.names
+    kept = [
+        at for at, name in enumerate(names) if named is None or fold(name) in named or fold(stored[at]) == FILE_NUMBER
+    ]
     promoted = {PROPERTIES, *(field.column for field in snapshot.promoted)} if snapshot.promoted else set()
     if any(names[at] in promoted for at in kept):
         wanted = promoted.union(names[at] for at in kept)

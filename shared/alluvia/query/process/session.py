@@ -50,7 +50,7 @@ from alluvia.store.caches.served import ServedFile, name_of
 from alluvia.store.numbers import number_of
 
 _TREE_BYTES_MAX = 100_000
-_ANALYSES: Recent[str, Analysis] = Recent(100)
+_ANALYSES: Recent[str, Analysis] = Recent(100 * _TREE_BYTES_MAX)
 """Syntax trees by text: consoles and published queries send the same texts again."""
 HEADS_MAX = 64
 """So many files are looked for when DuckDB could not open one and does not say which."""
@@ -103,20 +103,22 @@ class Session:
     def parse(self, text: str) -> Statement:
         """Return a query, parsed, while its database opens. Raises what `parse` does."""
         if known_statement(text) is not None:
-            self._begin()
+            with within(self._limits):
+                self._begin()
         return parsed(text, self._analyse_and_begin)
 
     def _begin(self) -> None:
         if not self._begun:
             self._begun = True
-            self._engine.open(self._options())
+            self._engine.open(self._limits.engine_options(self._spill))
 
     def analyse(self, text: str) -> Analysis:
         """Have DuckDB read a text, which may take it as long as the query has."""
         return self._analysed(text, None)
 
     def _analyse_and_begin(self, text: str) -> Analysis:
-        options, self._begun = None if self._begun else self._options(), True
+        options = None if self._begun else self._limits.engine_options(self._spill)
+        self._begun = True
         return self._analysed(text, options)
 
     def _analysed(self, text: str, options: Mapping[str, str] | None) -> Analysis:
@@ -124,8 +126,8 @@ class Session:
             known = _ANALYSES.get(text)
             if known is None:
                 known = self._engine.analyse(text, options)
-                if len(known.tree) <= _TREE_BYTES_MAX:
-                    _ANALYSES.keep(text, known)
+                if (size := len(text) + len(known.tree)) <= _TREE_BYTES_MAX:
+                    _ANALYSES.keep(text, known, size)
             elif options is not None:
                 self._engine.open(options)
             return known
@@ -290,16 +292,6 @@ class Session:
         for folder in (self._folder, self._spill):
             if folder.exists():
                 shutil.rmtree(folder, ignore_errors=True)
-
-    def _options(self) -> dict[str, str]:
-        options = {"temp_directory": str(self._spill)}
-        if self._limits.memory_bytes is not None:
-            options["memory_limit"] = f"{self._limits.memory_bytes}B"
-        if self._limits.spill_bytes is not None:
-            options["max_temp_directory_size"] = f"{self._limits.spill_bytes}B"
-        if self._limits.threads is not None:
-            options["threads"] = str(self._limits.threads)
-        return options
 
     def _urls(self, scan: Files) -> list[str]:
         """Return where DuckDB finds a scan's files: in the store, or copied from a store that it cannot open."""

@@ -17,7 +17,11 @@ from alluvia import connect
 from alluvia.api.lake import Lake, Table
 from alluvia.delta.file_columns import COLUMNS_TAG, columns_digest, columns_tag
 from alluvia.delta.log.actions import AddFile
-from alluvia.engine.duck.relation import COLUMN_SETS_MAX, FileKinds, RelationPart, relation_parts
+from alluvia.engine.duck import arrow_values, views
+from alluvia.engine.duck.arrow_values import DuckType
+from alluvia.engine.duck.file_kinds import COLUMN_SETS_MAX, FileKinds
+from alluvia.engine.duck.relation import RelationPart, relation_parts
+from alluvia.recent import Recent
 from tests.judges import canonical
 
 WIDE = pa.schema([("p", pa.string()), *((f"c{number}", pa.int64()) for number in range(40))])
@@ -202,6 +206,52 @@ def test_statistics_alone_still_say_that_files_of_few_columns_are_alike(tmp_path
     table.append([{"a": 2, "c": 3}])
     assert sorted(compares(table)) == [False, True]
     check(table)
+
+
+def test_the_columns_of_all_files_are_looked_at_whatever_was_asked_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = connect(str(tmp_path))
+    table = lake.create_table("t", {"p": "string", "a": "long"}, partition_by=["p"])
+    table.append([{"p": "x", "a": 1}])
+    table.evolve(add={"b": "string"})
+    table.append([{"p": "x", "a": 2, "b": "y"}])
+    table.evolve(add={"c": "long"})
+    assert lake.sql("SELECT p, count(*) AS n FROM t GROUP BY p").to_pylist() == [{"p": "x", "n": 2}]
+    seen: list[tuple[str, pa.DataType]] = []
+
+    def fits(stored: DuckType, kind: pa.DataType) -> bool:
+        seen.append((stored.id, kind))
+        return arrow_values.fits(stored, kind)
+
+    monkeypatch.setattr(views, "fits", fits)
+    assert lake.sql("SELECT a, b, c FROM t ORDER BY a").to_pylist() == [
+        {"a": 1, "b": None, "c": None},
+        {"a": 2, "b": "y", "c": None},
+    ]
+    assert seen == [("bigint", pa.int64()), ("varchar", pa.string())]
+
+
+def test_a_column_that_hides_the_number_of_files_has_none_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = connect(str(tmp_path))
+    table = lake.create_table("t", {"p": "string", "a": "long", "File_Index": "long"}, partition_by=["p"])
+    table.append([{"p": "x", "a": 1, "File_Index": 7}, {"p": "y", "a": 2, "File_Index": 7}])
+    monkeypatch.delattr(views, "read_file")
+    for columns in ("p, a", "*"):
+        found = lake.sql(f"SELECT {columns} FROM t ORDER BY a").to_pylist()
+        assert [(row["p"], row["a"]) for row in found] == [("x", 1), ("y", 2)]
+
+
+def test_what_is_known_of_files_has_a_size_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known: Recent[Any, Any] = Recent(3000)
+    monkeypatch.setattr(views, "_KNOWN_COLUMNS", known)
+    table = wide_table(connect(str(tmp_path)))
+    for number in range(4):
+        table.append([{"p": f"q{number}", "c1": number}])
+        table.lake.sql("SELECT sum(c1) FROM t")
+    assert 0 < len(known._values) < 4
 
 
 def test_verify_knows_the_variants_of_a_column_that_was_dropped(tmp_path: Path) -> None:
