@@ -19,7 +19,7 @@ from alluvia import scratch
 from alluvia.engine.duck.arrow_values import since_2
 from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.errors import Invalid
-from alluvia.processes.pool import IDLE_MAX, OutOfTime, ProcessDied, Watch
+from alluvia.processes.pool import IDLE_MAX, OutOfTime, Pool, ProcessDied, Watch
 from alluvia.query import engine
 from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
@@ -292,6 +292,40 @@ def test_a_process_that_is_slow_to_end_its_work_keeps_no_query_waiting(lake: all
     assert ask("SELECT count(*) AS c FROM t")[0] == 200
     assert not worker.alive
     assert_nothing_happened()
+
+
+def test_a_process_that_dies_as_its_query_comes_ends_the_query(lake: alluvia.Lake) -> None:
+    text = "SELECT sum(n) AS s FROM t"
+    assert ask(text)[0] == 200
+    session = Session(lake.catalog.store, QueryLimits(), Watch())
+    process = session._engine._worker._process
+    process.kill()
+    process.wait()
+    with pytest.raises(QueryTooCostly):  # as if the system had no more memory
+        session.parse(text)
+    session.close()
+    assert_nothing_happened()
+
+
+def test_no_more_processes_wait_than_may(lake: alluvia.Lake) -> None:
+    pool = Pool(QueryWorker, 1)
+    first, second = pool.take(), pool.take()
+    pool.give_back(first, wait=True)
+    os.kill(first._process.pid, signal.SIGSTOP)
+    first.end_work()
+    slow = first.is_ready
+
+    def given_back_meanwhile(seconds: float = 0.0) -> bool:
+        if seconds:
+            pool.give_back(second)
+        return slow(seconds)
+
+    first.is_ready = given_back_meanwhile  # type: ignore[method-assign]
+    third = pool.take()
+    assert len(pool._idle) == 1
+    assert not first.alive
+    third.kill()
+    pool.close()
 
 
 def test_a_process_has_no_secret_of_its_parents(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:

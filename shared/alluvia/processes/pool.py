@@ -227,8 +227,7 @@ class Pool:
                 if worker.settle():
                     return worker
             else:
-                with self._lock:
-                    self._idle.insert(0, worker)
+                self._keep(worker, to_be_last=True)
                 return self._make()
 
     def give_back(self, worker: Worker, *, wait: bool = False) -> None:
@@ -242,10 +241,14 @@ class Pool:
             return
         if (wait or worker.held_bytes() >= IDLE_BYTES_MAX) and not worker.settle():
             return
+        self._keep(worker)
+
+    def _keep(self, worker: Worker, *, to_be_last: bool = False) -> None:
+        """Keep a process for more work, after the others `to_be_last`; end it where enough of them wait."""
         with self._lock:
             keep = len(self._idle) < self._idle_max
             if keep:
-                self._idle.append(worker)
+                self._idle.insert(0 if to_be_last else len(self._idle), worker)
         if not keep:
             worker.kill()
 

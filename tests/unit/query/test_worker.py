@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from alluvia.engine.duck.failures import INTERRUPT, details_of
-from alluvia.query.process import worker
+from alluvia.query.process import ahead, worker
 from alluvia.query.process.worker import QueryDatabase
 
 
@@ -121,6 +122,31 @@ def test_a_database_has_the_options_that_are_asked_for(tmp_path: Path) -> None:
         opened(database, {**options, "temp_directory": str(folder)})
         assert not folder.exists()
         database.close()
+
+
+def test_a_query_hears_why_no_database_opened_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(options: dict[str, str]) -> None:
+        raise RuntimeError("Resource temporarily unavailable")
+
+    heard: list[str] = []
+
+    def take() -> None:
+        with pytest.raises(RuntimeError, match="temporarily unavailable") as raised:
+            databases.take({"threads": "1"})
+        heard.append(str(raised.value))
+
+    databases = ahead.DatabasesAhead()
+    databases.take({"threads": "1"}).close()
+    databases.take({"threads": "1"}).close()
+    monkeypatch.setattr(ahead, "connect", no_thread)
+    databases.refill()
+    for _ in range(ahead.AHEAD):
+        waiting = Thread(target=take, daemon=True)
+        waiting.start()
+        waiting.join(10)
+    assert len(heard) == ahead.AHEAD
+    monkeypatch.undo()
+    databases.take({"threads": "1"}).close()
 
 
 def test_only_a_confined_database_runs_the_text_of_a_user() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -52,11 +53,9 @@ class DatabasesAhead:
 
 
 def _open(options: Mapping[str, str], count: int, opened: SimpleQueue[DuckDBPyConnection | None]) -> None:
-    """Open databases; None stands for one that could not be opened, for which the query that needs it is told why."""
-    from alluvia.engine.duck.native import duckdb
-
+    """Open databases; None stands for one that could not be opened."""
     for _ in range(count):
-        try:
-            opened.put(empty_database(options))
-        except duckdb.Error:
-            opened.put(None)
+        connection = None
+        with suppress(Exception):  # the query that waits for it opens one itself, and is told why that fails
+            connection = empty_database(options)
+        opened.put(connection)
