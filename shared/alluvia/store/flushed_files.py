@@ -34,16 +34,11 @@ class FlushedFile:
         self.name = path.rpartition("/")[2]
         self.temporary = f"{self.name[:_NAME_CHARS_MAX]}.{os.urandom(16).hex()}.tmp"
 
-    def write(self, fill: Callable[[BinaryIO], object], like: Path | None) -> None:
-        """Make the temporary file: a link to the file `like` if there can be one, else `fill` fills it."""
+    def begin(self, like: Path | None) -> BinaryIO:
+        """Open the temporary file: a link to the file `like` if there can be one, else a new one, to be filled."""
         if like is not None and self._linked(like):
-            with os.fdopen(os.open(self.temporary, os.O_RDONLY, dir_fd=self.folder), "rb") as file:
-                os.fsync(file.fileno())
-            return
-        with os.fdopen(os.open(self.temporary, _NEW, 0o666, dir_fd=self.folder), "wb") as file:
-            fill(file)
-            file.flush()
-            os.fsync(file.fileno())
+            return self._opened(self.temporary)
+        return os.fdopen(os.open(self.temporary, _NEW, 0o666, dir_fd=self.folder), "wb")
 
     def _linked(self, like: Path) -> bool:
         """Give a file another name, if both are on one file system that has hard links."""
@@ -52,6 +47,9 @@ class FlushedFile:
         except OSError:
             return False
         return True
+
+    def _opened(self, name: str) -> BinaryIO:
+        return os.fdopen(os.open(name, os.O_RDONLY, dir_fd=self.folder), "rb")
 
     def link(self) -> bool:
         """Name the file, unless another file has the name; then return False. Raises `OSError` if a folder has it."""
@@ -69,8 +67,7 @@ class FlushedFile:
 
     def is_same(self) -> bool:
         """Whether the file that has the name holds the same bytes."""
-        descriptor = os.open(self.temporary, os.O_RDONLY, dir_fd=self.folder)
-        with os.fdopen(descriptor, "rb") as first, Path(self.path).open("rb") as second:
+        with self._opened(self.temporary) as first, self._opened(self.name) as second:
             while (data := first.read(1 << 20)) == second.read(1 << 20):
                 if not data:
                     return True
@@ -98,8 +95,13 @@ def flushed_file(
     Its folder is made if it is missing, after `judge` has had its real path, as it has that of the opened folder.
     """
     try:
-        file = _written(path, fill, judge, like)
+        file, opened = _begun(path, judge, like)
         try:
+            with opened:
+                if opened.writable():
+                    fill(opened)
+                    opened.flush()
+                os.fsync(opened.fileno())
             yield file
         finally:
             _close(file)
@@ -107,24 +109,17 @@ def flushed_file(
         raise _unwritten(path, error) from error
 
 
-def _written(
-    path: str, fill: Callable[[BinaryIO], object], judge: Callable[[str], object], like: Path | None
-) -> FlushedFile:
+def _begun(path: str, judge: Callable[[str], object], like: Path | None) -> tuple[FlushedFile, BinaryIO]:
     folder = path.rpartition("/")[0]
     for _ in range(FOLDER_TRIES):
-        try:
+        with suppress(FileNotFoundError):  # a sweep has removed the folder, which was still empty
             file = FlushedFile(_opened(folder, judge), path)
-        except FileNotFoundError:  # a sweep has removed the folder, which was still empty
-            continue
-        try:
-            judge(real_path(folder, file.folder) or folder)
-            file.write(fill, like)
-        except BaseException as error:
-            _close(file)
-            if not isinstance(error, FileNotFoundError):
+            try:
+                judge(real_path(folder, file.folder) or folder)
+                return file, file.begin(like)
+            except BaseException:
+                _close(file)
                 raise
-        else:
-            return file
     raise FileNotFoundError(errno.ENOENT, "its folder was removed at each attempt", folder)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +149,18 @@ def test_a_full_disk_leaves_no_trace(store: DirectoryStore, tmp_path: Path, monk
         ):
             with pytest.raises(Unavailable, match="No space left"):
                 attempt()
+    assert [path.name for path in (tmp_path / "lake").iterdir()] == ["a"]
+    assert store.get("a") == b"old"
+
+
+def test_parts_that_cannot_all_be_read_are_no_object(store: DirectoryStore, tmp_path: Path) -> None:
+    def parts() -> Iterator[bytes]:
+        yield b"first"
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "second")
+
+    store.put("a", b"old")
+    with pytest.raises(Unavailable, match="cannot write a: No such file"):
+        store.put_parts("a", parts(), {})
     assert [path.name for path in (tmp_path / "lake").iterdir()] == ["a"]
     assert store.get("a") == b"old"
 
