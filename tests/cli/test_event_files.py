@@ -8,6 +8,7 @@ import io
 import json
 import lzma
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -232,3 +233,18 @@ def test_a_part_ends_with_the_line_that_fills_it(blank: bytes, end: bytes) -> No
     counts = [sum(bool(line.strip()) for line in part.data.split(b"\n")) for part in found]
     assert [part.position for part in found] == [sum(counts[:at]) for at in range(len(found))]
     assert sum(counts) == 60
+
+
+@pytest.mark.usefixtures("small")
+def test_a_line_over_many_reads_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[bytes] = []
+    cut = event_files._cut_lines
+
+    def noted(text: bytes) -> Iterator[tuple[bytes, bool]]:
+        searched.append(text)
+        return cut(text)
+
+    monkeypatch.setattr(event_files, "_cut_lines", noted)
+    text = b'{"n":1}\n{"text":"%b"}\n{"n":3}\n' % (b"x" * 100_000)
+    assert b"".join(part.data for part in parts(io.BytesIO(text), "events.ndjson")) == text
+    assert sum(map(len, searched)) < 2 * len(text)

@@ -186,7 +186,7 @@ def _line_pieces(start: bytes, source: io.BufferedReader[Any]) -> Pieces:
             failure = error
         gathered.append(more)
         size += len(more)
-        if more and size < PART_BYTES:
+        if more and (size < PART_BYTES or b"\n" not in more):
             continue
         text, gathered, size = b"".join(gathered), [], 0
         if failure is not None:

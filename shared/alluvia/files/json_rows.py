@@ -7,7 +7,7 @@ of a reader that takes each line by itself.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -43,6 +43,14 @@ class _Part(NamedTuple):
             return cls(start, columns, events.places, [each.value for each in events.odd.values()], list(events.odd))
         return cls(start, {}, (), [event.value for event in events], range(len(events)))
 
+    def fields(self) -> list[tuple[str, pa.Array | list[object], Row]]:
+        """Return the values by their names, in the order of the rows that have one of a name first."""
+        row = partial(_number, self.start, self.places)
+        found: list[tuple[str, pa.Array | list[object], Row]] = [(*each, row) for each in self.columns.items()]
+        for name, (places, values) in by_name(self.objects).items():
+            found.append((name, values, partial(_number, self.start, [self.others[at] for at in places])))
+        return sorted(found, key=lambda each: each[2](0))
+
 
 class JsonRows:
     """The rows of a file, which `open_text` opens anew for each pass. A column that an object lacks is null in its row.
@@ -75,23 +83,17 @@ class JsonRows:
         kinds: dict[str, JsonType] = {}
         names = FileNames(self._names_max)
 
-        def kind_of(name: str, row: int) -> JsonType:
-            if name not in kinds:
-                names.take_column(name, row)
-                kinds[name] = JsonType(name, names, options=self._options)
-            return kinds[name]
-
         for part in self._parts(one_by_one=one_by_one):
-            row = partial(_number, part.start, part.places)
-            for name, sent in part.columns.items():
-                kind = kind_of(name, row(0))
-                if name not in known:
-                    kind.see_column(sent, row)
-            for name, (places, values) in by_name(part.objects).items():
-                row = partial(_number, part.start, [part.others[at] for at in places])
-                kind = kind_of(name, row(0))
-                if name not in known:
-                    kind.see(values, row)
+            for name, values, row in part.fields():
+                if name not in kinds:
+                    names.take_column(name, row(0))
+                    kinds[name] = JsonType(name, names, options=self._options)
+                if name in known:
+                    continue
+                if isinstance(values, pa.Array):
+                    kinds[name].see_column(values, row)
+                else:
+                    kinds[name].see(values, row)
         if not kinds:
             raise Misfit("the file has no rows, so its columns are not known: declare a schema")
         return pa.schema([(name, known[name] if name in known else kind.kind()) for name, kind in kinds.items()])
@@ -106,20 +108,21 @@ class JsonRows:
             raise
 
     def _tables(self, schema: pa.Schema, *, one_by_one: bool) -> Iterator[pa.Table]:
+        known = {*schema.names}
         for part in self._parts(one_by_one=one_by_one):
             tables = []
             if part.columns:
-                tables.append(self._of_columns(part, schema))
+                tables.append(self._of_columns(part, schema, known))
             if part.objects:
-                tables.append(self._of_objects(part, schema))
+                tables.append(self._of_objects(part, schema, known))
             table = pa.concat_tables(tables)
             if len(tables) > 1:
                 table = table.take(pc.array_sort_indices(pa.array([*part.places, *part.others])))
             yield table
 
-    def _of_columns(self, part: _Part, schema: pa.Schema) -> pa.Table:
+    def _of_columns(self, part: _Part, schema: pa.Schema, known: Collection[str]) -> pa.Table:
         row = partial(_number, part.start, part.places)
-        _check_known(part.columns, schema, row(0))
+        _check_known(part.columns, known, row(0))
         arrays = []
         for field in schema:
             sent = part.columns.get(field.name)
@@ -129,10 +132,10 @@ class JsonRows:
             arrays.append(self._column(field, listed(sent), row) if array is None else array)
         return pa.Table.from_arrays(arrays, schema=schema)
 
-    def _of_objects(self, part: _Part, schema: pa.Schema) -> pa.Table:
+    def _of_objects(self, part: _Part, schema: pa.Schema, known: Collection[str]) -> pa.Table:
         row = partial(_number, part.start, part.others)
         for at, each in enumerate(part.objects):
-            _check_known(each, schema, row(at))
+            _check_known(each, known, row(at))
         arrays = [self._column(field, [each.get(field.name) for each in part.objects], row) for field in schema]
         return pa.Table.from_arrays(arrays, schema=schema)
 
@@ -163,8 +166,8 @@ class JsonRows:
                 start += len(part)
 
 
-def _check_known(names: Iterable[str], schema: pa.Schema, row: int) -> None:
-    other = next((name for name in names if name not in schema.names), None)
+def _check_known(names: Iterable[str], known: Collection[str], row: int) -> None:
+    other = next((name for name in names if name not in known), None)
     if other is not None:
         raise misfit(row, f"{other!r:.100}", "the table has no such column")
 

@@ -103,7 +103,9 @@ def test_usual_numbers_are_kept(value: int, decimals: int) -> None:
     assert (found.odd, found.columns.columns["n",].cast(pa.string()).to_pylist()[:3]) == ({}, texts)
 
 
-@pytest.mark.parametrize("declared", [pa.float64(), pa.float32(), pa.int64(), pa.decimal128(20, 2), pa.string()])
+@pytest.mark.parametrize(
+    "declared", [pa.float64(), pa.float32(), pa.int64(), pa.decimal128(20, 2), pa.string(), pa.binary()]
+)
 def test_numbers_with_fractions_fill_columns_of_each_type(declared: pa.DataType) -> None:
     sent = [line(number, n=[0.25, number, 7.0, number / 3, -1.5][number % 5]) for number in range(300)]
     sent[7] = line(7).replace(b"-7", b"9007199254740993")

@@ -124,3 +124,20 @@ def test_blocks_of_other_keys_follow_one_another() -> None:
     assert fast == slow
     assert len(fast[1]) == 12_000
     assert fast[1][-1].startswith("{'id': 3999.5")
+
+
+@pytest.mark.parametrize("first", ['{"more":"m"}', '{"ok":true,"more":1.5,"id":3}', '{"some":null,"nested":{"a":1}}'])
+def test_columns_are_in_the_order_of_the_rows_that_have_them_first(first: str) -> None:
+    text = "\n".join([first, *(line_of(fields_of(at)) for at in range(LINES))]).encode()
+    names = [*json.loads(first)]
+    fast, slow = both(text, None)
+    assert fast[0].names == names + [name for name in BASE if name not in names]
+    assert fast == slow
+
+
+@pytest.mark.parametrize("value", ["0.5", "7", "true"])
+def test_a_value_that_is_no_text_is_no_bytes(value: str) -> None:
+    text = "\n".join(f'{{"id":{at},"data":{value}}}' for at in range(LINES)).encode()
+    error, message = outcome(text, pa.schema([("id", pa.int64()), ("data", pa.binary())]))
+    assert issubclass(error, Invalid)
+    assert message.startswith("row 1, column data: expected a base64 string, got ")
