@@ -17,6 +17,7 @@ from waitress.server import BaseWSGIServer
 
 from alluvia.cli.client import Client
 from alluvia.server.listening import PACE_BYTES, listen
+from alluvia.server.watching import Watch
 
 CONNECTIONS = 4
 BODY_BYTES = 1 << 20
@@ -209,3 +210,53 @@ def test_a_long_answer_comes_whole_to_a_client_that_begins_late(place: Place) ->
         text += client.recv(1 << 20)
     client.sendall(QUICK)
     assert client.recv(1 << 16).endswith(b"\r\n\r\nx")
+
+
+class _Sender:
+    """A connection that another thread sends on, in the middle of a look at what the connection waits for."""
+
+    accepting = False
+
+    def __init__(self, watch: Watch, number: int) -> None:
+        self._watch, self._fileno = watch, number
+        self.requests = [object()]
+        self.waits_to_send = False
+        self.look = 0
+        self.sends_at = 0
+        self.fit: list[bool] = []
+
+    def readable(self) -> bool:
+        return False
+
+    def handle_write_event(self) -> None:
+        self.waits_to_send = False
+
+    def writable(self) -> bool:
+        self.look += 1
+        before = self.waits_to_send
+        if self.look == self.sends_at:
+            sender = threading.Thread(target=self._send)
+            sender.start()
+            sender.join(0.2)  # less where it waits for the end of the look
+        return before
+
+    def _send(self) -> None:
+        self.waits_to_send = True
+        self.fit.append(self._watch.is_fit(self))
+
+
+@pytest.mark.parametrize(("had_sent_all", "sends_at"), [(True, 1), (False, 2)])
+def test_bytes_that_a_thread_leaves_in_the_middle_of_a_look_are_sent(had_sent_all: bool, sends_at: int) -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        dispatchers: dict[int, Any] = {}
+        watch = Watch(dispatchers)
+        sender = dispatchers[here.fileno()] = _Sender(watch, here.fileno())
+        sender.waits_to_send = True
+        watch.renew(sender)
+        sender.waits_to_send, sender.look, sender.sends_at = not had_sent_all, 0, sends_at
+        watch.wait(5)
+        until = time.monotonic() + 30
+        while not sender.fit and time.monotonic() < until:
+            time.sleep(0.005)
+        assert sender.fit == [False] or watch.is_fit(sender)

@@ -32,15 +32,16 @@ class Watch:
 
     def is_fit(self, dispatcher: Any) -> bool:
         """Whether a dispatcher is watched as it wants to be, or waits for nothing."""
-        wanted = _wanted(dispatcher)
-        return not wanted or self._watched.get(dispatcher._fileno) == wanted  # noqa: SLF001 - waitress has no other
+        with self._lock:  # so that a renewal sees what is wanted by now, or has been made
+            wanted = _wanted(dispatcher)
+            return not wanted or self._watched.get(dispatcher._fileno) == wanted  # noqa: SLF001 - waitress has no other
 
     def change(self, dispatcher: Any) -> None:
         """Have the thread that waits look at a dispatcher once it wakes up."""
         self._changed.append(dispatcher)
 
-    def renew(self, dispatcher: Any, *, answers: bool = False) -> None:
-        """Watch a dispatcher as it wants to be by now. If it waits for nothing, it stays watched for input.
+    def renew(self, dispatcher: Any, *, answers: bool = False, keep: bool = True) -> None:
+        """Watch a dispatcher as it wants to be by now. If it waits for nothing, it stays watched for input (`keep`).
 
         A thread that `answers` a request mostly sends all of it: until it says otherwise, nothing waits to be sent.
         """
@@ -49,13 +50,19 @@ class Watch:
             return
         with self._lock:
             before = self._watched.get(number)
-            wanted = _wanted(dispatcher) & (_IN | (before or 0) if answers else _IN | _OUT) or (before and _IN)
-            if wanted and before is None:
+            wanted = _wanted(dispatcher) & (_IN | (before or 0) if answers else _IN | _OUT)
+            wanted = wanted or (_IN if before and keep else 0)
+            if wanted == (before or 0):
+                return
+            if not wanted:
+                del self._watched[number]
+                self._poll.unregister(number)
+                return
+            self._watched[number] = wanted
+            if before is None:
                 self._poll.register(number, wanted)
-            elif wanted and wanted != before:
+            else:
                 self._poll.modify(number, wanted)
-            if wanted:
-                self._watched[number] = wanted
 
     def drop(self, number: int) -> None:
         """Watch a file number no more."""
@@ -75,9 +82,7 @@ class Watch:
             due = events & (wanted | _ALWAYS) if wanted else 0
             if due:
                 wasyncore.readwrite(dispatcher, due)
-            else:
-                self.drop(number)
-            self.renew(dispatcher, answers=bool(getattr(dispatcher, "requests", ())))
+            self.renew(dispatcher, answers=bool(getattr(dispatcher, "requests", ())), keep=bool(due))
 
 
 def _wanted(dispatcher: Any) -> int:
