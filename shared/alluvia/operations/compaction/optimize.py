@@ -191,11 +191,12 @@ class _Run:
             chosen = [each for each in chosen if each.file.key in self._known]
         self._known = {each.file.key for each in chosen}
         growth = DUE_GROWTH if options.when_due else GROWTH_MAX
-        planned = plan_optimize(chosen, target, growth, full=options.full)
+        taken = due if options.when_due else list
+        planned = taken(plan_optimize(chosen, target, growth, full=options.full))
         if not planned and not snapshot.expires:
             like = files_like(snapshot.files, snapshot.partition_spec)
-            planned = plan_joins(chosen, target, like, growth, full=options.full)
-        return self._limited(snapshot, due(planned) if options.when_due else planned)
+            planned = taken(plan_joins(chosen, target, like, growth, full=options.full))
+        return self._limited(snapshot, planned)
 
     def _limited(self, snapshot: Snapshot, planned: Sequence[FileGroup]) -> list[FileGroup]:
         options = self._options

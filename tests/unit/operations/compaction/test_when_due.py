@@ -90,6 +90,15 @@ def test_rows_of_many_days_in_each_append_are_a_file_a_commit_until_they_are_due
     assert table.count() == 60 * 67
 
 
+def test_files_of_many_days_are_joined_though_two_of_one_day_are_not_due(lake: Lake) -> None:
+    table = table_of(lake, partition_by=["day(ts)"])
+    for number in range(40):
+        table.append([{"x": number, "ts": NOON + timedelta(days=number // 2 * 2)}])
+        table.append([{"x": number, "ts": NOON + timedelta(days=100 + number)}])
+    assert table.optimize(when_due=True).files_after <= 16
+    assert table.count() == 80
+
+
 @pytest.mark.parametrize("options", [{"full": True}, {"backfill": True}])
 def test_a_merge_that_leaves_files_for_later_cannot_take_all(lake: Lake, options: dict[str, Any]) -> None:
     with pytest.raises(Invalid, match=r"when_due: .* leave out full and backfill"):
