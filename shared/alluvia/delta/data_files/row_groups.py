@@ -32,5 +32,6 @@ def group_rows(rows: pa.Table, settings: Properties) -> int:
     if len(rows) <= fewer or not names:
         return most
     firsts = pc.take(rows.select(sorted(names)), pa.array(range(0, len(rows), fewer), pa.int64()))
-    distinct = {tuple(row.values()) for row in firsts.to_pylist()}
+    numbered = (pc.dictionary_encode(column.combine_chunks()).indices.to_pylist() for column in firsts.columns)
+    distinct = {*zip(*numbered, strict=True)}  # values as such would not do: Python has no year 10000
     return fewer if len(distinct) > -(-len(rows) // most) else most

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from alluvia import connect
@@ -42,6 +43,11 @@ def test_sorted_rows_of_many_values_are_in_small_groups_also_after_a_merge_and_a
     bounds = table.lake.sql("SELECT statistics.id.min AS low, statistics.id.max AS high FROM row_groups('t')")
     assert sum(each["low"] <= 100_000 <= each["high"] for each in bounds.to_pylist()) == 1
     assert table.count() == ROWS + 10
+
+
+def test_values_that_python_lacks_are_sorted_too(tmp_path: Path) -> None:
+    after_9999 = pc.add(NUMBERS, 253_402_300_800_000_000).cast(pa.timestamp("us", "UTC"))
+    assert groups(written(tmp_path, pa.table({"ts": after_9999}), ["ts"])) == [*[SELECTIVE_ROWS] * 4, 1000]
 
 
 @pytest.mark.parametrize("sort_by", [[], ["kind"]])
