@@ -17,7 +17,7 @@ from waitress.server import BaseWSGIServer
 
 from alluvia.cli.client import Client
 from alluvia.server.listening import PACE_BYTES, listen
-from alluvia.server.watching import Watch
+from alluvia.server.watching import SocketWatch
 
 CONNECTIONS = 4
 BODY_BYTES = 1 << 20
@@ -217,7 +217,7 @@ class _Sender:
 
     accepting = False
 
-    def __init__(self, watch: Watch, number: int) -> None:
+    def __init__(self, watch: SocketWatch, number: int) -> None:
         self._watch, self._fileno = watch, number
         self.requests = [object()]
         self.waits_to_send = False
@@ -250,7 +250,7 @@ def test_bytes_that_a_thread_leaves_in_the_middle_of_a_look_are_sent(had_sent_al
     here, there = socket.socketpair()
     with here, there:
         dispatchers: dict[int, Any] = {}
-        watch = Watch(dispatchers)
+        watch = SocketWatch(dispatchers)
         sender = dispatchers[here.fileno()] = _Sender(watch, here.fileno())
         sender.waits_to_send = True
         watch.renew(sender)

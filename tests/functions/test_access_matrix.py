@@ -23,7 +23,7 @@ from alluvia.server.gateway import Gateway, ServerRules
 from alluvia.serverless.routes.ingest_routes import INGEST_ROUTES
 from alluvia.serverless.routes.openapi import document
 from alluvia.serverless.routes.query_routes import QUERY_ROUTES
-from alluvia.serverless.routes.route import Route, Routes, route_at
+from alluvia.serverless.routes.route import Route, RouteTable, route_at
 from alluvia.serverless.settings import environment
 from alluvia.serverless.warm_lake import using
 from tests.access import grant, token
@@ -163,7 +163,7 @@ def rows() -> list[Row]:
 
 
 ROWS = rows()
-ROUTES = Routes((*INGEST_ROUTES, *QUERY_ROUTES))
+ROUTES = RouteTable((*INGEST_ROUTES, *QUERY_ROUTES))
 DOCUMENT = document(ROUTES, version="0", description="", scheme=None, all_ask=False)
 
 

@@ -32,7 +32,7 @@ from alluvia.serverless.http import GONE, NOSNIFF, OPERATOR, OPERATOR_HEADER, TA
 from alluvia.serverless.log_lines import caller_name, forget_caller
 from alluvia.serverless.routes.ingest_routes import INGEST_ROUTES, is_of_source
 from alluvia.serverless.routes.query_routes import QUERY_ROUTES
-from alluvia.serverless.routes.route import Routes, route_at
+from alluvia.serverless.routes.route import RouteTable, route_at
 
 Handler = Callable[[dict[str, Any], Any], Any]
 FUNCTIONS = ("ingest", "merge", "query", "vacuum", "backfill")
@@ -76,7 +76,7 @@ StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 Downloads = Callable[[dict[str, Any], FileWrapper | None], Download | Response]
 LARGE_BYTES = 64 * 1024
 UPLOAD_PATHS = "/v1/upload/"
-_ROUTES = Routes((*QUERY_ROUTES, *INGEST_ROUTES))
+_ROUTES = RouteTable((*QUERY_ROUTES, *INGEST_ROUTES))
 _COMPRESSED = ("H4s", "KLUv")  # how gzip and zstd begin in base64
 
 

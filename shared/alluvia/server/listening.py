@@ -24,7 +24,7 @@ from waitress.task import ErrorTask, WSGITask
 from waitress.utilities import BadRequest, Error
 
 from alluvia.errors import Invalid
-from alluvia.server.watching import Watch
+from alluvia.server.watching import SocketWatch
 from alluvia.serverless.http import CHALLENGE, NOSNIFF
 
 _LOOK_SECONDS = 0.05
@@ -238,7 +238,7 @@ class HttpServer(TcpWSGIServer):  # type: ignore[misc]
         self.serving = threading.local()
         """Its `channel` is the one whose request the thread answers."""
         super().__init__(application, connection_limit=connections_max + 10, **options)  # it counts other things, too
-        self.watch = Watch(self._map)
+        self.watch = SocketWatch(self._map)
 
     @property
     def is_idle(self) -> bool:

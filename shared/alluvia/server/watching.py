@@ -20,7 +20,7 @@ _ALWAYS = select.POLLERR | select.POLLHUP | select.POLLNVAL
 """The system reports these of all that is watched."""
 
 
-class Watch:
+class SocketWatch:
     """Waits for waitress's dispatchers, which are given by their file numbers. One thread waits, any may renew."""
 
     def __init__(self, dispatchers: Mapping[int, Any]) -> None:

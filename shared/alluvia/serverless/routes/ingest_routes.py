@@ -10,7 +10,7 @@ from alluvia.events.formats.segment_format import PATHS as CALL_PATHS
 from alluvia.events.formats.segment_format import SHORT_PATHS
 from alluvia.files.limits import FORMATS
 from alluvia.serverless.routes.fields import AT_LEAST_ONE, COUNT, FLAG, TEXT, RequestField, in_header
-from alluvia.serverless.routes.route import ANY_CALLER, PUBLIC, SENDER, Route, Routes, of_table
+from alluvia.serverless.routes.route import ANY_CALLER, PUBLIC, SENDER, Route, RouteTable, of_table
 
 _FLAG_EXPECTED, _NUMBER_EXPECTED = "expected true or false, got {value}", "expected a whole number above 0, got {value}"
 FORMAT = RequestField(
@@ -188,7 +188,7 @@ _ROUTES = (
     ),
     Route("GET,HEAD /healthz", "handler.say_healthy", PUBLIC, "Check whether the process runs", {200: "healthy"}),
 )
-INGEST_ROUTES = Routes(_ROUTES)
+INGEST_ROUTES = RouteTable(_ROUTES)
 
 
 def is_of_source(path: str) -> bool:

@@ -25,7 +25,7 @@ from alluvia.serverless.routes.route import (
     PUBLISHES,
     Right,
     Route,
-    Routes,
+    RouteTable,
     of_lake,
 )
 
@@ -279,4 +279,4 @@ _ROUTES = (
         (401, 403, 429, 503),
     ),
 )
-QUERY_ROUTES = Routes(_ROUTES)
+QUERY_ROUTES = RouteTable(_ROUTES)

@@ -162,7 +162,7 @@ class Route:
         return getattr(sys.modules.get(place) or import_module(place), name)
 
 
-class Routes:
+class RouteTable:
     """Routes in the order in which they are tried."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
@@ -186,7 +186,7 @@ def _start(path: str) -> str:
     return "/".join(path.split("/", 3)[: 3 if path.startswith("/v1/") else 2])
 
 
-def routed(routes: Routes, request: Request, otherwise: str) -> tuple[Route, list[str]] | Response:
+def routed(routes: RouteTable, request: Request, otherwise: str) -> tuple[Route, list[str]] | Response:
     """Return the route of a request and the names in its path, or the answer to a request that has none.
 
     `otherwise` says what to send where.
@@ -205,7 +205,7 @@ def routed(routes: Routes, request: Request, otherwise: str) -> tuple[Route, lis
     return failure(404, f"there is nothing at {cut(request.path, 200)}: {fix}")
 
 
-def route_at(routes: Routes, method: str, path: str) -> Route | None:
+def route_at(routes: RouteTable, method: str, path: str) -> Route | None:
     """Return the route of a request, by its method and path; None if it has none."""
     return next((route for route, _ in routes.at(path) if method in route.methods), None)
 
