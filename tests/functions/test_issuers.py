@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from typing import Any
 
 import jwt
@@ -47,6 +48,10 @@ class Provider(BaseHTTPRequestHandler):
         pass
 
 
+NUMBERS = count()
+"""A port may be one that an earlier test had, whose issuer is still known."""
+
+
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> alluvia.Lake:
     lake = alluvia.connect(tmp_path_factory.mktemp("lake"))
@@ -65,7 +70,7 @@ def provider(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> Iterator[ty
     threading.Thread(target=server.serve_forever, daemon=True).start()
     for name, value in {
         "LAKE": lake.uri.removeprefix("file://"), "AUTH": "jwt", "JWT_ISSUER": ISSUER, "JWT_AUDIENCE": AUDIENCE,
-        "JWT_WHERE": "tenant = $tenant", "JWT_JWKS_URL": f"http://127.0.0.1:{server.server_port}/jwks.json",
+        "JWT_WHERE": "tenant = $tenant", "JWT_JWKS_URL": f"http://127.0.0.1:{server.server_port}/{next(NUMBERS)}.json",
     }.items():  # fmt: skip
         monkeypatch.setenv(f"ALLUVIA_{name}", value)
     yield found
