@@ -47,7 +47,7 @@ def figures(server: S3Server, folder: Path) -> list[Figure]:
 
 
 def many_figures(_: S3Server, folder: Path) -> list[Figure]:
-    """Measure 30,000 batches on a directory, beside DuckLake alone: the others take hours."""
+    """Measure 30,000 batches on a directory, with DuckLake as the only peer, since the others take hours."""
     return _on_a_directory(folder, MANY_BATCHES, DUCKLAKES)
 
 
@@ -155,7 +155,7 @@ def _sides(folder: Path, held: ExitStack, peers: Sequence[str]) -> Iterator[tupl
 
 
 def _policies(folder: Path) -> list[Figure]:
-    """Compare what is due with merges after so many commits: CPU time, bytes, and reads."""
+    """Compare merges of due files with merges after a fixed number of commits: CPU time, bytes, and reads."""
     with ExitStack() as held:
         streams = {}
         for name, options in POLICIES.items():
@@ -164,7 +164,7 @@ def _policies(folder: Path) -> list[Figure]:
             streams[name] = _Stream(side)
         done = _run(streams, BATCHES // 2)
         told = {name: each["told"] for name, each in done.items()}
-    title, due = "Merges of what is due", "when due"
+    title, due = "Due merges", "when due"
     found = []
     for name in list(POLICIES)[1:]:
         found += [

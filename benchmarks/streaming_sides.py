@@ -44,7 +44,7 @@ def batch(number: int) -> pa.Table:
 
 
 class Ours:
-    """Alluvia as `serve` and the stack keep a table: every tenth commit, what is due is merged."""
+    """Alluvia as `serve` and the stack keep a table: every tenth commit merges the files that are due."""
 
     def __init__(self, place: str, options: dict[str, Any], **merges: Any) -> None:
         import alluvia
