@@ -27,7 +27,7 @@ test-fast: $(FULL)
 next: $(FULL)
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --target .venv/next --group next
 	PYTHONPATH=.venv/next $(PYTEST) -n 3 tests/unit/engine tests/unit/query tests/unit/sql tests/unit/rollups \
-		tests/contract/test_confinement.py tests/contract/test_hostile_queries.py
+		tests/contract/test_confinement.py tests/contract/test_hostile_queries.py tests/contract/test_query_processes.py
 
 # make deep TIMES=10: the tests that draw examples at random, with so many times as many
 TIMES ?= 10

@@ -24,6 +24,7 @@ LEFT_OUT = (
     "tests/contract/test_erase.py",
     "tests/contract/test_fetched_files.py::test_a_query_that_is_killed_holds_no_copies_and_leaves_no_files",
     "tests/contract/test_hostile_queries.py",
+    "tests/contract/test_query_processes.py",
     "tests/contract/test_requests_of_many_files.py",
     "tests/contract/test_tables.py",
     "tests/contract/test_verify.py",

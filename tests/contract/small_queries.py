@@ -1,0 +1,40 @@
+"""Queries of a function whose process has little memory, for the tests of what becomes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import alluvia
+from alluvia import scratch
+from alluvia.processes.pool import IDLE_MAX
+from alluvia.query.process.processes import POOL
+from alluvia.store.caches.file_cache import FILES
+from functions.query.handler import handler
+
+
+def small_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake:
+    """Return a lake with a table of two rows, which the query function is set to."""
+    monkeypatch.setenv("ALLUVIA_LAKE", str(tmp_path))
+    monkeypatch.setenv(
+        "ALLUVIA_QUERY_TIMEOUT_SECONDS", "120"
+    )  # a busy machine keeps it; hostile queries have their own
+    monkeypatch.setenv("ALLUVIA_QUERY_MEMORY_MB", "300")
+    lake = alluvia.connect(str(tmp_path))
+    lake.create_table("t", {"n": "long"}).append([{"n": 1}, {"n": 2}])
+    return lake
+
+
+def ask(text: str) -> tuple[int, str]:
+    """Return the status and the body that the query function answers with."""
+    answer = handler({"query": text}, None)
+    return answer["statusCode"], answer["body"]
+
+
+def assert_nothing_happened() -> None:
+    """Check that the next query is answered, and that nothing is left of earlier ones."""
+    assert ask("SELECT sum(n) AS s FROM t") == (200, '{"s":3}\n')
+    left = [path for path in scratch.scratch_root().iterdir() if path != FILES.folder]
+    assert [path for path in left if not path.name.startswith("spark-")] == []  # of a session in this process
+    assert len(POOL._idle) <= IDLE_MAX
