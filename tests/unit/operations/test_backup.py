@@ -187,6 +187,19 @@ def test_a_backup_that_was_killed_goes_on(matches: str, at: int, tmp_path: Path)
     assert balance(alluvia.connect(tmp_path / "copy")) == (40, 0)
 
 
+def test_backups_of_one_process_at_the_same_time_each_copy_their_own_lake(tmp_path: Path) -> None:
+    lakes = [alluvia.connect(tmp_path / name) for name in ("one", "two")]
+    for number, lake in enumerate(lakes):
+        lake.create_table("t", ROWS).append([{"id": number, "amount": number}])
+
+    def other() -> None:
+        lakes[1].backup(tmp_path / "two.copy")
+
+    backed_up(lakes[0], tmp_path / "one.copy", 1, other, ".parquet")
+    for number, name in enumerate(("one.copy", "two.copy")):
+        assert alluvia.connect(tmp_path / name).sql("FROM t").to_pylist() == [{"id": number, "amount": number}]
+
+
 def test_a_file_that_the_copy_lost_is_found(tmp_path: Path) -> None:
     lake = alluvia.connect(tmp_path / "lake")
     bank(lake)

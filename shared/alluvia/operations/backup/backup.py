@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from alluvia.access.registry import FOLDER as TOKENS
 from alluvia.access.registry import KEYS
@@ -162,30 +164,29 @@ def _sizes(store: Store, prefix: str) -> dict[str, int]:
 
 def _copy(source: Store, target: Store, sizes: Mapping[str, int], what: str) -> None:
     """Copy objects, in order of their keys: of a log, commits come in the order of their versions."""
-    folder = scratch_root() / "backup"
-    folder.mkdir(exist_ok=True)
+    with TemporaryDirectory(dir=scratch_root()) as folder:
 
-    def copy(numbered: tuple[int, str]) -> None:
-        number, key = numbered
-        path = folder / str(number)
-        try:
-            source.get_file(key, path)
-            target.put_new_file(key, path)
-        except KeyTaken as error:
-            raise Invalid(
-                f"backup: {key} is another object in {target.uri}: its table was created again, or the copy was "
-                "written to. Choose an empty place"
-            ) from error
-        finally:
-            path.unlink(missing_ok=True)
+        def copy(numbered: tuple[int, str]) -> None:
+            number, key = numbered
+            path = Path(folder, str(number))
+            try:
+                source.get_file(key, path)
+                target.put_new_file(key, path)
+            except KeyTaken as error:
+                raise Invalid(
+                    f"backup: {key} is another object in {target.uri}: its table was created again, or the copy was "
+                    "written to. Choose an empty place"
+                ) from error
+            finally:
+                path.unlink(missing_ok=True)
 
-    keys, done = sorted(sizes), 0
-    runs = source if source.parallel else target
-    for start in range(0, len(keys), _GROUP):
-        group = keys[start : start + _GROUP]
-        runs.map(copy, list(enumerate(group, start)))
-        done += sum(sizes[key] for key in group)
-        report(what, done, sum(sizes.values()), "bytes")
+        keys, done = sorted(sizes), 0
+        runs = source if source.parallel else target
+        for start in range(0, len(keys), _GROUP):
+            group = keys[start : start + _GROUP]
+            runs.map(copy, list(enumerate(group, start)))
+            done += sum(sizes[key] for key in group)
+            report(what, done, sum(sizes.values()), "bytes")
 
 
 def _copy_hints(source: Store, target: Store, plans: Sequence[TablePlan]) -> None:
