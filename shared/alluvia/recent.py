@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sized
+from functools import wraps
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -41,3 +42,26 @@ class Recent(Generic[Key, Value]):
             while self._free < 0:
                 _, (_, freed) = self._values.popitem(last=False)
                 self._free += freed
+
+
+Object = TypeVar("Object", bound=Sized)
+LENGTH_KEPT = 50_000
+"""With what is kept of schemas, by their columns, that is about 10 MB for each function."""
+
+
+def once_each(work: Callable[[Object], Value]) -> Callable[[Object], Value]:
+    """Return a function of objects that never change, whose values are kept for those that were used last.
+
+    They are kept up to a total length of the objects.
+    """
+    known: Recent[int, tuple[Object, Value]] = Recent(LENGTH_KEPT)  # with the object, so that no other has its id
+
+    @wraps(work)
+    def found(of: Object) -> Value:
+        kept = known.get(id(of))
+        if kept is None:
+            kept = of, work(of)
+            known.keep(id(of), kept, len(of) + 1)
+        return kept[1]
+
+    return found

@@ -202,6 +202,11 @@ class Snapshot:
         pairs = zip(self.schema, self.physical_schema, strict=True)
         return next((str(ours.name) for ours, theirs in pairs if is_variant(ours, theirs)), None)
 
+    @property
+    def has_properties(self) -> bool:
+        """Return whether there is a column `properties`."""
+        return bool(self.schema.get_all_field_indices(PROPERTIES))
+
     @cached_property
     def promoted(self) -> Promoted:
         """Return the fields of `properties` that have columns of their own."""

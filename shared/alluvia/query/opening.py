@@ -106,7 +106,7 @@ def open_session(
     fields = _field_reads(statement, references, plan, schemas)
     for reference in references.tables if fields else ():
         files = inputs[names[reference]]
-        if isinstance(files, Files) and PROPERTIES in files.snapshot.schema.names:
+        if isinstance(files, Files) and files.snapshot.has_properties:
             inputs[names[reference]] = replace(files, fields={each.column: each.path for each in fields})
     rewritten = replace(rewritten_text(statement, names, session.analyse, fields), outer=expanded.position)
     if not dry_run:
@@ -179,7 +179,7 @@ def _field_reads(
     statement: Statement, references: References, plan: ScanPlan, derived: Mapping[Reference, pa.Schema]
 ) -> list[FieldRead]:
     """Return the reads of fields that files have as columns; none if a relation's `properties` is another."""
-    having = [one for one, scan in plan.scans.items() if PROPERTIES in scan.snapshot.schema.names]
+    having = [one for one, scan in plan.scans.items() if scan.snapshot.has_properties]
     if not having or not all(plan.scans[one].snapshot.variant == PROPERTIES for one in having) or plan.shown:
         return []
     if any(PROPERTIES in map(fold, schema.names) for schema in derived.values()):

@@ -8,13 +8,13 @@ from datetime import datetime
 import pyarrow as pa
 
 from alluvia.delta.data_files.scan import Scan
-from alluvia.delta.schema.names import fold
+from alluvia.delta.schema.names import places_by_name
 from alluvia.delta.skipping.predicate import Predicate
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.constants import Constants
 from alluvia.engine.conditions.operands import to_datetime
 from alluvia.engine.conditions.predicates import all_of, table_predicate
-from alluvia.engine.queries.functions import LAKE_FUNCTIONS, TABLE_FUNCTIONS
+from alluvia.engine.queries.functions import LAKE_FUNCTIONS, NOW_FUNCTIONS, TABLE_FUNCTIONS, TODAY_FUNCTIONS
 from alluvia.engine.queries.references import At, Reference, References
 from alluvia.engine.queries.scopes import filters_by_table
 from alluvia.errors import Invalid, TableNotFound, VersionNotFound
@@ -107,8 +107,9 @@ def plan_scans(
         reference: shown[reference].schema(snapshot) if reference in shown else snapshot.schema
         for reference, snapshot in read.items()
     } | dict(derived or {})
-    columns = {fold(name) for schema in schemas.values() for name in schema.names}
-    constants = Constants(constants.now_us, constants.taken | columns, constants.parameters, constants.run)
+    columns = [places_by_name(schema) for schema in schemas.values()]
+    times = {name for name in NOW_FUNCTIONS | TODAY_FUNCTIONS if any(name in each for each in columns)}
+    constants = Constants(constants.now_us, constants.taken | times, constants.parameters, constants.run)
     filters = filters_by_table(references, schemas)
     predicates = {
         reference: table_predicate(reference, filters.get(reference, ()), schema, constants)

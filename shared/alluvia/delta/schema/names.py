@@ -6,11 +6,13 @@ them as one, so a check that used it would not see the query that runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 import pyarrow as pa
+
+from alluvia.recent import once_each
 
 _FOLD = str.maketrans(ascii_uppercase, ascii_lowercase)
 
@@ -18,6 +20,23 @@ _FOLD = str.maketrans(ascii_uppercase, ascii_lowercase)
 def fold(name: str) -> str:
     """Return the text that two names share if DuckDB treats them as equal."""
     return name.translate(_FOLD)
+
+
+@once_each
+def places_by_name(schema: pa.Schema) -> Mapping[str, Sequence[int]]:
+    """Return the places of a schema's columns by folded name."""
+    places: dict[str, list[int]] = {}
+    for at, name in enumerate(schema.names):
+        places.setdefault(fold(name), []).append(at)
+    return places
+
+
+def places_of(schema: pa.Schema, named: Collection[str] | None) -> Sequence[int]:
+    """Return the places of the columns whose folded names are among some, in order; of all for None."""
+    if named is None:
+        return range(len(schema))
+    places = places_by_name(schema)
+    return sorted(at for name in named for at in places.get(name, ()))
 
 
 ColumnPath = tuple[str, ...]

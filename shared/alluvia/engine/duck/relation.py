@@ -312,7 +312,7 @@ def empty_sql(fields: Iterable[pa.Field], rows: int = 0) -> str:
 
 def escape_glob(url: str) -> str:
     """Return a path with DuckDB's wildcards escaped."""
-    return _WILDCARD.sub(r"[\g<0>]", url)
+    return _WILDCARD.sub(r"[\g<0>]", url) if _WILDCARD.search(url) else url
 
 
 def _holds_floats(kind: pa.DataType) -> bool:

@@ -24,7 +24,7 @@ from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.paths import is_own_name
 from alluvia.delta.promoted_fields import PROPERTIES, moved
 from alluvia.delta.schema.column_mapping import ColumnMapping, identities, misnamed
-from alluvia.delta.schema.names import fold
+from alluvia.delta.schema.names import fold, places_by_name, places_of
 from alluvia.delta.schema.variant_shredding import form_of
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.arrow_values import DuckType, fits, holds, narrows, told
@@ -51,7 +51,7 @@ _POSITIONS = "alluvia_positions"
 _KNOWN_FILES_MAX = 1000
 _KNOWN_BYTES_MAX = 2_000_000
 """As JSON: in memory, columns take 8 to 15 times that."""
-_KNOWN_COLUMNS: Recent[tuple[object, ...], list[tuple[str, DuckType]]] = Recent(_KNOWN_BYTES_MAX)
+_KNOWN_COLUMNS: Recent[tuple[object, ...], Mapping[str, DuckType]] = Recent(_KNOWN_BYTES_MAX)
 
 
 def create_deleted(
@@ -195,8 +195,7 @@ class Views:
         """Return the paths of the files in which DuckDB would not find the table's columns, as far as is known."""
         if snapshot.has_variants and snapshot.variant is None:
             return {file.path for file, _ in files}
-        names = {fold(field.name) for field in snapshot.physical_schema}
-        virtual = names & {FILE_NUMBER, ROW_NUMBER}
+        virtual = {FILE_NUMBER, ROW_NUMBER} & places_by_name(snapshot.physical_schema).keys()
         odd = {file.path for file, _ in files if snapshot.has_variants and form_of(file.tags) is None}
         odd |= {file.path for file, _ in files if virtual and file.deletion_vector}
         odd |= {file.path for file, _ in files if ROW_NUMBER in virtual and places}
@@ -215,10 +214,9 @@ class Views:
 
         None as well if a file has a column with a name that the view needs and that the table does not have.
         """
-        columns = self._columns(part, form.snapshot)
-        if columns is None:
+        kinds = self._columns(part, form.snapshot)
+        if kinds is None:
             return None
-        kinds = {fold(name): kind for name, kind in columns}
         pairs = zip(form.schema, form.physical_schema, strict=True)
         stored = [theirs for ours, theirs in pairs if ours.name not in form.partition_columns]
         types = [(kinds[fold(field.name)], field.type) for field in stored if fold(field.name) in kinds]
@@ -230,19 +228,26 @@ class Views:
             return part
         return self._fitting(part.unified, form)
 
-    def _columns(self, part: RelationPart, snapshot: Snapshot) -> list[tuple[str, DuckType]] | None:
-        """Return the columns that a part reads; those of files that this library has written never change."""
+    def _columns(self, part: RelationPart, snapshot: Snapshot) -> Mapping[str, DuckType] | None:
+        """Return the types of the columns that a part reads, by folded name.
+
+        Those of files that this library has written never change.
+        """
         files = part.files if part.compares else part.files[:1]
         if len(files) > _KNOWN_FILES_MAX or not all(is_own_name(file.path) for file in files):
-            return self._connection.columns(part.source)
+            return self._columns_now(part)
         key = (number_of(self._store), *((snapshot.key(file), file.size) for file in files))
         columns = _KNOWN_COLUMNS.get(key)
         if columns is None:
-            columns = self._connection.columns(part.source)
+            columns = self._columns_now(part)
             if columns is not None:
-                said = orjson.dumps([key, [(name, told(kind)) for name, kind in columns]])
+                said = orjson.dumps([key, [(name, told(kind)) for name, kind in columns.items()]])
                 _KNOWN_COLUMNS.keep(key, columns, len(said))
         return columns
+
+    def _columns_now(self, part: RelationPart) -> Mapping[str, DuckType] | None:
+        columns = self._connection.columns(part.source)
+        return None if columns is None else {fold(name): kind for name, kind in columns}
 
     def _copies(self, form: _Form, files: Sequence[AddFile], fields: Mapping[str, str] | None) -> list[RelationPart]:
         """Copy files, as the table needs them and without their deleted rows, and return the relation of the copies."""
@@ -272,14 +277,13 @@ def _kept(snapshot: Snapshot, named: Collection[str] | None) -> Sequence[int]:
 
     One that hides DuckDB's number of a file is kept, so that files are read as such a column needs it.
     """
-    names, stored = snapshot.schema.names, snapshot.physical_schema.names
-    kept = [
-        at for at, name in enumerate(names) if named is None or fold(name) in named or fold(stored[at]) == FILE_NUMBER
-    ]
-    promoted = {PROPERTIES, *(field.column for field in snapshot.promoted)} if snapshot.promoted else set()
-    if any(names[at] in promoted for at in kept):
-        wanted = promoted.union(names[at] for at in kept)
-        kept = [at for at, name in enumerate(names) if name in wanted]
+    schema = snapshot.schema
+    hiding = places_by_name(snapshot.physical_schema).get(FILE_NUMBER, ())
+    kept = sorted({*places_of(schema, named), *hiding})
+    if snapshot.promoted and named is not None:
+        promoted = {PROPERTIES, *(field.column for field in snapshot.promoted)}
+        if any(schema.field(at).name in promoted for at in kept):
+            kept = sorted({*kept, *(at for name in promoted for at in schema.get_all_field_indices(name))})
     return kept or [0]
 
 

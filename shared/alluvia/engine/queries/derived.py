@@ -22,6 +22,7 @@ from alluvia.engine.queries.functions import FOLDABLE, UNNESTING
 from alluvia.engine.queries.parse import Node, walk
 from alluvia.engine.queries.references import Reference, References
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.recent import once_each
 
 _SCALAR_FUNCTIONS = FOLDABLE | {
     "coalesce", "date_part", "json_extract", "json_extract_string", "json_value", "length", "nullif", "regexp_extract",
@@ -70,9 +71,18 @@ def _may_be_renamed(name: str, repeated: set[str]) -> bool:
     return False
 
 
-def table_names(reference: Reference, schema: pa.Schema) -> dict[str, str]:
+def table_names(reference: Reference, schema: pa.Schema) -> Mapping[str, str]:
     """Return a table's columns by the folded names that the query is certain to know them by."""
-    shown = _renamed(_of_table(schema), reference.node.get("column_name_alias") or [])
+    aliases = reference.node.get("column_name_alias") or []
+    return _certain_names(schema, _renamed(_of_table(schema), aliases)) if aliases else _own_names(schema)
+
+
+@once_each
+def _own_names(schema: pa.Schema) -> Mapping[str, str]:
+    return _certain_names(schema, _of_table(schema))
+
+
+def _certain_names(schema: pa.Schema, shown: Shown | None) -> Mapping[str, str]:
     if shown is None:
         return {}
     columns = {name: column for (name, _), column in zip(shown.columns, schema.names, strict=True)}
@@ -189,6 +199,7 @@ class Columns:
         return entry_name(node) if reference is None else reference.alias
 
 
+@once_each
 def _of_table(schema: pa.Schema) -> Shown:
     return Shown(tuple((fold(name), None) for name in schema.names))
 

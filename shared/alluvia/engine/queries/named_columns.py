@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from alluvia.delta.schema.names import fold
+from alluvia.delta.schema.names import fold, places_by_name
 from alluvia.engine.queries.parse import Node, walk
 from alluvia.engine.queries.references import Reference
 
@@ -21,12 +21,11 @@ def named_columns(root: Node, schemas: Mapping[Reference, pa.Schema]) -> frozens
     `schemas` are those of all tables that it names. A name that nothing in the query has may be a mistake: DuckDB's
     message names columns that there are, so that the query may mean any of them.
     """
-    tables: dict[str, set[str]] = defaultdict(set)
+    tables: dict[str, list[Collection[str]]] = defaultdict(list)
     for reference, schema in schemas.items():
         if reference.node["column_name_alias"]:
             return None
-        tables[fold(reference.alias)].update(map(fold, schema.names))
-    columns = {name for names in tables.values() for name in names}
+        tables[fold(reference.alias)].append(places_by_name(schema))
     meant: list[list[str]] = []
     given: set[str] = set()
     for node in walk(root):
@@ -36,7 +35,7 @@ def named_columns(root: Node, schemas: Mapping[Reference, pa.Schema]) -> frozens
             meant.append([fold(part) for part in node["column_names"]])
         meant += [[fold(name)] for name in node.get("using_columns", ())]
         given.update(map(fold, _names_given(node)))
-    if not all(_is_known(parts, tables, columns, given) for parts in meant):
+    if not all(_is_known(parts, tables, given) for parts in meant):
         return None
     return frozenset(part for parts in meant for part in parts)
 
@@ -65,9 +64,9 @@ def _names_given(node: Node) -> Iterator[str]:
             yield from each.get("column_names", ())
 
 
-def _is_known(parts: Sequence[str], tables: Mapping[str, set[str]], columns: set[str], given: set[str]) -> bool:
+def _is_known(parts: Sequence[str], tables: Mapping[str, Sequence[Collection[str]]], given: set[str]) -> bool:
     """Whether a name means a column or what the query gives that name: not a whole row, and nothing that is missing."""
     at = next((at for at, part in enumerate(parts) if part in tables), None)
     if at is None:
-        return parts[0] in columns or parts[0] in given
-    return parts[-1] not in tables and parts[at + 1] in tables[parts[at]]
+        return parts[0] in given or any(parts[0] in names for table in tables.values() for names in table)
+    return parts[-1] not in tables and any(parts[at + 1] in names for names in tables[parts[at]])

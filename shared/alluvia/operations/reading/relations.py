@@ -18,7 +18,7 @@ from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.promoted_fields import PROPERTIES
 from alluvia.delta.schema.former_names import Names, former_names, together
-from alluvia.delta.schema.names import fold
+from alluvia.delta.schema.names import fold, places_by_name
 from alluvia.delta.skipping.predicate import Predicate, columns_of, only_about
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import TableNotFound
@@ -133,7 +133,7 @@ def rows_alone(scan: Scan, named: frozenset[str] | None) -> int | None:
 
     None as well where the log does not say it, and of so many rows that opening the files is faster.
     """
-    if named is None or not named.isdisjoint(map(fold, scan.snapshot.schema.names)):
+    if named is None or any(name in places_by_name(scan.snapshot.schema) for name in named):
         return None
     counts = [file.live_records for file in scan.files]
     rows = sum(filter(None, counts))

@@ -19,8 +19,8 @@ AHEAD = 2
 
 
 def empty_database(options: Mapping[str, str]) -> DuckDBPyConnection:
-    """Open a database for a query. `options` are DuckDB's."""
-    connection = connect(options)
+    """Open a database for a query, which keeps nothing of files in memory. `options` are DuckDB's."""
+    connection = connect({**options, "enable_external_file_cache": "false"})
     connection.execute(f"CREATE SCHEMA {VIEW_SCHEMA}")
     return connection
 

@@ -168,13 +168,17 @@ class Session:
         self._fetch(inputs, fetched_max)
         urls = {name: self._urls(source) for name, source in inputs.items() if isinstance(source, Files)}
         self._serve(fetched_max)
+        if max(map(len, urls.values()), default=0) == 1:
+            # DuckDB reads the footer of a view's first file twice; with this, it keeps the footers of all files.
+            self._engine.later("SET parquet_metadata_cache = true")
         for name, source in inputs.items():
             self.check_time()
             if isinstance(source, LocalRows):
                 self._open_rows(name, source)
                 continue
-            columns = source.snapshot.schema.names if source.shown is None else source.shown.columns
-            self._reads_events = self._reads_events or PROPERTIES in columns
+            shown = source.shown
+            has_properties = source.snapshot.has_properties if shown is None else PROPERTIES in shown.columns
+            self._reads_events = self._reads_events or has_properties
             first = self._engine.steps
             try:
                 with self._translated(Context("")):
@@ -194,7 +198,7 @@ class Session:
 
     def _make_view(self, name: str, source: Files, urls: Sequence[str]) -> None:
         if source.rows is not None:
-            select = empty_sql(source.snapshot.schema, source.rows)
+            select = empty_sql(islice(source.snapshot.schema, 1), source.rows)  # the query names no column
             self._engine.later(f"CREATE VIEW {VIEW_SCHEMA}.{name} AS {select}")
             return
         base = name if source.shown is None else f"all_{name}"

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import pyarrow as pa
 
 from alluvia.delta.schema.list_sizes import list_sizes
-from alluvia.delta.schema.names import fold
+from alluvia.delta.schema.names import places_of
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.literals import quote_name
 from alluvia.engine.duck.relation import duckdb_type
@@ -16,12 +16,11 @@ from alluvia.engine.queries.shown_names import VIEW_SCHEMA
 
 def sizes_of(snapshot: Snapshot, named: Collection[str] | None) -> dict[str, int]:
     """Return the sizes of a table's columns whose lists have one, by name; of `named` columns only, if not all."""
-    lists = [
-        field.name
-        for field in snapshot.schema
-        if pa.types.is_list(field.type) and (named is None or fold(field.name) in named)
-    ]
-    return list_sizes(snapshot.settings.constraints, lists)
+    constraints, schema = snapshot.settings.constraints, snapshot.schema
+    if not constraints:
+        return {}
+    fields = map(schema.field, places_of(schema, named))
+    return list_sizes(constraints, [field.name for field in fields if pa.types.is_list(field.type)])
 
 
 def sized_view(name: str, base: str, schema: pa.Schema, sizes: Mapping[str, int]) -> str:

@@ -83,6 +83,7 @@ class QueryDatabase:
         self._sent = sent_since()
         self._files = EngineFiles(unpacked(places, files, rows))
         self._open.register_filesystem(self._files)
+        self._open.execute("SET enable_external_file_cache = true")  # these are read from stores
         return {}
 
     @property
