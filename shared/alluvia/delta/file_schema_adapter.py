@@ -32,13 +32,14 @@ from alluvia.lazy_dataclasses import dataclass
 class FileForm:
     """The columns of a table and, field by field, those of its files.
 
-    `settings` are the table's properties, with Bloom filters by the names that columns have in files. Rows with
-    `promoted` fields have them in their columns alone.
+    `settings` are the table's properties, and `file_settings` the same with the names that columns have in files. Rows
+    with `promoted` fields have them in their columns alone.
     """
 
     schema: pa.Schema
     physical: pa.Schema
     settings: Properties
+    file_settings: Properties
     promoted: Promoted = ()
 
     def tags(self, stored: pa.Schema) -> dict[str, str]:

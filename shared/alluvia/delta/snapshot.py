@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -215,9 +215,18 @@ class Snapshot:
     @cached_property
     def file_form(self) -> FileForm:
         """Return how rows lie in data files."""
-        known = [name for name in self.settings.bloom_filters if name in self.schema.names]
-        settings = replace(self.settings, bloom_filters=tuple(map(self.physical_name, known)))
-        return FileForm(self.schema, self.physical_schema, settings, self.promoted)
+        settings, in_files = self.settings, dict(zip(self.schema.names, self.physical_schema.names, strict=True))
+
+        def stored(names: Sequence[str]) -> tuple[str, ...]:
+            return tuple(in_files[name] for name in names if name in in_files)
+
+        by_stored_names = replace(
+            settings,
+            bloom_filters=stored(settings.bloom_filters),
+            cluster_by=stored(settings.cluster_by),
+            sort_by=stored(settings.sort_by),
+        )
+        return FileForm(self.schema, self.physical_schema, settings, by_stored_names, self.promoted)
 
     @cached_property
     def columns_digest(self) -> str:

@@ -19,9 +19,9 @@ ROWS_PER_COLUMN = 480
 
 
 def group_rows(rows: pa.Table, settings: Properties) -> int:
-    """Return how many rows each row group of some rows has, which are in the order of the file.
+    """Return how many rows each row group has, for rows in the order of the file.
 
-    It is what `alluvia.row_group_rows` says, if that is another than the default.
+    Rows and `settings` name columns alike. `alluvia.row_group_rows` decides if it is not the default.
     """
     most = settings.row_group_rows
     parts = most // max(SELECTIVE_ROWS, ROWS_PER_COLUMN * rows.num_columns)

@@ -62,7 +62,7 @@ class FileWriter:
         self._root = root
         self._spec = spec
         self._form = form
-        self._settings = form.settings
+        self._settings = form.file_settings
         self._clock = clock
         self._check = check
         self._apart = apart
@@ -81,16 +81,17 @@ class FileWriter:
         return [add for add, _ in prepared]
 
     def _encode(self, table: pa.Table, *, together: bool) -> Iterator[tuple[AddFile, bytes]]:
-        order = sort_columns(table, self._settings) if len(table) > 1 else ()
-        if self._share is None and len(table) > 1 and table.nbytes > self._settings.target_file_size:
-            self._share = sampled_share(table, self._settings, self._settings.row_group_rows)
-        file_bytes = None if self._share is None else int(self._settings.target_file_size / self._share)
+        settings = self._form.settings
+        order = sort_columns(table, settings) if len(table) > 1 else ()
+        if self._share is None and len(table) > 1 and table.nbytes > settings.target_file_size:
+            self._share = sampled_share(table, settings, settings.row_group_rows)
+        file_bytes = None if self._share is None else int(settings.target_file_size / self._share)
         for partition, logical in split(table, self._spec, order, file_bytes, together=together, apart=self._apart):
             rows, start = self._form.stored(logical), 0
             while start < len(rows):
                 data, count = self._encode_file(rows.slice(start) if start else rows)
                 written = rows if count == len(rows) else rows.slice(start, count)
-                stats = file_statistics(written, self._settings.indexed_columns)
+                stats = file_statistics(written, settings.indexed_columns)
                 yield new_file(partition, len(data), stats, self._clock, tags=self._form.tags(rows.schema)), data
                 start += count
 

@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from alluvia.commit.changes import Changes
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.arguments import check_mapping, check_number
@@ -185,7 +187,7 @@ class _Run:
             full=options.full,
             only=options.partition,
             row_bytes=self._row_bytes or merged_row_bytes(snapshot.files, target),
-            clustered={name: snapshot.physical_field(name) for name in snapshot.settings.cluster_by},
+            clustered=pa.schema([snapshot.physical_field(name) for name in snapshot.settings.cluster_by]),
         )
         if self._known is not None:
             chosen = [each for each in chosen if each.file.key in self._known]

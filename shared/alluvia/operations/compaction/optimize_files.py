@@ -66,12 +66,12 @@ def candidates(
     full: bool = False,
     only: Mapping[str, object] | None = None,
     row_bytes: float | None = None,
-    clustered: Mapping[str, pa.Field] | None = None,
+    clustered: pa.Schema | None = None,
 ) -> list[Candidate]:
     """Return the files of less than `small` bytes, except single ones, and those with deleted rows or wide spans.
 
-    Of a table clustered by some columns, given with their fields in files, also the bigger ones of each cell that has
-    enough of them.
+    In a clustered table, also the bigger files of each cell that has enough of them; `clustered` has the columns under
+    their names in files.
 
     `only` are partition values, by the texts of the specification's fields. `full` takes every deleted row seriously.
     `row_bytes` is what a row takes in a merged file, None if that is not known.
@@ -81,8 +81,8 @@ def candidates(
     sections = [section for section in files.sections if len(section)]
     masks = [_mask(section, spec, small, wanted, full=full) for section in sections]
     kept = _without_lone(sections, masks, spec)
-    names = list(clustered or ())
-    bounded = pa.schema(list((clustered or {}).values()))
+    bounded = pa.schema([]) if clustered is None else clustered
+    names = bounded.names
     if names:
         big = [wanted.mask(section, pc.invert(mask)) for section, mask in zip(sections, masks, strict=True)]
         crowded = _crowded(sections, big, spec, names, least=2 if full else CLUSTER_FILES_MIN)

@@ -34,7 +34,7 @@ def unmoved_files(snapshot: Snapshot) -> list[AddFile]:
 
 def plan_moves(snapshot: Snapshot, target: int) -> list[FileGroup]:
     """Return groups of such files, of about `target` bytes each: of one partition, and of the same values of it."""
-    spec, clustered = snapshot.partition_spec, snapshot.settings.cluster_by
+    spec, clustered = snapshot.partition_spec, snapshot.file_form.file_settings.cluster_by
     chosen = [
         Candidate(file, span_of(file, spec) or anywhere(spec), weight(file, None), cell=cell_of(file, clustered))
         for file in unmoved_files(snapshot)

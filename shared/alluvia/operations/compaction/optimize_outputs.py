@@ -192,7 +192,7 @@ class Outputs:
 
     def __init__(self, snapshot: Snapshot, rows: SortedRows, folder: Path, target: int, row_bytes: float) -> None:
         self._form = snapshot.file_form
-        self._settings = self._form.settings
+        self._settings = self._form.file_settings
         self._rows = rows
         self._folder = folder
         self._target = target

@@ -166,7 +166,7 @@ def _put(
     partition = partition_of(snapshot.partition_spec, values, output.span)
     size, stats = output.path.stat().st_size, merged_statistics(output.statistics)
     new = new_file(partition, size, stats, handle.clock, tags=output.tags, data_change=data_change)
-    tags = {CLUSTER_TAG: cluster_tag(snapshot.settings.cluster_by, cell)} if cell else {}
+    tags = {CLUSTER_TAG: cluster_tag(snapshot.file_form.file_settings.cluster_by, cell)} if cell else {}
     new = replace(new, partition_values=like.partition_values, tags={**new.tags, **tags})
     handle.store.put_new_file(snapshot.key(new), output.path)
     return new

@@ -77,7 +77,7 @@ class ChangeWriter:
         fields = tuple(each for each in self._snapshot.partition_spec.fields if each.transform is None)
         files = []
         for partition, here in split(rows, PartitionSpec(fields)):
-            data = encode_parquet(form.stored(here), form.settings)
+            data = encode_parquet(form.stored(here), form.file_settings)
             path = f"{CHANGE_FOLDER}{partition.folder}cdc-{self._handle.clock.new_id()}.parquet"
             self._handle.store.put_new(self._snapshot.root + path, data)
             files.append(CdcFile(path, partition.values, len(data)))

@@ -266,7 +266,7 @@ class FileSink:
 
     def _encode(self, rows: pa.Table) -> None:
         form = self._snapshot.file_form
-        rows, settings = form.stored(rows, self._stored), form.settings
+        rows, settings = form.stored(rows, self._stored), form.file_settings
         self._stored = rows.schema
         self._statistics.append(file_statistics(rows, settings.indexed_columns))
         if self._writer is None:

@@ -68,3 +68,16 @@ def test_groups_of_many_columns_stay_large_because_every_query_reads_the_footer(
 def test_a_size_that_is_given_holds(tmp_path: Path) -> None:
     properties = {"alluvia.row_group_rows": "100000"}
     assert groups(written(tmp_path, pa.table({"id": NUMBERS}), ["id"], **properties)) == [100_000, ROWS - 100_000]
+
+
+@pytest.mark.parametrize("order", ["sort_by", "cluster_by"])
+def test_groups_stay_small_after_the_sorted_column_was_renamed(tmp_path: Path, order: str) -> None:
+    table = connect(str(tmp_path)).create_table("t", pa.schema([("id", pa.int64())]))
+    table.evolve(rename={"id": "number"}, properties={f"alluvia.{order}": '["number"]'})
+    table.append(pa.table({"number": NUMBERS}))
+    assert groups(table) == [*[SELECTIVE_ROWS] * 4, 1000]
+    table.append(pa.table({"number": NUMBERS.slice(0, 10)}))
+    table.optimize()
+    assert max(groups(table)) == SELECTIVE_ROWS
+    table.update({"number": "number + 1"}, where="number = 7")
+    assert max(groups(table)) == SELECTIVE_ROWS

@@ -108,6 +108,13 @@ def test_times_are_merged_with_other_columns(disk: Lake) -> None:
     assert contents(table) == before
 
 
+def test_files_stay_clustered_after_a_column_was_renamed(disk: Lake) -> None:
+    table = filled(disk.create_table("t", SCHEMA, cluster_by=["a", "b"], properties=SMALL))
+    table.optimize()
+    table.evolve(rename={"a": "amount"}, properties={"alluvia.cluster_by": '["amount", "b"]'})
+    assert table.optimize().versions == []
+
+
 def test_new_rows_are_merged_without_rewriting_what_is_clustered(disk: Lake) -> None:
     table = filled(disk.create_table("t", SCHEMA, cluster_by=["a", "b"], properties=SMALL))
     table.optimize()
