@@ -168,13 +168,22 @@ def _flushing(rows: Iterable[bytes], header: bytes = b"", count_max: float = mat
             return
 
 
-def json_pieces(source: io.BufferedReader[Any]) -> Pieces:
-    """Yield the lines; or everything if it is one value over several lines, an array's elements if it is too long."""
+def count_lines(text: bytes) -> int:
+    """Return the number of lines that are not blank."""
+    lines = text.split(b"\n")
+    return len(lines) - lines.count(b"") - sum(map(bytes.isspace, lines))
+
+
+def json_pieces(source: io.BufferedReader[Any], count: Callable[[bytes], int] = count_lines) -> Pieces:
+    """Yield the lines; or everything if it is one value over several lines, an array's elements if it is too long.
+
+    `count` is how lines are counted; a piece in which it finds none is left out.
+    """
     value, start = value_parts(source)
-    yield from _line_pieces(start, source) if value is None else value
+    yield from _line_pieces(start, source, count) if value is None else value
 
 
-def _line_pieces(start: bytes, source: io.BufferedReader[Any]) -> Pieces:
+def _line_pieces(start: bytes, source: io.BufferedReader[Any], count: Callable[[bytes], int]) -> Pieces:
     """Cut lines into pieces as `_flushing` does, without an object for each line. `start` is how the text begins."""
     gathered, size = [start], len(start)
     failure: Exception | None = None
@@ -194,8 +203,8 @@ def _line_pieces(start: bytes, source: io.BufferedReader[Any]) -> Pieces:
         for piece, is_whole in _cut_lines(text):
             if more and not is_whole:
                 gathered, size = [piece], len(piece)
-            elif count := _count_lines(piece):
-                yield piece, count
+            elif lines := count(piece):
+                yield piece, lines
         if more and not gathered:
             gathered = [b""]
     if failure is not None:
@@ -209,12 +218,6 @@ def _cut_lines(text: bytes) -> Iterator[tuple[bytes, bool]]:
         end = text.find(b"\n", start + PART_BYTES - 1) + 1
         yield text[start : end or len(text)], bool(end)
         start = end or len(text)
-
-
-def _count_lines(text: bytes) -> int:
-    """Return the number of lines that are not blank."""
-    lines = text.split(b"\n")
-    return len(lines) - lines.count(b"") - sum(map(bytes.isspace, lines))
 
 
 def value_parts(source: io.BufferedReader[Any]) -> tuple[Pieces | None, bytes]:

@@ -25,6 +25,10 @@ from alluvia.files.reading_options import DEFAULT, ReadingOptions
 from alluvia.json_values.convert import column, of_json
 
 Objects = list[dict[str, object]]
+KEPT_BYTES = 64 << 20
+"""How much of a file's rows is kept from one pass to the next, which does not read it again."""
+OBJECT_BYTES = 10
+"""About how many bytes an object takes for each byte of its line."""
 
 
 class _Part(NamedTuple):
@@ -51,6 +55,10 @@ class _Part(NamedTuple):
             found.append((name, values, partial(_number, self.start, [self.others[at] for at in places])))
         return sorted(found, key=lambda each: each[2](0))
 
+    def nbytes(self, line_bytes: int) -> int:
+        """Return about how much memory it takes, by the bytes of one line."""
+        return sum(values.nbytes for values in self.columns.values()) + len(self.objects) * line_bytes * OBJECT_BYTES
+
 
 class JsonRows:
     """The rows of a file, which `open_text` opens anew for each pass. A column that an object lacks is null in its row.
@@ -68,6 +76,8 @@ class JsonRows:
         self._options = options
         self.notes: list[str] = []
         self._names_max = names_max
+        self._kept: list[tuple[list[_Part], int]] = []
+        self._spare = KEPT_BYTES
 
     def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
         """Return the columns that any object has, in their order: of types that are known, else ones that lose nothing.
@@ -155,15 +165,23 @@ class JsonRows:
         return [self._options.plain_text(value, kind) if isinstance(value, str) else value for value in values]
 
     def _parts(self, *, one_by_one: bool) -> Iterator[_Part]:
+        """Yield the rows. Pieces that the first pass has kept are not read again."""
         start = 0
-        for piece, _ in json_pieces(self._open_text()):
-            events = _events(piece, start)
-            if one_by_one:
-                events = list(events)
-            for part in events.parts if isinstance(events, EventParts) else [events]:
-                if part:
-                    yield _Part.of(start, part)
-                start += len(part)
+        for number, (piece, _) in enumerate(json_pieces(self._open_text(), _has_lines)):
+            if one_by_one or number >= len(self._kept):
+                parts, end = _parts_of(piece, start, one_by_one=one_by_one)
+                if not one_by_one and number == len(self._kept):
+                    self._keep(parts, end, len(piece) // max(1, end - start))
+            else:
+                parts, end = self._kept[number]
+            yield from parts
+            start = end
+
+    def _keep(self, parts: list[_Part], end: int, line_bytes: int) -> None:
+        size = sum(part.nbytes(line_bytes) for part in parts)
+        self._spare -= size
+        if self._spare >= 0:
+            self._kept.append((parts, end))
 
 
 def _check_known(names: Iterable[str], known: Collection[str], row: int) -> None:
@@ -178,6 +196,23 @@ def as_sent(values: pa.Array, field: pa.Field) -> pa.Array | None:
     if array.type != field.type or array.null_count != values.null_count:
         return None
     return None if array.null_count and not field.nullable else array
+
+
+def _has_lines(text: bytes) -> int:
+    return not text.isspace()
+
+
+def _parts_of(piece: bytes, start: int, *, one_by_one: bool) -> tuple[list[_Part], int]:
+    """Return the rows of a piece that follows the first `start` of them, and how many there are with them."""
+    events = _events(piece, start)
+    if one_by_one:
+        events = list(events)
+    parts = []
+    for part in events.parts if isinstance(events, EventParts) else [events]:
+        if part:
+            parts.append(_Part.of(start, part))
+        start += len(part)
+    return parts, start
 
 
 def _number(start: int, places: Sequence[int], at: int) -> int:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from alluvia.errors import Invalid
 from alluvia.events.ingest import envelope
+from alluvia.files import event_files, json_rows
 from alluvia.files.file_text import buffered
 from alluvia.files.json_rows import JsonRows
 from alluvia.files.limits import NAMES_MAX
@@ -141,3 +142,32 @@ def test_a_value_that_is_no_text_is_no_bytes(value: str) -> None:
     error, message = outcome(text, pa.schema([("id", pa.int64()), ("data", pa.binary())]))
     assert issubclass(error, Invalid)
     assert message.startswith("row 1, column data: expected a base64 string, got ")
+
+
+@pytest.mark.parametrize("kept", [0, 200_000, 1 << 30])
+def test_the_second_pass_reads_only_what_the_first_one_has_not_kept(monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
+    lines = [line_of(fields_of(at)) for at in range(9000)]
+    lines[2000:2000] = [""] * 3000
+    lines[7000] = line_of(fields_of(7000) | {"code": '"\\u0041"'})
+    text = "\n".join(lines).encode()
+    expected = outcome(text, None)
+    read: list[int] = []
+    events = json_rows._events
+
+    def counted(piece: bytes, start: int) -> Any:
+        read.append(start)
+        return events(piece, start)
+
+    monkeypatch.setattr(json_rows, "_events", counted)
+    monkeypatch.setattr(json_rows, "KEPT_BYTES", kept)
+    monkeypatch.setattr(event_files, "PART_BYTES", 50_000)
+    rows = JsonRows(lambda: buffered(iter([text])), NAMES_MAX)
+    found = rows.schema({})
+    pieces = len(read)
+    assert pieces > 20
+    read.clear()
+    for _ in range(2):
+        tables = list(rows.tables(found))
+        assert (found, [repr(row) for row in pa.concat_tables(tables).to_pylist()]) == expected
+    again = len(read) / 2 / pieces
+    assert {0: again == 1, 200_000: 0 < again < 1, 1 << 30: again == 0}[kept]
