@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from alluvia.cli.commands.files import GROUP_FILES_MAX
+from alluvia.cli.commands.files import GROUP_FILES_MAX, workers_for
 from alluvia.events.ingest.envelope import split_json
 from alluvia.events.ingest.values import UNLIMITED
 from alluvia.files import event_files
@@ -215,6 +215,19 @@ def test_several_processes_store_each_event_once(shell: Shell, tmp_path: Path) -
     assert shell.rows("ingest", "t", str(tmp_path / "large.ndjson"))[0]["duplicates"] == 12_000
     [found] = shell.rows("query", "SELECT count(*) AS n, count(DISTINCT properties) AS different FROM t")
     assert found == {"n": 12_000, "different": 12_000}
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "cores", "number"), [(63, 8, 1), (64, 8, 4), (64, 3, 3), (999, 2, 1), (64, None, 1)]
+)
+def test_several_processes_are_for_large_files_and_several_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, megabytes: int, cores: int | None, number: int
+) -> None:
+    for name in ("a", "b"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(megabytes << 19)
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    assert workers_for([str(tmp_path / "a"), str(tmp_path / "b"), str(tmp_path / "missing"), "-"]) == number
 
 
 @pytest.mark.usefixtures("small")

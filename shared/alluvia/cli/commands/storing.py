@@ -69,7 +69,11 @@ def create(
 @CREATE
 @EVENTS_FORMAT
 @reading_options
-@click.option("--workers", type=click.IntRange(1, 64), help="Processes at once; by default several for large files.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    help="Processes at once; by default several for large files, with 3 cores or more.",
+)
 def ingest(
     common: Common,
     table: str,
