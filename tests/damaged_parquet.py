@@ -9,6 +9,8 @@ from alluvia.delta.log.files.thrift import Field, Items, Struct, read_struct, wr
 _MAGIC = b"PAR1"
 _ROW_GROUPS, _COLUMNS, _META_DATA, _TYPE, _SIZES, _REPETITION, _DEFINITION = 4, 1, 3, 1, 16, 2, 3
 """Fields of `FileMetaData`, `RowGroup`, `ColumnChunk`, `ColumnMetaData` and `SizeStatistics` in parquet.thrift."""
+_DATA_PAGE, _DICTIONARY_PAGE = 9, 11
+"""Fields of `ColumnMetaData` for the places of pages."""
 _FLOAT = 4
 _I64, _LIST, _STRUCT = 6, 9, 12
 """Types of Thrift."""
@@ -36,6 +38,15 @@ def with_false_levels(data: bytes) -> bytes:
     levels = Field(_LIST, Items(_I64, [1, 2, 3]))
     sizes = Field(_STRUCT, {_REPETITION: levels, _DEFINITION: levels})
     return _changed(data, lambda column: column.update({_SIZES: sizes}))
+
+
+def without_dictionary_offset(data: bytes) -> bytes:
+    """Return a file whose footer does not name the dictionary of its first column, as old writers leave it out."""
+
+    def change(column: Struct) -> None:
+        column[_DATA_PAGE] = column.pop(_DICTIONARY_PAGE)
+
+    return _changed(data, change)
 
 
 def _changed(data: bytes, change: Callable[[Struct], None]) -> bytes:

@@ -24,6 +24,7 @@ from alluvia.delta.schema.caller_rows import conform
 from alluvia.errors import Invalid
 from alluvia.events.ingest.compression import TooLarge
 from alluvia.files.limits import FileNames, Misfit, check_sizes, misfit
+from alluvia.files.parquet_dictionaries import has_dictionary, longest_values
 from alluvia.files.parquet_types import delta_type, paths, plain_type
 
 _MAGIC = b"PAR1"
@@ -60,8 +61,6 @@ FIXED_BYTES_MAX = 1 << 10
 PIECE_BYTES = 64 << 20
 _LISTS_BYTES = 256 << 20
 """Limit for all texts in the lists of a row group, of which a batch is a small part."""
-_PROBED_ROWS = 100
-"""Rows that show the dictionary, also where the first lists are empty."""
 _BUFFER_BYTES = 1 << 20
 _BUFFERS_BYTES = 32 << 20
 """Limits for the buffers of a column and of all columns."""
@@ -138,34 +137,33 @@ class ParquetRows:
         """Return how the row groups are read, consecutive ones together."""
         if self._readings is None:
             readings: list[_Reading] = []
-            probe = self._opened(self._texts.values())
-            for group in range(probe.metadata.num_row_groups):
-                dictionaries, batch_rows = self._reading_of(probe, group)
-                if not readings or readings[-1][:2] != (dictionaries, batch_rows):
-                    readings.append(_Reading(dictionaries, batch_rows, []))
-                readings[-1].groups.append(group)
+            metadata = self._opened(()).metadata
+            with self._open_file() as stream:
+                for group in range(metadata.num_row_groups):
+                    dictionaries, batch_rows = self._reading_of(metadata.row_group(group), stream)
+                    if not readings or readings[-1][:2] != (dictionaries, batch_rows):
+                        readings.append(_Reading(dictionaries, batch_rows, []))
+                    readings[-1].groups.append(group)
             self._readings = readings
         return self._readings
 
-    def _reading_of(self, probe: pq.ParquetFile, group: int) -> tuple[list[str], int]:
+    def _reading_of(self, group: pq.RowGroupMetaData, stream: IO[bytes]) -> tuple[list[str], int]:
         """Return the texts of a row group to read as dictionaries, and how many rows to read at once.
 
         A text of a page without a dictionary takes no more memory than the page.
         """
-        metadata = probe.metadata.row_group(group)
-        rows_max = min(BATCH_ROWS, metadata.num_rows)
-        chunks = {path: metadata.column(at) for at, path in self._texts.items()}
-        chunks = {path: chunk for path, chunk in chunks.items() if chunk.has_dictionary_page}
-        sizes = {path: chunk.total_uncompressed_size for path, chunk in chunks.items()}
+        rows_max = min(BATCH_ROWS, group.num_rows)
+        chunks = {at: chunk for at in self._texts if has_dictionary(stream, chunk := group.column(at))}
+        sizes = {at: chunk.total_uncompressed_size for at, chunk in chunks.items()}
         if sum(sizes.values()) * rows_max > PIECE_BYTES:
-            sizes = _longest(probe, group, list(chunks))
+            sizes = longest_values(stream, chunks)
         total = 0
-        dictionaries = []
-        for path in sorted(chunks, key=lambda path: sizes.get(path, sys.maxsize)):
-            size = sizes.get(path, sys.maxsize)
-            in_lists = size * chunks[path].num_values if path in self._lists else 0
+        dictionaries = set()
+        for at in sorted(chunks, key=lambda at: sizes.get(at, sys.maxsize)):
+            path, size = self._texts[at], sizes.get(at, sys.maxsize)
+            in_lists = size * chunks[at].num_values if path in self._lists else 0
             if in_lists > _LISTS_BYTES or (total + size) * min(rows_max, BATCH_ROWS_MIN) > PIECE_BYTES:
-                dictionaries.append(path)
+                dictionaries.add(path)
             else:
                 total += size
         return sorted(dictionaries), max(BATCH_ROWS_MIN, min(BATCH_ROWS, PIECE_BYTES // max(1, total)))
@@ -205,37 +203,6 @@ class _Reading(NamedTuple):
     dictionaries: list[str]
     batch_rows: int
     groups: list[int]
-
-
-def _longest(probe: pq.ParquetFile, group: int, paths: list[str]) -> dict[str, int]:
-    """Return how many bytes the longest value in the dictionary of each text has, as far as the first rows show it."""
-    rows = next(probe.iter_batches(_PROBED_ROWS, row_groups=[group], columns=paths), None)
-    arrays = [] if rows is None else [leaf for column in rows.columns for leaf in _leaves(column)]
-    if len(arrays) != len(paths):  # two columns of one path
-        return {}
-    longest = {path: _longest_in(array) for path, array in zip(paths, arrays, strict=True)}
-    return {path: size for path, size in longest.items() if size is not None}
-
-
-def _longest_in(array: pa.Array) -> int | None:
-    """Return the length of the longest value in an array's dictionary; None for an empty one."""
-    if not isinstance(array, pa.DictionaryArray):  # a decimal
-        return array.type.bit_width // 8
-    size: int | None = pc.max(pc.binary_length(array.dictionary)).as_py()
-    return size
-
-
-def _leaves(column: pa.Array) -> Iterator[pa.Array]:
-    if isinstance(column, pa.StructArray):
-        for at in range(column.type.num_fields):
-            yield from _leaves(column.field(at))
-    elif isinstance(column, pa.MapArray):
-        yield from _leaves(column.keys)
-        yield from _leaves(column.items)
-    elif isinstance(column, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)):
-        yield from _leaves(column.values)
-    else:
-        yield column
 
 
 def _damage(error: Exception) -> Exception:

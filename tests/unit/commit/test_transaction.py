@@ -192,10 +192,12 @@ def test_a_transaction_has_a_maximum_age(pair: Pair) -> None:
 
 def test_rows_that_took_too_long_to_write_are_not_committed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """Vacuum may come for a file that no commit has named for a day."""
-    monkeypatch.setattr(append, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(append, "GATHERED_BYTES", 1000)
+    pair.one.evolve(properties={"alluvia.target_file_size": "1"})
 
     def slowly() -> pa.RecordBatchReader:
         def batches() -> Iterator[pa.RecordBatch]:
+            yield pa.record_batch({"x": pa.nulls(1000, pa.int64())})
             yield pa.record_batch({"x": pa.nulls(1000, pa.int64())})
             pair.clock.advance(13 * 3600)
             yield pa.record_batch({"x": [2]})
@@ -204,7 +206,7 @@ def test_rows_that_took_too_long_to_write_are_not_committed(pair: Pair, monkeypa
 
     with pytest.raises(TransactionExpired):
         pair.one.append(slowly())
-    assert pair.table().snapshot().version == 0
+    assert pair.table().snapshot().version == 1
 
 
 def test_commit_info_says_who_did_what(pair: Pair) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
 from types import TracebackType
@@ -18,13 +18,13 @@ from alluvia.delta.data_files.row_groups import group_rows
 from alluvia.delta.file_schema_adapter import FileForm
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.paths import folder_of
-from alluvia.delta.partitioning.partition import Partition, split
+from alluvia.delta.partitioning.partition import Partition, partition_of, split
 from alluvia.delta.partitioning.spec import PartitionSpec
-from alluvia.delta.partitioning.transforms import PARTITION_TAG
+from alluvia.delta.partitioning.transforms import PARTITION_TAG, Span
 from alluvia.delta.promoted_fields import moved, shown_rows
 from alluvia.delta.properties import Properties
 from alluvia.delta.schema.variant_shredding import is_marked
-from alluvia.delta.statistics.written import file_statistics
+from alluvia.delta.statistics.written import file_statistics, merged_statistics
 from alluvia.errors import Invalid
 from alluvia.store import Store
 
@@ -80,6 +80,52 @@ class FileWriter:
         self._store.put_new_many({self._root + add.path: data for add, data in prepared})
         return [add for add, _ in prepared]
 
+    @property
+    def keeps_order(self) -> bool:
+        """Whether rows go into files in the order in which they come: nothing sorts them or splits them."""
+        return not (self._spec.fields or self._settings.cluster_by or self._settings.sort_by)
+
+    def write_in_order(self, tables: Iterable[pa.Table]) -> Iterator[AddFile]:
+        """Write what `write` takes, to be held a part at a time, if `keeps_order`: a file is encoded as its rows come.
+
+        Two tables make a row group if they have fewer rows than one may have.
+        """
+        settings = self._settings
+        held: pa.Table | None = None
+        file: _GrowingFile | None = None
+        for table in tables:
+            if held is None:
+                held = table
+                continue
+            rows = pa.concat_tables([held, table])
+            ready = len(rows) - len(rows) % settings.row_group_rows or len(rows)
+            for start in range(0, ready, settings.row_group_rows):
+                file = file or _GrowingFile(self._form)
+                self._add(file, rows.slice(start, min(settings.row_group_rows, ready - start)))
+                if file.size >= settings.target_file_size * ENOUGH_SHARE:
+                    yield self._put(file)
+                    file = None
+            held = rows.slice(ready) if ready < len(rows) else None
+            del table, rows  # before the next ones are gathered
+        if file is None:
+            yield from [] if held is None else self.write(held)
+            return
+        if held is not None:
+            self._add(file, held)
+        yield self._put(file)
+
+    def _add(self, file: _GrowingFile, rows: pa.Table) -> None:
+        rows = moved(rows, self._form.promoted)
+        if self._check is not None:
+            self._check(shown_rows(rows, self._form.promoted))
+        file.add(rows)
+
+    def _put(self, file: _GrowingFile) -> AddFile:
+        data, stats, tags = file.finish()
+        add = new_file(partition_of(self._spec, (), Span((), ())), len(data), stats, self._clock, tags=tags)
+        self._store.put_new_many({self._root + add.path: data})
+        return add
+
     def _encode(self, table: pa.Table, *, together: bool) -> Iterator[tuple[AddFile, bytes]]:
         settings = self._form.settings
         order = sort_columns(table, settings) if len(table) > 1 else ()
@@ -121,6 +167,38 @@ class FileWriter:
         bounded = bounded_columns(rows.schema)
         in_log = len(rows) == 1 and bounded is True and rows.num_columns <= self._settings.indexed_columns
         return not in_log and bounded
+
+
+class _GrowingFile:
+    """A file in memory that is written row group by row group."""
+
+    def __init__(self, form: FileForm) -> None:
+        self._form = form
+        self._buffer: ParquetBuffer | None = None
+        self._stored: pa.Schema | None = None
+        self._statistics: list[str] = []
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes have been written."""
+        return 0 if self._buffer is None else self._buffer.size
+
+    def add(self, rows: pa.Table) -> None:
+        """Add a row group, of rows with the table's columns."""
+        settings = self._form.settings
+        stored = self._form.stored(rows, self._stored)
+        if self._buffer is None:
+            self._stored, self._buffer = stored.schema, ParquetBuffer(stored, settings)
+        self._statistics.append(file_statistics(stored, settings.indexed_columns))
+        self._buffer.write(stored)
+
+    def finish(self) -> tuple[bytes, str, Mapping[str, str]]:
+        """Return the file's bytes, statistics and tags."""
+        assert self._buffer is not None  # noqa: S101 - rows were added
+        assert self._stored is not None  # noqa: S101 - as above
+        with self._buffer as buffer:
+            pass
+        return buffer.data(), merged_statistics(self._statistics), self._form.tags(self._stored)
 
 
 def sampled_share(table: pa.Table, settings: Properties, rows_max: int) -> float:

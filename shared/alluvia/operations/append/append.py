@@ -36,6 +36,8 @@ from alluvia.operations.tables.evolve import plan_evolve, protocol_for
 
 CHUNK_BYTES = 256 << 20
 """About the bytes of rows that are sorted and written at once."""
+GATHERED_BYTES = 32 << 20
+"""About the bytes of rows that are gathered of a table whose rows are not sorted."""
 
 
 def append(
@@ -68,6 +70,8 @@ def append(
 
 def _written(writer: FileWriter, rows: Any, schema: pa.Schema) -> list[AddFile]:
     """Write files of rows, some of which are held at a time: those before are gone when the next are read."""
+    if isinstance(rows, pa.RecordBatchReader) and writer.keeps_order:
+        return list(writer.write_in_order(conformed(rows, schema, GATHERED_BYTES)))
     return list(chain.from_iterable(map(writer.write, conformed(rows, schema, CHUNK_BYTES))))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 _TRUE, _FALSE, _I8, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _, _STRUCT = range(1, 13)
-I32, STRUCT = _I32, _STRUCT
+BINARY, I32, I64, LIST, STRUCT = _BINARY, _I32, _I64, _LIST, _STRUCT
 _NUMBERS = (_I16, _I32, _I64)
 _LONG = 15
 """A list of this many items or more has their number behind its first byte."""
