@@ -7,7 +7,7 @@ as such pages, those of a row group as one file. Source: Parquet format, "Dictio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import IO, NamedTuple
 
 import pyarrow as pa
@@ -33,6 +33,8 @@ _HEADER_BYTES = 1 << 10
 _DATA, _DICTIONARY = 0, 2
 """Types of pages."""
 _PLAIN, _PLAIN_DICTIONARY, _RLE = 0, 2, 3
+_HELD_BYTES = 16 << 20
+"""How much of the pages of a row group is held at once."""
 _LENGTH_BYTES = 4
 """Before each value stands its length."""
 _BYTE_ARRAY = 6
@@ -40,7 +42,7 @@ _REQUIRED = 0
 _CODECS = {"UNCOMPRESSED": 0, "SNAPPY": 1, "GZIP": 2, "BROTLI": 4, "ZSTD": 6, "LZ4": 7}
 _DATA_STARTS = (b"\x15\x00", b"\x15\x06")
 """With these begin the headers of data pages of both versions: field 1 is the type, 0 or 3."""
-_DAMAGE = (IndexError, KeyError, OSError, RecursionError, TypeError, ValueError)
+_DAMAGE = (AttributeError, IndexError, KeyError, OSError, RecursionError, TypeError, ValueError)
 """Errors of reading a damaged header, also at a place that no file has."""
 
 
@@ -70,14 +72,25 @@ def longest_values(stream: IO[bytes], chunks: Mapping[int, pq.ColumnChunkMetaDat
 
     Columns are left out whose dictionary is empty, missing, damaged, or compressed in another way than Arrow reads.
     """
-    pages = {at: page for at, chunk in chunks.items() if (page := _page(stream, chunk)) is not None}
     longest: dict[int, int] = {}
-    if not pages:
-        return longest
-    try:
-        file = pq.ParquetFile(pa.BufferReader(_file_of(list(pages.values()))))
-    except pa.ArrowException:
-        return longest
+    pages: dict[int, _Page] = {}
+    held = 0
+    for at, chunk in chunks.items():
+        page = _page(stream, chunk)
+        if page is None:
+            continue
+        pages[at] = page
+        held += len(page.content)
+        if held > _HELD_BYTES:
+            longest.update(_measured(pages))
+            pages, held = {}, 0
+    longest.update(_measured(pages))
+    return longest
+
+
+def _measured(pages: Mapping[int, _Page]) -> Iterator[tuple[int, int]]:
+    """Yield the longest value of each page that Arrow can read."""
+    file = pq.ParquetFile(pa.BufferReader(_file_of(list(pages.values()))))
     for number, at in enumerate(pages):
         try:
             [values] = file.read_row_group(number, use_threads=False).columns
@@ -85,8 +98,7 @@ def longest_values(stream: IO[bytes], chunks: Mapping[int, pq.ColumnChunkMetaDat
             continue
         size = pc.max(pc.binary_length(values)).as_py()
         if size is not None:
-            longest[at] = size
-    return longest
+            yield at, size
 
 
 def _page(stream: IO[bytes], chunk: pq.ColumnChunkMetaData) -> _Page | None:
