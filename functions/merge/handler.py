@@ -31,9 +31,9 @@ warm_lake.prepare()
 def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     """Merge the tables that messages of a queue are about, or that `{"tables": [...]}` names.
 
-    For a notification it merges what is due, for a sweep all that can be merged. Any other event is for all tables and
-    their rejects: they are put into the queue, or merged if there is none. Other fields are options of
-    `Table.optimize`; with one of them, no table is put into the queue.
+    A notification merges the files that are due, a sweep all files that can be merged. Any other event means all tables
+    and their rejects: the function queues them, or merges them itself if there is no queue. Other fields are options of
+    `Table.optimize`; an event with such a field queues no table.
     """
     lake, queue_url = warm_lake.lake(), os.environ.get(QUEUE_URL)
     options: dict[str, Any] = {"target_size": target_file_bytes(os.environ)}

@@ -1,7 +1,7 @@
 """`pyarrow.parquet` as `pq`, loaded when it is first used.
 
-It loads Arrow's file systems, and with them OpenSSL, which takes half as long as Arrow itself. A query of a table whose
-log has no checkpoint reads no Parquet in the process that plans it. Type checkers see `pyarrow.parquet`.
+The module loads Arrow's file systems and OpenSSL, which takes half as long as loading Arrow itself. Planning a query
+reads no Parquet if the table's log has no checkpoint. Type checkers see `pyarrow.parquet`.
 """
 
 from __future__ import annotations

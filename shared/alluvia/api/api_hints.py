@@ -84,14 +84,14 @@ SERVED = {
     "upsert": "MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN DELETE",
     "version": "DESCRIBE DETAIL events",
 }
-"""Statements and routes for methods that the client of a server does not have."""
+"""Statements and routes in place of methods that the client of a server lacks."""
 
 SERVED_CALLS = {
     "to_pandas": "table.to_arrow().to_pandas()",
     "to_polars": "polars.from_arrow(table.to_arrow())",
     "transaction": 'lake.sql("BEGIN; INSERT INTO a VALUES (1); DELETE FROM b WHERE n = 1; COMMIT")',
 }
-"""Calls of the client for methods that it does not have."""
+"""Calls that the client has in place of methods that it lacks."""
 
 
 def at_server(name: str) -> str:

@@ -168,7 +168,7 @@ class Table(TableRows):
         `partition_by`, such as `{"country": "de", "day(ts)": "2026-01-31"}`. `max_files` and `max_bytes` limit what is
         read. `backfill` rewrites the files in which fields that became columns (`evolve(add=…)`) may still be in
         `properties`, and no others; after it was stopped, another call does the rest. `when_due` does nothing until a
-        merge would save 16 files, so that a program may call it after each append. A dry run only plans: see the
+        merge would save 16 files, so a program can call it after each append. A dry run only plans: see the
         report's `plan`. `go_on` is called before each group of files; when it returns false, the rest is left.
         `memory_mb` is how much memory this process may take in all, in MB; what does not fit is sorted on disk. `turn`
         is held while rows are rewritten, so that several tables share that limit.

@@ -1,4 +1,4 @@
-"""Changing a table's columns, and what is said of those that were added for fields of `properties`."""
+"""Changes of a table's columns, and messages about columns that were added for fields of `properties`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def evolve_columns(
     force: bool = False,
     **columns: Any,
 ) -> dict[str, Any]:
-    """Change columns and properties of a table, and say what that means for promoted fields."""
+    """Change columns and properties of a table, and report the effect on promoted fields."""
     changed = {**dict.fromkeys(unset), **(properties or {})}
     target = lake.table(table)
     answer: dict[str, Any] = {"table": table}

@@ -1,8 +1,8 @@
-"""The columns that a data file has, as far as the log says. Pure.
+"""The columns of a data file, as far as the log knows them. Pure.
 
-Statistics name the columns whose nulls they count: the first 32 by default, and none within lists and maps. A file that
-this library writes with more columns than that has a tag that says which, by a digest. It is about the file alone: it
-stays true wherever the add goes (clones, branches, restores), and whatever columns the table gets or loses.
+Statistics count the nulls of some columns: by default of the first 32, and of none within lists and maps. If a file has
+more columns, this library tags its add with a digest of all of them. The tag describes the file, not the table. So it
+stays true in clones, branches and restores, and after the table has gained or lost columns.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ Names = dict[str, "Names | None"]
 
 
 def columns_digest(columns: Iterable[pa.Field]) -> str:
-    """Return what files have in common whose columns have these names and types, those in nested ones too.
+    """Return a digest of the names and types of columns, nested ones included.
 
-    The order makes no difference, and neither does whether nulls are allowed.
+    Neither their order nor whether they allow nulls makes a difference.
     """
     return blake2b(orjson.dumps(_shape(columns)), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def columns_tag(columns: pa.Schema, indexed_columns: int) -> Mapping[str, str]:
-    """Return the tag of a file with these columns; none if statistics of its first columns name them all."""
+    """Return the tag of a file with these columns; empty if the statistics name all of them."""
     names = counted_names(columns)
     if names is not None and _leaf_count(names) <= indexed_columns:
         return {}
@@ -41,7 +41,7 @@ def columns_tag(columns: pa.Schema, indexed_columns: int) -> Mapping[str, str]:
 
 
 def counted_names(columns: Iterable[pa.Field]) -> Names | None:
-    """Return the names that complete statistics count the nulls of, those in structs included; None if they cannot."""
+    """Return the columns, fields of structs included, in complete null counts; None if some cannot be counted."""
     names: Names = {}
     for column in columns:
         kind, inner = pa.binary() if is_marked(column) else column.type, None
@@ -74,7 +74,7 @@ def _leaf_count(names: Names) -> int:
 
 
 def _holds_struct(kind: pa.DataType) -> bool:
-    """Whether there are fields within lists or maps, of which statistics say nothing."""
+    """Whether a type has fields within lists or maps, which statistics leave out."""
     if pa.types.is_map(kind):
         return _holds_struct(kind.key_type) or _holds_struct(kind.item_type)
     if pa.types.is_list(kind):

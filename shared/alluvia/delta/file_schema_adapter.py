@@ -103,9 +103,9 @@ class ReadPlan:
     widened: Callable[[list[str]], ReadPlan] | None = None
 
     def stored_names(self, stored: pa.Schema, file: AddFile, places: Places | None = None) -> list[str]:
-        """Return which of a file's top columns hold the columns wanted. Raises `Corrupt`.
+        """Return the names of a file's top columns that hold the wanted columns. Raises `Corrupt`.
 
-        `places` are those of `stored`, where they are read already.
+        `places` are the places of `stored`, if the caller has read them before.
         """
         if (wide := self._wide(file)) is not None:
             return wide.stored_names(stored, file, places)

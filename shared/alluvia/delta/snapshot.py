@@ -230,7 +230,7 @@ class Snapshot:
 
     @cached_property
     def columns_digest(self) -> str:
-        """Return the digest of the columns that files have which are written now."""
+        """Return the digest of the columns of files that are written for this version."""
         pairs = zip(self.schema, self.physical_schema, strict=True)
         return columns_digest(
             marked(theirs) if is_variant(ours, theirs) else theirs
@@ -240,7 +240,7 @@ class Snapshot:
 
     @property
     def expires(self) -> bool:
-        """Whether files go once all of their rows are old, so that rows of different days must not share one.
+        """Whether a file is removed once all of its rows are old: then rows of different days must not share a file.
 
         Rejects expire with the rows of their table.
         """

@@ -211,7 +211,7 @@ class IdRun:
 
 
 _FEW = 256
-"""Fewer ids are looked up one by one: Arrow's functions take longer to begin than that takes."""
+"""Fewer ids are looked up one by one, which is faster than a call of Arrow's functions."""
 
 
 class WantedIds:

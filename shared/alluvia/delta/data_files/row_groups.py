@@ -1,8 +1,7 @@
-"""How many rows the row groups of a file have, by the rows that it holds. Pure.
+"""The number of rows in the row groups of a file, chosen by the file's rows. Pure.
 
-A query that looks for some values of a sorted column reads whole row groups: the fewer rows these have, the less it
-reads. Where rows are in no order, all groups hold all values, and smaller ones only make the footer longer, which every
-query reads, whatever it looks for.
+A query for some values of a sorted column reads whole row groups, so small groups let it read less. In unsorted rows,
+every group holds all values, and smaller groups only lengthen the footer, which every query reads.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from alluvia.arrow_compute import pc
 from alluvia.delta.properties import ROW_GROUP_ROWS_MAX, Properties
 
 SELECTIVE_ROWS = 30_720
-"""A quarter of the most: queries of all rows take as long, and with smaller groups they take longer."""
+"""A quarter of the maximum. Full scans take no longer with this size; with smaller groups they do."""
 ROWS_PER_COLUMN = 480
-"""So many rows for each column: their footer is then a fiftieth of three columns of a group."""
+"""Rows of a group for each column. The footer then has a fiftieth of the bytes of three columns of the group."""
 
 
 def group_rows(rows: pa.Table, settings: Properties) -> int:
@@ -33,5 +32,5 @@ def group_rows(rows: pa.Table, settings: Properties) -> int:
         return most
     firsts = pc.take(rows.select(sorted(names)), pa.array(range(0, len(rows), fewer), pa.int64()))
     numbered = (pc.dictionary_encode(column.combine_chunks()).indices.to_pylist() for column in firsts.columns)
-    distinct = {*zip(*numbered, strict=True)}  # values as such would not do: Python has no year 10000
+    distinct = {*zip(*numbered, strict=True)}  # numbers, because Python cannot represent the year 10000
     return fewer if len(distinct) > -(-len(rows) // most) else most

@@ -57,7 +57,7 @@ class FileWriter:
         *,
         apart: bool = False,
     ) -> None:
-        """`apart` has few rows of some partition values in a file for each, as rows that expire have to be."""
+        """`apart` writes a file for each partition value, even for few rows; rows that expire need that."""
         self._store = store
         self._root = root
         self._spec = spec
@@ -276,7 +276,7 @@ class ParquetBuffer:
         codec: str | None = None,
         bounded: Bounded | None = None,
     ) -> None:
-        self._sink = BytesIO()  # which gives its bytes without a copy, as Arrow's stream does not
+        self._sink = BytesIO()  # returns its bytes without a copy, unlike Arrow's stream
         self._settings = settings
         self._writer = parquet_writer(pa.PythonFile(self._sink, "w"), rows, settings, encodings, codec, bounded)
 

@@ -36,9 +36,9 @@ from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 
 APART_MAX = 8
-"""Up to this many values get a file each, however few rows they have."""
+"""Up to this many partition values get a file each, even for few rows."""
 PARTITIONS_MAX = 100
-"""Up to this many values get a file each if they are big enough, and together fill no more than one file."""
+"""Up to this many values get a file each if each has enough bytes, and all together fill at most one file."""
 RANGES = 32
 """A range of several values holds at most about this fraction of rows that fill no file, so that it prunes well."""
 FILLED_RANGES = 8
@@ -87,7 +87,7 @@ def split(
     """Yield each partition with its rows, sorted by partition value and by `order`, columns of the same length.
 
     The identity columns are dropped from the rows. `file_bytes` is how many Arrow bytes make a file. `together` leaves
-    all transforms' values in one range; `apart` has few rows of up to `PARTITIONS_MAX` values in a range each.
+    all transforms' values in one range; `apart` gives each of up to `PARTITIONS_MAX` values its own range.
     """
     if not len(table):
         return
@@ -124,7 +124,7 @@ def least_bytes(
 ) -> int:
     """Return how many Arrow bytes a range of several partition values should hold; 0 for a file for each value.
 
-    `file_bytes` is how many make a file. `apart` as for `split`.
+    `file_bytes` is how many make a file. `apart` has the same meaning as for `split`.
     """
     size = int(sum(each.rows for each in groups) * row_bytes)
     if len(groups) <= PARTITIONS_MAX and (file_bytes is None or size <= file_bytes):

@@ -140,7 +140,7 @@ def conformed(rows: Any, schema: pa.Schema, chunk_bytes: int) -> Iterator[pa.Tab
     """
     for chunks in map(partial(_chunks, schema=schema, chunk_bytes=chunk_bytes), _tables(rows, schema, chunk_bytes)):
         while chunks:
-            yield chunks.pop(0)  # so that it is gone before the next rows are gathered
+            yield chunks.pop(0)  # frees it before the next rows are gathered
 
 
 def _chunks(table: pa.Table, schema: pa.Schema, chunk_bytes: int) -> list[pa.Table]:

@@ -74,7 +74,7 @@ def _run(sql: str, parameters: Sequence[Any]) -> pa.Table | None:
 
 @dataclass(slots=True)
 class _Answers:
-    """What DuckDB has computed, and what it is asked for next: casts by type and text, expressions by their SQL."""
+    """Answers of DuckDB and the next questions: casts by type and text, expressions by their SQL."""
 
     casts: dict[tuple[str, str], pa.Scalar | None] = field(default_factory=dict)
     values: dict[str, pa.Scalar | None] = field(default_factory=dict)
@@ -202,7 +202,7 @@ class Constants:
         return lambda: _valued(self._answers.values[sql])
 
     def _sql(self, node: Node) -> str | None:
-        """Return an expression of literals and cheap functions, as of the query's own time; None for any other."""
+        """Return an expression of literals and cheap functions as SQL, at the query's own time; None for any other."""
         kind = node["class"]
         if kind == "CONSTANT":
             return _literal_sql(node["value"])
@@ -279,13 +279,13 @@ def _text_cast(node: Node) -> tuple[str, str] | None:
 
 
 def _literal_sql(value: Mapping[str, Any]) -> str | None:
-    """Return a literal as SQL of its very type; None for one of bytes or bits."""
+    """Return a literal as SQL that keeps its type; None for bytes and bits."""
     kind = value["type"]["id"]
     if value["is_null"]:
         return "NULL"
     if kind == "VARCHAR":
         return quote_text(value["value"]) if isinstance(value["value"], str) else None
-    if kind == "DOUBLE":  # 2e0 would be 2.0, which is a decimal
+    if kind == "DOUBLE":  # as 2.0, it would be a decimal
         return f"CAST('{float(value['value'])!r}' AS DOUBLE)"
     if kind == "DECIMAL":
         exact = Decimal(whole_number(value["value"])).scaleb(-value["type"]["type_info"]["scale"], _EXACT)

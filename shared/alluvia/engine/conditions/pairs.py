@@ -104,7 +104,7 @@ class Pairs:
 
 
 def _by_folded_name(names: Sequence[str]) -> dict[str, str]:
-    """Return names by their folded form; of several with one form, the first."""
+    """Return names by their folded form; the first one if several have the same form."""
     return {fold(name): name for name in reversed(names)}
 
 

@@ -126,16 +126,16 @@ _NESTED = ("list", "array", "struct", "map", "union")
 
 
 def since_2() -> bool:
-    """Whether the installed DuckDB is 2.0 or later. The lines differ in few things: see decision 0081."""
+    """Whether the installed DuckDB is 2.0 or later. Decision 0081 lists the differences."""
     from alluvia.engine.duck.native import duckdb
 
     return int(duckdb.__version__.partition(".")[0]) >= 2
 
 
 def result_of(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Any = None) -> duckdb.DuckDBPyConnection:
-    """Run a query whose rows are read as Arrow, batch by batch.
+    """Run a query and return its result, to be read as Arrow batch by batch.
 
-    DuckDB 1.5 streams what `execute` gives and 2.0 what `sql` gives; each holds all rows of the other in memory.
+    DuckDB 1.5 streams the rows of `execute`, and 2.0 those of `sql`; the other call holds all rows in memory.
     """
     result: duckdb.DuckDBPyConnection = (
         cast("Any", connection).sql(sql, params=parameters or None)

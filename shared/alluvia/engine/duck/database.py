@@ -115,7 +115,7 @@ _shared: dict[str, duckdb.DuckDBPyConnection] = {}
 
 def connect(options: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
     """Open an empty database in memory, in UTC, with errors as JSON. `options` are DuckDB's, as text."""
-    from alluvia.engine.duck.native import duckdb  # loaded late: what only plans queries does without
+    from alluvia.engine.duck.native import duckdb  # loaded late: planning alone does not need it
 
     of_its_line = {"error_on_division_by_zero": "false"} if since_2() else {}  # null, as it is in 1.5
     connection = duckdb.connect(":memory:", config={**_CLOSED, **of_its_line, **options})

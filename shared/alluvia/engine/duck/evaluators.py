@@ -44,10 +44,10 @@ class OwnEvaluator:
 
     def compute(self, query: str, rows: pa.Table) -> pa.Table:
         """Return the rows of a query over the relation `rows`. Raises `EngineError`."""
-        from alluvia.engine.duck.native import duckdb  # loaded late: most conditions and values do without
+        from alluvia.engine.duck.native import duckdb  # loaded late: most conditions and values do not need it
 
         try:
-            with registered(ROWS, rows.to_reader(), self._connection):  # a table would take twice the time
+            with registered(ROWS, rows.to_reader(), self._connection):  # a table takes twice as long
                 return arrow_table(self._connection, query)
         except duckdb.Error as error:
             raise EngineError(details_of(error)) from None
@@ -55,12 +55,12 @@ class OwnEvaluator:
 
 @contextmanager
 def registered(name: str, rows: object, connection: DuckDBPyConnection) -> Iterator[None]:
-    """Give a connection rows under a name for the time of a block, whose error ends its transaction."""
+    """Register rows under a name during a block. An error in the block ends the transaction."""
     connection.register(name, rows)
     try:
         yield
     except Exception:
-        connection.execute("ROLLBACK")  # in a failed transaction, DuckDB 2.0 takes nothing back
+        connection.execute("ROLLBACK")  # DuckDB 2.0 unregisters nothing in a failed transaction
         raise
     finally:
         connection.unregister(name)

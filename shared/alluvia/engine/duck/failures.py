@@ -99,7 +99,7 @@ class ResultTooLarge(QueryTooCostly):
 class EngineError(Exception):
     """DuckDB, or the reading of its rows, failed: `details` are the fields of its error.
 
-    `step` is the number of the statement that failed, of those that were sent before the request; None for another.
+    `step` is the number of the failed statement among those sent before the request; None for the request itself.
     """
 
     def __init__(self, details: Mapping[str, str], step: int | None = None) -> None:

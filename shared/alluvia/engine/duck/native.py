@@ -1,7 +1,7 @@
-"""DuckDB's own module, `_duckdb`, which has all that the library uses of it.
+"""DuckDB's own module, `_duckdb`, which has everything that this library uses.
 
-The package around it adds names, and looks its version up in the metadata of installed packages: that takes as long as
-loading DuckDB. Releases without such a module have only the package. Type checkers see that.
+The package `duckdb` around it adds names, and reads the metadata of installed packages, which takes as long as loading
+DuckDB. Releases without `_duckdb` are loaded as the package. Type checkers see the package.
 """
 
 from __future__ import annotations
@@ -16,6 +16,6 @@ else:
     try:
         import _duckdb as duckdb
 
-        duckdb.connect, duckdb.Error, duckdb.tokenize  # noqa: B018 - which the library needs of it
+        duckdb.connect, duckdb.Error, duckdb.tokenize  # noqa: B018 - names that the library needs
     except (ImportError, AttributeError):
         import duckdb

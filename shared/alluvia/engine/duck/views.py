@@ -50,7 +50,7 @@ from alluvia.store.numbers import number_of
 _POSITIONS = "alluvia_positions"
 _KNOWN_FILES_MAX = 1000
 _KNOWN_BYTES_MAX = 2_000_000
-"""As JSON: in memory, columns take 8 to 15 times that."""
+"""Bytes as JSON; in memory, columns take 8 to 15 times as much."""
 _KNOWN_COLUMNS: Recent[tuple[object, ...], Mapping[str, DuckType]] = Recent(_KNOWN_BYTES_MAX)
 
 

@@ -1,4 +1,4 @@
-"""Which columns of its tables a query can mean, by the names in its text. Pure."""
+"""The columns that a query can mean, by the names in its text. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OF_ALL_COLUMNS = ("PIVOT", "SHOW_REF")
 
 
 def named_columns(root: Node, schemas: Mapping[Reference, pa.Schema]) -> frozenset[str] | None:
-    """Return the folded names of all columns that a query can mean; None where it may mean any.
+    """Return the folded names of all columns that a query can mean; None if it can mean any column.
 
     `schemas` are those of all tables that it names. A name that nothing in the query has may be a mistake: DuckDB's
     message names columns that there are, so that the query may mean any of them.
@@ -41,7 +41,7 @@ def named_columns(root: Node, schemas: Mapping[Reference, pa.Schema]) -> frozens
 
 
 def _takes_all(node: Node) -> bool:
-    """Whether a node may take any column of a table: by its position, or all of them."""
+    """Whether a node can mean any column of a table: by position, or all columns at once."""
     kind = node.get("type")
     return (
         node.get("class") in _BY_POSITION
@@ -65,7 +65,7 @@ def _names_given(node: Node) -> Iterator[str]:
 
 
 def _is_known(parts: Sequence[str], tables: Mapping[str, Sequence[Collection[str]]], given: set[str]) -> bool:
-    """Whether a name means a column or what the query gives that name: not a whole row, and nothing that is missing."""
+    """Whether a name means a column or something that the query names, not a whole row or a missing name."""
     at = next((at for at, part in enumerate(parts) if part in tables), None)
     if at is None:
         return parts[0] in given or any(parts[0] in names for table in tables.values() for names in table)

@@ -43,7 +43,7 @@ class OpenPivot:
         )
 
     def condition(self, values: Sequence[str]) -> str:
-        """Return the expression with its values. Raises `Invalid` for none, and for more than may be columns."""
+        """Return the expression with its values. Raises `Invalid` if there are none, or more than columns may be."""
         if not values or len(values) > VALUES_MAX:
             held = f"more than {VALUES_MAX} values" if values else "no value in any row"
             raise Invalid(f"PIVOT … ON {self.expression}: it has {held}: name those to show, as in IN ('a', 'b')")

@@ -109,7 +109,7 @@ def rewrite(
         edits.extend(changes)
         replacements[id(reference.node)] = _view_node(reference.node, view, alias)
     if fields:
-        with suppress(_Unusual):  # for a name or a text that is not written next to `->>`, the query stays as it is
+        with suppress(_Unusual):  # the query stays as it is if its name or text does not stand next to `->>`
             return _rewritten(
                 statement,
                 [*edits, *(_field_edit(field, tokens) for field in fields)],

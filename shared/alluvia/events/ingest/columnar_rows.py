@@ -211,7 +211,7 @@ def _plain_ids(ids: pa.Array) -> pa.Array:
 
 def fitting(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return values as a column of a type has them, with null for those that need a look."""
-    if column.type == kind != NUMBER:  # which is the type of a table's bytes, too
+    if column.type == kind != NUMBER:  # numbers have the type of binary columns
         return column
     if pa.types.is_integer(column.type) and (pa.types.is_integer(kind) or pa.types.is_float64(kind)):
         try:

@@ -67,7 +67,7 @@ def bodies(rows: Sequence[pa.StructArray]) -> list[dict[str, Any]]:
 
 @cache
 def _parquet_file() -> type[pq.ParquetFile]:
-    """Return the class of Parquet files that learn their columns' names from the last one with the same schema.
+    """Return a class of Parquet files that share the names of columns with the last file of the same schema.
 
     To make them out takes as long as all else in opening a sidecar, and a checkpoint has hundreds, all alike.
     """
