@@ -1,4 +1,4 @@
-"""A cache of the values that were used last, by key."""
+"""A cache of the most recently used values, by key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 
 class Recent(Generic[Key, Value]):
-    """The values that were used last, up to a total size. Safe for use from several threads."""
+    """A cache of the most recently used values, up to a total size. Safe for use from several threads."""
 
     def __init__(self, size_max: int) -> None:
         self._size_max = self._free = size_max
@@ -21,7 +21,7 @@ class Recent(Generic[Key, Value]):
         self._lock = Lock()
 
     def get(self, key: Key) -> Value | None:
-        """Return the value of a key; None if it is not among them."""
+        """Return the value of a key; None if the cache does not have it."""
         with self._lock:
             if key not in self._values:
                 return None
@@ -29,7 +29,7 @@ class Recent(Generic[Key, Value]):
             return self._values[key][0]
 
     def keep(self, key: Key, value: Value, size: int) -> None:
-        """Keep a value in the place of those that were not used for longest; one that is too large is not kept.
+        """Keep a value, and drop the least recently used ones to make room. A value that is too large is not kept.
 
         Its `size` is in the unit of the total.
         """

@@ -189,7 +189,7 @@ class CsvRows:
     def _fault(self) -> Misfit:
         """Return the error of the first row that cannot be read, or is too long."""
         text = self._opened()
-        with suppress(RowTooLong):  # which the last line tells
+        with suppress(RowTooLong):  # reported by the last line
             for number, row in enumerate(text.rows, 1):
                 if isinstance(cells := text.cells(row), CsvFault):
                     return Misfit(f"row {number}: {cells.reason}")

@@ -190,7 +190,7 @@ def _line_pieces(start: bytes, source: io.BufferedReader[Any], count: Callable[[
     while gathered:
         more = b""
         try:
-            more = source.read1(_CHUNK_BYTES)  # one read at a time: a failure loses nothing that came before it
+            more = source.read1(_CHUNK_BYTES)  # one read at a time, so that a failure loses nothing before it
         except (Invalid, OSError) as error:
             failure = error
         gathered.append(more)
@@ -212,7 +212,7 @@ def _line_pieces(start: bytes, source: io.BufferedReader[Any], count: Callable[[
 
 
 def _cut_lines(text: bytes) -> Iterator[tuple[bytes, bool]]:
-    """Yield pieces of whole lines, and whether they are as long as pieces are."""
+    """Yield pieces of whole lines, and whether each has the full length of a piece."""
     start = 0
     while start < len(text):
         end = text.find(b"\n", start + PART_BYTES - 1) + 1

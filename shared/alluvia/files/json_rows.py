@@ -1,7 +1,7 @@
 """JSON objects, one a line or in an array, as tables of a schema. Pure, but for the stream.
 
-Lines with the same keys are read as columns, as those of events are. Whatever is wrong with a file, the error is that
-of a reader that takes each line by itself.
+Lines with the same keys are read as columns, like lines of events. If a file has an error, it is read again line by
+line, so that the error is the same as without columns.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OBJECT_BYTES = 10
 
 
 class _Part(NamedTuple):
-    """Consecutive rows after the first `start`: as columns, those at `places`, and objects, those at `others`."""
+    """Consecutive rows after the first `start`: those at `places` as columns, those at `others` as objects."""
 
     start: int
     columns: Mapping[str, pa.Array]
@@ -48,7 +48,7 @@ class _Part(NamedTuple):
         return cls(start, {}, (), [event.value for event in events], range(len(events)))
 
     def fields(self) -> list[tuple[str, pa.Array | list[object], Row]]:
-        """Return the values by their names, in the order of the rows that have one of a name first."""
+        """Return the values by name, ordered by the first row with a value of that name."""
         row = partial(_number, self.start, self.places)
         found: list[tuple[str, pa.Array | list[object], Row]] = [(*each, row) for each in self.columns.items()]
         for name, (places, values) in by_name(self.objects).items():
@@ -87,7 +87,7 @@ class JsonRows:
         try:
             return self._schema(known, one_by_one=False)
         except Misfit:
-            return self._schema(known, one_by_one=True)  # which says the same of any lines
+            return self._schema(known, one_by_one=True)  # finds the first error in any lines
 
     def _schema(self, known: Mapping[str, pa.DataType], *, one_by_one: bool) -> pa.Schema:
         kinds: dict[str, JsonType] = {}
@@ -113,7 +113,7 @@ class JsonRows:
         try:
             yield from self._tables(schema, one_by_one=False)
         except Misfit:
-            for _ in self._tables(schema, one_by_one=True):  # which finds the first error of the file
+            for _ in self._tables(schema, one_by_one=True):  # finds the first error of the file
                 pass
             raise
 

@@ -1,8 +1,8 @@
-"""The types of the values of JSON. Pure.
+"""Types of columns for values of JSON. Pure.
 
 A number is a long, a double or a decimal, whichever holds every value exactly. Text is a date or a time where every
-value is written as one. Objects are structs, arrays are arrays. Values of different kinds have no type: a declared one
-says what to do with them.
+value is written as one. Objects become structs, and arrays stay arrays. Values of different kinds have no common
+type, so the column must be declared.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class JsonType:
             self._see_arrays(values, row)
 
     def see_column(self, values: pa.Array, row: Row) -> None:
-        """Take values of `JsonColumns` into account, as `see` does: all at once, or a few that stand for them."""
+        """Take values of `JsonColumns` into account, as `see` does, all of them at once if possible."""
         if values.null_count == len(values):
             return
         kind = "text" if pa.types.is_string(values.type) else "boolean" if values.type == pa.bool_() else "number"
@@ -142,9 +142,9 @@ class JsonType:
 
 
 def by_name(values: Iterable[object]) -> dict[str, tuple[list[int], list[object]]]:
-    """Return the values of the fields of objects by their names, each with the place of its object among all.
+    """Return the values of fields of objects by name, each with the index of its object.
 
-    It takes a time that grows with the fields that there are, not with the names times the objects.
+    The time grows with the number of values, not with names times objects.
     """
     columns: dict[str, tuple[list[int], list[object]]] = {}
     for at, value in enumerate(values):
@@ -163,7 +163,7 @@ def _row_of(row: Row, places: Sequence[int], at: int) -> int:
 
 
 class _Numbers:
-    """Which types hold all numbers of a column."""
+    """The types that hold all numbers of a column."""
 
     def __init__(self) -> None:
         self._long = self._double = True
@@ -188,9 +188,9 @@ class _Numbers:
         return None
 
     def see_column(self, values: pa.Array) -> bool:
-        """Take the numbers of a column of `JsonColumns` into account. Returns False where each needs a look.
+        """Take the numbers of a column of `JsonColumns` into account. Returns False if they must be seen one by one.
 
-        Those with the most digits before and after the point stand for all: a double holds each of them.
+        Otherwise a double holds each of them, so those with the most digits before and after the point decide.
         """
         if pa.types.is_integer(values.type):
             bounds = pc.min_max(values).as_py()

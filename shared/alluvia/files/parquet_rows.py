@@ -60,7 +60,7 @@ BATCH_ROWS_MIN = 1024
 FIXED_BYTES_MAX = 1 << 10
 PIECE_BYTES = 64 << 20
 _LISTS_BYTES = 256 << 20
-"""Limit for all texts in the lists of a row group, of which a batch is a small part."""
+"""Limit for all texts in the lists of a row group; a batch has a small part of them."""
 _BUFFER_BYTES = 1 << 20
 _BUFFERS_BYTES = 32 << 20
 """Limits for the buffers of a column and of all columns."""

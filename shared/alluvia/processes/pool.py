@@ -32,7 +32,7 @@ _POLL_SECONDS = 0.025
 _END_SECONDS = 5.0
 """How long a process may take to end its work."""
 _WAIT_SECONDS = 0.5
-"""How long work waits for a process that still ends other work: to start another takes about as long."""
+"""How long new work waits for a process that is still ending other work; starting another takes about as long."""
 _T = TypeVar("_T")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -70,7 +70,7 @@ class Watch:
 class Worker:
     """One process that runs the `main` of a module, from this side. Not for use from several threads at once.
 
-    `failure` makes the error of a reply that has an `error`.
+    `failure` turns a reply with an `error` into an exception.
     """
 
     def __init__(self, module: str, failure: Callable[[Any], Exception]) -> None:
@@ -97,12 +97,12 @@ class Worker:
             raise ProcessDied(self._end()) from None
 
     def end_work(self) -> None:
-        """Have the process end its work and make ready for more, without waiting for it. Raises `ProcessDied`."""
+        """Tell the process to end its work and prepare for more, without waiting for that. Raises `ProcessDied`."""
         self.send("close")
         self._ends_by = time.monotonic() + _END_SECONDS
 
     def is_ready(self, seconds: float = 0.0) -> bool:
-        """Whether the process has ended its work, or does so within some seconds."""
+        """Whether the process has ended its work, or ends it within some seconds."""
         return self._ends_by is None or self._pipe.poll(seconds)
 
     @property
@@ -111,7 +111,7 @@ class Worker:
         return self._ends_by is not None and time.monotonic() > self._ends_by
 
     def settle(self) -> bool:
-        """Wait until the process is ready for more work; where it cannot do any, end it and return False."""
+        """Wait until the process is ready for more work. If it never will be, end it and return False."""
         if self._ends_by is not None:
             ends_by, self._ends_by = self._ends_by, None
             try:
@@ -139,7 +139,7 @@ class Worker:
         return bytes(self.buffer(watch))
 
     def buffer(self, watch: Watch) -> pa.Buffer:
-        """Return the same bytes in memory of Arrow's, without a copy."""
+        """Return the same bytes in a buffer of Arrow's, without a copy."""
         buffer = pa.allocate_buffer(self._size) if self._size else pa.py_buffer(b"")
         rest = memoryview(buffer)
         while rest:
@@ -231,7 +231,7 @@ class Pool:
                 return self._make()
 
     def give_back(self, worker: Worker, *, wait: bool = False) -> None:
-        """Take back a process whose last request was answered; `wait` until it has ended its work."""
+        """Take back a process after its last answer. With `wait`, return only once it has ended its work."""
         if not self._idle_max:
             worker.kill()
             return
@@ -244,7 +244,7 @@ class Pool:
         self._keep(worker)
 
     def _keep(self, worker: Worker, *, to_be_last: bool = False) -> None:
-        """Keep a process for more work, after the others `to_be_last`; end it where enough of them wait."""
+        """Keep a process for more work, `to_be_last` among the idle ones; end it if enough others are idle."""
         with self._lock:
             keep = len(self._idle) < self._idle_max
             if keep:
@@ -254,7 +254,7 @@ class Pool:
 
     @contextlib.contextmanager
     def keeping_none(self) -> Iterator[None]:
-        """End each process with its work during a block, so that none makes ready for more."""
+        """During a block, end each process with its work, so that none prepares for more."""
         idle_max, self._idle_max = self._idle_max, 0
         try:
             yield
@@ -275,7 +275,7 @@ class Pool:
 
 
 def _open_memory(process_id: int) -> int | None:
-    """Return an open file that tells how much memory a process holds; None where the system does not tell."""
+    """Open the file with the memory use of a process; None on systems without it."""
     try:
         return os.open(f"/proc/{process_id}/statm", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -25,7 +25,7 @@ gc.enable()
 main({})
 """
 _SENT_BYTES = 4 << 20
-"""Size of the send buffer, as far as the system allows it: fewer turns between the processes."""
+"""Size of the send buffer, if the system allows it: a large one means fewer switches between the processes."""
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _KEPT = (
     *("LD_LIBRARY_PATH", "PATH", "TMPDIR", "LANG", "LC_ALL", "SSL_CERT_FILE", "AWS_CA_BUNDLE"),

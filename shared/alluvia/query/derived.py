@@ -104,7 +104,7 @@ def _folded_visible(catalog: Catalog, snapshot: Snapshot, constants: Constants, 
 
 @dataclass(frozen=True, slots=True)
 class StreamReading:
-    """Reads streams for one query, into files in a folder: none in a dry run, and columns alone unless `with_rows`."""
+    """Reads streams for one query into files: none in a dry run, and only columns unless `with_rows` is true."""
 
     catalog: Catalog
     make_folder: Callable[[], Path]
@@ -115,7 +115,7 @@ class StreamReading:
 
     @property
     def folder(self) -> Path:
-        """Return the folder, which is made when it is needed."""
+        """Return the folder, which is made at its first use."""
         return self.make_folder()
 
     def relation(self, name: str, prefix: str) -> tuple[pa.Schema, Relation] | None:

@@ -57,7 +57,7 @@ class _Text:
 
 
 def stored_texts(catalog: WritableCatalog, table: str) -> list[_Text]:
-    """Return what reads a table, also by way of views, but for its merge query.
+    """Return the stored SQL that reads a table, also through views, except its merge query.
 
     A LIST of the views, the published queries and the rollups, and for each of them a LIST and a GET.
     """

@@ -1,6 +1,6 @@
-"""The syntax of the queries that were sent last: consoles and published queries send the same texts again.
+"""A cache of parsed queries: consoles and published queries send the same texts again.
 
-A tree never changes once it is made, so that several queries may use one.
+A tree never changes, so several queries can share one.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.recent import Recent
 
 KEPT_CHARS_MAX = 100_000
-"""Length of all texts together: for each character, a tree takes about 100 bytes of memory, and 420 at most."""
+"""Total length of all texts. A tree takes about 100 bytes of memory for each character, at most 420."""
 TEXT_KEPT_CHARS_MAX = 4096
 
 
 @dataclass(slots=True)
 class _Known:
-    """A query, parsed, and what was made of it: its references with and without parameters, and the last rewriting."""
+    """A parsed query, its references with and without parameters, and its last rewritten text."""
 
     statement: Statement
     references: dict[bool, References] = field(default_factory=dict)
@@ -33,13 +33,13 @@ _KNOWN: Recent[str, _Known] = Recent(KEPT_CHARS_MAX)
 
 
 def known_statement(text: str) -> Statement | None:
-    """Return a query, parsed; None if it was not sent of late."""
+    """Return a parsed query; None if the cache does not have it."""
     known = _KNOWN.get(text)
     return None if known is None else known.statement
 
 
 def parsed(text: str, analyse: Analyse) -> Statement:
-    """Return a query, parsed. Raises what `parse` does."""
+    """Return a parsed query. Raises what `parse` does."""
     statement = known_statement(text)
     if statement is None:
         statement = parse(text, analyse)
@@ -69,6 +69,6 @@ def rewritten(
 
 
 def _known(statement: Statement) -> _Known:
-    """Return what is known of a query; of one that was made of views, which is new each time, nothing is kept."""
+    """Return the entry of a query. A query that was expanded from views is new each time, so its entry is not kept."""
     known = _KNOWN.get(statement.text)
     return known if known is not None and known.statement is statement else _Known(statement)

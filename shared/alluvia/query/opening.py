@@ -80,7 +80,7 @@ def open_session(
     if values is not None:
         check_given(statement.root, dict.fromkeys(values.column_names))
     references = references_of(statement, parameters=values is not None)
-    newest = newest_snapshots(catalog, references)  # while DuckDB opens the database
+    newest = newest_snapshots(catalog, references)  # while the database opens
     expanded = expand(catalog, statement, references, newest, session.analyse, parameters=values is not None)
     if expanded.views:  # which name other tables: all are read at one moment
         statement, references = expanded.statement, expanded.references

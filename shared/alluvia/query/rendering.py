@@ -240,7 +240,7 @@ class _TsvWriter(_LineWriter):
 
 class _ParquetWriter(_Writer):
     def __init__(self, schema: pa.Schema, limit_bytes: int) -> None:
-        from alluvia.arrow_parquet import pq  # which other forms do not need
+        from alluvia.arrow_parquet import pq  # loaded late: other formats do not need it
 
         super().__init__(limit_bytes)
         self._schema = pa.schema(

@@ -173,7 +173,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     error_task_class = _Refusal
     refused: Refused
     joining: list[bytes] | None = None
-    """The pieces of an answer that are to be sent together."""
+    """The pieces of an answer that are sent together."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._begin()
@@ -236,7 +236,7 @@ class HttpServer(TcpWSGIServer):  # type: ignore[misc]
         self._connections_max, self._since_looked = connections_max, 0
         self._is_full = False
         self.serving = threading.local()
-        """Its `channel` is the one whose request the thread answers."""
+        """`channel` is the connection whose request the thread answers."""
         super().__init__(application, connection_limit=connections_max + 10, **options)  # it counts other things, too
         self.watch = SocketWatch(self._map)
 
@@ -278,14 +278,14 @@ class HttpServer(TcpWSGIServer):  # type: ignore[misc]
         return super().readable() and not self._is_full
 
     def maintenance(self, now: float) -> None:
-        """Have connections closed that have done nothing for long."""
+        """Close connections that have been idle for too long."""
         super().maintenance(now)
         for channel in self.active_channels.values():
             if channel.will_close:
                 self.watch.change(channel)
 
     def pull_trigger(self) -> None:
-        """Wake the thread that waits, if there is something to do for the connection that this thread answers."""
+        """Wake the waiting thread if the connection that this thread answers needs something."""
         channel = self.serving.channel
         if self._is_full or not self.watch.is_fit(channel):
             self.watch.change(channel)

@@ -69,7 +69,7 @@ class Metrics:
         self._rows = counter("query_rows", "Rows that queries answered with")
         self._results = counter("query_results", "Answers to reads: hit, miss, off, or not_modified", "cache")
         self._events = counter("events", "Events that came in, by outcome", "outcome")
-        # Looking a series up takes longer than counting, and there are few.
+        # Finding a series takes longer than counting, and there are only a few.
         self._series = cache(
             lambda route, method, status: (
                 self._requests.labels(route, method, str(status)),

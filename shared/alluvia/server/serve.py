@@ -48,7 +48,7 @@ THREADS = 128
 class Options:
     """How a lake is served: where, to whom, and how often all tables are merged and vacuumed, in seconds.
 
-    With 0 they never are; else what is due of a table is also merged after every tenth commit.
+    With 0 they are never merged; otherwise, files that are due are also merged after every tenth commit of their table.
     """
 
     host: str = "127.0.0.1"

@@ -104,7 +104,7 @@ class Upkeep:
     def __init__(
         self, lake: Lake, function: str, sweep_seconds: float, options: Mapping[str, Any] | None = None
     ) -> None:
-        """`options` are further fields of the event of a table that has changed."""
+        """`options` are further fields of the event for a table that has changed."""
         self._lake = lake
         self._function = function
         self._options = dict(options or {})

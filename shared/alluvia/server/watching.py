@@ -1,7 +1,7 @@
-"""Wait for the sockets of a server. A wake-up costs nothing for those that are quiet; waitress looks at all of them.
+"""Wait for the sockets of a server. Quiet connections cost nothing; waitress's own loop looks at all of them.
 
-A connection stays watched while its request is answered, and so is ready for the next one without a wake-up of the
-thread that waits: where more comes meanwhile, or the client goes, it is not watched until the answer is sent.
+A connection stays watched while its request is answered, so the next request needs no wake-up of the waiting thread.
+If more data arrives meanwhile, or the client leaves, the connection is not watched until the answer has been sent.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from waitress import wasyncore
 _HAS_EPOLL = hasattr(select, "epoll")
 _IN, _OUT = select.POLLIN | select.POLLPRI, select.POLLOUT
 _ALWAYS = select.POLLERR | select.POLLHUP | select.POLLNVAL
-"""The system reports these of all that is watched."""
+"""The system reports these events for everything that is watched."""
 
 
 class SocketWatch:
-    """Waits for waitress's dispatchers, which are given by their file numbers. One thread waits, any may renew."""
+    """Waits for waitress's dispatchers, given by their file numbers. One thread waits; any thread may call `renew`."""
 
     def __init__(self, dispatchers: Mapping[int, Any]) -> None:
         self._dispatchers = dispatchers
@@ -31,19 +31,19 @@ class SocketWatch:
         self._lock = threading.Lock()
 
     def is_fit(self, dispatcher: Any) -> bool:
-        """Whether a dispatcher is watched as it wants to be, or waits for nothing."""
-        with self._lock:  # so that a renewal sees what is wanted by now, or has been made
+        """Whether a dispatcher is watched for the events that it wants, or wants none."""
+        with self._lock:  # so that a concurrent renewal is complete, or sees the current wishes
             wanted = _wanted(dispatcher)
             return not wanted or self._watched.get(dispatcher._fileno) == wanted  # noqa: SLF001 - waitress has no other
 
     def change(self, dispatcher: Any) -> None:
-        """Have the thread that waits look at a dispatcher once it wakes up."""
+        """Make the waiting thread look at a dispatcher when it wakes up."""
         self._changed.append(dispatcher)
 
     def renew(self, dispatcher: Any, *, answers: bool = False, keep: bool = True) -> None:
-        """Watch a dispatcher as it wants to be by now. If it waits for nothing, it stays watched for input (`keep`).
+        """Watch a dispatcher for the events that it wants. With `keep`, one that wants none stays watched for input.
 
-        A thread that `answers` a request mostly sends all of it: until it says otherwise, nothing waits to be sent.
+        A thread that `answers` a request usually sends the whole answer, so output is watched only if some is left.
         """
         number = dispatcher._fileno  # noqa: SLF001
         if number is None:
@@ -65,13 +65,13 @@ class SocketWatch:
                 self._poll.modify(number, wanted)
 
     def drop(self, number: int) -> None:
-        """Watch a file number no more."""
+        """Stop watching a file number."""
         with self._lock:
             if self._watched.pop(number, None) is not None:
                 self._poll.unregister(number)
 
     def wait(self, seconds: float) -> None:
-        """Wait for this many seconds or until something happens, and have it handled."""
+        """Wait until something happens or this many seconds have passed, and handle it."""
         while self._changed:
             self.renew(self._changed.popleft())
         for number, events in self._poll.poll(seconds if _HAS_EPOLL else seconds * 1000):

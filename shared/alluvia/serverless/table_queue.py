@@ -39,7 +39,7 @@ def consume(
 ) -> dict[str, Any]:
     """Work once on each table that SQS messages are about; return those that failed, as `ReportBatchItemFailures` says.
 
-    `work` is told who asks for the table.
+    `work` gets the messages that ask for the table.
     A message that cannot be read fails alone, and so does each table. Messages about tables that are gone are done. For
     a table that time ran out for, or that `work` did not finish, another message is sent; without a
     queue its messages fail, and so come again.

@@ -18,7 +18,7 @@ FOLDER_TRIES = 5
 TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.tmp$")
 """The end of the names of temporary files."""
 _NAME_CHARS_MAX = 50
-"""Of a file's name, in that of the temporary file: file systems take 255 bytes."""
+"""Length of a file's name within the temporary name; file systems allow 255 bytes."""
 _NAMES = (errno.EEXIST, errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR)
 _REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTSUP)
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
@@ -26,7 +26,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 class FlushedFile:
-    """A flushed temporary file in the folder of the file that it becomes. The folder is open, so nothing moves it."""
+    """A flushed temporary file in the folder of its final name. The folder is held open, so it cannot be swapped."""
 
     def __init__(self, folder: int, path: str) -> None:
         self.folder = folder
@@ -35,13 +35,13 @@ class FlushedFile:
         self.temporary = f"{self.name[:_NAME_CHARS_MAX]}.{os.urandom(16).hex()}.tmp"
 
     def begin(self, like: Path | None) -> BinaryIO:
-        """Open the temporary file: a link to the file `like` if there can be one, else a new one, to be filled."""
+        """Open the temporary file: a hard link to the file `like` if possible, otherwise a new file to fill."""
         if like is not None and self._linked(like):
             return self._opened(self.temporary)
         return os.fdopen(os.open(self.temporary, _NEW, 0o666, dir_fd=self.folder), "wb")
 
     def _linked(self, like: Path) -> bool:
-        """Give a file another name, if both are on one file system that has hard links."""
+        """Give a file another name if both names are on one file system with hard links."""
         try:
             os.link(like, self.temporary, dst_dir_fd=self.folder)
         except OSError:
@@ -52,7 +52,7 @@ class FlushedFile:
         return os.fdopen(os.open(name, os.O_RDONLY, dir_fd=self.folder), "rb")
 
     def link(self) -> bool:
-        """Name the file, unless another file has the name; then return False. Raises `OSError` if a folder has it."""
+        """Give the file its name; return False if another file has it. Raises `OSError` if a folder has it."""
         try:
             os.link(self.temporary, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
         except FileExistsError:
@@ -62,11 +62,11 @@ class FlushedFile:
         return True
 
     def replace(self) -> None:
-        """Name the file; another one of that name is gone."""
+        """Give the file its name. It replaces another file of that name."""
         os.replace(self.temporary, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
 
     def is_same(self) -> bool:
-        """Whether the file that has the name holds the same bytes."""
+        """Whether the existing file of that name holds the same bytes."""
         with self._opened(self.temporary) as first, self._opened(self.name) as second:
             while (data := first.read(1 << 20)) == second.read(1 << 20):
                 if not data:
@@ -74,12 +74,12 @@ class FlushedFile:
         return False
 
     def sync_name(self) -> None:
-        """Drop the temporary name, and flush the names in the folder to the disk."""
+        """Remove the temporary name, and flush the folder to the disk."""
         self.drop()
         os.fsync(self.folder)
 
     def drop(self) -> None:
-        """Drop the temporary name."""
+        """Remove the temporary name."""
         if self.temporary:
             with suppress(OSError):
                 os.unlink(self.temporary, dir_fd=self.folder)
@@ -90,9 +90,9 @@ class FlushedFile:
 def flushed_file(
     path: str, fill: Callable[[BinaryIO], object], judge: Callable[[str], object], like: Path | None = None
 ) -> Iterator[FlushedFile]:
-    """Yield a flushed temporary file next to an object's, to be named. Raises ours for an `OSError`.
+    """Yield a flushed temporary file in the folder of an object's file. Raises our errors in place of `OSError`.
 
-    Its folder is made if it is missing, after `judge` has had its real path, as it has that of the opened folder.
+    A missing folder is made. `judge` sees the real path before that, and the path of the opened folder after it.
     """
     try:
         file, opened = _begun(path, judge, like)
@@ -120,11 +120,11 @@ def _begun(path: str, judge: Callable[[str], object], like: Path | None) -> tupl
             except BaseException:
                 _close(file)
                 raise
-    raise FileNotFoundError(errno.ENOENT, "its folder was removed at each attempt", folder)
+    raise FileNotFoundError(errno.ENOENT, "its folder was removed at every attempt", folder)
 
 
 def _opened(folder: str, judge: Callable[[str], object]) -> int:
-    """Open a folder, and make it first if it is missing."""
+    """Open a folder, which is made if it is missing."""
     try:
         return os.open(folder, _FOLDER)
     except FileNotFoundError:
@@ -139,7 +139,7 @@ def _close(file: FlushedFile) -> None:
 
 
 def _make_folder(path: Path) -> None:
-    """Make a folder, and flush the names of those that were missing."""
+    """Make a folder, and flush the names of all folders that were missing."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in missing:

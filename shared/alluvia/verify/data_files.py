@@ -204,14 +204,14 @@ class FileVerification:
                 self._report("footer-wrong", f"column {column}: by its own footer, {what}", column)
 
     def _check_columns(self, stored: pa.Schema) -> None:
-        """Compare a file's columns with their digest in the log, by which queries do without a look at them."""
+        """Compare a file's columns with their digest in the log, on which queries rely."""
         snapshot, said = self._snapshot, self._file.tags.get(COLUMNS_TAG)
         if said is None:
             return
         pairs = list(zip(snapshot.schema, snapshot.physical_schema, strict=True))
         in_log = {theirs.name for ours, theirs in pairs if ours.name in snapshot.partition_columns}
         variants = {theirs.name for ours, theirs in pairs if is_variant(ours, theirs)}
-        if form_of(self._file.tags) is not None:  # perhaps of a column that was dropped
+        if form_of(self._file.tags) is not None:  # perhaps for a column that was dropped
             dropped = (each for each in stored if each.name not in snapshot.physical_schema.names)
             variants |= {each.name for each in dropped if pa.types.is_struct(each.type) and _holds_variant(each.type)}
         columns = [marked(each) if each.name in variants else each for each in stored if each.name not in in_log]

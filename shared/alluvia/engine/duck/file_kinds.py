@@ -1,4 +1,4 @@
-"""The kinds of a table's files that DuckDB reads in one way each. Pure."""
+"""The kinds of a table's files; DuckDB reads all files of a kind in the same way. Pure."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from alluvia.delta.schema.variant_shredding import WHOLE, Form, form_of
 from alluvia.engine.duck.promoted_sql import trust
 
 COLUMN_SETS_MAX = 8
-"""So many sets of columns that files have are parts of a relation; files of others are compared by DuckDB."""
+"""Up to this many sets of columns are parts of a relation each. DuckDB compares the schemas of all other files."""
 FileKind = tuple[tuple[bool, ...], Form, str]
-"""Which promoted fields are all in their columns, the form of variants, the digest of columns; empty if not known."""
+"""Whether each promoted field is in its column alone, the form of variants, and the digest of columns, if known."""
 
 
 class FileKinds:
-    """The kinds of files that DuckDB reads in one way each: by promoted fields, the form of variants, their columns.
+    """Tells the kinds of files apart, by promoted fields, the form of variants, and columns.
 
     `schema` and `physical` are as for `relation_parts`, and may lack columns of the table; `columns` is the digest of
-    all of them. Files have `promoted` fields in the form in which they are stored.
+    all its columns. `promoted` are the promoted fields as they are stored.
     """
 
     def __init__(
@@ -57,5 +57,5 @@ class FileKinds:
 
 
 def stored_fields(schema: pa.Schema, physical: pa.Schema, partition_columns: Sequence[str]) -> list[pa.Field]:
-    """Return the columns that are in files."""
+    """Return the columns that data files contain."""
     return [theirs for ours, theirs in zip(schema, physical, strict=True) if ours.name not in partition_columns]

@@ -84,9 +84,9 @@ def duckdb_type(kind: pa.DataType) -> str:
 class RelationPart:
     """Some of a relation's files: `source` reads them, `frame` and `columns` make the table's columns of that.
 
-    `unified` is a part of the same files that compares their schemas; None where this one does. Else columns have the
-    types of the first file, and within structs its fields, so `source` must turn out to have all that is asked: all
-    columns, but for those that all the files lack, if `lacks` says so.
+    `unified` is a part of the same files that compares their schemas; None if this part does so itself. Otherwise,
+    columns have the types of the first file, and structs its fields, so the caller must check that `source` has all
+    columns. If `lacks` is true, columns that all the files lack may be missing.
     """
 
     files: tuple[AddFile, ...]
@@ -161,8 +161,8 @@ def relation_parts(
 ) -> list[RelationPart]:
     """Return the parts of a relation: files without deletion vectors, and files with them (see `relation_sql`).
 
-    With `position`, there is a last column of that name: the number of each row in its file. Files of another of the
-    `kinds` are other parts, in order. `fields` are further columns, each with the argument of `->>` that finds it in
+    With `position`, there is a last column of that name: the number of each row in its file. Consecutive files of one
+    of the `kinds` are a part. `fields` are further columns, each with the argument of `->>` that finds it in
     `properties`.
     """
     pairs = list(zip(files, urls, strict=True))
@@ -191,7 +191,7 @@ def _alike(pairs: Iterable[tuple[tuple[object, ...], tuple[AddFile, str]]]) -> l
 
 
 def _of_one_kind(pairs: Pairs, kinds: FileKinds) -> list[list[tuple[AddFile, str]]]:
-    """Return the files of one kind that follow one another."""
+    """Return runs of consecutive files of one kind."""
     return [list(each) for _, each in groupby(pairs, key=lambda pair: kinds.of(pair[0]))]
 
 

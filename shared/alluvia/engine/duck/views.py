@@ -231,7 +231,7 @@ class Views:
     def _columns(self, part: RelationPart, snapshot: Snapshot) -> Mapping[str, DuckType] | None:
         """Return the types of the columns that a part reads, by folded name.
 
-        Those of files that this library has written never change.
+        A file that this library wrote never changes, so its columns are cached.
         """
         files = part.files if part.compares else part.files[:1]
         if len(files) > _KNOWN_FILES_MAX or not all(is_own_name(file.path) for file in files):
@@ -273,9 +273,10 @@ class Views:
 
 
 def _kept(snapshot: Snapshot, named: Collection[str] | None) -> Sequence[int]:
-    """Return the places of the columns that a view needs, at least of one: a promoted field is made of all of them.
+    """Return the places of the columns that a view needs, at least one.
 
-    One that hides DuckDB's number of a file is kept, so that files are read as such a column needs it.
+    A view with one promoted field has all of them, and `properties`. A column with the name of DuckDB's number of a
+    file is always kept, because it decides how files are read.
     """
     schema = snapshot.schema
     hiding = places_by_name(snapshot.physical_schema).get(FILE_NUMBER, ())
@@ -288,7 +289,7 @@ def _kept(snapshot: Snapshot, named: Collection[str] | None) -> Sequence[int]:
 
 
 class _Form:
-    """The columns of a view of a table's files: the table's, of which some are `named`, and those of a row's place.
+    """The columns of a view of a table's files: the `named` columns of the table, and the place of each row.
 
     The number of a file is the value of a column that it is partitioned by.
     """

@@ -1,8 +1,8 @@
-"""The syntax trees of DuckDB's lines in one form, ours: the only module that knows how they differ. Pure.
+"""The syntax trees of DuckDB 1.5 and 2.0 in one form; no other module knows how they differ. Pure.
 
-Ours is the form of DuckDB 1.5, whose trees are taken as they come. 2.0 names some parts otherwise, holds literals and
-types as they were written, and says of each node where it ends. Parts that are not known here stay in the tree as they
-are, so that the checks, which refuse unknown nodes, see them.
+The form is that of DuckDB 1.5, whose trees are used as they are. 2.0 has other names for some parts, keeps literals and
+types as they were written, and gives the length of each node. Unknown parts stay in the tree, so that the checks of
+queries see them and refuse them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _Node = dict[str, Any]
 LOCATION = "query_location"
 _LENGTH = "query_location_length"
 _OF_2 = b'"query_location_length":'
-"""A key that each expression and each table has in 2.0; within a text of JSON, its quotes would be escaped."""
+"""A key of each expression and each table in 2.0. Within a string of JSON, its quotes would be escaped."""
 _NOWHERE = (1 << 64) - 1
 _BEFORE_TABLES = re.compile(rb"(?:describe|desc|summarize|show|table)(?![\w$\x80-\xff])", re.IGNORECASE)
 _PART = rb'(?:"(?:[^"]|"")*"|[\w$\x80-\xff]+)'
@@ -68,7 +68,7 @@ _TYPES = {
     "timetz": "TIME WITH TIME ZONE",
     "time with time zone": "TIME WITH TIME ZONE",
 }
-"""`duckdb_types()`: the types that are no more than a name, and DECIMAL."""
+"""Names of types that have no parameters, and of DECIMAL, from `duckdb_types()`."""
 
 
 _OPPOSITES = (
@@ -81,16 +81,17 @@ _NEGATED = {one: other for pair in _OPPOSITES for one, other in (pair, pair[::-1
 
 
 def our_tree(serialized: bytes, text: bytes, starts: Sequence[int]) -> Any:
-    """Return what `json_serialize_sql` says of a text whose tokens start at some offsets, with its trees in our form.
+    """Return the answer of `json_serialize_sql` about `text`, with the trees in our form.
 
-    Raises `RecursionError` for one that is nested too deeply, `Invalid` for a name that has no form of ours.
+    `starts` are the offsets of the text's tokens. Raises `RecursionError` for a tree that is nested too deeply, and
+    `Invalid` for a name of too many parts.
     """
     if _OF_2 not in serialized:
         return _placed(json.loads(serialized), text)
     unplaced: list[_Node] = []
 
     def ours(node: _Node) -> _Node:
-        """Return a node of 2.0 in our form; those below it have been changed before."""
+        """Return a node of 2.0 in our form. The nodes below it are in our form already."""
         node.pop(_LENGTH, None)
         kind = node.get("class") or node.get("type")
         change = _CHANGES.get(kind) if isinstance(kind, str) else None
@@ -110,16 +111,16 @@ def our_tree(serialized: bytes, text: bytes, starts: Sequence[int]) -> Any:
 
 
 def _placed(answer: _Node, text: bytes) -> _Node:
-    """Return an answer with the place of an error in bytes, which 1.5 counts in characters."""
+    """Return an answer with the position of an error in bytes; 1.5 counts characters."""
     if str(answer.get("position", "")).isdigit() and "location" not in answer:
         answer["position"] = str(len(text.decode()[: int(answer["position"])].encode()))
     return answer
 
 
 def _place(tables: Iterable[_Node], text: bytes, starts: Sequence[int]) -> None:
-    """Say where tables stand that come straight after DESCRIBE and its like: 2.0 does not.
+    """Set the positions of tables right after DESCRIBE and similar words, which 2.0 leaves out.
 
-    A wrong place does no harm: a table put there would not give the tree that it must give.
+    A wrong position does no harm: a replacement there would not give the expected tree, and is refused.
     """
     places = [
         (starts[at + 1], _NAMED.match(text, starts[at + 1]))
@@ -140,12 +141,12 @@ def _unquoted(name: bytes) -> str:
 
 
 def whole_number(value: int | Mapping[str, int]) -> int:
-    """Return the number of a literal's value, which 1.5 has in two halves if it is beyond 64 bits."""
+    """Return the number in a literal. 1.5 gives numbers beyond 64 bits in two halves."""
     return value if isinstance(value, int) else (value["upper"] << 64) + value["lower"]
 
 
 def _without(node: _Node, **defaults: Any) -> _Node:
-    """Leave out keys that are new in 2.0, where they have their defaults."""
+    """Remove keys that are new in 2.0 if they have their default values."""
     for key, value in defaults.items():
         if node.get(key) == value:
             del node[key]
@@ -208,14 +209,14 @@ _LITERALS: dict[str, Callable[[str], _Node]] = {
 
 
 def _function(node: _Node) -> _Node:
-    """Return a function with its arguments as children, whose names are their aliases."""
+    """Return a function with its arguments as children. The name of an argument is the alias of its child."""
     if "arguments" in node:
         node["children"] = [each["expression"] for each in node.pop("arguments")]
     return _without(_named(node), is_legacy_function_call=False, has_ignore_nulls=False)
 
 
 def _named(node: _Node) -> _Node:
-    """Check that a name in at most three parts says all, and leave out the list of its parts."""
+    """Check that a name has at most three parts, which have keys of their own, and remove the list of parts."""
     path = node.pop("qualified_name", {"path": []})["path"]
     if len(path) > _NAME_PARTS_MAX:
         raise Invalid(f"{'.'.join(path)!r:.200} is a name of {len(path)} parts: tables and functions have at most 3")
@@ -229,7 +230,7 @@ def _cast(node: _Node) -> _Node:
 
 
 def _type(node: _Node) -> _Node:
-    """Return a type, whose parts and sizes are in its `type_info`."""
+    """Return a type with its parts and sizes in `type_info`."""
     parts = node["children"]
     sizes = [part["value"]["value"] for part in parts if part.get("class") == "CONSTANT"]
     kind = "UNBOUND" if node["schema"] else _TYPES.get(node["type_name"].lower(), "UNBOUND")
@@ -248,7 +249,7 @@ def _operator(node: _Node) -> _Node:
 
 
 def negated(node: _Node) -> _Node:
-    """Return the negation of a condition: of comparisons, the opposite one."""
+    """Return the negation of a condition. For a comparison, it is the opposite comparison."""
     opposite = _NEGATED.get(node["type"])
     if opposite is not None:
         return {**node, "type": opposite}
@@ -256,7 +257,7 @@ def negated(node: _Node) -> _Node:
 
 
 def _set_operation(node: _Node) -> _Node:
-    """Return the operation on two queries each, where 2.0 has one on many; halves, as they are not as deep."""
+    """Split an operation of 2.0 on many queries into operations on two. Halves keep the tree shallow."""
     if queries := node.pop("children", None):
         node["left"], node["right"] = (_joined(node, half) for half in _halves(queries))
     return node

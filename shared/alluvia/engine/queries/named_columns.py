@@ -18,8 +18,8 @@ _OF_ALL_COLUMNS = ("PIVOT", "SHOW_REF")
 def named_columns(root: Node, schemas: Mapping[Reference, pa.Schema]) -> frozenset[str] | None:
     """Return the folded names of all columns that a query can mean; None if it can mean any column.
 
-    `schemas` are those of all tables that it names. A name that nothing in the query has may be a mistake: DuckDB's
-    message names columns that there are, so that the query may mean any of them.
+    `schemas` has the schema of each table in the query. With an unknown name, the query can mean any column, because
+    DuckDB's error lists the columns of the tables.
     """
     tables: dict[str, list[Collection[str]]] = defaultdict(list)
     for reference, schema in schemas.items():

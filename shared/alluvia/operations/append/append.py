@@ -69,7 +69,7 @@ def append(
 
 
 def _written(writer: FileWriter, rows: Any, schema: pa.Schema) -> list[AddFile]:
-    """Write files of rows, some of which are held at a time: those before are gone when the next are read."""
+    """Write rows to files in chunks. Each chunk is freed before the next one is read."""
     if isinstance(rows, pa.RecordBatchReader) and writer.keeps_order:
         return list(writer.write_in_order(conformed(rows, schema, GATHERED_BYTES)))
     return list(chain.from_iterable(map(writer.write, conformed(rows, schema, CHUNK_BYTES))))

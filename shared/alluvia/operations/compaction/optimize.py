@@ -108,7 +108,7 @@ class OptimizeOptions:
                 "backfill: it rewrites all files with promoted fields to move, so leave out full and partition"
             )
         if self.when_due and (self.full or self.backfill):
-            raise Invalid("when_due: it leaves files for later, so leave out full and backfill")
+            raise Invalid("when_due: it leaves files for later merges, so leave out full and backfill")
 
 
 def optimize(
@@ -132,8 +132,8 @@ def optimize(
     also a big file with a few small ones; `order` is `smallest`, `oldest` or `newest` first; `partition` restricts it
     to some values of fields of `partition_by`; `max_files` and `max_bytes` limit what is read. `backfill` rewrites the
     files in which values of promoted fields may still be in `properties`, whatever their size, and no others.
-    `when_due` waits until a merge saves queries enough files, and writes rows again once their file has grown by half:
-    it may be called after each few commits.
+    `when_due` waits until a merge saves enough files, and rewrites rows only after their file has grown by half, so it
+    can be called after every few commits.
 
     `memory_mb`: the most that this process holds while it rewrites, in million bytes. What it holds before,
     DuckDB and the rows on their way into files share it. `go_on` is asked before each group: once it says no, the rest

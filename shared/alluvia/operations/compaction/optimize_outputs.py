@@ -51,8 +51,7 @@ def plan_joins(
     """Return groups of small files, each of which becomes one file; the smallest first.
 
     `target` is in bytes. `files_like` says how many files of the table have a file's values of the partition columns:
-    Delta has others in no file with them. `growth` and `full` as
-    for `plan_optimize`.
+    Delta allows one set of them in a file. `growth` and `full` are as for `plan_optimize`.
     """
     small = [each for each in candidates if each.file.size < target * SMALL_SHARE and not each.cell]
     groups: list[FileGroup] = []

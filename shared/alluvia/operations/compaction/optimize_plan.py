@@ -32,11 +32,11 @@ GROWTH_MAX = 8
 """A file joins smaller ones only if it is at most this many times as big as they are together, so that a big file is
 not written again for every few small ones."""
 DUE_GROWTH = 2
-"""The same of merges that follow each few commits: rows are written again once their file has grown by half."""
+"""The same for merges after every few commits: rows are rewritten only after their file has grown by half."""
 DUE_FILES = 16
-"""A merge is due if it saves this many files: DuckDB opens them in about the time of all else in a small query."""
+"""A merge is due if it saves this many files. DuckDB opens them in about the time of a small query without them."""
 DUE_GROUP_FILES = 8
-"""Each group of a due merge saves at least this many."""
+"""Each group of a due merge saves at least this many files."""
 DEPTH_MAX = 4
 """Where more full files than this overlap, they are rewritten into ones that do not."""
 CUT_TARGETS_MAX = 8
@@ -320,9 +320,10 @@ def limited(groups: Sequence[FileGroup], max_files: int | None, max_bytes: int |
 
 
 def due(groups: Sequence[FileGroup]) -> list[FileGroup]:
-    """Return the groups that are worth being rewritten by now.
+    """Return the groups that are worth rewriting now.
 
-    Those with many deleted rows, or whose rows are cut, always are. Others wait until they save queries enough files.
+    Groups with many deleted rows, and groups whose rows are cut along a curve, always are. All others wait until they
+    save enough files.
     """
     kept = [(group, len(group.files) - group.expected) for group in groups]
     enough = sum(saved for _, saved in kept) >= DUE_FILES

@@ -111,7 +111,7 @@ class Files:
 
     `shown` limits what is seen of them. With `places` there are two more columns, and further ones,
     `fields`, each with the argument of `->>` that finds it in `properties`. `named` are the folded names of all columns
-    that are needed; None for all. With `rows`, nothing is needed but their number, and there are no files.
+    that are needed; None for all. With `rows`, only their number is needed, and there are no files.
     """
 
     snapshot: Snapshot
@@ -125,13 +125,13 @@ class Files:
 
 
 ROWS_A_FILE = 100_000
-"""DuckDB counts this many empty rows in less time than it takes to open a file."""
+"""DuckDB counts up to this many empty rows in less time than it needs to open a file."""
 
 
 def rows_alone(scan: Scan, named: frozenset[str] | None) -> int | None:
-    """Return how many rows a scan has, by the log, for a query that needs no column of them; None for another.
+    """Return the number of a scan's rows, from the log, for a query that needs none of their columns.
 
-    None as well where the log does not say it, and of so many rows that opening the files is faster.
+    Return None for other queries, if the log does not give the number, and if opening the files would be faster.
     """
     if named is None or any(name in places_by_name(scan.snapshot.schema) for name in named):
         return None

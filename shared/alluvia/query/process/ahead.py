@@ -1,4 +1,4 @@
-"""Empty databases that a query's process opens before it needs them: to open one takes as long as many a query."""
+"""Empty databases that a query's process opens ahead: opening one takes as long as many queries do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 AHEAD = 2
-"""While one query runs that follows another at once, the database of the next one opens. Each takes 3 MB."""
+"""Two, so that the next one opens while a query that follows another at once is running. Each takes 3 MB."""
 
 
 def empty_database(options: Mapping[str, str]) -> DuckDBPyConnection:
@@ -26,7 +26,7 @@ def empty_database(options: Mapping[str, str]) -> DuckDBPyConnection:
 
 
 class DatabasesAhead:
-    """Databases of the same options, each for one query. A thread opens them. Not for use from several threads."""
+    """Databases with the same options, each for one query, opened in a thread. Not safe for several threads."""
 
     def __init__(self) -> None:
         self._options: Mapping[str, str] | None = None
@@ -46,7 +46,7 @@ class DatabasesAhead:
         return empty_database(options)
 
     def refill(self) -> None:
-        """Have as many databases opened as are missing."""
+        """Start to open the databases that are missing."""
         if self._options is not None and self._due < AHEAD:
             Thread(target=_open, args=(self._options, AHEAD - self._due, self._opened)).start()
             self._due = AHEAD
@@ -56,6 +56,6 @@ def _open(options: Mapping[str, str], count: int, opened: SimpleQueue[DuckDBPyCo
     """Open databases; None stands for one that could not be opened."""
     for _ in range(count):
         connection = None
-        with suppress(Exception):  # the query that waits for it opens one itself, and is told why that fails
+        with suppress(Exception):  # the waiting query then opens one itself, and reports its error
             connection = empty_database(options)
         opened.put(connection)

@@ -14,7 +14,7 @@ from alluvia.query.limits import QueryLimits
 
 @contextmanager
 def within(limits: QueryLimits) -> Iterator[None]:
-    """Raise our errors where a query's process ends, of itself or at one of the limits."""
+    """Raise our errors if a query's process ends, by itself or at one of the limits."""
     try:
         yield
     except OutOfTime:
@@ -26,7 +26,7 @@ def within(limits: QueryLimits) -> Iterator[None]:
     except ProcessDied as error:
         if error.status >= 0:
             raise
-        if error.status == -signal.SIGKILL:  # by none of us: the system had no more memory
+        if error.status == -signal.SIGKILL:  # not by us: the system was out of memory
             raise QueryTooCostly(out_of_memory(limits.memory_bytes)) from error
         if error.status == -signal.SIGXCPU:
             raise QueryTooCostly("the query takes too long to parse: shorten it") from error

@@ -79,30 +79,30 @@ class Engine:
         self._now_us = 0
         self._waiting: list[dict[str, Any]] = []
         self.steps = 0
-        """How many statements `later` was given."""
+        """How many statements `later` has taken."""
 
     def analyse(self, text: str, options: Mapping[str, str] | None = None) -> Analysis:
-        """Have DuckDB read a text, which needs no database; with `options`, it opens one as `open` does meanwhile."""
+        """Have DuckDB parse a text, without a database. With `options`, a database opens meanwhile, as in `open`."""
         with self._asking("analyse", text=text):
             if options is not None:
                 self.open(options)
             return Analysis(self._worker.reply(self._watch)["starts"], self._worker.data(self._watch))
 
     def open(self, options: Mapping[str, str]) -> None:
-        """Have the process open the database. The next request waits for that and raises what went wrong."""
+        """Start to open the database. The next request waits until it is open, and raises its error."""
         self._worker.send("open", options=options)
         self._opening = True
 
     @property
     def now_us(self) -> int:
-        """Return `now()` of the database, once it is open, in µs since the Unix epoch."""
+        """Wait until the database is open, and return its `now()` in µs since the Unix epoch."""
         with self._asking(None):
             return self._now_us
 
     def later(self, sql: str) -> None:
         """Run a statement of our own, which returns nothing, before the next request is answered.
 
-        That request fails if the statement does, with its number as the `step` of the error: they count from 0.
+        If the statement fails, so does that request. The `step` of the error is the statement's number, from 0.
         """
         self._put_off("execute", sql=sql, parameters=())
 
@@ -140,7 +140,7 @@ class Engine:
             return pa.ipc.open_stream(self._worker.data(self._watch)).read_all()
 
     def confine(self, paths: Sequence[str], shown: Shown | None = None) -> None:
-        """Shut the database before the next request: from then on it opens these files and nothing else.
+        """Confine the database before the next request: from then on it opens these files and nothing else.
 
         `shown` as for `column_name`.
         """
@@ -211,9 +211,9 @@ class Engine:
             return pa.ipc.open_stream(self._worker.data(self._watch)).read_all()
 
     def close(self, *, wait: bool = False) -> None:
-        """End the query. Its process goes on to the next if it has answered all that it was asked.
+        """End the query. Its process takes the next one if it has answered every request.
 
-        With `wait`, its database is closed then.
+        With `wait`, return only once its database is closed.
         """
         if self._closed:
             return

@@ -51,7 +51,7 @@ from alluvia.store.numbers import number_of
 
 _TREE_BYTES_MAX = 100_000
 _ANALYSES: Recent[str, Analysis] = Recent(100 * _TREE_BYTES_MAX)
-"""Syntax trees by text: consoles and published queries send the same texts again."""
+"""Syntax trees by text; consoles and published queries send the same texts again."""
 HEADS_MAX = 64
 """So many files are looked for when DuckDB could not open one and does not say which."""
 
@@ -101,7 +101,7 @@ class Session:
         return self._folder
 
     def parse(self, text: str) -> Statement:
-        """Return a query, parsed, while its database opens. Raises what `parse` does."""
+        """Return a parsed query. Its database opens meanwhile. Raises what `parse` does."""
         if known_statement(text) is not None:
             with within(self._limits):
                 self._begin()
@@ -137,7 +137,7 @@ class Session:
         self._values = values
 
     def begin(self) -> int:
-        """Return the query's `now()`, in µs since the Unix epoch, once its database is open."""
+        """Wait until the database is open, and return the query's `now()` in µs since the Unix epoch."""
         with self._translated(Context("")):
             self._begin()
             return self._engine.now_us
@@ -291,7 +291,7 @@ class Session:
     def close(self) -> None:
         """Stop what runs, and remove every trace."""
         self._closed = True
-        self._engine.close(wait=self._spill.exists())  # its files are DuckDB's to remove
+        self._engine.close(wait=self._spill.exists())  # DuckDB itself removes its spilled files
         self._held.release()
         for folder in (self._folder, self._spill):
             if folder.exists():
@@ -355,7 +355,7 @@ class Session:
             raise self._step_failure(error, self._tables.get(error.step)) from None
 
     def _step_failure(self, error: EngineError, table: str | None) -> AlluviaError:
-        """Return our error for a statement of our own, which may be about a table."""
+        """Return our error for the failure of a statement of our own, which may concern a table."""
         failure = self._failure(error, Context(""))
         is_unlike = table is not None and isinstance(failure, Invalid) and not isinstance(failure, QueryTooCostly)
         return _unlike(str(table)) if is_unlike else failure

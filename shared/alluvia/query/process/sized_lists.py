@@ -15,7 +15,7 @@ from alluvia.engine.queries.shown_names import VIEW_SCHEMA
 
 
 def sizes_of(snapshot: Snapshot, named: Collection[str] | None) -> dict[str, int]:
-    """Return the sizes of a table's columns whose lists have one, by name; of `named` columns only, if not all."""
+    """Return the fixed sizes of lists by column. `named` limits the columns, unless it is None."""
     constraints, schema = snapshot.settings.constraints, snapshot.schema
     if not constraints:
         return {}
@@ -24,7 +24,7 @@ def sizes_of(snapshot: Snapshot, named: Collection[str] | None) -> dict[str, int
 
 
 def sized_view(name: str, base: str, schema: pa.Schema, sizes: Mapping[str, int]) -> str:
-    """Return the view of another whose lists of one size have DuckDB's type for them."""
+    """Return a view of another view in which lists of one size have DuckDB's ARRAY type."""
     columns = []
     for column, size in sizes.items():
         kind = duckdb_type(schema.field(column).type).removesuffix("[]")

@@ -67,7 +67,7 @@ class QueryDatabase:
         `options` are DuckDB's.
         """
         connection = self._ahead.take({**options, "temp_directory": ""})
-        if folder := options.get("temp_directory"):  # which a database that is not used yet takes
+        if folder := options.get("temp_directory"):  # an unused database still takes a new folder
             connection.execute(f"SET GLOBAL temp_directory = {quote_text(folder)}")
         self._connection, self._files, self._sent = connection, None, dict
         self._steps, self._shown, self._confined = [], {}, False
@@ -228,11 +228,11 @@ class QueryDatabase:
         )
 
     def sent(self) -> Reply:
-        """Tell how many requests the database has sent to stores, by kind."""
+        """Report how many requests the database has sent to stores, by kind."""
         return self._sent()
 
     def close(self) -> Reply:
-        """Close the database, if one is open, and have others opened for the queries to come."""
+        """Close the database if one is open, and start to open others for later queries."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -247,7 +247,7 @@ class QueryDatabase:
 
     @property
     def _shut(self) -> duckdb.DuckDBPyConnection:
-        """The database for the text of a user, which only a confined one may run."""
+        """The database for a user's text. It must be confined."""
         if not self._confined:
             raise RuntimeError("the database is not confined")
         return self._open
@@ -291,7 +291,7 @@ def main(descriptor: int) -> None:
 
 
 def _answer(database: QueryDatabase, name: str, request: dict[str, Any]) -> Reply:
-    """Answer a request, after the steps that it has to take `before`; none follows one that failed."""
+    """Run the steps `before` a request, then answer it. Nothing runs after a step that failed."""
     for step in request.pop("before", ()):
         number = step.pop("step")
         reply = _answer(database, step.pop("do"), step)

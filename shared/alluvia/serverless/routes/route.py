@@ -163,7 +163,7 @@ class Route:
 
 
 class RouteTable:
-    """Routes in the order in which they are tried."""
+    """Routes, in the order in which they are tried."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self._routes = tuple(routes)
@@ -182,7 +182,7 @@ class RouteTable:
 
 
 def _start(path: str) -> str:
-    """Return the first word of a path, two if the first is a version: a route has no name there."""
+    """Return the first word of a path, or two if the first is a version. No route has a parameter there."""
     return "/".join(path.split("/", 3)[: 3 if path.startswith("/v1/") else 2])
 
 
