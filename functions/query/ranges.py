@@ -83,7 +83,8 @@ def answer_in_ranges(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> R
     else:
         result = _current(asked, wish, caller)
         if read is None or read.key != result.tag or now_ms - read.began_ms > GOES_ON_MS // 2:
-            _note(caller, name, Read(result.tag, now_ms, now_ms))
+            since_ms = caller.lake.clock.now_ms()  # the query may have run for long: the reader goes on from here
+            _note(caller, name, Read(result.tag, since_ms, since_ms))
     response = _sent(result, header if if_range in (None, f'"{result.tag}"') else "", asked, wish, caller)
     response["headers"][ELAPSED] = elapsed(caller, now_ms)
     return response
