@@ -253,6 +253,21 @@ def test_the_servers_own_count_agrees(s3_server: S3Server) -> None:
     assert (vacuumed["POST"], vacuumed["PUT"], vacuumed["LIST"]) == (1, 1, 2 + 4)
 
 
+def test_on_s3_commits_of_others_take_as_many_requests_as_one_by_one_and_few_waits(s3_server: S3Server) -> None:
+    uri = f"s3://{s3_server.new_bucket()}/lake"
+    store = CountingStore(open_store(uri, SystemClock(), **s3_server.options))
+    table = alluvia.connect(uri, **s3_server.options).create_table("t", SCHEMA)
+    reader = Lake(store, SystemClock()).table("t")
+    reader.snapshot()
+    for number in range(10):
+        table.append([{"x": number}])
+    s3_server.requests()
+    store.reset()
+    assert len(reader.snapshot().files) == 10
+    assert s3_server.requests() == {"GET": 10, "LIST": 1}
+    assert [kind for kind, _ in store.keys][:3] == ["get", "get", "list"]  # those after it wait for none
+
+
 def _opened(lake: Lake) -> Table:
     table = lake.table("t")
     table.snapshot()

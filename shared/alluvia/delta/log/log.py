@@ -22,6 +22,8 @@ FOLLOW_AGE_MS_MAX = 60 * 60 * 1000
 RECENT_COMMITS_MAX = 1000
 RECENT_ID_CHARS_MAX = 16 << 20
 """How much text of event ids the commits in memory may hold that no window has taken."""
+UNLISTED_COMMITS = 2
+"""S3 charges as much for a LIST as for twelve GETs: a reader that follows closely sends none."""
 
 
 class Log(LogReader):
@@ -85,8 +87,8 @@ class Log(LogReader):
     def refresh(self, at_once: int = 1, *, most: int | None = None) -> State:
         """Return the newest version: follow the log from the current one, or open it if there is none or it is too old.
 
-        Following costs one GET a new commit, and one that finds nothing; some more if it asks for several `at_once`.
-        With `most` it ends after that many commits, though there may be more.
+        Following costs one GET a new commit, and a request that finds no more; some more if it asks for several
+        `at_once`. With `most` it ends after that many commits, though there may be more.
         A handle that has not looked for an hour opens afresh, since clean-up may have deleted the commits after its
         version.
         """
@@ -99,14 +101,22 @@ class Log(LogReader):
             return self.open() if self.stale else state
 
     def following(self, version: int, at_once: int = 1, most: int | None = None) -> list[CommitActions]:
-        """Read the commits after a version, some at once, until there is none, or `most` are read."""
+        """Read the commits after a version, some at once, until there is none, or `most` are read.
+
+        In a store elsewhere, a LIST finds all that follow the first few, in place of the GET that finds no more. All of
+        them are then read at the same time.
+        """
         commits: list[CommitActions] = []
         while most is None or len(commits) < most:
-            first = version + len(commits) + 1
-            for commit in self.store.map(self.read_commit, range(first, first + at_once)):
+            first, left = version + len(commits) + 1, None if most is None else most - len(commits)
+            is_listed = self.store.parallel and len(commits) >= UNLISTED_COMMITS
+            versions = self.listed_from(first) if is_listed else range(first, first + at_once)
+            for commit in self.store.map(self.read_commit, versions[:left]):
                 if commit is None:
                     return commits
                 commits.append(commit)
+            if is_listed:
+                break
         return commits
 
     @property

@@ -101,6 +101,13 @@ class LogReader:
         times = {info.key[len(folder) :]: info.modified_ms for info in infos}
         return {at: times[file.name] for at, file in read_listing(times).commits.items()}
 
+    def listed_from(self, version: int) -> range:
+        """Return the versions from one on whose commits are there, up to the first that is not. One LIST."""
+        end = version
+        for info in self.store.list(self.root + LOG_FOLDER + "0", self.root + version_prefix(version)):
+            end += info.key == self.root + commit_name(end)
+        return range(version, end)
+
     def newest_listed(self) -> int:
         """Return the newest version, without its state; -1 if there is no log. One GET and one LIST, or two."""
         versions = self._listing_from_hint(allow_empty=True)[0].versions

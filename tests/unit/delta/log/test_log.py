@@ -152,6 +152,46 @@ def test_following_costs_a_request_a_commit_and_one_that_finds_nothing() -> None
     assert log.since(5) is None
 
 
+@pytest.mark.parametrize(("new", "most", "requests"), [
+    (0, None, {"get": 1}),
+    (1, None, {"get": 2}),
+    (2, None, {"get": 2, "list": 1}),
+    (10, None, {"get": 10, "list": 1}),
+    (10, 1, {"get": 1}),
+    (10, 5, {"get": 5, "list": 1}),
+])  # fmt: skip
+def test_in_a_store_elsewhere_commits_after_the_first_few_are_listed_and_read_at_once(
+    new: int, most: int | None, requests: dict[str, int]
+) -> None:
+    clock, store, log = new_log(3)
+    store.parallel = True
+    log.open()
+    for version in range(3, 3 + new):
+        put_commit(store, version, [add(f"f{version}")], clock.now_ms())
+    put_commit(store, 3 + new + 1, [add("of a log with a gap")], clock.now_ms())
+    store.put(f"{ROOT}{checkpoint_name(5)}", b"unread")
+    store.put(f"{ROOT}_delta_log/_sidecars/a.parquet", b"unread")
+    store.reset()
+    read = new if most is None else most
+    assert log.refresh(most=most).version == 2 + read
+    assert {*paths(log)} == {f"f{version}" for version in range(1, 3 + read)}
+    assert store.requests == requests
+
+
+def test_a_commit_that_goes_once_it_was_listed_ends_what_is_read() -> None:
+    class Cleaned(MemoryStore):
+        def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
+            found = [*super().list(prefix, start_after)]
+            self.delete([f"{ROOT}{commit_name(6)}"])
+            yield from found
+
+    clock, store, log = new_log(3, store=Cleaned("m"))
+    store.parallel = True
+    for version in range(3, 9):
+        put_commit(store, version, [add(f"f{version}")], clock.now_ms())
+    assert [commit.version for commit in log.following(2)] == [3, 4, 5]
+
+
 def test_a_handle_that_slept_opens_afresh() -> None:
     clock, store, log = new_log(3)
     log.open()
