@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+import orjson
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
@@ -122,6 +123,8 @@ if TYPE_CHECKING:
 _MOST = 10**38 - 1
 _LEAST = {"hugeint": -_MOST, "uhugeint": 0}
 _NOT_SENT = frozenset({"bit", "bignum", "time with time zone", "variant"})
+_EXPLAIN = "EXPLAIN "
+_BEFORE_FIELDS = " Error: "
 _NESTED = ("list", "array", "struct", "map", "union")
 
 
@@ -137,12 +140,29 @@ def result_of(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Any =
 
     DuckDB 1.5 streams the rows of `execute`, and 2.0 those of `sql`; the other call holds all rows in memory.
     """
-    result: duckdb.DuckDBPyConnection = (
-        cast("Any", connection).sql(sql, params=parameters or None)
-        if since_2()
-        else connection.execute(sql, parameters)
-    )
-    return result
+    if not since_2():
+        return connection.execute(sql, parameters)
+    from alluvia.engine.duck.native import duckdb
+
+    try:
+        return cast("duckdb.DuckDBPyConnection", cast("Any", connection).sql(sql, params=parameters or None))
+    except (duckdb.BinderException, duckdb.CatalogException) as error:
+        raise _placed(connection, sql, parameters, error) from None
+
+
+def _placed(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Any, error: duckdb.Error) -> duckdb.Error:
+    """Return an error about a query with its place in it, which EXPLAIN tells and `sql` does not. Nothing runs."""
+    from alluvia.engine.duck.native import duckdb
+
+    try:
+        connection.execute(_EXPLAIN + sql, parameters)
+    except duckdb.Error as explained:
+        kind, _, told = str(explained).partition(_BEFORE_FIELDS)
+        fields = orjson.loads(told) if type(explained) is type(error) and told.startswith("{") else {}
+        if fields.get("position", "").isdigit():
+            fields["position"] = str(int(fields["position"]) - len(_EXPLAIN))
+            return type(error)(f"{kind}{_BEFORE_FIELDS}{orjson.dumps(fields).decode()}")
+    return error
 
 
 def arrow_reader(
