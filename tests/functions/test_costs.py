@@ -73,6 +73,9 @@ def test_files_that_are_fetched_count_once(server: S3Server) -> None:
 
 
 def test_requests_of_the_querys_own_process_count(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    post(SUM)
+    server.requests()
+    POOL.close()  # of processes that keep what they have read
     monkeypatch.setenv("ALLUVIA_FILE_CACHE_BYTES", "0")
     monkeypatch.setattr(fetching, "TAIL_BYTES", 8)  # so that process reads the footers
     assert check(post(SUM), server) == {"GET": 1 + 3 * FILES}

@@ -60,6 +60,8 @@ def consume(
     def unless_superseded(table: Table) -> Mapping[str, Any]:
         wishes = wanted[table.name]
         notified = [look.version for look in wishes if look.version is not None]
+        if notified:
+            lake.catalog.handle(table.name).log.expect(max(notified))
         if len(notified) == len(wishes):
             newest = table.version
             if all(superseded(version, newest) for version in notified):

@@ -24,6 +24,7 @@ RECENT_ID_CHARS_MAX = 16 << 20
 """How much text of event ids the commits in memory may hold that no window has taken."""
 UNLISTED_COMMITS = 2
 """S3 charges as much for a LIST as for twelve GETs: a reader that follows closely sends none."""
+TOLD_COMMITS_MAX = 100
 
 
 class Log(LogReader):
@@ -48,6 +49,7 @@ class Log(LogReader):
         """Told of each commit of ours, and how many versions it took: what was claimed took one for its claim, too."""
         self._seen_ms = 0
         self._based_ms = 0
+        self._told = -1
 
     def copy(self) -> Log:
         """Return another log of the same table that has seen what this one has; each goes on by itself."""
@@ -97,8 +99,13 @@ class Log(LogReader):
                 return self.open()
             began_ms = self.clock.now_ms()
             commits = self.following(self.state.version, at_once, most)
+            self._told = -1
             state = self.advance(commits, began_ms)
             return self.open() if self.stale else state
+
+    def expect(self, version: int) -> None:
+        """Have the next refresh read the commits up to a version at once, since a message says that it is there."""
+        self._told = max(self._told, version)
 
     def following(self, version: int, at_once: int = 1, most: int | None = None) -> list[CommitActions]:
         """Read the commits after a version, some at once, until there is none, or `most` are read.
@@ -107,10 +114,11 @@ class Log(LogReader):
         them are then read at the same time.
         """
         commits: list[CommitActions] = []
+        told = min(self._told, version + TOLD_COMMITS_MAX)
         while most is None or len(commits) < most:
             first, left = version + len(commits) + 1, None if most is None else most - len(commits)
-            is_listed = self.store.parallel and len(commits) >= UNLISTED_COMMITS
-            versions = self.listed_from(first) if is_listed else range(first, first + at_once)
+            is_listed = self.store.parallel and first - max(version, told) > UNLISTED_COMMITS
+            versions = self.listed_from(first) if is_listed else range(first, max(first + at_once, told + 1))
             for commit in self.store.map(self.read_commit, versions[:left]):
                 if commit is None:
                     return commits

@@ -178,6 +178,28 @@ def test_in_a_store_elsewhere_commits_after_the_first_few_are_listed_and_read_at
     assert store.requests == requests
 
 
+@pytest.mark.parametrize(("told", "requests"), [
+    (1, {"get": 10, "list": 1}),
+    (11, {"get": 11}),
+    (12, {"get": 11}),
+    (20, {"get": 18}),
+    (10**18, {"get": 100}),
+])  # fmt: skip
+def test_commits_that_a_message_tells_of_are_read_at_once_and_need_no_list(told: int, requests: dict[str, int]) -> None:
+    clock, store, log = new_log(3)
+    store.parallel = True
+    log.open()
+    for version in range(3, 13):
+        put_commit(store, version, [add(f"f{version}")], clock.now_ms())
+    store.reset()
+    log.expect(told)
+    assert log.refresh().version == 12
+    assert store.requests == requests
+    store.reset()
+    log.refresh()
+    assert store.requests == {"get": 1}
+
+
 def test_a_commit_that_goes_once_it_was_listed_ends_what_is_read() -> None:
     class Cleaned(MemoryStore):
         def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
