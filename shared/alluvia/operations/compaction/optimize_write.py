@@ -191,7 +191,7 @@ def _counted(connection: DuckDBPyConnection, snapshot: Snapshot) -> list[KeyedRo
     names = list(keys)
     with _keyed(connection, [field.column for field in fields], keys):
         grouped = f"SELECT {', '.join(names)}, count(*) FROM {_KEYED} GROUP BY ALL ORDER BY {_ascending(names)}"
-        groups = connection.execute(grouped).to_arrow_table()
+        groups = result_of(connection, grouped).to_arrow_table()
     counts = groups.column(len(names)).to_pylist()
     columns = [
         [part(each) for each in plain(groups[name].combine_chunks(), field)]
@@ -253,7 +253,7 @@ def _curve_key(connection: DuckDBPyConnection, snapshot: Snapshot) -> _Keys:
     names = snapshot.settings.cluster_by
     columns = ", ".join(map(quote_name, names))
     sample = f"SELECT {columns} FROM {_FILES} USING SAMPLE reservoir({SAMPLE_ROWS} ROWS) REPEATABLE (1)"
-    curve = Curve(connection.execute(sample).to_arrow_table())
+    curve = Curve(result_of(connection, sample).to_arrow_table())
     place = len(snapshot.partition_spec.transforms)
     return {_key_name(snapshot, place): lambda rows: curve.places([rows[name] for name in names])}
 
@@ -304,7 +304,7 @@ def _row_width(connection: DuckDBPyConnection, row_bytes: float, bytes_max: int 
     width = max(1, _INFLATED * row_bytes)
     if bytes_max is None:
         return width
-    first = connection.execute(f"FROM {_FILES} LIMIT {_BATCH_ROWS_MIN}").to_arrow_table()
+    first = result_of(connection, f"FROM {_FILES} LIMIT {_BATCH_ROWS_MIN}").to_arrow_table()
     return max(width, first.nbytes / max(1, len(first)))
 
 

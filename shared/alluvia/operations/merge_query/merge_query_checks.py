@@ -19,6 +19,7 @@ from alluvia.delta.properties import APPEND_ONLY, CHANGE_DATA_FEED, MERGE_QUERY,
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.serialization import arrow_schema
 from alluvia.delta.variant_properties import other_variants
+from alluvia.engine.duck.arrow_values import result_of
 from alluvia.engine.duck.database import confine, connect
 from alluvia.engine.duck.failures import Context, details_of, translate
 from alluvia.engine.duck.literals import quote_name
@@ -207,7 +208,7 @@ class _Laws:
     def _check_rows(self) -> None:
         if self._constraints is None and all(field.nullable for field in self._schema):
             return
-        rows = self.connection.execute(f"FROM {_at('folded_every')}").to_arrow_table()
+        rows = result_of(self.connection, f"FROM {_at('folded_every')}").to_arrow_table()
         for field in self._schema:
             if not field.nullable and rows[field.name].null_count:
                 raise _invalid(f"it can give a null in {field.name}, which must not be null")

@@ -16,6 +16,7 @@ from alluvia.delta.schema.names import ColumnPath
 from alluvia.delta.skipping.predicate import And, Comparison, In, Predicate
 from alluvia.delta.skipping.verdicts import FileStatistics
 from alluvia.delta.snapshot import Snapshot
+from alluvia.engine.duck.arrow_values import result_of
 from alluvia.engine.duck.database import scratch_database
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
@@ -75,7 +76,7 @@ class SourceKeys:
             keys = self._rows[self.on[0]]
             if pc.count_distinct(keys).as_py() == len(keys) - keys.null_count:
                 return
-        repeated = self._connection.execute(_REPEATED.format(names=", ".join(self._keys))).to_arrow_table()
+        repeated = result_of(self._connection, _REPEATED.format(names=", ".join(self._keys))).to_arrow_table()
         if len(repeated):  # fetched as rows, times would need the package pytz
             raise repeated_key(self.on, [column[0].as_py() for column in repeated.columns])
 
@@ -88,7 +89,7 @@ class SourceKeys:
         self._connection.register("file", numbered.to_reader())
         on = " AND ".join(f"f.{key} = s.{key}" for key in self._keys)
         try:
-            pairs = self._connection.execute(_PAIRS.format(on=on)).to_arrow_table()
+            pairs = result_of(self._connection, _PAIRS.format(on=on)).to_arrow_table()
         finally:
             self._connection.unregister("file")
         positions, sources = pairs["position"].combine_chunks(), pairs["number"].combine_chunks()
