@@ -47,6 +47,7 @@ LEFT_OUT = (
     "tests/functions/test_openapi.py::test_it_is_valid",
     "tests/functions/test_query_statements.py",
     "tests/functions/test_query_tokens.py::test_errors_tell_nothing_of_what_it_reads",
+    "tests/functions/test_statement_failures.py",
     "tests/functions/test_webhooks.py::test_any_request_gets_an_answer_that_is_no_fault_of_ours",
     "tests/golden/",
     "tests/ibis/",
