@@ -83,7 +83,7 @@ PARTS = {
 }
 
 BY_NAME_ONLY = ("icedb", "streaming_30000")
-"""What needs the network, or half an hour, and so does not run unless it is named."""
+"""Benchmarks that need the network or half an hour; they run only if named."""
 
 
 def main(names: list[str]) -> int:

@@ -259,14 +259,14 @@ ACTIONS = (
 
 
 def peak_bytes() -> int:
-    """Return the most memory that this process has had, its imports included, or one that it started and that ended."""
+    """Return the peak memory of this process, imports included, or of a child that has ended if that is more."""
     lines = Path("/proc/self/status").read_text().splitlines()
     own = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
     return max(own, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10)
 
 
 def _cpu_seconds() -> float:
-    """Return the CPU time of this process and of those that it has started and that have ended."""
+    """Return the CPU time of this process and of its children that have ended."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 

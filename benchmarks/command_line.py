@@ -1,4 +1,4 @@
-"""CPU of commands, their processes included, compared with DuckDB's `SELECT 1` in Python: the least of several runs."""
+"""CPU of commands and their processes, compared with DuckDB's `SELECT 1` in Python. The best of several runs counts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[list[str], float | None]] = {
     f"query of {ROWS:,} rows": (["query", "SELECT g, count(*), sum(n) FROM t GROUP BY g"], None),
     "ingest of one event": (["ingest", "events", "one.ndjson"], None),
 }
-"""The words of each, and how many times the CPU of the other side it may take."""
+"""The arguments of each command, and its limit as a multiple of the CPU of the other side."""
 
 
 def figures(server: S3Server, folder: Path) -> list[Figure]:  # noqa: ARG001 - all parts are called alike
@@ -52,7 +52,7 @@ def figures(server: S3Server, folder: Path) -> list[Figure]:  # noqa: ARG001 - a
 
 
 def _cpu_seconds(command: list[str], folder: Path) -> float:
-    """Run a command, and return what it and its processes took."""
+    """Run a command, and return the CPU time that it and its processes took."""
     before = _children_seconds()
     environment = {**os.environ, "ALLUVIA_LAKE": str(folder / "lake")}
     subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, check=True)

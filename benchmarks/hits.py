@@ -1,7 +1,7 @@
 """A table of page views in the shape of ClickBench's, and that benchmark's 43 queries.
 
-Rows are made up: as many distinct values, and as many empty ones, as decide what a query costs, are like those of the
-public data, which is too large to fetch.
+The rows are generated, because the public data is too large to fetch. The numbers of distinct and of empty values,
+which decide what a query costs, are like those of the public data.
 """
 
 from __future__ import annotations

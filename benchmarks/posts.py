@@ -39,10 +39,10 @@ ROOT = Path(__file__).parent.parent
 CONNECTIONS = (1, 50, 200)
 SECONDS = 60.0
 CPU_MAX = {1: 2.0, 50: 0.6}
-"""How many times the CPU of a post in process one over so many connections may take, merges included."""
+"""Limit for a post over this many connections, merges included, as a multiple of the CPU of a post in process."""
 POSTS, WARM_POSTS, REPEATS = 500, 110, 5
 ROWS_MAX = 10
-"""How many times the CPU of writing its row as Parquet a post in process may take."""
+"""Limit for a post in process, as a multiple of the CPU of writing its row as Parquet."""
 THREADS = (1, 64, 256)
 THREAD_SECONDS = 10.0
 START_SECONDS = 1.0
@@ -76,7 +76,7 @@ def figures(_: S3Server, folder: Path) -> list[Figure]:
 
 
 def handled(lake: str) -> Timed:
-    """Give the ingest function's handler posts of one event each: how many were stored."""
+    """Send posts of one event each to the handler of the ingest function, and return how many were stored."""
     from alluvia.server.gateway import LocalContext, load_handler
 
     uri = lake if "://" in lake else tempfile.mkdtemp(dir=lake)
@@ -103,7 +103,7 @@ def handled(lake: str) -> Timed:
 
 
 def row_files() -> Timed:
-    """Have pyarrow write the row of a post as a Parquet file in memory, again and again: how many."""
+    """Write the row of a post with pyarrow as a Parquet file in memory, repeatedly, and return how often."""
     schema = alluvia.connect("memory://row").create_events("app").schema
     values = {"event_id": "1", "event": "viewed", "properties": '{"user":"u17","ms":35}'}
     row = pa.Table.from_pylist([values], pa.schema([field.with_nullable(True) for field in schema]))
@@ -117,7 +117,7 @@ def row_files() -> Timed:
 
 
 def flushed_files(folder: str) -> Timed:
-    """Write the two files of a post and flush them and their folders, by the system's calls alone: how many posts."""
+    """Write and flush the two files of a post, and their folders, with system calls alone. Return how many posts."""
     base = tempfile.mkdtemp(dir=folder)
 
     def write(number: int) -> int:
@@ -137,7 +137,7 @@ def flushed_files(folder: str) -> Timed:
 
 
 def _served(lake: Path, connections: int, alone_seconds: float) -> Figure:
-    """Post over some connections. `alone_seconds`: the CPU of a post in process."""
+    """Post over some connections. `alone_seconds` is the CPU time of a post in process."""
     command = [sys.executable, "-m", "tests.posting"]
     seconds = SECONDS if connections == 50 else SECONDS / 6
     with serving(lake, quiet=True) as (process, port):

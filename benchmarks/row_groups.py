@@ -27,7 +27,7 @@ QUERIES = {
     "two columns of all rows": ("SELECT sum(value), max(kind) FROM '{}'", 1.1),
     "all columns of all rows": ("SELECT sum(id), max(kind), max(name), sum(value) FROM '{}'", 1.1),
 }
-"""Each with the most that its CPU time may be of that with large groups."""
+"""Each query with the limit of its CPU time, as a multiple of the time with large groups."""
 
 
 def figures(_: S3Server, folder: Path) -> list[Figure]:

@@ -1,7 +1,7 @@
 """A table under many small commits, compared with DuckLake (inlined), deltalake and pyiceberg, as DuckLake measures it.
 
-Batches of ten rows are appended one by one; at moments in between, and before and after maintenance, an aggregate reads
-the whole table. Each side has a process of its own, and they take turns after each hundred batches.
+Batches of ten rows are appended one by one. At moments in between, and before and after maintenance, an aggregate
+reads the whole table. Each side has its own process, and the sides take turns after each hundred batches.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DUCKLAKES = ("duckdb", "sqlite", "postgres")
 ROUND, S3_ROUND = 100, 10
 MOMENTS = 10
 READS, S3_READS = 10, 3
-"""The kernel tells the CPU time of a process that goes on in hundredths of a second."""
+"""The kernel counts the CPU time of a running process in hundredths of a second."""
 DELAY_SECONDS = 0.02
 POLICIES: Mapping[str, dict[str, Any]] = {
     "when due": {},
@@ -52,7 +52,7 @@ def many_figures(_: S3Server, folder: Path) -> list[Figure]:
 
 
 class _Stream:
-    """What a side did: CPU seconds of appends, and of a read at each moment; and the seconds of the first one there."""
+    """CPU seconds of a side's appends and of a read at each moment, and the seconds of the first such read."""
 
     def __init__(self, side: Side, reads: int = READS) -> None:
         self.side = side

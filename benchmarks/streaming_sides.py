@@ -1,7 +1,7 @@
 """One side of the streaming benchmark, in a process of its own: `python -m benchmarks.streaming_sides SIDE ARGUMENTS`.
 
-It obeys lines on its standard input (`append 100`, `read`, `maintain`, `stored`) and answers each with one line of
-JSON: the CPU seconds and seconds that it took, and what it found.
+It reads commands from its standard input (`append 100`, `read`, `maintain`, `stored`) and answers each with one line
+of JSON: the CPU seconds and seconds that the command took, and its result.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from typing import Any
 import pyarrow as pa
 
 PEERS = Path(sys.prefix) / "peers"
-"""Packages of the group `peers`, whose wheels stop at another DuckDB: see benchmarks/README.md."""
+"""Packages of the group `peers`, whose wheels need another version of DuckDB: see benchmarks/README.md."""
 ROWS = 10
 LOOK_EVERY = 10
-"""`serve` and the notifications of S3 have a table looked at so often."""
+"""`serve` and the notifications of S3 look at a table after this many commits."""
 QUERY = "SELECT kind, count(*), max(id), sum(value) FROM {} GROUP BY kind ORDER BY kind"
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("kind", pa.string()), ("value", pa.float64())]
@@ -50,7 +50,7 @@ class Ours:
         import alluvia
 
         self._table = alluvia.connect(place, **options).create_table("t", SCHEMA)
-        self._readers = alluvia.connect(place, **options)  # which have to look for commits
+        self._readers = alluvia.connect(place, **options)  # they must look for new commits
         self._merges = {"every": LOOK_EVERY, "when_due": True} | merges
         self._version = 0
         self.told = {"merges": 0, "merged_bytes": 0, "files_max": 0, "merge_cpu": 0.0}
@@ -132,7 +132,7 @@ class DeltaLake:
 
 
 class Iceberg:
-    """pyiceberg with a catalog in SQLite. It has no compaction: the rows are written again as one file."""
+    """pyiceberg with a catalog in SQLite. It has no compaction, so maintenance rewrites the rows as one file."""
 
     def __init__(self, place: str, options: dict[str, Any]) -> None:
         sys.path.append(str(PEERS))
@@ -169,7 +169,7 @@ SIDES: dict[str, Callable[..., Any]] = {
 
 
 def cpu_seconds() -> float:
-    """Return the CPU time of this process and of those that it has started, those that still run included."""
+    """Return the CPU time of this process and of its children, including those that still run."""
     return time.process_time() + sum(_children(os.getpid())) + sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
 
 
@@ -184,13 +184,13 @@ def _children(parent: int) -> Iterator[float]:
 
 @contextmanager
 def postgres(folder: Path) -> Iterator[str | None]:
-    """Run a PostgreSQL server, and yield the folder of its socket; None where none is installed."""
+    """Run a PostgreSQL server, and yield the folder of its socket; None if PostgreSQL is not installed."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     if not found:
         yield None
         return
     folder.mkdir(parents=True)
-    user = "postgres" if os.getuid() == 0 else None  # which refuses to run as root
+    user = "postgres" if os.getuid() == 0 else None  # PostgreSQL refuses to run as root
     if user is not None:
         shutil.chown(folder, user)
         folder.parent.chmod(0o755)
@@ -217,7 +217,7 @@ class Side:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, command: str) -> dict[str, Any]:
-        """Have it obey a command. Returns `cpu` and `seconds`, what it `found`, and what it has `told`."""
+        """Run a command there. Returns `cpu` and `seconds`, and what it `found` and `told`."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{command}\n")
@@ -231,7 +231,7 @@ class Side:
 
 
 def main(side: str, text: str) -> None:
-    """Obey until the input ends."""
+    """Run commands until the input ends."""
     arguments, options = json.loads(text)
     found, number = SIDES[side](*arguments, **options), 0
     for line in sys.stdin:

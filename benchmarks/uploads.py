@@ -2,7 +2,7 @@
 
 The parts lie in a directory; they are gathered into a file, its types are inferred, and it is committed. Parquet and
 NDJSON are compared with a bare read of the file whose rows pyarrow writes as Parquet, and Parquet with deltalake too.
-The processes that read files count.
+Figures include the processes that read files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROWS = 20_000
 PEAK_BYTES_MAX = 1_500_000_000
 REPEATS = 3
 BARE_MAX = {"parquet": 2.2, "ndjson": 3.3}
-"""How many times the CPU of a bare read and write a file of 100 MiB may take."""
+"""Limit for a file of 100 MiB, as a multiple of the CPU of a bare read and write."""
 FILE_PEAK_BYTES_MAX = 400_000_000
 """Memory that storing such a file may take."""
 BARE_MEGABYTES = 100

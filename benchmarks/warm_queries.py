@@ -29,11 +29,11 @@ SHAPES = ((5, 1), (50, 1), (500, 1), (5, 20), (50, 20), (5, 200))
 """Numbers of columns, and of files."""
 ROWS = 100_000
 QUERY = "SELECT c0 % 100 AS k, count(*) AS n, sum(c1) AS s FROM t WHERE c2 < {} GROUP BY k ORDER BY k"
-"""A server keeps results: it is asked not to, or sent another text each time."""
+"""A server caches results, so it is asked not to, or gets another text each time."""
 SCALES = (0.1, 1)
 HITS = 1_000_000
 LIBRARY_MS, HTTP_MS = 12, 20
-"""What a query may take beyond plain DuckDB's time."""
+"""Limit for the time of a query beyond plain DuckDB's."""
 RATIO_MAX, GEOMETRIC_MEAN_MAX = 1.5, 1.2
 REPEATS, REPEATS_LARGE = 25, 3
 
@@ -136,7 +136,7 @@ def _suite(place: Path, title: str, tables: Mapping[str, pa.Table], queries: Seq
 def _in_turns(
     sides: Mapping[str, Callable[[], object]], repeats: int, cpu: dict[str, float] | None = None
 ) -> dict[str, list[float]]:
-    """Return the seconds of each run, after one that does not count; a query's process opens databases in between."""
+    """Return the seconds of each run after a first, uncounted one. Query processes open databases in between."""
     found: dict[str, list[float]] = {side: [] for side in sides}
     for turn in range(repeats + 1):
         for side, action in sides.items():

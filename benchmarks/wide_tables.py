@@ -24,7 +24,7 @@ SHAPES = ((5, 1), (5, 20), (5, 200), (100, 20), (500, 1), (500, 20), (500, 200),
 """Numbers of columns and of files. The first shape shows the fixed part."""
 ROWS = 1000
 QUERIES = 20
-"""So many queries are timed together: the system counts the time of other processes in hundredths of a second."""
+"""This many queries are timed together, because the system counts the time of processes in hundredths of a second."""
 REPEATS = 3
 QUERY = "SELECT count(*), sum(c{}), max(c{}) FROM {}"
 NARROW, WIDE = 500, 2000
@@ -116,7 +116,7 @@ def _by_columns(folder: Path) -> list[Figure]:
 
 
 def _actions(lake: alluvia.Lake, rows: pa.Table) -> dict[str, Callable[[], object]]:
-    """Return what is done to a table `t`, and to a table of events, in this order."""
+    """Return the operations on a table `t` and a table of events, in order."""
     names = rows.column_names[1:]
     table = lake.create_table("t", rows.schema)
     events = lake.create_events("events", pa.schema([(name, pa.int64()) for name in names]))
@@ -140,7 +140,7 @@ def _actions(lake: alluvia.Lake, rows: pa.Table) -> dict[str, Callable[[], objec
 
 
 def _cpu(action: Callable[[], object], times: int) -> float:
-    """Return the CPU seconds of one of some runs, of this process and those that it has started."""
+    """Return the CPU seconds of one run, from several, of this process and its children."""
     before = _used()
     for _ in range(times):
         action()

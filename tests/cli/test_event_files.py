@@ -249,7 +249,7 @@ def test_a_part_ends_with_the_line_that_fills_it(blank: bytes, end: bytes) -> No
 
 
 @pytest.mark.usefixtures("small")
-def test_a_line_over_many_reads_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_takes_many_reads_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[bytes] = []
     cut = event_files._cut_lines
 

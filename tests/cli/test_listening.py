@@ -160,7 +160,7 @@ def test_bodies_that_are_not_complete_hold_no_more_than_they_may(place: Place, m
     assert any("unfinished request bodies take too much space" in line for line in place.lines)
 
 
-def test_an_answer_is_one_piece_and_costs_nothing_for_connections_that_are_quiet(
+def test_an_answer_is_sent_in_one_piece_and_quiet_connections_cost_nothing(
     monkeypatch: pytest.MonkeyPatch, place: Place
 ) -> None:
     looks: Counter[int] = Counter()
@@ -180,7 +180,7 @@ def test_an_answer_is_one_piece_and_costs_nothing_for_connections_that_are_quiet
     assert [looks[each] for each in quiet] == [0, 0]
 
 
-def test_what_comes_while_a_request_is_answered_is_answered_after_it(place: Place) -> None:
+def test_a_request_that_arrives_during_an_answer_is_answered_next(place: Place) -> None:
     sender = place.connect(HELD)
     assert place.held.wait(30)
     sender.sendall(QUICK)
@@ -192,7 +192,7 @@ def test_what_comes_while_a_request_is_answered_is_answered_after_it(place: Plac
     assert sender.recv(1 << 16).endswith(b"\r\n\r\nx")
 
 
-def test_a_client_that_goes_while_it_is_answered_leaves_no_connection(place: Place) -> None:
+def test_a_client_that_leaves_during_its_answer_leaves_no_connection(place: Place) -> None:
     gone = place.connect(HELD)
     port = gone.getsockname()[1]
     assert place.held.wait(30)
@@ -202,7 +202,7 @@ def test_a_client_that_goes_while_it_is_answered_leaves_no_connection(place: Pla
     assert Client(place.port).post("/quick", {}).status == 200
 
 
-def test_a_long_answer_comes_whole_to_a_client_that_begins_late(place: Place) -> None:
+def test_a_client_that_starts_to_read_late_gets_the_whole_answer(place: Place) -> None:
     place.read_nothing()
     [client] = place.sockets
     text = b""
@@ -213,7 +213,7 @@ def test_a_long_answer_comes_whole_to_a_client_that_begins_late(place: Place) ->
 
 
 class _Sender:
-    """A connection that another thread sends on, in the middle of a look at what the connection waits for."""
+    """A connection on which another thread sends while the server checks what the connection waits for."""
 
     accepting = False
 
@@ -246,7 +246,7 @@ class _Sender:
 
 
 @pytest.mark.parametrize(("had_sent_all", "sends_at"), [(True, 1), (False, 2)])
-def test_bytes_that_a_thread_leaves_in_the_middle_of_a_look_are_sent(had_sent_all: bool, sends_at: int) -> None:
+def test_bytes_left_by_a_thread_during_that_check_are_sent(had_sent_all: bool, sends_at: int) -> None:
     here, there = socket.socketpair()
     with here, there:
         dispatchers: dict[int, Any] = {}

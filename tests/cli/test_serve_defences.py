@@ -192,7 +192,7 @@ def test_each_request_is_a_line_of_the_log(tmp_path: Path, request: pytest.Fixtu
         assert len(lines) == 7
 
 
-def test_it_warns_where_others_can_reach_it(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_it_warns_if_others_can_reach_it(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     process = served_to_others(request, tmp_path, "--auth", "open")
     assert process.stdout is not None
     port = int(process.stdout.readline().rpartition(":")[2])

@@ -1,4 +1,4 @@
-"""Queries of a function whose process has little memory, for the tests of what becomes of it."""
+"""Queries of a function whose process has little memory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from functions.query.handler import handler
 
 
 def small_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake:
-    """Return a lake with a table of two rows, which the query function is set to."""
+    """Return a lake with a table of two rows, and make the query function use it."""
     monkeypatch.setenv("ALLUVIA_LAKE", str(tmp_path))
-    monkeypatch.setenv(
-        "ALLUVIA_QUERY_TIMEOUT_SECONDS", "120"
-    )  # a busy machine keeps it; hostile queries have their own
+    monkeypatch.setenv("ALLUVIA_QUERY_TIMEOUT_SECONDS", "120")  # enough on a busy machine; hostile queries set less
     monkeypatch.setenv("ALLUVIA_QUERY_MEMORY_MB", "300")
     lake = alluvia.connect(str(tmp_path))
     lake.create_table("t", {"n": "long"}).append([{"n": 1}, {"n": 2}])
@@ -32,7 +30,7 @@ def ask(text: str) -> tuple[int, str]:
 
 
 def assert_nothing_happened() -> None:
-    """Check that the next query is answered, and that nothing is left of earlier ones."""
+    """Check that the next query succeeds, and that earlier ones have left nothing behind."""
     assert ask("SELECT sum(n) AS s FROM t") == (200, '{"s":3}\n')
     assert not list(scratch.scratch_root().glob("query-*"))
     assert len(POOL._idle) <= IDLE_MAX

@@ -59,7 +59,7 @@ def test_a_process_that_is_slow_to_end_its_work_keeps_no_query_waiting(lake: all
     assert_nothing_happened()
 
 
-def test_a_process_that_dies_as_its_query_comes_ends_the_query(lake: alluvia.Lake) -> None:
+def test_a_query_fails_if_its_process_dies_as_it_arrives(lake: alluvia.Lake) -> None:
     text = "SELECT sum(n) AS s FROM t"
     assert ask(text)[0] == 200
     session = Session(lake.catalog.store, QueryLimits(), Watch())
@@ -72,7 +72,7 @@ def test_a_process_that_dies_as_its_query_comes_ends_the_query(lake: alluvia.Lak
     assert_nothing_happened()
 
 
-def test_no_more_processes_wait_than_may(lake: alluvia.Lake) -> None:
+def test_the_number_of_idle_processes_is_limited(lake: alluvia.Lake) -> None:
     pool = Pool(QueryWorker, 1)
     first, second = pool.take(), pool.take()
     pool.give_back(first, wait=True)
@@ -93,7 +93,7 @@ def test_no_more_processes_wait_than_may(lake: alluvia.Lake) -> None:
     pool.close()
 
 
-def test_a_process_has_no_secret_of_its_parents(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_does_not_inherit_secrets(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-for-queries")
     worker = QueryWorker()
     environment = Path(f"/proc/{worker._process.pid}/environ").read_bytes()
@@ -101,7 +101,9 @@ def test_a_process_has_no_secret_of_its_parents(lake: alluvia.Lake, monkeypatch:
     assert b"not-for-queries" not in environment
 
 
-def test_a_process_that_stops_within_a_message_holds_nobody_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_stops_within_a_message_blocks_no_caller_beyond_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     half_sent = """
 # {0}
 import os, time
@@ -119,7 +121,7 @@ time.sleep(60)
     assert not worker.alive
 
 
-def test_a_process_that_cannot_start_is_not_the_querys_fault(
+def test_a_failure_to_start_a_process_is_not_blamed_on_the_query(
     lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     POOL.close()
@@ -163,7 +165,7 @@ def test_a_process_ends_with_its_parent(lake: alluvia.Lake) -> None:
         time.sleep(0.01)
 
 
-def test_folders_of_a_process_that_was_killed_are_taken_away(tmp_path: Path) -> None:
+def test_folders_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     code = "import os; from alluvia import scratch; print(scratch.scratch_root(), flush=True); os.kill(os.getpid(), 9)"
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     left = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)

@@ -49,7 +49,7 @@ class Provider(BaseHTTPRequestHandler):
 
 
 NUMBERS = count()
-"""A port may be one that an earlier test had, whose issuer is still known."""
+"""An earlier test may have used the same port, and its issuer is still cached."""
 
 
 @pytest.fixture(scope="module")

@@ -96,7 +96,9 @@ def test_a_change_of_rows_stops_between_two_files(writing: alluvia.Lake, monkeyp
     ],
     ids=["open", "nested", "long", "comments", "many", "quote", "rows", "reads", "case", "empty"],
 )
-def test_hostile_statements_are_refused_quickly(writing: alluvia.Lake, monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
+def test_hostile_statements_are_refused_quickly(
+    writing: alluvia.Lake, monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
     monkeypatch.setenv("ALLUVIA_QUERY_TIMEOUT_SECONDS", "1")
     before = state(writing)
     began = time.monotonic()

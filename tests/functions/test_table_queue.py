@@ -77,7 +77,7 @@ def waiting(url: str) -> list[dict[str, Any]]:
     return sorted(found, key=str)
 
 
-def test_a_notification_merges_what_is_due_of_its_table_and_of_no_other(lake: alluvia.Lake) -> None:
+def test_a_notification_merges_the_due_files_of_its_table_only(lake: alluvia.Lake) -> None:
     assert failed(merge(event(committed("a/_rejects", 0)), Context("r"))) == []
     assert files(lake) == {"a": FILES, "a/_rejects": FILES, "b": FILES}
     for name in ("a/_rejects", "b"):
@@ -87,7 +87,7 @@ def test_a_notification_merges_what_is_due_of_its_table_and_of_no_other(lake: al
     assert files(lake) == {"a": FILES, "a/_rejects": 1, "b": FILES + 30}
 
 
-def test_a_call_that_names_tables_may_merge_what_is_due(lake: alluvia.Lake) -> None:
+def test_a_call_that_names_tables_can_be_limited_to_due_files(lake: alluvia.Lake) -> None:
     merge({"tables": ["a"], "when_due": True}, Context("r"))
     assert files(lake)["a"] == FILES
     merge({"tables": ["a"]}, Context("r"))

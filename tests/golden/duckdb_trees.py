@@ -1,4 +1,4 @@
-"""Syntax trees as DuckDB 2.0 serializes them, for tests that run with another line.
+"""Syntax trees as DuckDB 2.0 serializes them, for tests that run with DuckDB 1.5.
 
 `PYTHONPATH=.venv/next python -m tests.golden.duckdb_trees` records them, after `make next`.
 """

@@ -96,7 +96,7 @@ def test_merge_counts_commits_since_the_checkpoint(template: Template, lake: all
     warm_lake._lakes.clear()  # a cold function
     assert metrics_of(template, "Merge", one) == [("CommitsSinceCheckpoint", (), 0.0)]
     HANDLERS["ingest"].handler(post('{"event_id":"later"}'), Context("r"))
-    # One commit, whose file is left for later by the merge that a notification asks for.
+    # One commit. The merge after its notification leaves the file for later.
     (_, notification, *_) = payload("merge_sqs")["Records"]
     assert metrics_of(template, "Merge", {"Records": [notification]}) == [("CommitsSinceCheckpoint", (), 1.0)]
 

@@ -99,7 +99,7 @@ print("pyarrow.compute" in sys.modules)
 
 
 def test_rows_change_without_the_module_of_all_functions(tmp_path: Path) -> None:
-    """It takes a sixth of the CPU time of an update of 10,000 rows of a million."""
+    """Loading it takes a sixth of the CPU time of an update of 10,000 of a million rows."""
     command = [sys.executable, "-c", CHANGES, str(tmp_path)]
     found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     assert found.stdout.split() == ["10", "10", "False"]

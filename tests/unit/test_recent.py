@@ -1,4 +1,4 @@
-"""What was looked up last."""
+"""The cache of the most recently used values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_values_used_last_are_kept() -> None:
     assert (recent.get("a"), recent.get("c")) == (4, 3)
 
 
-def test_large_values_leave_room_for_few() -> None:
+def test_large_values_leave_room_for_few_others() -> None:
     recent: Recent[str, int] = Recent(10)
     for number, name in enumerate("abcde"):
         recent.keep(name, number, 2)

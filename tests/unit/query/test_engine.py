@@ -32,7 +32,7 @@ def test_rows_come_with_the_tables_names_and_types(lake: alluvia.Lake) -> None:
     assert table.to_pylist() == [rows_of_day(2)[1]]
 
 
-def test_a_query_that_is_sent_again_asks_its_process_once(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_query_waits_for_its_process_once(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "SELECT kind, sum(n) FROM events e JOIN users u USING (n) GROUP BY kind"
     asked: list[str] = []
     send = Worker.send
@@ -126,7 +126,7 @@ def test_an_offset_finds_the_version_of_so_long_ago() -> None:
         ("FROM read_text('/etc/passwd')", r"read_text\(\) is neither a table of the lake"),
     ],
 )
-def test_a_moment_that_is_none_is_refused(lake: alluvia.Lake, text: str, reason: str) -> None:
+def test_an_invalid_moment_is_refused(lake: alluvia.Lake, text: str, reason: str) -> None:
     with pytest.raises(Invalid, match=reason):
         run(lake.catalog, text)
 
@@ -147,7 +147,7 @@ def test_an_unknown_table_is_answered_with_the_nearest_or_with_all(lake: alluvia
         run(lake.catalog, text)
 
 
-def test_an_empty_lake_says_that_it_is(own_lake: alluvia.Lake, tmp_path: Path) -> None:
+def test_the_error_says_that_a_lake_is_empty(own_lake: alluvia.Lake, tmp_path: Path) -> None:
     with pytest.raises(TableNotFound, match=f"there is no folder {tmp_path / 'lake'}"):
         run(own_lake.catalog, "FROM events")
     (tmp_path / "lake").mkdir()

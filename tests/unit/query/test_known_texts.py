@@ -1,4 +1,4 @@
-"""The syntax of queries is kept by their text: what else a query depends on must not come with it."""
+"""The syntax of queries is cached by their text, and nothing else that a query depends on is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from alluvia.query.engine import run
 TEXT = "SELECT n, v FROM t ORDER BY n"
 
 
-def test_one_text_is_asked_of_many_tables_and_views(tmp_path: Path) -> None:
+def test_one_text_is_sent_for_many_tables_and_views(tmp_path: Path) -> None:
     lakes = [alluvia.connect(f"file://{tmp_path / str(number)}") for number in range(3)]
     for number, lake in enumerate(lakes[:2]):
         rows = pa.table({"v": [number], "n": [1]} if number else {"n": [1], "v": ["text"]})
@@ -34,7 +34,7 @@ def test_one_text_is_asked_of_many_tables_and_views(tmp_path: Path) -> None:
         lakes[0].sql(TEXT)
 
 
-def test_one_text_is_asked_with_and_without_values(tmp_path: Path) -> None:
+def test_one_text_is_sent_with_and_without_values(tmp_path: Path) -> None:
     lake = alluvia.connect(f"file://{tmp_path}")
     rows = pa.table({"n": [1, 2, 3]})
     lake.create_table("t", rows.schema).append(rows)
@@ -50,8 +50,8 @@ def put_over(statement: Statement) -> str:
     return known_texts.rewritten(statement, dict.fromkeys(references, "scan_0"), analyse, ()).text
 
 
-def test_queries_of_views_take_no_place_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A query is made anew each time that it names a view."""
+def test_queries_of_views_evict_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query of a view is expanded anew each time."""
     known = known_texts.parsed("SELECT n FROM kept", analyse)
     text = put_over(known)
     for _ in range(200):
@@ -61,7 +61,7 @@ def test_queries_of_views_take_no_place_of_others(monkeypatch: pytest.MonkeyPatc
     assert put_over(known) == text
 
 
-def test_the_texts_that_are_kept_have_a_length_in_all() -> None:
+def test_the_total_length_of_cached_texts_is_limited() -> None:
     long = " " * (known_texts.TEXT_KEPT_CHARS_MAX - 100)
     texts = [f"SELECT {number} AS n{long}FROM t" for number in range(2 * known_texts.KEPT_CHARS_MAX // len(long))]
     for text in texts:

@@ -113,7 +113,7 @@ def test_databases_opened_ahead_hold_nothing_of_an_earlier_query(tmp_path: Path)
         assert opened(database, options) == new
 
 
-def test_a_database_has_the_options_that_are_asked_for(tmp_path: Path) -> None:
+def test_a_database_has_the_requested_options(tmp_path: Path) -> None:
     database = QueryDatabase(lambda reply, data: None)
     few = {"memory_limit": "64.0 MiB", "threads": "1"}
     more = {"memory_limit": "128.0 MiB", "threads": "2", "max_temp_directory_size": "16.0 MiB"}
@@ -124,7 +124,7 @@ def test_a_database_has_the_options_that_are_asked_for(tmp_path: Path) -> None:
         database.close()
 
 
-def test_a_query_hears_why_no_database_opened_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_reports_why_no_database_opened_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_thread(options: dict[str, str]) -> None:
         raise RuntimeError("Resource temporarily unavailable")
 
@@ -149,7 +149,7 @@ def test_a_query_hears_why_no_database_opened_ahead(monkeypatch: pytest.MonkeyPa
     databases.take({"threads": "1"}).close()
 
 
-def test_only_a_confined_database_runs_the_text_of_a_user() -> None:
+def test_only_a_confined_database_runs_a_users_text() -> None:
     database = QueryDatabase(lambda reply, data: None)
     database.open({"threads": "1"})
     for request in (
@@ -167,7 +167,7 @@ def test_only_a_confined_database_runs_the_text_of_a_user() -> None:
         database.stream("SELECT 1")
 
 
-def test_nothing_runs_after_a_step_that_fails() -> None:
+def test_nothing_runs_after_a_failed_step() -> None:
     replies: list[Any] = []
     database = QueryDatabase(lambda reply, data: replies.append(reply))
     database.open({"threads": "1"})

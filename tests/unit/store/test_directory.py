@@ -153,7 +153,7 @@ def test_a_full_disk_leaves_no_trace(store: DirectoryStore, tmp_path: Path, monk
     assert store.get("a") == b"old"
 
 
-def test_parts_that_cannot_all_be_read_are_no_object(store: DirectoryStore, tmp_path: Path) -> None:
+def test_nothing_is_stored_if_a_part_cannot_be_read(store: DirectoryStore, tmp_path: Path) -> None:
     def parts() -> Iterator[bytes]:
         yield b"first"
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "second")

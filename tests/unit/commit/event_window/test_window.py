@@ -207,7 +207,7 @@ def test_an_index_stands_beside_its_checkpoint() -> None:
     assert index_name(12) == "_alluvia/window/00000000000000000012.arrow"
 
 
-def test_many_ids_are_looked_up_like_few() -> None:
+def test_a_lookup_of_many_ids_finds_the_same_as_of_few() -> None:
     window = DedupWindow(WindowRules(1 << 60))
     prints = fingerprints(f"e{at}" for at in range(12_000))
     for version, start in enumerate(range(0, 9000, 3000)):

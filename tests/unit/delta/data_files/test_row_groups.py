@@ -1,4 +1,4 @@
-"""Row groups are small where that lets queries skip rows, and as large as before elsewhere."""
+"""Row groups are small if that lets queries skip rows, and large otherwise."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_sorted_rows_of_many_values_are_in_small_groups_also_after_a_merge_and_a
     assert table.count() == ROWS + 10
 
 
-def test_values_that_python_lacks_are_sorted_too(tmp_path: Path) -> None:
+def test_times_after_the_year_9999_are_sorted_too(tmp_path: Path) -> None:
     after_9999 = pc.add(NUMBERS, 253_402_300_800_000_000).cast(pa.timestamp("us", "UTC"))
     assert groups(written(tmp_path, pa.table({"ts": after_9999}), ["ts"])) == [*[SELECTIVE_ROWS] * 4, 1000]
 
@@ -65,7 +65,7 @@ def test_groups_of_many_columns_stay_large_because_every_query_reads_the_footer(
     assert groups(written(tmp_path, rows, ["id"])) == [ROW_GROUP_ROWS_MAX, 1000]
 
 
-def test_a_size_that_is_given_holds(tmp_path: Path) -> None:
+def test_a_size_that_is_set_wins(tmp_path: Path) -> None:
     properties = {"alluvia.row_group_rows": "100000"}
     assert groups(written(tmp_path, pa.table({"id": NUMBERS}), ["id"], **properties)) == [100_000, ROWS - 100_000]
 

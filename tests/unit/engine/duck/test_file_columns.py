@@ -1,4 +1,4 @@
-"""Files whose columns the log knows are read without a look at one another's schemas; what is read stays the same."""
+"""Files whose columns the log knows are read without comparing their schemas, with the same result."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def parts(table: Table, files: Sequence[AddFile] | None = None) -> list[Relation
 
 
 def compares(table: Table) -> list[bool]:
-    """Whether DuckDB is to compare the schemas of files, for each part of the table."""
+    """Whether DuckDB has to compare the schemas of files, for each part of the table."""
     return ["union_by_name" in part.source for part in parts(table)]
 
 
@@ -56,7 +56,7 @@ def wide_table(lake: Lake, **properties: str) -> Table:
     return table
 
 
-def test_a_digest_is_that_of_the_names_and_types_in_any_order() -> None:
+def test_the_digest_depends_on_names_and_types_but_not_their_order() -> None:
     inner = pa.struct([("x", pa.int64()), ("y", pa.list_(pa.struct([("z", pa.string())])))])
     columns = [pa.field("a", pa.int64()), pa.field("b", inner)]
     digest = columns_digest(columns)
@@ -72,7 +72,7 @@ def test_a_digest_is_that_of_the_names_and_types_in_any_order() -> None:
     assert len({*map(columns_digest, others)}) == len(others)
 
 
-def test_a_file_has_a_tag_only_where_its_statistics_do_not_name_all_columns() -> None:
+def test_a_file_is_tagged_only_if_its_statistics_do_not_name_all_columns() -> None:
     few = pa.schema([("a", pa.int64()), ("b", pa.struct([("x", pa.int64()), ("y", pa.int64())]))])
     assert columns_tag(few, 3) == {}
     assert columns_tag(few, 2) == {COLUMNS_TAG: columns_digest(few)}
@@ -92,7 +92,7 @@ WRITES: dict[str, Callable[[Table], Any]] = {
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
-def test_every_write_of_a_wide_table_says_which_columns_its_files_have(
+def test_every_write_to_a_wide_table_tags_the_columns_of_its_files(
     tmp_path: Path, write: Callable[[Table], Any]
 ) -> None:
     table = wide_table(connect(str(tmp_path)))
@@ -103,7 +103,7 @@ def test_every_write_of_a_wide_table_says_which_columns_its_files_have(
     check(table)
 
 
-def test_events_and_converted_files_say_which_columns_they_have(tmp_path: Path) -> None:
+def test_files_of_events_and_converted_files_are_tagged(tmp_path: Path) -> None:
     lake = connect(str(tmp_path))
     events = lake.create_events("e", pa.schema([(f"c{number}", pa.int64()) for number in range(40)]))
     events.ingest([{"event_id": "a", "event": "x", "c39": 1}, {"event_id": "b", "event": "y"}])
@@ -149,7 +149,7 @@ def test_columns_that_are_renamed_dropped_and_added_again_are_told_apart(tmp_pat
     check(clone)
 
 
-def test_more_sets_of_columns_than_there_may_be_parts(tmp_path: Path) -> None:
+def test_more_sets_of_columns_than_parts(tmp_path: Path) -> None:
     table = wide_table(connect(str(tmp_path)))
     for number in range(COLUMN_SETS_MAX + 3):
         table.evolve(add={f"n{number}": "long"})
@@ -159,17 +159,17 @@ def test_more_sets_of_columns_than_there_may_be_parts(tmp_path: Path) -> None:
     check(table)
 
 
-def test_old_files_and_those_of_others_have_no_tag_and_are_compared(tmp_path: Path) -> None:
+def test_old_and_foreign_files_have_no_tag_and_are_compared(tmp_path: Path) -> None:
     table = connect(str(tmp_path)).create_table("t", WIDE, properties={"alluvia.writers": "any"})
     table.append([{"c1": 1, "c39": 2}])
     uri = str(tmp_path / "t")
     deltalake.write_deltalake(uri, pa.Table.from_pylist([{"c1": 2, "c39": 3}], WIDE), mode="append")
     assert sorted(compares(table)) == [False, True]
     check(table)
-    assert deltalake.DeltaTable(uri).to_pyarrow_table().num_rows == 2  # who knows nothing of tags
+    assert deltalake.DeltaTable(uri).to_pyarrow_table().num_rows == 2  # deltalake ignores tags
 
 
-def test_a_tag_of_more_columns_than_a_file_has_changes_no_answer(tmp_path: Path) -> None:
+def test_a_tag_that_claims_too_many_columns_changes_no_answer(tmp_path: Path) -> None:
     table = wide_table(connect(str(tmp_path)))
     table.evolve(add={"new": "string"})
     table.append([{"p": "a", "new": "x"}])
@@ -182,13 +182,13 @@ def test_a_tag_of_more_columns_than_a_file_has_changes_no_answer(tmp_path: Path)
 
 
 def wrong_files(table: Table) -> list[str | None]:
-    """Return the files of which `verify` finds that they have other columns than their tags say, and nothing else."""
+    """Return the files whose tags `verify` finds wrong, and check that it finds nothing else."""
     findings = table.verify(full=True).findings
     assert {finding.kind for finding in findings} <= {"columns-wrong"}
     return [finding.file for finding in findings]
 
 
-def test_verify_reports_tags_of_other_columns(tmp_path: Path) -> None:
+def test_verify_reports_wrong_tags(tmp_path: Path) -> None:
     table = wide_table(connect(str(tmp_path)))
     assert wrong_files(table) == []
     first, *others = table.snapshot().files
@@ -196,7 +196,7 @@ def test_verify_reports_tags_of_other_columns(tmp_path: Path) -> None:
     assert wrong_files(table) == [first.path]
 
 
-def test_statistics_alone_still_say_that_files_of_few_columns_are_alike(tmp_path: Path) -> None:
+def test_statistics_alone_show_that_narrow_files_are_alike(tmp_path: Path) -> None:
     lake = alluvia.connect(str(tmp_path))
     table = lake.create_table("t", pa.schema([("a", pa.int64()), ("b", pa.struct([("x", pa.int64())]))]))
     table.append([{"a": 1, "b": {"x": 1}}])
@@ -208,7 +208,7 @@ def test_statistics_alone_still_say_that_files_of_few_columns_are_alike(tmp_path
     check(table)
 
 
-def test_the_columns_of_all_files_are_looked_at_whatever_was_asked_before(
+def test_the_columns_of_all_files_are_checked_after_any_earlier_query(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = connect(str(tmp_path))
@@ -232,7 +232,7 @@ def test_the_columns_of_all_files_are_looked_at_whatever_was_asked_before(
     assert seen == [("bigint", pa.int64()), ("varchar", pa.string())]
 
 
-def test_a_column_that_hides_the_number_of_files_has_none_copied(
+def test_no_file_is_copied_for_a_column_that_hides_the_file_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = connect(str(tmp_path))
@@ -244,7 +244,7 @@ def test_a_column_that_hides_the_number_of_files_has_none_copied(
         assert [(row["p"], row["a"]) for row in found] == [("x", 1), ("y", 2)]
 
 
-def test_what_is_known_of_files_has_a_size_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_file_columns_has_a_limited_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known: Recent[Any, Any] = Recent(3000)
     monkeypatch.setattr(views, "_KNOWN_COLUMNS", known)
     table = wide_table(connect(str(tmp_path)))

@@ -1,4 +1,4 @@
-"""The trees of both lines of DuckDB in one form, which one module alone gives them."""
+"""The trees of DuckDB 1.5 and 2.0 in one form, which only one module produces."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read(text: str, tree: str) -> Any:
 
 
 def comparable(value: Any) -> Any:
-    """Return a tree without what the lines may say otherwise: places of operators, parts of nested types, `main`."""
+    """Return a tree without the parts that may differ: places of operators, parts of nested types, `main`."""
     if isinstance(value, list):
         return [comparable(child) for child in value]
     if not isinstance(value, dict):
@@ -46,7 +46,7 @@ def comparable(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("text", QUERIES)
-def test_the_trees_of_both_lines_are_equal(text: str) -> None:
+def test_the_trees_of_both_versions_are_equal(text: str) -> None:
     of_2, installed = read(text, recorded()[text]), read(text, serialized(text))
     if installed["error"]:
         assert (of_2["error"], of_2["position"]) == (True, installed["position"])
@@ -56,7 +56,7 @@ def test_the_trees_of_both_lines_are_equal(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["query_location_length", '"query_location_length":', '\\"query_location_length":1'])
-def test_a_text_may_hold_a_key_of_2(value: str, tmp_path: Path) -> None:
+def test_a_string_may_contain_a_key_of_duckdb_2(value: str, tmp_path: Path) -> None:
     lake = alluvia.connect(str(tmp_path))
     lake.create_table("t", {"n": "long"}).append([{"n": 1}])
     assert lake.sql(f"SELECT '{value}' AS v FROM t JOIN t u USING (n)").to_pylist() == [{"v": value}]
@@ -80,13 +80,13 @@ def test_statements_in_with_and_names_of_four_parts_are_refused() -> None:
         read("", '{"type": "BASE_TABLE", "qualified_name": {"path": ["a", "b", "c", "d"]}, "query_location_length": 1}')
 
 
-def test_what_is_not_known_stays_for_the_checks_to_see() -> None:
+def test_unknown_parts_stay_for_the_checks() -> None:
     node = {"class": "NEW", "type": "NEW", "inner": [{"class": "CONSTANT", "literal": {"kind": "NEW", "text": "x"}}]}
     tree = read("", json.dumps({**node, "query_location_length": 1}))
     assert tree == {**node, "inner": [{"class": "CONSTANT", "value": {"kind": "NEW", "text": "x"}}]}
 
 
-def test_an_error_is_where_the_user_sees_it() -> None:
+def test_the_position_of_an_error_counts_bytes() -> None:
     with pytest.raises(Invalid) as raised:
         parse("SELECT 'éé', b FROM t WHERE x = ;")
     line, mark = str(raised.value).splitlines()[-2:]

@@ -1,4 +1,4 @@
-"""Which columns a query can mean: DuckDB itself must answer alike when the tables have no others."""
+"""The columns that a query can mean: DuckDB must give the same answer if the tables have no others."""
 
 from __future__ import annotations
 
@@ -92,5 +92,5 @@ def test_a_query_needs_only_the_columns_that_it_names(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ANY)
-def test_a_query_that_can_mean_any_column_keeps_all(text: str) -> None:
+def test_a_query_that_can_mean_any_column_keeps_all_columns(text: str) -> None:
     assert meant(text) is None

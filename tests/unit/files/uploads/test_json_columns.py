@@ -79,7 +79,7 @@ def outcome(text: bytes, schema: pa.Schema | None) -> Any:
 
 
 def both(text: bytes, schema: pa.Schema | None) -> tuple[Any, Any]:
-    """Return the outcome, and that of a reader that takes each line by itself."""
+    """Return the result, and the result of reading line by line."""
     with pytest.MonkeyPatch.context() as patch:
         fast = outcome(text, schema)
         patch.setattr(envelope, "MANY", sys.maxsize)
@@ -117,7 +117,7 @@ def test_numbers_keep_every_digit(numbers: list[float]) -> None:
         assert fast == slow
 
 
-def test_blocks_of_other_keys_follow_one_another() -> None:
+def test_blocks_with_different_keys_follow_one_another() -> None:
     lines = [line_of(fields_of(at)) for at in range(4000)]
     lines += [json.dumps({"other": at, "id": at, "nested": {"a": at}}) for at in range(4000)]
     lines += [json.dumps({"id": at + 0.5, "more": "é"}, ensure_ascii=False) for at in range(4000)]
@@ -128,7 +128,7 @@ def test_blocks_of_other_keys_follow_one_another() -> None:
 
 
 @pytest.mark.parametrize("first", ['{"more":"m"}', '{"ok":true,"more":1.5,"id":3}', '{"some":null,"nested":{"a":1}}'])
-def test_columns_are_in_the_order_of_the_rows_that_have_them_first(first: str) -> None:
+def test_columns_are_ordered_by_the_first_row_with_a_value(first: str) -> None:
     text = "\n".join([first, *(line_of(fields_of(at)) for at in range(LINES))]).encode()
     names = [*json.loads(first)]
     fast, slow = both(text, None)
@@ -137,7 +137,7 @@ def test_columns_are_in_the_order_of_the_rows_that_have_them_first(first: str) -
 
 
 @pytest.mark.parametrize("value", ["0.5", "7", "true"])
-def test_a_value_that_is_no_text_is_no_bytes(value: str) -> None:
+def test_only_strings_are_accepted_for_binary_columns(value: str) -> None:
     text = "\n".join(f'{{"id":{at},"data":{value}}}' for at in range(LINES)).encode()
     error, message = outcome(text, pa.schema([("id", pa.int64()), ("data", pa.binary())]))
     assert issubclass(error, Invalid)

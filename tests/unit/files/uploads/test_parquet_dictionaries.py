@@ -94,7 +94,7 @@ def test_a_dictionary_that_the_footer_does_not_name(read_as_dictionaries: list[l
     assert read_as_dictionaries[-1] == ["long"]
 
 
-def test_row_groups_are_read_each_in_its_way(read_as_dictionaries: list[list[str]]) -> None:
+def test_each_row_group_is_read_in_its_own_way(read_as_dictionaries: list[list[str]]) -> None:
     table = pa.table({"text": [*WORDS[:10_000], *LONG[10_000:12_000], *WORDS[10_000:]]})
     rows, _ = rows_of(table, row_group_size=2000)
     assert sum(len(batch) for batch in rows.batches()) == len(table)

@@ -1,4 +1,4 @@
-"""Merges that may be asked for after each few commits: which are due, and what they cost in files and bytes."""
+"""Merges after every few commits: when they are due, and their cost in files and bytes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def add(size: int, name: str, partition: str = "p") -> AddFile:
 
 
 @pytest.mark.parametrize("size", [900, 1_000_000])
-def test_under_many_commits_files_stay_few_and_rows_are_written_again_a_few_times(size: int) -> None:
+def test_under_many_commits_files_stay_few_and_rows_are_rewritten_a_few_times(size: int) -> None:
     files: list[AddFile] = []
     most = written = 0
     for number in range(COMMITS):
@@ -57,21 +57,21 @@ def test_a_merge_is_due_once_it_saves_16_files(lake: Lake, store: CountingStore)
     assert table.count() == 17
 
 
-def test_a_file_is_written_again_once_it_has_grown_by_half() -> None:
+def test_a_file_is_rewritten_only_after_it_has_grown_by_half() -> None:
     small = [add(1, f"a{at}") for at in range(40)]
     assert [len(group.files) for group in due(plan([*small, add(81, "b")]))] == [40]
     assert [len(group.files) for group in due(plan([*small, add(80, "b")]))] == [41]
     assert [len(group.files) for group in plan([*small, add(81, "b")], 8)] == [41]
 
 
-def test_few_files_of_each_partition_wait_however_many_partitions_there_are() -> None:
+def test_a_few_files_of_each_partition_wait_in_any_number_of_partitions() -> None:
     few = [add(1, f"{partition}{at}", partition) for partition in "abcdefgh" for at in range(8)]
     assert due(plan(few)) == []
     more = [add(1, f"a{at}", "a") for at in range(8, 12)]
     assert [{each.file.partition_values["c"] for each in group.files} for group in due(plan([*few, *more]))] == [{"a"}]
 
 
-def test_a_file_of_which_many_rows_are_deleted_is_due_at_once(lake: Lake) -> None:
+def test_a_file_with_many_deleted_rows_is_due_at_once(lake: Lake) -> None:
     table = table_of(lake, properties={"delta.enableDeletionVectors": "true"})
     table.append([{"x": number} for number in range(100)])
     table.delete("x < 4")
@@ -81,7 +81,7 @@ def test_a_file_of_which_many_rows_are_deleted_is_due_at_once(lake: Lake) -> Non
     assert table.count() == 90
 
 
-def test_rows_of_many_days_in_each_append_are_a_file_a_commit_until_they_are_due(lake: Lake) -> None:
+def test_appends_of_many_days_make_one_file_each_until_a_merge_is_due(lake: Lake) -> None:
     table = table_of(lake, partition_by=["day(ts)"])
     for number in range(60):
         table.append([{"x": number, "ts": NOON + timedelta(days=day)} for day in range(67)])
@@ -90,7 +90,7 @@ def test_rows_of_many_days_in_each_append_are_a_file_a_commit_until_they_are_due
     assert table.count() == 60 * 67
 
 
-def test_files_of_many_days_are_joined_though_two_of_one_day_are_not_due(lake: Lake) -> None:
+def test_files_of_many_days_are_joined_even_if_two_of_one_day_are_not_due(lake: Lake) -> None:
     table = table_of(lake, partition_by=["day(ts)"])
     for number in range(40):
         table.append([{"x": number, "ts": NOON + timedelta(days=number // 2 * 2)}])
@@ -100,6 +100,6 @@ def test_files_of_many_days_are_joined_though_two_of_one_day_are_not_due(lake: L
 
 
 @pytest.mark.parametrize("options", [{"full": True}, {"backfill": True}])
-def test_a_merge_that_leaves_files_for_later_cannot_take_all(lake: Lake, options: dict[str, Any]) -> None:
+def test_when_due_cannot_be_combined_with_full_or_backfill(lake: Lake, options: dict[str, Any]) -> None:
     with pytest.raises(Invalid, match=r"when_due: .* leave out full and backfill"):
         table_of(lake).optimize(when_due=True, **options)

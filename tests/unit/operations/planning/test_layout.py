@@ -92,7 +92,7 @@ def test_a_few_events_over_many_days_are_one_file(lake: Lake, store: CountingSto
     assert file.path.startswith("ts_day=2023-01-01..2024-02-04/part-")
 
 
-def test_few_rows_of_up_to_eight_days_have_a_file_for_each_and_those_of_more_days_one(lake: Lake) -> None:
+def test_few_rows_make_a_file_for_each_of_up_to_eight_days_and_one_for_more_days(lake: Lake) -> None:
     table = lake.create_table("t", SCHEMA, partition_by=["day(ts)"])
     table.append(rows_over(8, 300))
     assert len({file.tags["alluvia.partition"] for file in table.snapshot().files}) == 8
