@@ -29,9 +29,8 @@ def _seconds(option: str, name: str, default: float, about: str) -> Decorator:
 @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="0 chooses a free one.")
 @click.option("--allow-host", "allow_hosts", multiple=True, metavar="NAME", envvar="ALLUVIA_ALLOW_HOST",
               help="A host name that requests may use, besides localhost and addresses; * for any.")  # fmt: skip
-@_seconds(
-    "--merge-every", "merge_seconds", 3600.0, "Merge all tables this often, and each after ten commits. 0: neither."
-)
+@_seconds("--merge-every", "merge_seconds", 3600.0,
+          "Merge all tables this often, and due files after every ten commits of a table. 0: neither.")  # fmt: skip
 @_seconds("--vacuum-every", "vacuum_seconds", 86400.0, "Vacuum all tables this often. 0: never.")
 @click.option("--refresh-rollups", is_flag=True, help="Refresh rollups after each post of events; else with merges.")
 @click.option("--create-tables-max", type=click.IntRange(1), help="Events create no more tables than this.  [1000]")
