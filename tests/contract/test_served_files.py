@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import random
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import alluvia
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.statistics.written import file_statistics
 from alluvia.engine.duck.failures import EngineError, QueryStopped
 from alluvia.errors import Corrupt, Unavailable
 from alluvia.operations.reading.relations import Files
@@ -23,6 +27,7 @@ from alluvia.query.limits import QueryLimits
 from alluvia.query.process import fetching
 from alluvia.query.process.processes import POOL
 from alluvia.query.process.session import Session
+from alluvia.store.caches.range_cache import RangeCache
 from tests.s3server import CREDENTIALS, S3Server
 
 FILES, ROWS = 8, 30_000
@@ -93,6 +98,7 @@ def test_a_longer_footer_than_is_fetched_ahead(
     lake: alluvia.Lake, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetching, "TAIL_BYTES", 100)
+    monkeypatch.setattr(fetching, "first_read", lambda _: 100)
     assert ask(lake) == [TOTAL]
 
 
@@ -198,3 +204,49 @@ def test_several_queries_at_once(lake: alluvia.Lake) -> None:
         found = list(pool.map(lambda n: ask(lake, f"{SUM} WHERE n % 4 = {n}", threads=4), range(4)))
     assert sum(each["c"] for (each,) in found) == FILES * ROWS
     assert sum(each["s"] for (each,) in found) == TOTAL["s"]
+
+
+@pytest.fixture(scope="module")
+def wide_uri(s3_server: S3Server) -> str:
+    """A table of one file of 18 MB, with three row groups of eight columns, in the order of `a`."""
+    s3_server.inject()
+    lake = alluvia.connect(f"s3://{s3_server.new_bucket()}/wide", **s3_server.options)
+    count = 300_000
+    noise = pa.py_buffer(random.Random(5).randbytes(8 * count))
+    column = pa.Array.from_buffers(pa.int64(), count, [None, noise])
+    table = pa.table({"a": pa.array(range(count), pa.int64()), **dict.fromkeys("bcdefgh", column)})
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="none", use_dictionary=False, row_group_size=count // 3)
+    lake.create_table("t", table.schema)
+    lake.store.put("t/part-0.parquet", sink.getvalue())
+    stats, now_ms = file_statistics(table, 32), time.time_ns() // 1_000_000
+    add = AddFile("part-0.parquet", {}, len(sink.getvalue()), now_ms, data_change=True, stats=stats)
+    lake.table("t").commit_files([add])
+    return lake.uri
+
+
+@pytest.mark.parametrize(
+    ("text", "requests"),
+    [
+        ("SELECT sum(h) FROM t", 3),
+        ("SELECT sum(b), sum(d), sum(f), sum(h) FROM t", 6),
+        ("SELECT max(b) AS b, max(c), max(d), max(e) FROM t WHERE h > 0", 6),  # b, c, d and e are side by side
+        ("SELECT b, d, f FROM t WHERE h = 5", 3),  # no row: nothing but the column of the condition
+        ("SELECT b, d, f FROM t WHERE a = 150000", 4),  # one row group of three
+        ("SELECT b, d, f FROM t LIMIT 5", 1),
+    ],
+)
+def test_a_large_file_takes_its_footer_and_the_columns_that_are_needed(
+    wide_uri: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, text: str, requests: int
+) -> None:
+    """The footer is one request, as long as DuckDB reads no more of a large file's end than is fetched ahead."""
+    POOL.close()
+    monkeypatch.setattr("alluvia.query.process.session.RANGES", RangeCache())
+    lake = alluvia.connect(wide_uri, **s3_server.options)
+    lake.table("t").snapshot()
+    s3_server.requests()
+    ask(lake, text, threads=1)
+    looked, footer = 1, 1
+    assert s3_server.requests() == {"GET": looked + footer + requests}
+    ask(lake, text, threads=1)
+    assert s3_server.requests() == {"GET": looked}

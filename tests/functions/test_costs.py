@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import pytest
 
 import alluvia
-from alluvia.query.process import fetching
+from alluvia.query.process import session
 from alluvia.query.process.processes import POOL
 from functions.query import handler as query
 from tests.access import grant, token
@@ -77,8 +77,8 @@ def test_requests_of_the_querys_own_process_count(server: S3Server, monkeypatch:
     server.requests()
     POOL.close()  # of processes that keep what they have read
     monkeypatch.setenv("ALLUVIA_FILE_CACHE_BYTES", "0")
-    monkeypatch.setattr(fetching, "TAIL_BYTES", 8)  # so that process reads the footers
-    assert check(post(SUM), server) == {"GET": 1 + 3 * FILES}
+    monkeypatch.setattr(session, "TAILS_BYTES", 0)  # so that process reads the footers
+    assert check(post(SUM), server) == {"GET": 1 + 2 * FILES}
     assert check(post(SUM), server) == {"GET": 1}  # by the same process, which has kept what it read
 
 
@@ -88,10 +88,10 @@ def test_requests_that_are_sent_again_count(server: S3Server, monkeypatch: pytes
     server.inject({"method": "GET", "match": "_delta_log", "fault": "status:503", "times": 2})
     assert check(post(SUM), server) == {"GET": 3}
     monkeypatch.setenv("ALLUVIA_FILE_CACHE_BYTES", "0")
-    monkeypatch.setattr(fetching, "TAIL_BYTES", 9)
+    monkeypatch.setattr(session, "TAILS_BYTES", 0)
     POOL.close()  # of processes that keep what they have read
     server.inject({"method": "GET", "match": "parquet", "fault": "status:503", "times": 2})
-    assert check(post(SUM), server) == {"GET": 1 + 3 * FILES + 2}
+    assert check(post(SUM), server) == {"GET": 1 + 2 * FILES + 2}
 
 
 def test_kept_results_and_304_tell_what_they_cost(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:

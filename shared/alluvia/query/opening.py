@@ -21,7 +21,7 @@ from alluvia.engine.duck.relation import RowPlaces
 from alluvia.engine.duck.variant_sql import plain_key
 from alluvia.engine.queries.engine_faults import rules_left_out
 from alluvia.engine.queries.field_reads import FieldRead, find_field_reads, shown_fields
-from alluvia.engine.queries.named_columns import named_columns
+from alluvia.engine.queries.named_columns import named_columns, result_columns
 from alluvia.engine.queries.parse import Node, Statement, walk
 from alluvia.engine.queries.references import Reference, References, names_in_use
 from alluvia.engine.queries.rewrite import Rewritten
@@ -95,7 +95,8 @@ def open_session(
     schemas = {one: schema for one, (schema, _) in derived.items()}
     plan = plan_scans(catalog, references, constants, newest, schemas)
     columns = named_columns(statement.root, {one: scan.snapshot.schema for one, scan in plan.scans.items()} | schemas)
-    found = _session_inputs(catalog, references, plan, derived, places, columns, without_rows=without_rows)
+    results = result_columns(statement.root)
+    found = _session_inputs(catalog, references, plan, derived, places, columns, results, without_rows=without_rows)
     inputs, names = found.inputs, found.names
     if catalog.rights is not None and (dry_run or statement.explain):
         what = "a dry run" if dry_run else "EXPLAIN"
@@ -138,12 +139,14 @@ def _session_inputs(
     derived: Mapping[Reference, tuple[pa.Schema, Relation | Inspection]],
     places: RowPlaces | None,
     named: frozenset[str] | None,
+    results: tuple[str, ...] | None,
     *,
     without_rows: bool,
 ) -> _SessionInputs:
     """Return an input or a view for each table that the query names. The catalog notes the versions that it reads.
 
-    `named` are the folded names of all columns that the query can mean; None if it can mean any.
+    `named` are the folded names of all columns that the query can mean; None if it can mean any. `results` as for
+    `result_columns`.
     """
     found = _SessionInputs()
     for number, reference in enumerate(references.tables):
@@ -167,6 +170,7 @@ def _session_inputs(
                 shown=shown,
                 places=located,
                 named=None if shown else named,
+                results=results,
                 rows=rows,
             )
             found.names[reference] = f"scan_{number}"

@@ -13,6 +13,7 @@ from alluvia.engine.queries.references import Reference
 
 _BY_POSITION = frozenset({"STAR", "POSITIONAL_REFERENCE"})
 _OF_ALL_COLUMNS = ("PIVOT", "SHOW_REF")
+_QUERIES = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")
 
 
 def named_columns(root: Node, schemas: Mapping[Reference, pa.Schema]) -> frozenset[str] | None:
@@ -38,6 +39,29 @@ def named_columns(root: Node, schemas: Mapping[Reference, pa.Schema]) -> frozens
     if not all(_is_known(parts, tables, given) for parts in meant):
         return None
     return frozenset(part for parts in meant for part in parts)
+
+
+def result_columns(root: Node) -> tuple[str, ...] | None:
+    """Return the folded names that only the results of a query are made of, and no condition, join or order, in order.
+
+    None where a query has more than one SELECT, whose conditions may be about another's results, and where it orders by
+    position.
+    """
+    orders = [each["expression"] for node in root.get("modifiers") or () for each in node.get("orders") or ()]
+    is_one = root.get("type") == "SELECT_NODE" and sum(node.get("type") in _QUERIES for node in walk(root)) == 1
+    if not is_one or any(each.get("class") == "CONSTANT" for each in orders):
+        return None
+    made = [*root["select_list"], *(root.get("group_expressions") or ())]
+    others = {key: value for key, value in root.items() if key not in ("select_list", "group_expressions")}
+    limiting = set(_names(others))
+    limiting.update(*(_names(each) for each in made if fold(each.get("alias") or "") in limiting))
+    return tuple(name for name in dict.fromkeys(_names(made)) if name not in limiting)
+
+
+def _names(part: object) -> list[str]:
+    """Return the folded names of columns in a part of a query."""
+    nodes = list(walk(part))
+    return [fold(name) for node in nodes for name in (*node.get("column_names", ()), *node.get("using_columns", ()))]
 
 
 def _takes_all(node: Node) -> bool:

@@ -111,7 +111,8 @@ class Files:
 
     `shown` limits what is seen of them. With `places` there are two more columns, and further ones,
     `fields`, each with the argument of `->>` that finds it in `properties`. `named` are the folded names of all columns
-    that are needed; None for all. With `rows`, only their number is needed, and there are no files.
+    that are needed; None for all. `results` are those that no condition is about, in order; None if that is not known.
+    With `rows`, only their number is needed, and there are no files.
     """
 
     snapshot: Snapshot
@@ -121,6 +122,7 @@ class Files:
     places: RowPlaces | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
     named: frozenset[str] | None = None
+    results: Sequence[str] | None = None
     rows: int | None = None
 
 

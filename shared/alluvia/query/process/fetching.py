@@ -6,13 +6,16 @@ all. The footers of large ones are fetched ahead, many at a time.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
+from alluvia.delta.schema.names import fold
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.queries.parse import Node, walk
 from alluvia.operations.reading.relations import Files, Inputs
 from alluvia.store.base import ByteRange
 from alluvia.store.caches.file_cache import RemoteFile
+from alluvia.store.caches.served import WantedColumns
 
 SMALL_BYTES = 4 << 20
 """A larger file is left to DuckDB."""
@@ -22,19 +25,28 @@ EARLY_FILES = 64
 
 TAIL_BYTES = 64 << 10
 """The last bytes of a large file, in which its footer is nearly always."""
-_READ_BYTES = 16 << 10
-"""Bytes that DuckDB reads first, whatever the length of the footer."""
+TAILS_AT_ONCE = 512
+TAILS_BYTES = 128 << 20
+"""The most bytes of the ends of its files that a query holds; DuckDB reads those of further files itself."""
+
+
+def first_read(size: int) -> int:
+    """Return how many of a file's last bytes DuckDB reads first, whatever the length of the footer.
+
+    Of fewer bytes that are known, it would get none.
+    """
+    return min(max(16 << 10, 1 << (size // 1000 - 1).bit_length()), 256 << 10, size)
 
 
 def tail_of(key: str, size: int) -> ByteRange:
     """Return which part of an object is fetched for its footer."""
-    return ByteRange(key, max(0, size - TAIL_BYTES), size)
+    return ByteRange(key, size - min(size, max(TAIL_BYTES, first_read(size))), size)
 
 
-def footer(tail: bytes) -> bytes:
+def footer(tail: bytes, size: int) -> bytes:
     """Return what DuckDB reads of a file's last bytes to open it: the footer and its length, or all it reads first."""
     length = int.from_bytes(tail[-8:-4], "little") + 8
-    return tail[-max(length, _READ_BYTES) :]
+    return tail[-max(length, first_read(size)) :]
 
 
 def small_files(inputs: Inputs, copied: Callable[[str], bool]) -> Iterator[RemoteFile]:
@@ -45,6 +57,23 @@ def small_files(inputs: Inputs, copied: Callable[[str], bool]) -> Iterator[Remot
         for file in source.files:
             if file.size <= SMALL_BYTES and not copied(file.path):
                 yield RemoteFile(source.snapshot.key(file), file.size, file.modification_time)
+
+
+def wanted_columns(inputs: Inputs) -> dict[str, WantedColumns]:
+    """Return the columns that a query can mean of each of its inputs, where that is known.
+
+    A name that two of them have may be meant of one alone.
+    """
+    sources = {name: source for name, source in inputs.items() if isinstance(source, Files)}
+    times = Counter(fold(name) for source in sources.values() for name in source.snapshot.schema.names)
+    found = {}
+    for name, source in sources.items():
+        if source.named is not None and source.results is not None:
+            meant = [each for each in source.snapshot.schema.names if fold(each) in source.named]
+            names = {fold(each): source.snapshot.physical_name(each) for each in meant if times[fold(each)] == 1}
+            results = tuple(names[each] for each in source.results if each in names)
+            found[name] = WantedColumns(tuple(names.values()), results)
+    return found
 
 
 def _is_copied(snapshot: Snapshot) -> bool:

@@ -70,12 +70,14 @@ class ResultRows:
 class Engine:
     """A query's database in a process of its own: what makes views needs of a DuckDB connection, and the query."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch, *, of_network: bool = False) -> None:
+        """`of_network`: its files may be those of a store that is on a network."""
         self._watch = watch
+        self._of_network = of_network
         self._worker = POOL.take()
         self._rows: Generator[pa.RecordBatchReader] | None = None
         self._answered, self._closed, self._serves = True, False, False
-        self._opening = False
+        self._opening = self._getting_ready = False
         self._now_us = 0
         self._waiting: list[dict[str, Any]] = []
         self.steps = 0
@@ -90,7 +92,7 @@ class Engine:
 
     def open(self, options: Mapping[str, str]) -> None:
         """Start to open the database. The next request waits until it is open, and raises its error."""
-        self._worker.send("open", options=options)
+        self._worker.send("open", options=options, of_network=self._of_network)
         self._opening = True
 
     @property
@@ -109,6 +111,11 @@ class Engine:
     def _put_off(self, name: str, **request: Any) -> None:
         self._waiting.append({"step": self.steps, "do": name, **request})
         self.steps += 1
+
+    def get_ready_to_serve(self) -> None:
+        """Have the process load what `serve` needs, while the files' footers are fetched."""
+        self._worker.send("get_ready_to_serve")
+        self._getting_ready = True
 
     def serve(self, files: Sequence[ServedFile]) -> None:
         """Let the database open objects of stores as files."""
@@ -225,7 +232,7 @@ class Engine:
             self._watch = Watch(time.monotonic() + _CLOSE_SECONDS)
             self._waiting = []
             with contextlib.suppress(ProcessDied, EngineError, OutOfTime, OutOfMemory):
-                self._await_opening()
+                self._await_what_began()
                 for kind, count in self._ask("sent").items() if self._serves else ():
                     note_requests(kind, count)
                 POOL.give_back(self._worker, wait=wait)
@@ -241,7 +248,7 @@ class Engine:
         """Send a request; the block takes all that comes back. A process is left as it is only by a full answer."""
         self._answered = False
         try:
-            self._await_opening()
+            self._await_what_began()
             if name is not None:
                 if self._waiting and name not in _WITHOUT_DATABASE:
                     request["before"], self._waiting = self._waiting, []
@@ -260,10 +267,13 @@ class Engine:
             raise
         self._answered = True
 
-    def _await_opening(self) -> None:
+    def _await_what_began(self) -> None:
         if self._opening:
             self._opening = False
             self._now_us = self._worker.reply(self._watch)["now_us"]
+        if self._getting_ready:
+            self._getting_ready = False
+            self._worker.reply(self._watch)
 
     def _stop(self) -> None:
         """Have the process leave a query whose rows are not wanted, or kill it."""

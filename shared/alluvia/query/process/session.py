@@ -37,7 +37,14 @@ from alluvia.query.describe import PROPERTIES, field_hint
 from alluvia.query.known_texts import known_statement, parsed
 from alluvia.query.limits import QueryLimits
 from alluvia.query.process.ends import within
-from alluvia.query.process.fetching import footer, small_files, tail_of
+from alluvia.query.process.fetching import (
+    TAILS_AT_ONCE,
+    TAILS_BYTES,
+    footer,
+    small_files,
+    tail_of,
+    wanted_columns,
+)
 from alluvia.query.process.processes import DESCRIBE, Engine, LargeResults
 from alluvia.query.process.sized_lists import sized_view, sizes_of
 from alluvia.query.rendering import RenderedRows
@@ -46,7 +53,7 @@ from alluvia.scratch import scratch_root
 from alluvia.store import Store
 from alluvia.store.caches.file_cache import FILES, Held
 from alluvia.store.caches.range_cache import RANGES
-from alluvia.store.caches.served import ServedFile, name_of
+from alluvia.store.caches.served import ServedFile, WantedColumns, name_of
 from alluvia.store.numbers import number_of
 
 _TREE_BYTES_MAX = 100_000
@@ -83,7 +90,7 @@ class Session:
         self._served: list[ServedFile] = []
         self._held = Held()
         self._values: pa.Table | None = None
-        self._engine = Engine(watch)
+        self._engine = Engine(watch, of_network=store.parallel)
         self._closed = False
         self._folder = scratch_root() / f"query-{uuid4().hex}"
         self._spill = self._folder.with_name(f"{self._folder.name}-spill")
@@ -166,7 +173,12 @@ class Session:
         self.check_time()
         self.shown = tables or {}
         self._fetch(inputs, fetched_max)
-        urls = {name: self._urls(source) for name, source in inputs.items() if isinstance(source, Files)}
+        wanted = wanted_columns(inputs)
+        urls = {
+            name: self._urls(source, (number, wanted.get(name, WantedColumns())))
+            for number, (name, source) in enumerate(inputs.items())
+            if isinstance(source, Files)
+        }
         self._serve(fetched_max)
         if max(map(len, urls.values()), default=0) == 1:
             # DuckDB reads the footer of a view's first file twice; with this, it keeps the footers of all files.
@@ -235,12 +247,18 @@ class Session:
         """
         if not self._served:
             return
-        tails = {file.name: tail_of(self._keys[file.name], file.size) for file in self._served[:files_max]}
-        known = RANGES.get(self._store, tails.values())
-        self.check_time()
-        tails_known = {name: footer(known[part]) for name, part in tails.items() if part in known}
+        self._engine.get_ready_to_serve()
+        tails: dict[str, bytes] = {}
+        ahead = iter(self._served[:files_max])
+        while sum(map(len, tails.values())) < TAILS_BYTES and (some := [*islice(ahead, TAILS_AT_ONCE)]):
+            parts = [tail_of(self._keys[file.name], file.size) for file in some]
+            known = RANGES.get(self._store, parts)
+            for file, part in zip(some, parts, strict=True):
+                if part in known:
+                    tails[file.name] = footer(known[part], file.size)
+            self.check_time()
         with self._translated(Context("")):
-            self._engine.serve([file._replace(tail=tails_known.get(file.name, b"")) for file in self._served])
+            self._engine.serve([file._replace(tail=tails.get(file.name, b"")) for file in self._served])
 
     def _open_rows(self, name: str, rows: LocalRows) -> None:
         self._files[str(rows.path)] = rows.path.name
@@ -297,8 +315,11 @@ class Session:
             if folder.exists():
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _urls(self, scan: Files) -> list[str]:
-        """Return where DuckDB finds a scan's files: in the store, or copied from a store that it cannot open."""
+    def _urls(self, scan: Files, source: tuple[int, WantedColumns]) -> list[str]:
+        """Return where DuckDB finds a scan's files: in the store, or copied from a store that it cannot open.
+
+        `source` is the number of the scan, and the columns that are wanted of it.
+        """
         if scan.paths:
             self._files |= {path: file.path for path, file in zip(scan.paths, scan.files, strict=True)}
             return list(scan.paths)
@@ -306,19 +327,20 @@ class Session:
         for file in scan.files:
             key = scan.snapshot.key(file)
             copy = self._held.paths.get(key)
-            url = str(copy) if copy is not None else self._served_as(key, file) or self._local_url(key)
+            url = str(copy) if copy is not None else self._served_as(key, file, source) or self._local_url(key)
             url = self._copy(key, scan) if url is None else url
             self._files[url] = file.path
             urls.append(url)
         return urls
 
-    def _served_as(self, key: str, file: AddFile) -> str | None:
+    def _served_as(self, key: str, file: AddFile, source: tuple[int, WantedColumns]) -> str | None:
         """Return the name by which DuckDB gets an object from the query's process; None where it finds it itself."""
         address = self._store.address(key)
         if address is None:
             return None
         name = name_of(len(self._served))
-        self._served.append(ServedFile(name, address, number_of(self._store), file.size, file.modification_time))
+        number = number_of(self._store)
+        self._served.append(ServedFile(name, address, number, file.size, file.modification_time, *source))
         self._keys[name] = key
         return name
 

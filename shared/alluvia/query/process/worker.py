@@ -7,10 +7,13 @@ serve to the database, and it ends when its parent does.
 
 from __future__ import annotations
 
+import importlib
 import resource
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 16_384
 PARSE_CPU_SECONDS = 20
 _RUNS_TO_HEAR_WHY = 5
+_SERVING = "alluvia.store.caches.engine_files"
 
 
 class QueryDatabase:
@@ -53,7 +57,7 @@ class QueryDatabase:
         self._sent: Callable[[], dict[str, int]] = dict
         self._steps: list[Callable[[], object]] = []
         self._shown: Shown = {}
-        self._confined = False
+        self._confined = self._of_network = False
 
     def analyse(self, text: str) -> Reply:
         """Have DuckDB read a text that a user wrote. No database needs to be open."""
@@ -61,27 +65,33 @@ class QueryDatabase:
             parsed = analyse(text)
         return {"starts": parsed.starts, "body": parsed.tree}
 
-    def open(self, options: dict[str, str]) -> Reply:
+    def open(self, options: dict[str, str], *, of_network: bool = False) -> Reply:
         """Open the database, begin its transaction, and tell its `now()` in µs since the Unix epoch.
 
-        `options` are DuckDB's.
+        `options` are DuckDB's. Its files may be those of a store `of_network`.
         """
         connection = self._ahead.take({**options, "temp_directory": ""})
         if folder := options.get("temp_directory"):  # an unused database still takes a new folder
             connection.execute(f"SET GLOBAL temp_directory = {quote_text(folder)}")
         self._connection, self._files, self._sent = connection, None, dict
-        self._steps, self._shown, self._confined = [], {}, False
+        self._steps, self._shown, self._confined, self._of_network = [], {}, False, of_network
         [(now_us,)] = self._connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchall()
         return {"now_us": now_us}
 
-    def serve(self, places: list[Any], files: list[Any], rows: bytes) -> Reply:
-        """Let the database open objects of stores as files; see `alluvia.store.caches.served.packed`."""
+    def get_ready_to_serve(self) -> Reply:
+        """Load what `serve` needs."""
         with needing("aws", "a query on S3"):
-            from alluvia.store.caches.engine_files import EngineFiles, sent_since  # most queries do without
-            from alluvia.store.caches.served import unpacked
+            importlib.import_module(_SERVING)  # most queries do without
+        return {}
+
+    def serve(self, places: list[Any], wanted: list[Any], files: list[Any], rows: bytes) -> Reply:
+        """Let the database open objects of stores as files; see `alluvia.store.caches.served.packed`."""
+        from alluvia.delta.data_files.column_chunks import ColumnChunks
+        from alluvia.store.caches.engine_files import EngineFiles, sent_since  # loaded by `get_ready_to_serve`
+        from alluvia.store.caches.served import unpacked
 
         self._sent = sent_since()
-        self._files = EngineFiles(unpacked(places, files, rows))
+        self._files = EngineFiles(unpacked(places, wanted, files, rows), ColumnChunks)
         self._open.register_filesystem(self._files)
         self._open.execute("SET enable_external_file_cache = true")  # these are read from stores
         return {}
@@ -228,15 +238,21 @@ class QueryDatabase:
         )
 
     def sent(self) -> Reply:
-        """Report how many requests the database has sent to stores, by kind."""
+        """Send no more requests to stores, and report how many there were, by kind."""
+        if self._files is not None:
+            self._files.end()
         return self._sent()
 
     def close(self) -> Reply:
         """Close the database if one is open, and start to open others for later queries."""
         connection, self._connection = self._connection, None
+        if self._files is not None:
+            self._files.end()
         if connection is not None:
             connection.close()
             self._ahead.refill()
+            if self._of_network and _SERVING not in sys.modules:  # while no request waits
+                Thread(target=importlib.import_module, args=(_SERVING,), daemon=True).start()
         return {}
 
     @property

@@ -1,7 +1,8 @@
 """Objects of our stores as files that DuckDB opens, in the process that runs a query.
 
 DuckDB calls from several threads. It finds the files of its query and no others, by names that say nothing of where
-they are, and can only read them. Each read that is not held in memory is one ranged GET; nothing asks for sizes.
+they are, and can only read them. Each read that is not held in memory is one ranged GET, unless `read_ahead` has it;
+nothing asks for sizes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from alluvia.clock import SystemClock
 from alluvia.errors import AlluviaError, ObjectNotFound
 from alluvia.store import Store, open_store
 from alluvia.store.caches.range_cache import KeptBytes
+from alluvia.store.caches.read_ahead import Layout, ReadAhead
 from alluvia.store.caches.served import SCHEME, ServedFile
 from alluvia.store.requests import TOTAL
 
@@ -37,16 +39,17 @@ class Unserved(NamedTuple):
 
 
 class EngineFiles(AbstractFileSystem):  # type: ignore[misc]
-    """The files of one query. `unserved` is the first that could not be read."""
+    """The files of one query. `unserved` is the first that could not be read. `layout` as for `ReadAhead`."""
 
     protocol = SCHEME
     cachable = False
 
-    def __init__(self, files: Sequence[ServedFile]) -> None:
+    def __init__(self, files: Sequence[ServedFile], layout: Callable[[bytes, int, int], Layout]) -> None:
         super().__init__()
         self.unserved: Unserved | None = None
         self._files = {file.name: file for file in files}
         self._stores = {place: _store(*place) for place in {_place(file) for file in files}}
+        self._ahead = ReadAhead(self._got, layout)
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> _OpenFile:
         """Open a file for reading."""
@@ -79,19 +82,30 @@ class EngineFiles(AbstractFileSystem):  # type: ignore[misc]
 
     def read_range(self, file: ServedFile, start: int, end: int) -> bytes:
         """Return bytes of a file. Raises `OSError`, and notes why."""
-        held = file.size - len(file.tail)
-        if start >= held:
-            return file.tail[start - held : end - held]
-        key = (file.store, file.address.uri, file.address.key, file.address.etag, file.size, file.modified_ms)
-        data = _hot.get((*key, start, end))
-        if data is not None:
-            return data
-        data = self._fetched(file, start, end)
-        if len(data) <= HOT_RANGE_BYTES:
-            _hot.keep((*key, start, end), data)
-        return data
+        held = self._held(file, start, end)
+        if held is not None:
+            return held
+        found = self._ahead.read(file, start, end) or self._got(file, start, end)
+        if isinstance(found, str):
+            raise self._failed(file, found)
+        self._ahead.note_footer(file, start, found)
+        if len(found) <= HOT_RANGE_BYTES:
+            _hot.keep(_key(file, start, end), found)
+        return found
 
-    def _fetched(self, file: ServedFile, start: int, end: int) -> bytes:
+    def _held(self, file: ServedFile, start: int, end: int) -> bytes | None:
+        """Return bytes of a file that are in memory."""
+        known = file.size - len(file.tail)
+        return file.tail[start - known : end - known] if start >= known else _hot.get(_key(file, start, end))
+
+    def end(self) -> None:
+        """Send no more requests ahead of DuckDB's reads."""
+        self._ahead.close()
+
+    def _got(self, file: ServedFile, start: int, end: int) -> bytes | str:
+        """Return bytes of a file, or why they cannot be had."""
+        if (held := self._held(file, start, end)) is not None:
+            return held
         store, address = self._stores[_place(file)], file.address
         try:
             if address.etag:
@@ -99,14 +113,12 @@ class EngineFiles(AbstractFileSystem):  # type: ignore[misc]
             else:
                 part = store.get(address.key, start, end)
         except ObjectNotFound:
-            raise self._failed(file, "missing") from None
+            return "missing"
         except AlluviaError:
-            raise self._failed(file, "refused") from None
+            return "refused"
         if part is None:
-            raise self._failed(file, "changed")
-        if len(part) < end - start:  # DuckDB does not look how much it got
-            raise self._failed(file, "short")
-        return part
+            return "changed"
+        return part if len(part) == end - start else "short"  # DuckDB does not look how much it got
 
     def _failed(self, file: ServedFile, why: str) -> OSError:
         if self.unserved is None:
@@ -137,6 +149,11 @@ class _OpenFile:
 
     def close(self) -> None:
         self._positions.clear()
+
+
+def _key(file: ServedFile, start: int, end: int) -> tuple[object, ...]:
+    address = file.address
+    return (file.store, address.uri, address.key, address.etag, file.size, file.modified_ms, start, end)
 
 
 def sent_since() -> Callable[[], dict[str, int]]:

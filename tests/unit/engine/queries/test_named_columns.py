@@ -6,7 +6,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from alluvia.engine.queries.named_columns import named_columns
+from alluvia.engine.queries.named_columns import named_columns, result_columns
 from alluvia.engine.queries.parse import parse
 from alluvia.engine.queries.references import find_references
 
@@ -94,3 +94,22 @@ def test_a_query_needs_only_the_columns_that_it_names(text: str) -> None:
 @pytest.mark.parametrize("text", ANY)
 def test_a_query_that_can_mean_any_column_keeps_all_columns(text: str) -> None:
     assert meant(text) is None
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT sum(b), max(c) FROM t JOIN u USING (a) WHERE d > 1", {"b", "c"}),
+        ("SELECT a, b AS k, c FROM t, u WHERE k > 1", {"a", "c"}),  # b is k
+        ("SELECT b, sum(a) AS n FROM t GROUP BY b ORDER BY n LIMIT 1", {"b"}),
+        ("SELECT b, sum(a) FROM t GROUP BY b HAVING sum(a) > 1", {"b"}),
+        ("SELECT a, b FROM t ORDER BY 1 LIMIT 1", None),
+        ("SELECT a, x FROM (SELECT a, b AS x FROM t) WHERE x > 1", None),
+        ("WITH v AS (SELECT a AS k, b FROM t) SELECT b FROM v WHERE k > 1", None),
+        ("SELECT a FROM t UNION ALL SELECT a FROM u", None),
+        ("SELECT a, (SELECT max(c) FROM u WHERE u.a = t.a) FROM t", None),
+    ],
+)
+def test_columns_of_which_only_the_result_is_made(query: str, expected: set[str] | None) -> None:
+    found = result_columns(parse(query).root)
+    assert (None if found is None else set(found)) == expected
