@@ -53,18 +53,17 @@ class LakeAccess(ABC):
 
     @abstractmethod
     def create(self, name: str, schema: pa.Schema, rows: Rows | None, *, replace: bool) -> None:
-        """Create a table with some rows. Raises `TableExists`, unless it is to be replaced.
+        """Create a table with some rows. Raises `TableExists`, unless `replace` is true.
 
-        With rows, it is to be replaced only where `in_transactions` says so.
+        To replace it by a table with rows needs `in_transactions`.
         """
 
     @abstractmethod
-    def append(self, name: str, rows: Rows) -> None:
-        """Append rows to a table, all or none."""
+    def append(self, name: str, rows: Rows, *, replace: bool = False) -> None:
+        """Append rows to a table, all or none.
 
-    def replace_rows(self, name: str, rows: Rows) -> None:
-        """Put rows in the place of all that a table has; where `in_transactions` says so."""
-        raise NotImplementedError
+        With `replace`, they take the place of all its rows, which needs `in_transactions`.
+        """
 
     def views(self) -> Sequence[str]:
         """Return the names of the views."""

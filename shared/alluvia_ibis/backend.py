@@ -200,7 +200,7 @@ class Backend(SQLBackend, NoExampleLoader):  # type: ignore[misc]  # ibis has no
             return
         columns = self._columns_of(name)
         if is_in_memory(obj) and self.con.in_transactions:
-            self.con.replace_rows(name, for_columns(in_memory(obj), columns))
+            self.con.append(name, for_columns(in_memory(obj), columns), replace=True)
             return
         source = _expression(obj)
         names = source.columns if set(source.columns) <= set(columns.names) else columns.names

@@ -54,10 +54,10 @@ class OpenLake(LakeAccess):
             if rows is not None:
                 table.append(rows)
 
-    def append(self, name: str, rows: Rows) -> None:
-        self._lake.table(name).append(rows)
-
-    def replace_rows(self, name: str, rows: Rows) -> None:
+    def append(self, name: str, rows: Rows, *, replace: bool = False) -> None:
+        if not replace:
+            self._lake.table(name).append(rows)
+            return
         with self._lake.transaction([name]) as tx:
             table = tx.table(name)
             table.delete("true")

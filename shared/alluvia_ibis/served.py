@@ -10,6 +10,7 @@ import pyarrow as pa
 from alluvia.api.served_lake import ServedLake
 from alluvia.client.uploading import upload
 from alluvia.engine.duck.literals import quote_name
+from alluvia.errors import Unsupported
 from alluvia.sql.showing import sql_type
 from alluvia.table_names import REJECTS
 from alluvia_ibis.access import LakeAccess, NamedTable, Rows
@@ -56,7 +57,9 @@ class ServedAccess(LakeAccess):
                     self.execute(f"DROP TABLE {quote_name(name)}")
                 raise
 
-    def append(self, name: str, rows: Rows) -> None:
+    def append(self, name: str, rows: Rows, *, replace: bool = False) -> None:
+        if replace:
+            raise Unsupported("a server stores rows of this process outside transactions: insert an expression instead")
         upload(self._lake.server, name, rows)
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from ibis import _
 
 import alluvia
 from alluvia.client import requests, uploading
-from alluvia.errors import Invalid, TableExists, TableNotFound
+from alluvia.errors import Invalid, TableExists, TableNotFound, Unsupported
 from alluvia.serverless import http
 from tests.ibis.sample import ROWS, rows_of
 
@@ -184,6 +184,14 @@ def test_many_rows_go_to_a_server_in_parts_and_come_back_by_a_link(
     made = con.create_table(name, numbers)
     assert made.to_pyarrow()["n"].combine_chunks().sort().equals(numbers["n"].combine_chunks())
     con.disconnect()
+
+
+def test_a_server_cannot_replace_rows_by_those_of_this_process(served_url: str, name: str) -> None:
+    con = ibis.alluvia.connect(served_url)
+    con.create_table(name, [{"n": 1}])
+    with pytest.raises(Unsupported, match="insert an expression instead"):
+        con.con.append(name, pa.table({"n": [2]}), replace=True)
+    assert rows_of(con.table(name)) == [{"n": 1}]
 
 
 def test_what_could_not_be_filled_is_not_left_behind(served_url: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The mutants of `make mutants` fit the code as it is, and there is a catcher for some at once."""
+"""The mutants of `make mutants` fit the code, and the simulation catches some of them at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.simulation import mutants
-from tests.simulation.mutants import MUTANTS, PACKAGE, Mutant, hunt, mutated
+from tests.simulation.mutant_lists.mutant import Mutant
+from tests.simulation.mutants import MUTANTS, PACKAGE, hunt, mutated
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

@@ -88,7 +88,7 @@ def unreadable(file: AddFile, error: Exception) -> AlluviaError:
     """Return our error for one that pyarrow raised while it read a data file."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     # Not by the footer's word for the compression: Arrow ends the process when it is asked for that of a damaged one.
-    if isinstance(error, NotImplementedError) or reason.startswith(_CODEC_LACKING):
+    if isinstance(error, pa.ArrowNotImplementedError) or reason.startswith(_CODEC_LACKING):
         return Unsupported(f"data file {file.path} cannot be read by this library: {reason}")
     return Corrupt(f"data file {file.path} cannot be read: {reason}")
 

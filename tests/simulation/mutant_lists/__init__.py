@@ -1,0 +1,1 @@
+"""Mutants of the library, by the part that they break."""
