@@ -21,6 +21,7 @@ from alluvia.processes.pool import Watch
 from alluvia.query import engine
 from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
+from alluvia.query.process import processes
 from alluvia.query.process.processes import POOL, Engine, QueryWorker
 from alluvia.query.process.session import Session
 from alluvia.query.rendering import _distinct
@@ -217,7 +218,10 @@ def test_rows_left_unread_leave_nothing_behind(lake: alluvia.Lake) -> None:
     assert_nothing_happened()
 
 
-def test_rows_left_unread_leave_the_process_to_the_next_query(lake: alluvia.Lake) -> None:
+def test_rows_left_unread_leave_the_process_to_the_next_query(
+    lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "_STOP_SECONDS", 60)  # which a busy machine keeps
     POOL.close()
     assert ask("SELECT 1 AS x")[0] == 200
     (worker,) = POOL._idle
@@ -234,7 +238,11 @@ def test_rows_left_unread_leave_the_process_to_the_next_query(lake: alluvia.Lake
     assert_nothing_happened()
 
 
-def test_a_query_that_does_not_stop_when_its_rows_are_not_wanted_is_killed(lake: alluvia.Lake) -> None:
+def test_a_query_that_does_not_stop_when_its_rows_are_not_wanted_is_killed(
+    lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if since_2():
+        monkeypatch.setattr(processes, "_STOP_SECONDS", 60)
     stall = "levenshtein(repeat('ab', 5 * n), repeat('ba', 5 * n))::VARCHAR"
     text = f"SELECT CASE n WHEN 80000 THEN {stall} ELSE repeat('x', 1000) || n END FROM range(90000) r(n)"
     POOL.prepare(1)
