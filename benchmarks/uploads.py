@@ -31,7 +31,7 @@ PART_BYTES = 32 << 20
 ROWS = 20_000
 PEAK_BYTES_MAX = 1_500_000_000
 REPEATS = 3
-BARE_MAX = {"parquet": 2.2, "ndjson": 3.3}
+BARE_MAX = {"parquet": 2.2, "ndjson": 2.8}
 """Limit for a file of 100 MiB, as a multiple of the CPU of a bare read and write."""
 FILE_PEAK_BYTES_MAX = 400_000_000
 """Memory that storing such a file may take."""

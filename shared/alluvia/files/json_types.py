@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.delta.schema.nesting import NESTING_MAX, too_deep
-from alluvia.events.ingest.json_columns import NUMBER
+from alluvia.events.ingest.json_columns import NUMBER, numbers
 from alluvia.files.limits import FileNames, Misfit, misfit
 from alluvia.files.reading_options import DEFAULT, ReadingOptions
 from alluvia.files.text_values import TextType
@@ -28,6 +28,10 @@ Row = Callable[[int], int]
 """The number of a value's row in the file, from the value's index."""
 _INT64 = 1 << 63
 _DECIMAL_DIGITS = 38
+_DOUBLE_DIGITS = 15
+"""So many digits of any decimal number survive a double."""
+_PLACES_MAX = 6
+"""Doubles with more places after the point are looked at as texts."""
 _TIMES = (pa.date32(), TIMESTAMP, pa.timestamp("us"))
 _KINDS: dict[type, str] = {
     bool: "boolean", int: "number", float: "number", ExactNumber: "number", str: "text", dict: "object", list: "array",
@@ -196,6 +200,11 @@ class _Numbers:
             bounds = pc.min_max(values).as_py()
             some = [bounds["min"], bounds["max"]]
             return some[0] >= -(1 << 53) and some[1] <= 1 << 53 and self.see(some) is None
+        if pa.types.is_float64(values.type):
+            longest = _longest(values)
+            if longest is not None:
+                return self.see(longest) is None
+            values = numbers(values.to_pylist())
         texts = values.cast(pa.string())
         if pc.any(pc.match_substring(texts, "e")).as_py():
             return False
@@ -229,6 +238,23 @@ class _Numbers:
 
     def _precision(self) -> int:
         return max(1, self._digits) + self._scale
+
+
+def _longest(values: pa.Array) -> list[float] | None:
+    """Return those of some doubles that have the most digits before and after the point; None if that needs a look.
+
+    A double of at most 15 digits is equal to itself rounded to some places if it is written with no more of them.
+    """
+    bounds = pc.min_max(values).as_py()
+    longest = [bounds["min"], bounds["max"]]
+    if max(map(abs, longest)) >= 10.0 ** (_DOUBLE_DIGITS - _PLACES_MAX):
+        return None
+    for places in range(1, _PLACES_MAX + 1):
+        at = pc.index(pc.equal(pc.round(values, places), values), False).as_py()
+        if at < 0:
+            return longest
+        longest.append(values[at].as_py())
+    return None
 
 
 def listed(values: pa.Array) -> list[object]:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from alluvia.events.ingest.json_columns import JsonColumns
     from alluvia.events.ingest.values import Origin
 
-BLOCK = 2048
-"""Lines that are read together: what that takes stays in the processor's cache, and is used again."""
+BLOCK = 8192
+"""Lines that are read together: each block has a cost of its own, and larger ones leave the processor's cache."""
 BLOCK_BYTES_MIN = 1 << 16
 """For lines that are short, or often blank, so that more are read together."""
 MANY = 256

@@ -22,7 +22,7 @@ from typing import Annotated, Any, NamedTuple
 import orjson
 import pyarrow as pa
 
-from alluvia.events.ingest.json_columns import NUMBER, JsonColumns, Path
+from alluvia.events.ingest.json_columns import NUMBER, JsonColumns, Path, numbers
 
 SPACE = b" \t\r\n"
 _STRIP = methodcaller("strip", SPACE)
@@ -165,10 +165,9 @@ def _bare(text: bytes) -> bytes:
 
 
 def _column(kind: pa.DataType, values: list[Any]) -> pa.Array:
-    if kind != NUMBER:
-        return pa.array(values, kind)
-    texts = orjson.dumps(values)[1:-1].split(b",")
-    return pa.array([None if text == b"null" else text for text in texts], kind)
+    if kind == NUMBER and int in set(map(type, values)):
+        return numbers(values)
+    return pa.array(values, pa.float64() if kind == NUMBER else kind)
 
 
 def _kinds_of(lines: Sequence[bytes]) -> Kinds | None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+import orjson
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 
 Path = tuple[str, ...]
 NUMBER = pa.binary()
-"""The type of a column of numbers that may have a fraction: each of them as `orjson` writes it."""
+"""The type of a column of numbers of which some have a fraction: each of them as `orjson` writes it."""
 
 
 class JsonColumns:
     """Objects with the same keys, as a column for each value that is not an object, by the path of keys to it.
 
-    A column is of the type `string`, `int64`, `bool` or `NUMBER`, with nulls. No text needs an escape in JSON.
+    A column is of the type `string`, `int64`, `bool`, `float64` or `NUMBER`, with nulls. No text needs an escape in
+    JSON. A `float64` was sent as `orjson` writes it.
     """
 
     def __init__(self, columns: Mapping[Path, pa.Array]) -> None:
@@ -50,10 +52,17 @@ class JsonColumns:
     def _json_of(self, path: Path) -> pa.Array:
         if path not in self._json:
             column = self.columns[path]
+            column = numbers(column.to_pylist()) if pa.types.is_float64(column.type) else column
             is_text = pa.types.is_string(column.type)
             json = pc.binary_join_element_wise('"', column, '"', "") if is_text else column.cast(pa.string())
             self._json[path] = pc.fill_null(json, "null") if json.null_count else json
         return self._json[path]
+
+
+def numbers(values: Sequence[float | None]) -> pa.Array:
+    """Return some numbers as a column of the type `NUMBER`."""
+    texts = orjson.dumps(values)[1:-1].split(b",")
+    return pa.array([None if text == b"null" else text for text in texts], NUMBER)
 
 
 @lru_cache(maxsize=64)  # most blocks are like the one before

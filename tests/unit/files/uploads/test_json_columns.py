@@ -107,8 +107,12 @@ def test_many_odd_values(odd: list[tuple[int, str, str]], columns: list[tuple[st
     assert fast == slow
 
 
-@settings(max_examples=100)
-@given(st.lists(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**60), 2**60), min_size=1))
+DOUBLES = st.floats(allow_nan=False, allow_infinity=False)
+SHORT = st.builds(lambda number, places: number / 10**places, st.integers(-(10**10), 10**10), st.integers(0, 8))
+
+
+@settings(max_examples=200)
+@given(st.lists(DOUBLES | SHORT | st.integers(-(2**60), 2**60), min_size=1) | st.lists(SHORT, min_size=1))
 def test_numbers_keep_every_digit(numbers: list[float]) -> None:
     texts = [repr(number) for number in numbers] * (LINES // len(numbers) + 1)
     for last in ("null", "0.12345678901234567890", "12345678901234567890.5"):
