@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 )
 @click.option("--max-files", type=click.IntRange(1), help="Rewrite at most this many files.")
 @click.option("--max-bytes", type=click.IntRange(1), help="Rewrite at most this many bytes.")
-@click.option("--when-due", is_flag=True, help="Wait until a merge saves 16 files: for calls after each few commits.")
+@click.option("--when-due", is_flag=True, help="Do nothing until a merge saves 16 files, for frequent calls.")
 @click.option("--backfill", is_flag=True, help="Move fields to columns that were added for them, in all files.")
 @dry_run("Show what would be rewritten, and write nothing.")
 def optimize(
@@ -173,7 +173,7 @@ def _stays(kept: Kept, oldest: int) -> str:
         "changes": "change files",
         "log": f"log of versions from {oldest} on",
         "keepers": "needed by tags, clones or branches",
-        "other": "not data of this table",
+        "other": "no data files, such as the index of event ids",
     }[kept.reason]
     until = "" if kept.until is None else f", until {kept.until:%Y-%m-%d %H:%M} UTC at the latest"
     return f"{kept.objects} {why} ({size(kept.bytes)}{until})"
