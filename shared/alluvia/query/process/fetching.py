@@ -6,10 +6,9 @@ all. The footers of large ones are fetched ahead, many at a time.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 
-from alluvia.delta.schema.names import fold
+from alluvia.delta.schema.names import places_by_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.queries.parse import Node, walk
 from alluvia.operations.reading.relations import Files, Inputs
@@ -65,12 +64,14 @@ def wanted_columns(inputs: Inputs) -> dict[str, WantedColumns]:
     A name that two of them have may be meant of one alone.
     """
     sources = {name: source for name, source in inputs.items() if isinstance(source, Files)}
-    times = Counter(fold(name) for source in sources.values() for name in source.snapshot.schema.names)
+    places = {name: places_by_name(source.snapshot.schema) for name, source in sources.items()}
     found = {}
     for name, source in sources.items():
         if source.named is not None and source.results is not None:
-            meant = [each for each in source.snapshot.schema.names if fold(each) in source.named]
-            names = {fold(each): source.snapshot.physical_name(each) for each in meant if times[fold(each)] == 1}
+            having = {each: [at for one in places.values() for at in one.get(each, ())] for each in source.named}
+            own = [each for each in sorted(source.named) if len(having[each]) == 1 and each in places[name]]
+            physical = source.snapshot.physical_schema
+            names = {each: str(physical.field(having[each][0]).name) for each in own}
             results = tuple(names[each] for each in source.results if each in names)
             found[name] = WantedColumns(tuple(names.values()), results)
     return found
