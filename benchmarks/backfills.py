@@ -26,6 +26,7 @@ EVENTS_MANY = 3_500_000
 FILES = 8
 DAYS = 30
 PAIRS = 5
+PAIRS_MANY = 3
 BLOCK_BYTES = 512 << 10
 COLUMNS = pa.schema(
     [
@@ -45,15 +46,15 @@ def figures(_: S3Server, folder: Path) -> list[Figure]:
     more = f"{EVENTS_MANY:,} events, {megabytes(_write(many, EVENTS_MANY))} of NDJSON, 2 cores"
     big = _run("backfill_child", many, 1, "ours", "plain")
     sizes = _run("backfill_sizes", folder)
-    cold, cold_big = _cold(few, PAIRS), _cold(many, 1)
+    cold, cold_big = _cold(few, PAIRS), _cold(many, PAIRS_MANY)
     return [
         *_compared(what, "a bare job of the same work", "alike", 1.0, sides),
         *_compared(what, "read.json → write.parquet", "plain", 0.8, sides),
         *_compared(what, "delta-spark: read.json → write.format(delta)", "delta", None, sides),
         *_compared(f"{what}, an odd one in each block", "without", "ours", 0.9, {**sides, "ours": sides["odd"]}, sides),
-        *_compared(f"{what}, from the start of Python", "read.json → write.parquet", "plain", None, cold),
+        *_compared(f"{what}, from the start of Python", "read.json → write.parquet", "plain", 0.8, cold),
         *_compared(f"{more}, one turn", "read.json → write.parquet", "plain", None, big["sides"]),
-        *_compared(f"{more}, from the start of Python", "read.json → write.parquet", "plain", None, cold_big),
+        *_compared(f"{more}, from the start of Python", "read.json → write.parquet", "plain", 0.8, cold_big),
         Figure(
             f"backfill: memory of a Python worker at most, {more}; three times the largest bucket",
             megabytes(big["workers"]),
