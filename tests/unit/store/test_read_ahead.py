@@ -192,6 +192,21 @@ def damaged() -> list[bytes]:
     return ends
 
 
+def test_a_damaged_footer_is_read_once() -> None:
+    tried: list[bytes] = []
+
+    def refuse(footer: bytes, size: int, known: int) -> ColumnChunks:
+        tried.append(footer)
+        return ColumnChunks(footer[5:], size, known)
+
+    fetched = Fetched()
+    ahead = ReadAhead(fetched, refuse)
+    reads = [(group, column) for group in range(GROUPS) for column in "aceg"]
+    asked(ahead, fetched, served("aceg", "ceg"), *reads)
+    assert fetched.parts == [chunk(*read) for read in reads]
+    assert len(tried) == 1
+
+
 def test_a_hostile_footer_makes_nothing_be_fetched_outside_the_file() -> None:
     for tail in damaged():
         fetched, file = Fetched(), served(COLUMNS, COLUMNS, tail=tail)

@@ -138,6 +138,7 @@ class ReadAhead:
         self._closed = False
         self._footers: dict[str, bytes] = {}
         self._layouts: dict[str, Layout] = {}
+        self._damaged: set[str] = set()
         self._firsts: dict[tuple[int, str], Span] = {}
         self._visits: dict[int, _Visit] = {}
         self._starts: dict[str, list[int]] = {}
@@ -201,9 +202,11 @@ class ReadAhead:
     def _is_known(self, file: ServedFile) -> bool:
         """Whether it is known where the columns of a file lie."""
         footer = self._footers.pop(file.name, None) or whole_footer(file.tail)
-        if footer is not None and len(footer) <= FOOTER_BYTES:
+        if footer is not None and len(footer) <= FOOTER_BYTES and file.name not in self._damaged:
+            self._damaged.add(file.name)
             with suppress(ValueError):  # DuckDB reads the same footer, and says what is wrong with it
                 self._layouts[file.name] = self._layout(footer, file.size, len(file.tail))
+                self._damaged.remove(file.name)
         return file.name in self._layouts
 
     def _visited(self, file: ServedFile, habit: _Habit, read: Span) -> tuple[Mapping[str, Span], _Visit | None]:
