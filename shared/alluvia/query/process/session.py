@@ -36,7 +36,7 @@ from alluvia.processes.pool import Watch
 from alluvia.query.describe import PROPERTIES, field_hint
 from alluvia.query.known_texts import known_statement, parsed
 from alluvia.query.limits import QueryLimits
-from alluvia.query.process.ends import within
+from alluvia.query.process.ends import missing_file, unlike, unserved, within
 from alluvia.query.process.fetching import (
     TAILS_AT_ONCE,
     TAILS_BYTES,
@@ -59,12 +59,6 @@ from alluvia.store.numbers import number_of
 _TREE_BYTES_MAX = 100_000
 _ANALYSES: Recent[str, Analysis] = Recent(100 * _TREE_BYTES_MAX)
 """Syntax trees by text; consoles and published queries send the same texts again."""
-HEADS_MAX = 64
-"""So many files are looked for when DuckDB could not open one and does not say which."""
-
-
-def _unlike(table: str) -> Corrupt:
-    return Corrupt(f"the data files of {table} do not match the table's schema")
 
 
 class Session:
@@ -198,7 +192,7 @@ class Session:
             except QueryTooCostly:
                 raise
             except Invalid:
-                raise _unlike(source.snapshot.name) from None
+                raise unlike(source.snapshot.name) from None
             self._tables |= dict.fromkeys(range(first, self._engine.steps), source.snapshot.name)
         self._files |= self._views.copies
         if without or self._views.narrows:
@@ -380,7 +374,7 @@ class Session:
         """Return our error for the failure of a statement of our own, which may concern a table."""
         failure = self._failure(error, Context(""))
         is_unlike = table is not None and isinstance(failure, Invalid) and not isinstance(failure, QueryTooCostly)
-        return _unlike(str(table)) if is_unlike else failure
+        return unlike(str(table)) if is_unlike else failure
 
     def _failure(self, error: EngineError, context: Context) -> AlluviaError:
         known = Context(
@@ -391,32 +385,12 @@ class Session:
             memory_limit_bytes=self._limits.memory_bytes,
         )
         if isinstance(error, UnservedFile):
-            return self._unserved(error)
+            return unserved(error, self._files[error.name])
         translated = translate(error.details, known)
         if isinstance(translated, UnreadField) and self._copied(UNREAD):  # in a file with all values in their columns
             return UnreadableFile(None, translated.otherwise)
-        if isinstance(translated, Unavailable) and (path := self._missing(str(error))) is not None:
-            return Corrupt(f"data file {path} is missing")
+        if isinstance(translated, Unavailable):
+            url = missing_file(self._store, self._keys, str(error))
+            return translated if url is None else Corrupt(f"data file {self._files[url]} is missing")
         hint = field_hint(error.details.get("exception_message", ""), context.text) if self._reads_events else None
         return translated if hint is None or type(translated) is not Invalid else Invalid(f"{translated}\n\n{hint}")
-
-    def _unserved(self, error: UnservedFile) -> AlluviaError:
-        path = self._files[error.name]
-        if error.why == "missing":
-            return Corrupt(f"data file {path} is missing")
-        if error.why == "changed":
-            return Corrupt(f"{path}, a file of an external table, has changed: refresh the table")
-        if error.why == "short":  # our own reader does without the size in the log
-            return UnreadableFile(path, Corrupt(f"the data file {path} is shorter than the log says"))
-        return Unavailable(f"the data file {path} could not be read from the store: try again")
-
-    def _missing(self, message: str) -> str | None:
-        """Return the name of a file that is not in the store, of those that a message of DuckDB's may be about."""
-        named = [url for url in self._keys if url in message] or list(self._keys)[:HEADS_MAX]
-        return next((self._files[url] for url in named if self._is_missing(self._keys[url])), None)
-
-    def _is_missing(self, key: str) -> bool:
-        try:
-            return self._store.head(key) is None
-        except AlluviaError:  # then it is unknown
-            return False
