@@ -61,6 +61,7 @@ FIXED_BYTES_MAX = 1 << 10
 PIECE_BYTES = 64 << 20
 _LISTS_BYTES = 256 << 20
 """Limit for all texts in the lists of a row group; a batch has a small part of them."""
+_DIFFERENCES = "DELTA_BYTE_ARRAY"
 _BUFFER_BYTES = 1 << 20
 _BUFFERS_BYTES = 32 << 20
 """Limits for the buffers of a column and of all columns."""
@@ -150,10 +151,16 @@ class ParquetRows:
     def _reading_of(self, group: pq.RowGroupMetaData, stream: IO[bytes]) -> tuple[list[str], int]:
         """Return the texts of a row group to read as dictionaries, and how many rows to read at once.
 
-        A text of a page without a dictionary takes no more memory than the page.
+        A text of a page without a dictionary takes no more memory than the page, unless the page has only what differs
+        between values: Arrow does not read such a page as a dictionary, so only the process's limit of memory holds.
         """
         rows_max = min(BATCH_ROWS, group.num_rows)
-        chunks = {at: chunk for at in self._texts if has_dictionary(stream, chunk := group.column(at))}
+        chunks = {at: group.column(at) for at in self._texts}
+        chunks = {
+            at: chunk
+            for at, chunk in chunks.items()
+            if _DIFFERENCES not in chunk.encodings and has_dictionary(stream, chunk)
+        }
         sizes = {at: chunk.total_uncompressed_size for at, chunk in chunks.items()}
         if sum(sizes.values()) * rows_max > PIECE_BYTES:
             sizes = longest_values(stream, chunks)
@@ -166,7 +173,9 @@ class ParquetRows:
                 dictionaries.add(path)
             else:
                 total += size
-        return sorted(dictionaries), max(BATCH_ROWS_MIN, min(BATCH_ROWS, PIECE_BYTES // max(1, total)))
+        fitting = PIECE_BYTES * group.num_rows // max(1, group.total_byte_size)
+        batch_rows = max(BATCH_ROWS_MIN, min(BATCH_ROWS, PIECE_BYTES // max(1, total)))
+        return sorted(dictionaries), max(1, min(batch_rows, fitting))
 
     def _opened(self, dictionaries: Iterable[str]) -> pq.ParquetFile:
         try:

@@ -151,9 +151,10 @@ class SentFile:
                 f"the file takes more than the limit of {limits.seconds:g} seconds to read: cut it into several files"
             ) from None
         except OutOfMemory:
+            most = "there is" if limits.memory_bytes is None else f"the limit of {limits.memory_bytes} bytes"
             raise TooLarge(
-                f"reading the file takes more memory than the limit of {limits.memory_bytes} bytes: cut it into "
-                "several files, or write it with smaller row groups"
+                f"reading the file takes more memory than {most}: cut it into several files, or write it with smaller "
+                "row groups"
             ) from None
         except Cancelled:
             raise SenderDisconnected("the sender disconnected, so the file was not stored") from None

@@ -101,6 +101,18 @@ def test_each_row_group_is_read_in_its_own_way(read_as_dictionaries: list[list[s
     assert read_as_dictionaries == [[], ["text"], []]
 
 
+@pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_BYTE_ARRAY"])
+def test_few_rows_of_long_texts_without_a_dictionary_are_read_at_once(
+    monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    texts = [f"{at}" + "x" * 100_000 for at in range(2000)]
+    rows, _ = rows_of(pa.table({"t": texts}), use_dictionary=False, column_encoding={"t": encoding})
+    monkeypatch.setattr("alluvia.files.parquet_rows._pieces", lambda batch: [batch])
+    batches = list(rows.batches())
+    assert [text for batch in batches for text in batch["t"].to_pylist()] == texts
+    assert max(batch.nbytes for batch in batches) < PIECE_BYTES * 1.1
+
+
 def test_texts_in_nested_columns(read_as_dictionaries: list[list[str]]) -> None:
     tags = pa.array([[] if at % 3 == 0 else [WORDS[at], None] for at in range(COUNT)], pa.list_(pa.string()))
     maps = pa.array([[(WORDS[at], WORDS[at - 1])] for at in range(COUNT)], pa.map_(pa.string(), pa.string()))
