@@ -148,6 +148,7 @@ def store(place: str) -> Timed:
     from alluvia.files.uploads.storing import Upload
     from alluvia.files.uploads.storing import store as store_file
     from alluvia.operations.results.upload_parts import UPLOADS
+    from alluvia.processes.reading import READERS
 
     lake = alluvia.connect(place)
     [upload_id] = lake.store.list_folders(f"{UPLOADS}t/")
@@ -156,6 +157,7 @@ def store(place: str) -> Timed:
     def timed() -> Any:
         with parts.gathered(lake.store, parts.complete_parts(lake.store, upload)) as (path, _):
             store_file(lake.catalog, Upload("t", SentFile(path, upload.asked["format"], FileLimits(bytes_max=4 << 30))))
+        READERS.close()
         return lake.table("t").count()
 
     return timed
