@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
 from types import TracebackType
@@ -90,35 +90,41 @@ class FileWriter:
 
         Two tables make a row group if they have fewer rows than one may have.
         """
-        settings = self._settings
+        most = self._settings.row_group_rows
         held: pa.Table | None = None
-        file: _GrowingFile | None = None
+        file = _GrowingFile(self._form)
         for table in tables:
             if held is None:
                 held = table
                 continue
             rows = pa.concat_tables([held, table])
-            ready = len(rows) - len(rows) % settings.row_group_rows or len(rows)
-            for start in range(0, ready, settings.row_group_rows):
-                file = file or _GrowingFile(self._form)
-                self._add(file, rows.slice(start, min(settings.row_group_rows, ready - start)))
-                if file.size >= settings.target_file_size * ENOUGH_SHARE:
-                    yield self._put(file)
-                    file = None
-            held = rows.slice(ready) if ready < len(rows) else None
+            held = yield from self._grow(file, rows, most if len(rows) >= most else 1)
             del table, rows  # before the next ones are gathered
-        if file is None:
-            yield from [] if held is None else self.write(held)
-            return
-        if held is not None:
-            self._add(file, held)
-        yield self._put(file)
+        if held is not None and file.rows:
+            held = yield from self._grow(file, held, 1)
+        if file.rows:
+            yield self._put(file)
+        elif held is not None:
+            yield from self.write(held)
 
-    def _add(self, file: _GrowingFile, rows: pa.Table) -> None:
-        rows = moved(rows, self._form.promoted)
-        if self._check is not None:
-            self._check(shown_rows(rows, self._form.promoted))
-        file.add(rows)
+    def _grow(self, file: _GrowingFile, rows: pa.Table, least: int) -> Generator[AddFile, None, pa.Table | None]:
+        """Add rows to a file, and to others once it is big enough. Returns the rest if it has fewer than `least`."""
+        target, start = self._settings.target_file_size, 0
+        if self._share is None and rows.nbytes > target:
+            self._share = sampled_share(rows, self._form.settings, self._settings.row_group_rows)
+        expected = 0 if self._share is None else self._share * rows.nbytes / max(1, len(rows))
+        while len(rows) - start >= least:
+            left = min(len(rows) - start, self._settings.row_group_rows)
+            rate, most = (file.size / file.rows, 1) if file.rows else (expected, 0.5)
+            count = self._fitting(file.size, left, rate, target, most)
+            group = moved(rows.slice(start, count), self._form.promoted)
+            if self._check is not None:
+                self._check(shown_rows(group, self._form.promoted))
+            file.add(group)
+            start += count
+            if file.size >= target * ENOUGH_SHARE:
+                yield self._put(file)
+        return rows.slice(start) if start < len(rows) else None
 
     def _put(self, file: _GrowingFile) -> AddFile:
         data, stats, tags = file.finish()
@@ -152,15 +158,21 @@ class FileWriter:
         rate, written, most = expected / len(rows), 0, 0.5
         with ParquetBuffer(rows, self._settings) as buffer:
             while written < len(rows) and buffer.size < target * ENOUGH_SHARE:
-                count = len(rows) - written
-                if buffer.size + count * rate > target * (1 + FILE_SIZE_SLACK / 2):
-                    left = (target - buffer.size) * most
-                    count = min(max(1, int(left / rate)), self._settings.row_group_rows)
+                count = self._fitting(buffer.size, len(rows) - written, rate, target, most)
                 buffer.write(rows.slice(written, count))
                 written += count
                 rate, most = buffer.size / written, 1
         self._share = buffer.size / max(1, rows.slice(0, written).nbytes)
         return buffer.data(), written
+
+    def _fitting(self, size: int, rows: int, rate: float, target: float, most: float) -> int:
+        """Return how many of some rows of `rate` bytes each go next into a file of `size` bytes: all if they fit.
+
+        Otherwise it is a row group that fills at most the share `most` of what the file lacks.
+        """
+        if size + rows * rate <= target * (1 + FILE_SIZE_SLACK / 2):
+            return rows
+        return min(max(1, int((target - size) * most / rate)), rows, self._settings.row_group_rows)
 
     def _bounded_in(self, rows: pa.Table) -> Bounded:
         """Return the columns that get statistics in a file of some rows: none where the log has all of one row's."""
@@ -170,10 +182,14 @@ class FileWriter:
 
 
 class _GrowingFile:
-    """A file in memory that is written row group by row group."""
+    """A file in memory that is written row group by row group, and after it the next one."""
 
     def __init__(self, form: FileForm) -> None:
         self._form = form
+        self._begin()
+
+    def _begin(self) -> None:
+        self.rows = 0
         self._buffer: ParquetBuffer | None = None
         self._stored: pa.Schema | None = None
         self._statistics: list[str] = []
@@ -185,20 +201,23 @@ class _GrowingFile:
 
     def add(self, rows: pa.Table) -> None:
         """Add a row group, of rows with the table's columns."""
-        settings = self._form.settings
+        settings = self._form.file_settings
         stored = self._form.stored(rows, self._stored)
         if self._buffer is None:
             self._stored, self._buffer = stored.schema, ParquetBuffer(stored, settings)
         self._statistics.append(file_statistics(stored, settings.indexed_columns))
         self._buffer.write(stored)
+        self.rows += len(rows)
 
     def finish(self) -> tuple[bytes, str, Mapping[str, str]]:
-        """Return the file's bytes, statistics and tags."""
+        """Return the file's bytes, statistics and tags, and begin the next file."""
         assert self._buffer is not None  # noqa: S101 - rows were added
         assert self._stored is not None  # noqa: S101 - as above
         with self._buffer as buffer:
             pass
-        return buffer.data(), merged_statistics(self._statistics), self._form.tags(self._stored)
+        whole = buffer.data(), merged_statistics(self._statistics), self._form.tags(self._stored)
+        self._begin()
+        return whole
 
 
 def sampled_share(table: pa.Table, settings: Properties, rows_max: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
@@ -31,6 +31,7 @@ from alluvia.operations.planning.optimistic_retry import (
     commit_planned,
     discard,
     discarding,
+    discarding_unfinished,
 )
 from alluvia.operations.tables.evolve import plan_evolve, protocol_for
 
@@ -62,17 +63,18 @@ def append(
         return done
     transaction = handle.transaction(snapshot)
     writer = handle.writer(snapshot, row_check(snapshot.settings.constraints, snapshot.schema))
-    adds = _written(writer, rows, snapshot.schema)
-    before_commit()
+    with discarding_unfinished(handle, snapshot) as adds:
+        adds.extend(_written(writer, rows, snapshot.schema))
+        before_commit()
     with discarding(handle, snapshot, adds):
         return _commit(handle, transaction, snapshot, adds, txn, info or {})
 
 
-def _written(writer: FileWriter, rows: Any, schema: pa.Schema) -> list[AddFile]:
+def _written(writer: FileWriter, rows: Any, schema: pa.Schema) -> Iterator[AddFile]:
     """Write rows to files in chunks. Each chunk is freed before the next one is read."""
     if isinstance(rows, pa.RecordBatchReader) and writer.keeps_order:
-        return list(writer.write_in_order(conformed(rows, schema, GATHERED_BYTES)))
-    return list(chain.from_iterable(map(writer.write, conformed(rows, schema, CHUNK_BYTES))))
+        return writer.write_in_order(conformed(rows, schema, GATHERED_BYTES))
+    return chain.from_iterable(map(writer.write, conformed(rows, schema, CHUNK_BYTES)))
 
 
 def commit_files(
@@ -221,7 +223,9 @@ class _Evolving:
                     raise Invalid(f"{self._handle.name}: the {why} in the meantime: append again")
                 self._written = None
         if self._written is None:
-            self._written = metadata, self._write(snapshot, metadata)
+            with discarding_unfinished(self._handle, snapshot) as adds:
+                adds.extend(self._write(snapshot, metadata))
+            self._written = metadata, adds
         self._before_commit()
         return Changes(
             "WRITE",
@@ -233,7 +237,7 @@ class _Evolving:
             info=self._info,
         )
 
-    def _write(self, snapshot: Snapshot, metadata: Metadata) -> list[AddFile]:
+    def _write(self, snapshot: Snapshot, metadata: Metadata) -> Iterator[AddFile]:
         state = replace(snapshot.state, metadata=metadata)
         evolved = Snapshot(state, snapshot.root, snapshot.name)
         writer = self._handle.writer(evolved, row_check(evolved.settings.constraints, evolved.schema))

@@ -70,12 +70,23 @@ def discarding(handle: TableHandle, snapshot: Snapshot, adds: Sequence[AddFile])
         raise
 
 
+@contextmanager
+def discarding_unfinished(handle: TableHandle, snapshot: Snapshot) -> Iterator[list[AddFile]]:
+    """Delete the files that a block has put into the list, if it fails: no commit has been tried with them."""
+    adds: list[AddFile] = []
+    try:
+        yield adds
+    except Exception:
+        discard(handle, snapshot, adds)
+        raise
+
+
 def discard(handle: TableHandle, snapshot: Snapshot, adds: Sequence[AddFile]) -> None:
     """Delete files that no commit names or will name. A caller that may not delete leaves them to vacuum."""
     try:
         handle.store.delete([snapshot.key(add) for add in adds])
     except AlluviaError as error:
-        _logger.info("table %s: files of a commit that lost a race are left to vacuum: %s", handle.name, error)
+        _logger.info("table %s: files without a commit are left to vacuum: %s", handle.name, error)
 
 
 TRIES_MAX = 100

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -118,3 +120,41 @@ def test_variants_in_one_file_have_the_same_columns(lake: Lake) -> None:
     texts = ['{"a":1}' if at < ROWS // 2 else '{"b":"x"}' for at in range(ROWS)]
     table.append(reader(pa.table({"id": range(ROWS), "properties": texts})))
     assert table.to_arrow().sort_by("id")["properties"].to_pylist() == texts
+
+
+@pytest.mark.parametrize("target", [TARGET // 3, TARGET])
+def test_files_have_their_size_also_if_one_row_group_could_exceed_it(
+    lake: Lake, store: CountingStore, rows: pa.Table, target: int
+) -> None:
+    properties = {"alluvia.target_file_size": f"{target}"}
+    table = lake.create_table("t", rows.schema, properties=properties)
+    commit = table.append(reader(rows))
+    assert (commit.rows, table.to_arrow().sort_by("id").equals(rows)) == (ROWS, True)
+    sizes = [size for *_, size in files_of(table, store)]
+    assert all(0.85 * target < size < 1.25 * target for size in sizes[:-1]), sizes
+
+
+def test_bloom_filters_of_a_column_with_another_name_in_files(disk: Lake, rows: pa.Table) -> None:
+    table = disk.create_table("t", rows.schema, properties=PROPERTIES)
+    table.evolve(rename={"name": "called"}, properties={"alluvia.bloom_filters": '["called"]'})
+    rows = rows.rename_columns(["id", "called", "place"]).cast(table.snapshot().schema)
+    assert table.append(reader(rows)).files > 3
+    for file in table.snapshot().files:
+        path = disk.store.local_path(table.snapshot().key(file))
+        probe = f"SELECT bool_or(bloom_filter_excludes) FROM parquet_bloom_probe('{path}', 'name', 'no name')"
+        assert duckdb.sql(probe).fetchall() == [(True,)]
+
+
+@pytest.mark.parametrize("evolve", [False, True])
+def test_an_append_that_stops_leaves_no_files(lake: Lake, store: CountingStore, rows: pa.Table, evolve: bool) -> None:
+    table = lake.create_table("t", rows.schema, properties=PROPERTIES)
+    more = rows.append_column("more", rows["id"]) if evolve else rows
+
+    def stopping() -> Iterator[pa.RecordBatch]:
+        yield from more.to_batches(max_chunksize=PART)
+        raise Invalid("the rest cannot be read")
+
+    with pytest.raises(Invalid, match="the rest cannot be read"):
+        table.append(pa.RecordBatchReader.from_batches(more.schema, stopping()), evolve=evolve)
+    assert store.requests["put"] > 3
+    assert [each for each in store.list("t/") if each.key.endswith(".parquet")] == []
