@@ -168,7 +168,7 @@ class FileWriter:
     def _fitting(self, size: int, rows: int, rate: float, target: float, most: float) -> int:
         """Return how many of some rows of `rate` bytes each go next into a file of `size` bytes: all if they fit.
 
-        Otherwise it is a row group that fills at most the share `most` of what the file lacks.
+        Otherwise it is a row group that fills at most the share `most` of the rest of the file.
         """
         if size + rows * rate <= target * (1 + FILE_SIZE_SLACK / 2):
             return rows
