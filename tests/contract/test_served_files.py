@@ -6,7 +6,7 @@ import io
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,17 @@ import pytest
 import alluvia
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.statistics.written import file_statistics
-from alluvia.engine.duck.failures import EngineError, QueryStopped
+from alluvia.engine.duck.failures import EngineError, QueryStopped, QueryTooCostly
 from alluvia.errors import Corrupt, Unavailable
 from alluvia.operations.reading.relations import Files
 from alluvia.processes.pool import Watch
 from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
 from alluvia.query.process import fetching
-from alluvia.query.process.processes import POOL
+from alluvia.query.process.processes import POOL, Engine
 from alluvia.query.process.session import Session
 from alluvia.store.caches.range_cache import RangeCache
+from alluvia.store.caches.served import ServedFile
 from tests.s3server import CREDENTIALS, S3Server
 
 FILES, ROWS = 8, 30_000
@@ -100,6 +101,23 @@ def test_a_longer_footer_than_is_fetched_ahead(
     monkeypatch.setattr(fetching, "TAIL_BYTES", 100)
     monkeypatch.setattr(fetching, "first_read", lambda _: 100)
     assert ask(lake) == [TOTAL]
+
+
+def test_no_more_bytes_of_the_ends_of_files_are_held_than_a_limit(
+    lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[int] = []
+    serve = Engine.serve
+
+    def noted(engine: Engine, files: Sequence[ServedFile]) -> None:
+        held.extend(len(file.tail) for file in files)
+        serve(engine, files)
+
+    monkeypatch.setattr("alluvia.query.process.session.TAILS_BYTES", 40_000)
+    monkeypatch.setattr(Engine, "serve", noted)
+    assert ask(lake) == [TOTAL]
+    assert len(held) == FILES
+    assert 40_000 <= sum(held) < 40_000 + max(held)
 
 
 def test_what_the_store_does_not_serve_is_unavailable(lake: alluvia.Lake, s3_server: S3Server) -> None:
@@ -190,6 +208,20 @@ def test_a_query_is_cancelled_while_the_store_does_not_answer(lake: alluvia.Lake
             running.result()
     s3_server.inject()
     assert ask(lake) == [TOTAL]
+
+
+def test_a_process_that_the_system_ends_before_it_serves_is_out_of_memory(lake: alluvia.Lake) -> None:
+    snapshot = lake.table("t").snapshot()
+    session = Session(lake.store, QueryLimits(), Watch())
+    try:
+        session.begin()
+        process = session._engine._worker._process
+        process.kill()
+        process.wait()
+        with pytest.raises(QueryTooCostly, match="memory"):
+            session.open({"scan_0": Files(snapshot, [*snapshot.files])})
+    finally:
+        session.close()
 
 
 def test_rows_that_are_not_wanted_end_the_reading(lake: alluvia.Lake) -> None:

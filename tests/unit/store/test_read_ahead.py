@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+import tracemalloc
 from collections.abc import Callable
 from itertools import count
 from random import Random
@@ -141,6 +142,36 @@ def test_no_more_than_a_limit_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fetched.parts[-2:] == [chunk(0, "a"), chunk(0, "c")]  # and nothing is fetched any more
 
 
+def test_columns_with_dots_and_with_fields_are_followed() -> None:
+    """`a.b` may be a column, or a field of one. Of one with fields, those that a row group was read of are fetched."""
+    rows, out = 20_000, io.BytesIO()
+    values = pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(Random(3).randbytes(8 * rows))])
+    fields = pa.StructArray.from_arrays([values, values, values], ["x", "y", "z"])
+    table = pa.table({"u.a": values, "u.b": values, "u.c": values, "noise": values, "s": fields})
+    pq.write_table(table, out, compression="none", use_dictionary=False, row_group_size=5000)
+    data, metadata = out.getvalue(), pq.read_metadata(out)
+    wanted = WantedColumns(("u.a", "u.c", "s"), ("u.c", "s"))
+    file = ServedFile(name_of(0), Address("memory://x", {}, "k"), 0, len(data), 0, 0, wanted, data[-16384:])
+    parts: list[int] = []
+
+    def fetch(_: ServedFile, start: int, end: int) -> bytes:
+        parts.append(start)
+        return data[start:end]
+
+    ahead = ReadAhead(fetch, ColumnChunks)
+    taken = []
+    for group in range(4):
+        for at in (0, 2, 4, 6):  # `u.a`, `u.c`, `s.x` and `s.z`
+            column = metadata.row_group(group).column(at)
+            start = column.data_page_offset
+            found = ahead.read(file, start, start + column.total_compressed_size)
+            assert found in (None, data[start : start + column.total_compressed_size])
+            taken.append(found is not None)
+    ahead.close()
+    assert taken == [False] * 4 + [False, False, True, True] + [False, True, True, True] * 2
+    assert len(parts) == len(set(parts))
+
+
 @pytest.mark.parametrize("why", ["missing", "changed", "refused"])
 def test_a_failure_is_that_of_the_read(why: str) -> None:
     fetched, file = Fetched(), served("aceg", "ceg")
@@ -170,6 +201,54 @@ def test_a_longer_footer_is_taken_from_what_duckdb_reads_of_it() -> None:
     asked(ahead, fetched, file, (1, "a"), (1, "c"), (1, "e"), (1, "g"))
     assert len(fetched.parts) == 2 + 4
     ahead.close()
+
+
+def test_a_footer_is_taken_from_the_end_that_duckdb_reads_first() -> None:
+    """As of the many files of a large table whose ends are not fetched ahead."""
+    fetched, file = Fetched(), served("aceg", "ceg", tail=b"")
+    ahead = ReadAhead(fetched, ColumnChunks)
+    ahead.note_footer(file, len(DATA) - 16384, DATA[-16384:])
+    assert ahead.read(file, *chunk(0, "a")) is None
+    asked(ahead, fetched, file, (0, "c"), (0, "e"), (0, "g"))
+    assert sorted(fetched.parts) == [chunk(0, column) for column in "ceg"]
+    assert ahead.read(file, *chunk(1, "a")) is None
+    assert ahead.read(file, *chunk(1, "c")) is None
+    assert ahead.held_bytes > 0
+    ahead.close()
+
+
+def test_a_footer_in_memory_counts_as_well() -> None:
+    uri = f"memory://ahead-{next(NUMBERS)}"
+    store = open_store(uri, SystemClock())
+    store.put("k", DATA)
+    file = served("aceg", "ceg", tail=b"")._replace(address=Address(uri, {}, "k"), store=next(NUMBERS))
+    for columns in ("", "ac"):
+        files = EngineFiles([file], ColumnChunks)
+        files.read_range(file, len(DATA) - 16384, len(DATA))
+        for column in columns:
+            files.read_range(file, *chunk(0, column))
+        held = files._ahead.held_bytes
+        files.end()
+    assert held == sum(end - start for start, end in (chunk(0, "e"), chunk(0, "g")))
+
+
+@pytest.mark.parametrize("names", ["a", "aceg"])
+def test_memory_does_not_grow_with_the_number_of_files(monkeypatch: pytest.MonkeyPatch, names: str) -> None:
+    monkeypatch.setattr(read_ahead, "FOOTERS_BYTES", 40_000)
+    monkeypatch.setattr(read_ahead, "COLUMNS_MAX", 200)
+    ahead = ReadAhead(lambda _, start, end: bytes(end - start), ColumnChunks)
+    tracemalloc.start()
+    try:
+        for number in range(500):
+            file = served(names, names[1:], number, tail=b"")
+            footer = bytearray(DATA[-16384:])  # each has its own
+            ahead.note_footer(file, len(DATA) - len(footer), bytes(footer))
+            for column in names:
+                ahead.read(file, *chunk(0, column))
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
+        ahead.close()
 
 
 def damaged() -> list[bytes]:

@@ -31,6 +31,10 @@ class ColumnChunks:
         self._groups = sorted((group for group in groups if group), key=lambda group: min(group.values()))
         self._starts = [min(group.values())[0] for group in self._groups]
 
+    def __len__(self) -> int:
+        """Return how many columns of row groups there are."""
+        return sum(map(len, self._groups))
+
     def at(self, start: int) -> tuple[int, Mapping[str, tuple[int, int]]]:
         """Return the number of the row group that a position is in, and where its columns lie, by path; -1 for none."""
         number = bisect_right(self._starts, start) - 1

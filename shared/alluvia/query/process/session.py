@@ -241,15 +241,17 @@ class Session:
         """
         if not self._served:
             return
-        self._engine.get_ready_to_serve()
-        tails: dict[str, bytes] = {}
+        with within(self._limits):
+            self._engine.get_ready_to_serve()
+        tails, held_bytes = dict[str, bytes](), 0
         ahead = iter(self._served[:files_max])
-        while sum(map(len, tails.values())) < TAILS_BYTES and (some := [*islice(ahead, TAILS_AT_ONCE)]):
+        while held_bytes < TAILS_BYTES and (some := [*islice(ahead, TAILS_AT_ONCE)]):
             parts = [tail_of(self._keys[file.name], file.size) for file in some]
             known = RANGES.get(self._store, parts)
             for file, part in zip(some, parts, strict=True):
-                if part in known:
+                if part in known and held_bytes < TAILS_BYTES:
                     tails[file.name] = footer(known[part], file.size)
+                    held_bytes += len(tails[file.name])
             self.check_time()
         with self._translated(Context("")):
             self._engine.serve([file._replace(tail=tails.get(file.name, b"")) for file in self._served])

@@ -82,16 +82,16 @@ class EngineFiles(AbstractFileSystem):  # type: ignore[misc]
 
     def read_range(self, file: ServedFile, start: int, end: int) -> bytes:
         """Return bytes of a file. Raises `OSError`, and notes why."""
-        held = self._held(file, start, end)
-        if held is not None:
-            return held
-        found = self._ahead.read(file, start, end) or self._got(file, start, end)
-        if isinstance(found, str):
-            raise self._failed(file, found)
-        self._ahead.note_footer(file, start, found)
-        if len(found) <= HOT_RANGE_BYTES:
-            _hot.keep(_key(file, start, end), found)
-        return found
+        data = self._held(file, start, end)
+        if data is None:
+            found = self._ahead.read(file, start, end) or self._got(file, start, end)
+            if isinstance(found, str):
+                raise self._failed(file, found)
+            data = found
+            if len(data) <= HOT_RANGE_BYTES:
+                _hot.keep(_key(file, start, end), data)
+        self._ahead.note_footer(file, start, data)
+        return data
 
     def _held(self, file: ServedFile, start: int, end: int) -> bytes | None:
         """Return bytes of a file that are in memory."""

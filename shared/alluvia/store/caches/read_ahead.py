@@ -11,12 +11,12 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import field
 from threading import Lock, get_ident
 from typing import NamedTuple, Protocol
 
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.recent import Recent
 from alluvia.store.caches.range_cache import SPAN_BYTES
 from alluvia.store.caches.served import ServedFile
 from alluvia.store.requests import REQUESTS_AT_ONCE
@@ -25,6 +25,10 @@ AHEAD_BYTES = 32 << 20
 """The most bytes of chunks that a query holds, or has on their way, before they are read."""
 FOOTER_BYTES = 64 << 10
 """Of a file with a longer footer, which takes longer to read than a request, nothing is fetched ahead."""
+FOOTERS_BYTES = 16 << 20
+"""The most bytes of footers that a query keeps until columns of their files are read."""
+COLUMNS_MAX = 100_000
+"""A query keeps the places of up to this many columns of row groups, of the files it read last: 30 MB."""
 READ_TO_THE_END = 2
 """After this many row groups that were read to their end, and none that was not, the next is fetched at once."""
 GAP_BYTES = 16 << 10
@@ -44,6 +48,9 @@ class Span(NamedTuple):
 
 class Layout(Protocol):
     """Where the columns of a file's row groups lie."""
+
+    def __len__(self) -> int:
+        """Return how many places it knows."""
 
     def at(self, start: int) -> tuple[int, Mapping[str, tuple[int, int]]]:
         """Return the number of the row group that a position is in, and where its columns lie, by path."""
@@ -73,6 +80,20 @@ def together(spans: Iterable[Span]) -> Iterator[list[Span]]:
         some.append(span)
     if some:
         yield some
+
+
+class _Known(NamedTuple):
+    """Where the columns of a file lie, and where those that were read begin, in order."""
+
+    layout: Layout
+    starts: list[int]
+
+
+class _First(NamedTuple):
+    """A thread's first read of the file that it reads."""
+
+    name: str
+    read: Span
 
 
 @dataclass(eq=False, slots=True)
@@ -136,20 +157,23 @@ class ReadAhead:
         self._lock = Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._closed = False
-        self._footers: dict[str, bytes] = {}
-        self._layouts: dict[str, Layout] = {}
+        self._footers: Recent[str, tuple[bytes, int]] = Recent(FOOTERS_BYTES)
+        self._files: Recent[str, _Known] = Recent(COLUMNS_MAX)
         self._damaged: set[str] = set()
-        self._firsts: dict[tuple[int, str], Span] = {}
+        self._firsts: dict[int, _First] = {}
         self._visits: dict[int, _Visit] = {}
-        self._starts: dict[str, list[int]] = {}
         self._habits: dict[int, _Habit] = {}
         self._pieces: dict[str, list[_Piece]] = {}
         self.held_bytes = 0
 
     def note_footer(self, file: ServedFile, start: int, data: bytes) -> None:
-        """Keep bytes that DuckDB has read, if they are a footer that did not fit into the file's `tail`."""
-        if start + len(data) == file.size - _END_BYTES and len(data) <= FOOTER_BYTES:
-            self._footers.setdefault(file.name, data)
+        """Keep the footer, if that is what DuckDB has read, and the file's `tail` does not have it."""
+        end = start + len(data)
+        if end < file.size - _END_BYTES or start >= file.size - len(file.tail) or _reads_one_column(file):
+            return
+        footer = whole_footer(data) if end == file.size else data
+        if footer is not None and end in (file.size, file.size - _END_BYTES) and len(footer) <= FOOTER_BYTES:
+            self._footers.keep(file.name, (footer, file.size - start), len(footer))
 
     def read(self, file: ServedFile, start: int, end: int) -> bytes | str | None:
         """Return [start, end), or why it cannot be had; None if nothing of it was fetched ahead.
@@ -182,41 +206,50 @@ class ReadAhead:
                 self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _follow(self, file: ServedFile, read: Span) -> None:
-        if len(file.wanted.names) == 1:
+        if _reads_one_column(file):
             return
         habit = self._habits.setdefault(file.source, _Habit())
-        if file.name not in self._layouts:
-            first = self._firsts.setdefault((get_ident(), file.name), read)
-            is_enough = bool(habit.to_the_end or file.wanted.results)
-            if (first is read and not is_enough) or not self._is_known(file):  # of one read nothing follows
+        known = self._files.get(file.name)
+        if known is None:
+            first = self._firsts.get(get_ident())
+            if first is None or first.name != file.name:
+                first = self._firsts[get_ident()] = _First(file.name, read)
+            is_enough = first.read is not read or habit.to_the_end or file.wanted.results
+            known = self._opened(file) if is_enough else None  # of one read nothing follows
+            if known is None:
                 return
-            if first is not read:
-                self._visited(file, habit, first)
-        chunks, visit = self._visited(file, habit, read)
+            if first.read is not read:
+                self._visited(file, known, habit, first.read)
+        chunks, visit = self._visited(file, known, habit, read)
         if visit is not None and habit.fetches(visit):
-            starts = self._starts[file.name]
             expected = habit.paths if habit.to_the_end else file.wanted.as_read
-            rest = [chunks[path] for path in expected if path in chunks and not _has(starts, chunks[path].start)]
-            self._begin(file, read, as_read(rest, starts))
+            rest = [chunks[path] for path in expected if path in chunks and not _has(known.starts, chunks[path].start)]
+            self._begin(file, read, as_read(rest, known.starts))
 
-    def _is_known(self, file: ServedFile) -> bool:
-        """Whether it is known where the columns of a file lie."""
-        footer = self._footers.pop(file.name, None) or whole_footer(file.tail)
-        if footer is not None and len(footer) <= FOOTER_BYTES and file.name not in self._damaged:
+    def _opened(self, file: ServedFile) -> _Known | None:
+        """Return where the columns of a file lie; None if that is not known."""
+        footer, known_bytes = self._footers.get(file.name) or (whole_footer(file.tail), len(file.tail))
+        if footer is None or len(footer) > FOOTER_BYTES or file.name in self._damaged:
+            return None
+        try:
+            layout = self._layout(footer, file.size, known_bytes)
+        except ValueError:  # DuckDB reads the same footer, and says what is wrong with it
             self._damaged.add(file.name)
-            with suppress(ValueError):  # DuckDB reads the same footer, and says what is wrong with it
-                self._layouts[file.name] = self._layout(footer, file.size, len(file.tail))
-                self._damaged.remove(file.name)
-        return file.name in self._layouts
+            return None
+        known = _Known(layout, [])
+        self._files.keep(file.name, known, len(layout) + 1)
+        return known
 
-    def _visited(self, file: ServedFile, habit: _Habit, read: Span) -> tuple[Mapping[str, Span], _Visit | None]:
+    def _visited(
+        self, file: ServedFile, known: _Known, habit: _Habit, read: Span
+    ) -> tuple[Mapping[str, Span], _Visit | None]:
         """Note a read; return where the columns of its row group lie, and the visit, if it reads one of them."""
-        group, found = self._layouts[file.name].at(read.start)
+        group, found = known.layout.at(read.start)
         chunks = {path: Span(*span) for path, span in found.items()}
         paths = {path for path, span in chunks.items() if read.start <= span.start and span.end <= read.end}
         names, results = file.wanted
         if names:  # of which a read may have others in between
-            paths = {path for path in paths if path.partition(".")[0] in names}
+            paths = {path for path in paths if _column(path, names) in names}
         if not paths:
             return chunks, None
         visit = self._visits.get(get_ident())
@@ -225,10 +258,12 @@ class ReadAhead:
                 habit.note(visit)
             visit = self._visits[get_ident()] = _Visit((file.name, group))
         visit.reads += 1
-        visit.goes_on = visit.goes_on or (any(path in results for path in paths) if names else visit.reads > 1)
+        has_result = any(_column(path, names) in results for path in paths)
+        visit.goes_on = visit.goes_on or (has_result if names else visit.reads > 1)
         visit.paths |= dict.fromkeys(paths)
-        for path in paths:
-            insort(self._starts.setdefault(file.name, []), chunks[path].start)
+        for start in {chunks[path].start for path in paths}:
+            if not _has(known.starts, start):
+                insort(known.starts, start)
         return chunks, visit
 
     def _begin(self, file: ServedFile, read: Span, rest: Iterable[Span]) -> None:
@@ -271,6 +306,16 @@ def whole_footer(tail: bytes) -> bytes | None:
     length = int.from_bytes(tail[-_END_BYTES : -len(_MAGIC)], "little")
     is_whole = tail.endswith(_MAGIC) and length + _END_BYTES <= len(tail)
     return tail[-length - _END_BYTES : -_END_BYTES] if is_whole else None
+
+
+def _reads_one_column(file: ServedFile) -> bool:
+    """Whether nothing can be fetched ahead, since a query reads one column of a file."""
+    return len(file.wanted.names) == 1
+
+
+def _column(path: str, names: Sequence[str]) -> str:
+    """Return the column that a path leads to, or into. Names of columns may have dots, too."""
+    return path if path in names else path.partition(".")[0]
 
 
 def _meet(one: Span, other: Span) -> bool:
