@@ -268,6 +268,23 @@ def test_on_s3_commits_of_others_take_as_many_requests_as_one_by_one_and_few_wai
     assert [kind for kind, _ in store.keys][:3] == ["get", "get", "list"]  # those after it wait for none
 
 
+def test_on_a_branch_commits_of_others_take_no_list_of_what_the_lake_has_committed_since(s3_server: S3Server) -> None:
+    uri = f"s3://{s3_server.new_bucket()}/lake"
+    lake = alluvia.connect(uri, **s3_server.options)
+    lake.create_table("t", SCHEMA)
+    writer = lake.branch("b").table("t")
+    reader = alluvia.connect(uri, **s3_server.options).on_branch("b").table("t")
+    reader.snapshot()
+    for number in range(4):
+        writer.append([{"x": number}])
+    body = lake.store.get("t/_delta_log/00000000000000000000.json")
+    for version in range(1, 40):
+        lake.store.put(f"t/_delta_log/{version:020}.json", body)
+    s3_server.requests()
+    assert len(reader.snapshot().files) == 4
+    assert s3_server.requests()["LIST"] == 0
+
+
 def _opened(lake: Lake) -> Table:
     table = lake.table("t")
     table.snapshot()

@@ -111,13 +111,14 @@ class Log(LogReader):
         """Read the commits after a version, some at once, until there is none, or `most` are read.
 
         In a store elsewhere, a LIST finds all that follow the first few, in place of the GET that finds no more. All of
-        them are then read at the same time.
+        them are then read at the same time. On a branch, a LIST would find all later commits of the lake, too.
         """
         commits: list[CommitActions] = []
+        lists = self.store.parallel and not self.store.is_branch
         told = min(self._told, version + TOLD_COMMITS_MAX)
         while most is None or len(commits) < most:
             first, left = version + len(commits) + 1, None if most is None else most - len(commits)
-            is_listed = self.store.parallel and first - max(version, told) > UNLISTED_COMMITS
+            is_listed = lists and first - max(version, told) > UNLISTED_COMMITS
             versions = self.listed_from(first) if is_listed else range(first, max(first + at_once, told + 1))
             for commit in self.store.map(self.read_commit, versions[:left]):
                 if commit is None:
