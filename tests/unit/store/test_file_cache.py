@@ -100,6 +100,14 @@ def test_what_is_held_stays_and_what_finds_no_room_has_no_copy(cache: FileCache)
     assert cache.held_bytes == 70
 
 
+def test_a_negative_size_in_a_log_makes_no_room(cache: FileCache) -> None:
+    store = Far()
+    hostile = RemoteFile("0", -(1 << 62), 5)
+    held = cache.hold(store, [hostile, *files(*range(1, 15))], LIMIT)
+    assert list(held.paths) == [str(number) for number in range(1, 11)]
+    assert cache.held_bytes == LIMIT
+
+
 def test_copies_are_deleted_after_an_hour() -> None:
     clock = Clock()
     cache, store = FileCache(clock), Far()

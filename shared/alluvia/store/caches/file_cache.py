@@ -156,7 +156,7 @@ class FileCache:
             while idle and room < name[1].size <= limit_bytes:
                 room += idle[-1].size
                 self._delete(idle.pop())
-            if room >= name[1].size:
+            if room >= name[1].size >= 0:  # a log may say anything
                 room -= name[1].size
                 missing.append(self._new_copy(name))
         return [*copies, *missing], missing

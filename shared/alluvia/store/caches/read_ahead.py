@@ -1,9 +1,9 @@
 """Column chunks of Parquet files, fetched while DuckDB still waits for the first of them.
 
-DuckDB reads a row group's columns one after another, and a store answers many requests in the time of one. Which chunks
-it reads is seen from its reads: a thread that reads a column of which only the result is made reads all others, too (a
-condition that lets no row pass would have ended it before). So the rest is fetched from then on, and from a row group's
-first read on once others have shown that none is left early. Columns side by side are one request.
+DuckDB reads a row group's columns one after another, although a store answers many requests in the time of one. It
+reads columns of conditions first, and leaves a row group if no row meets them. So a thread that reads a column for the
+result alone goes on to all the others: they are fetched from then on. After some row groups were read to their end, and
+none was left early, they are fetched from a row group's first read on. Columns side by side are one request.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class _Visit:
 
     place: tuple[str, int]
     goes_on: bool = False
-    """Whether rows have met the conditions, as far as that is seen."""
+    """Whether rows have met the conditions, as far as the reads show."""
     reads: int = 0
     paths: dict[str, None] = field(default_factory=dict)
 
@@ -178,7 +178,7 @@ class ReadAhead:
     def read(self, file: ServedFile, start: int, end: int) -> bytes | str | None:
         """Return [start, end), or why it cannot be had; None if nothing of it was fetched ahead.
 
-        It notes the read, and has fetched what follows from it.
+        Starts to fetch the chunks that DuckDB reads after this one.
         """
         with self._lock:
             self._follow(file, Span(start, end))

@@ -13,8 +13,8 @@ SCHEME = "alluvia"
 class WantedColumns(NamedTuple):
     """Columns that a query can mean of a table, as files call them; none where they are not known.
 
-    No condition is about `results`, which are in the order of their names in the query: of a row group, DuckDB reads
-    them last, and all of them or none.
+    No condition is about `results`, which are in the order of their names in the query. DuckDB reads them last in a row
+    group, and either all of them or none.
     """
 
     names: tuple[str, ...] = ()
@@ -30,8 +30,8 @@ class WantedColumns(NamedTuple):
 class ServedFile(NamedTuple):
     """An object that DuckDB opens by `name`. It never changes.
 
-    `store` numbers the store that it is in, among all of the process that asks: content that one has read is no
-    other's. `size` is in bytes, and `modified_ms` a time, as the log has them. `source` numbers the inputs of the
+    `store` numbers its store among all stores of the parent process, so that no query gets bytes that were read from
+    another one. `size` is in bytes, and `modified_ms` a time, as the log has them. `source` numbers the inputs of the
     query, and `wanted` are the columns that it can mean of this one. `tail` are the file's last bytes, if known.
     """
 
