@@ -135,14 +135,19 @@ class ParquetRows:
             raise _damage(error) from None
 
     def _planned(self) -> list[_Reading]:
-        """Return how the row groups are read, consecutive ones together."""
+        """Return how the row groups are read, consecutive ones together.
+
+        A row group with dictionaries of texts in lists, structs or maps is read alone: Arrow cannot put several such
+        dictionaries into one batch.
+        """
         if self._readings is None:
             readings: list[_Reading] = []
             metadata = self._opened(()).metadata
             with self._open_file() as stream:
                 for group in range(metadata.num_row_groups):
                     dictionaries, batch_rows = self._reading_of(metadata.row_group(group), stream)
-                    if not readings or readings[-1][:2] != (dictionaries, batch_rows):
+                    alone = any("." in path or path in self._lists for path in dictionaries)
+                    if alone or not readings or readings[-1][:2] != (dictionaries, batch_rows):
                         readings.append(_Reading(dictionaries, batch_rows, []))
                     readings[-1].groups.append(group)
             self._readings = readings

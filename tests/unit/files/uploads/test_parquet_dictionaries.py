@@ -68,6 +68,20 @@ def test_short_texts_are_read_as_they_are(read_as_dictionaries: list[list[str]],
     assert {name for names in read_as_dictionaries for name in names} == set()
 
 
+@pytest.mark.parametrize("options", [{}, {"dictionary_pagesize_limit": 300_000}])
+@pytest.mark.parametrize("form", ["list", "struct", "map"])
+def test_long_values_within_columns_are_read_from_several_row_groups(form: str, options: dict[str, Any]) -> None:
+    texts = [f"{at % 5}" if at % 9 else "x" * 200_000 for at in range(3000)]
+    text = pa.string()
+    kind = {"list": pa.list_(text), "struct": pa.struct({"a": text}), "map": pa.map_(text, text)}[form]
+    values: list[Any] = [[each, "b"] if form == "list" else {"a": each} for each in texts]
+    if form == "map":
+        values = [[*value.items()] for value in values]
+    rows, _ = rows_of(pa.table({"of": pa.array(values, kind)}), row_group_size=1100, **options)
+    found = [value for batch in rows.batches() for value in batch["of"].to_pylist()]
+    assert found == values
+
+
 @pytest.mark.parametrize("options", [{}, {"dictionary_pagesize_limit": 300_000}, {"row_group_size": 5000}, *CODECS])
 def test_long_values_that_repeat_are_read_as_dictionaries(
     read_as_dictionaries: list[list[str]], options: dict[str, Any]
