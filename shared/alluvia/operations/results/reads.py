@@ -20,6 +20,8 @@ GOES_ON_MS = 3_600_000
 SAME_MS, SAME_MS_MAX = 5_000, 60_000
 """A reader that begins so soon after another was active gets the same result, but none that is older than the second:
 the two cannot be told apart once they go on."""
+CLOCKS_MS = 5_000
+"""The clocks of two machines differ by no more: the machine that noted a read may be ahead of the one that answers."""
 NOTED_MS = 2_000
 """A read that goes on is noted no more often."""
 
@@ -36,8 +38,8 @@ class Read:
         """Whether a request gets this result: one that goes on, or one that begins while another is active."""
         age_ms = now_ms - self.began_ms
         if not begins:
-            return 0 <= age_ms < GOES_ON_MS
-        return 0 <= age_ms < SAME_MS_MAX and now_ms - self.used_ms < SAME_MS
+            return -CLOCKS_MS <= age_ms < GOES_ON_MS
+        return -CLOCKS_MS <= age_ms < SAME_MS_MAX and now_ms - self.used_ms < SAME_MS
 
     def is_to_note(self, now_ms: int) -> bool:
         """Whether that a range was asked for is to be noted."""
