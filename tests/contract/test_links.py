@@ -94,7 +94,7 @@ def test_a_link_that_comes_between_the_look_and_the_reading_leads_nowhere(
         create(*args, **options)
 
     monkeypatch.setattr(Views, "create", swap)
-    monkeypatch.setattr("alluvia.query.process.session.footer", lambda _: b"")  # the query's process reads all of it
+    monkeypatch.setattr("alluvia.query.process.session.footer", lambda *_: b"")  # the query's process reads all of it
     with pytest.raises(AlluviaError) as caught:
         print(world.lake.sql("SELECT id FROM shared").to_pylist())  # noqa: T201 - what a failure shows
     assert str(SECRET) not in str(caught.value)

@@ -33,7 +33,7 @@ def test_rows_come_with_the_tables_names_and_types(lake: alluvia.Lake) -> None:
 
 
 def test_a_repeated_query_waits_for_its_process_once(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "SELECT kind, sum(n) FROM events e JOIN users u USING (n) GROUP BY kind"
+    text = "SELECT kind, sum(n) FROM events e JOIN users u USING (n) GROUP BY kind ORDER BY kind"
     asked: list[str] = []
     send = Worker.send
 

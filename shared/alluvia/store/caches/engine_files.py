@@ -18,7 +18,7 @@ from alluvia.clock import SystemClock
 from alluvia.errors import AlluviaError, ObjectNotFound
 from alluvia.store import Store, open_store
 from alluvia.store.caches.range_cache import KeptBytes
-from alluvia.store.caches.read_ahead import Layout, ReadAhead
+from alluvia.store.caches.read_ahead import ChunkPlaces, ReadAhead
 from alluvia.store.caches.served import SCHEME, ServedFile
 from alluvia.store.requests import TOTAL
 
@@ -44,7 +44,7 @@ class EngineFiles(AbstractFileSystem):  # type: ignore[misc]
     protocol = SCHEME
     cachable = False
 
-    def __init__(self, files: Sequence[ServedFile], layout: Callable[[bytes, int, int], Layout]) -> None:
+    def __init__(self, files: Sequence[ServedFile], layout: Callable[[bytes, int, int], ChunkPlaces]) -> None:
         super().__init__()
         self.unserved: Unserved | None = None
         self._files = {file.name: file for file in files}

@@ -39,14 +39,14 @@ _END_BYTES = 8
 """The length of the footer, and the magic bytes."""
 
 
-class Span(NamedTuple):
+class Extent(NamedTuple):
     """The bytes [start, end) of a file."""
 
     start: int
     end: int
 
 
-class Layout(Protocol):
+class ChunkPlaces(Protocol):
     """Where the columns of a file's row groups lie."""
 
     def __len__(self) -> int:
@@ -56,7 +56,7 @@ class Layout(Protocol):
         """Return the number of the row group that a position is in, and where its columns lie, by path."""
 
 
-def as_read(spans: Iterable[Span], starts: Sequence[int]) -> Iterator[Span]:
+def as_read(spans: Iterable[Extent], starts: Sequence[int]) -> Iterator[Extent]:
     """Yield parts as DuckDB reads them one after another, with a small gap before a part that it has read.
 
     `starts` are where its reads began. Source: `ShouldExpandToFillGap` of its `CachingFileHandle`.
@@ -66,13 +66,13 @@ def as_read(spans: Iterable[Span], starts: Sequence[int]) -> Iterator[Span]:
         at = bisect_left(starts, span.end)
         above = starts[at] if at < len(starts) else span.end
         is_filled = above - span.end <= min(span.end - span.start, FILLED_BYTES_MAX)
-        yield Span(span.start, above) if is_filled else span
+        yield Extent(span.start, above) if is_filled else span
         insort(starts, span.start)
 
 
-def together(spans: Iterable[Span]) -> Iterator[list[Span]]:
+def together(spans: Iterable[Extent]) -> Iterator[list[Extent]]:
     """Yield parts of a file that are fetched with one request: close to one another, and not too much."""
-    some: list[Span] = []
+    some: list[Extent] = []
     for span in sorted(set(spans)):
         if some and (span.start - some[-1].end > GAP_BYTES or span.end - some[0].start > SPAN_BYTES):
             yield some
@@ -85,7 +85,7 @@ def together(spans: Iterable[Span]) -> Iterator[list[Span]]:
 class _Known(NamedTuple):
     """Where the columns of a file lie, and where those that were read begin, in order."""
 
-    layout: Layout
+    layout: ChunkPlaces
     starts: list[int]
 
 
@@ -93,7 +93,7 @@ class _First(NamedTuple):
     """A thread's first read of the file that it reads."""
 
     name: str
-    read: Span
+    read: Extent
 
 
 @dataclass(eq=False, slots=True)
@@ -137,8 +137,8 @@ class _Habit:
 class _Piece:
     """Bytes that are on their way or there, until DuckDB has read all parts of them that it may want."""
 
-    span: Span
-    unread: list[Span]
+    span: Extent
+    unread: list[Extent]
     fetched: Future[bytes | str]
 
 
@@ -150,7 +150,7 @@ class ReadAhead:
     """
 
     def __init__(
-        self, fetch: Callable[[ServedFile, int, int], bytes | str], layout: Callable[[bytes, int, int], Layout]
+        self, fetch: Callable[[ServedFile, int, int], bytes | str], layout: Callable[[bytes, int, int], ChunkPlaces]
     ) -> None:
         self._fetch = fetch
         self._layout = layout
@@ -181,8 +181,8 @@ class ReadAhead:
         Starts to fetch the chunks that DuckDB reads after this one.
         """
         with self._lock:
-            self._follow(file, Span(start, end))
-            taken = self._taken(file.name, Span(start, end))
+            self._follow(file, Extent(start, end))
+            taken = self._taken(file.name, Extent(start, end))
         if all(piece is None for piece, _ in taken):
             return None
         found = []
@@ -205,7 +205,7 @@ class ReadAhead:
             if self._pool is not None:
                 self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _follow(self, file: ServedFile, read: Span) -> None:
+    def _follow(self, file: ServedFile, read: Extent) -> None:
         if _reads_one_column(file):
             return
         habit = self._habits.setdefault(file.source, _Habit())
@@ -241,11 +241,11 @@ class ReadAhead:
         return known
 
     def _visited(
-        self, file: ServedFile, known: _Known, habit: _Habit, read: Span
-    ) -> tuple[Mapping[str, Span], _Visit | None]:
+        self, file: ServedFile, known: _Known, habit: _Habit, read: Extent
+    ) -> tuple[Mapping[str, Extent], _Visit | None]:
         """Note a read; return where the columns of its row group lie, and the visit, if it reads one of them."""
         group, found = known.layout.at(read.start)
-        chunks = {path: Span(*span) for path, span in found.items()}
+        chunks = {path: Extent(*span) for path, span in found.items()}
         paths = {path for path, span in chunks.items() if read.start <= span.start and span.end <= read.end}
         names, results = file.wanted
         if names:  # of which a read may have others in between
@@ -266,13 +266,13 @@ class ReadAhead:
                 insort(known.starts, start)
         return chunks, visit
 
-    def _begin(self, file: ServedFile, read: Span, rest: Iterable[Span]) -> None:
+    def _begin(self, file: ServedFile, read: Extent, rest: Iterable[Extent]) -> None:
         """Have the rest fetched as far as it may be, and the present read with it where that saves a request."""
         pieces = self._pieces.setdefault(file.name, [])
         new = {span for span in rest if not any(_meet(span, piece.span) for piece in pieces)}
         is_new = not any(_meet(read, each) for each in (*new, *(piece.span for piece in pieces)))
         for some in together([*new, read] if is_new else new):
-            span = Span(some[0].start, some[-1].end)
+            span = Extent(some[0].start, some[-1].end)
             size = span.end - span.start
             if new.isdisjoint(some) or self._closed or self.held_bytes + size > AHEAD_BYTES:
                 continue
@@ -281,24 +281,24 @@ class ReadAhead:
                 self._pool = ThreadPoolExecutor(REQUESTS_AT_ONCE)
             pieces.append(_Piece(span, some, self._pool.submit(self._fetch, file, *span)))
 
-    def _taken(self, name: str, read: Span) -> list[tuple[_Piece | None, Span]]:
+    def _taken(self, name: str, read: Extent) -> list[tuple[_Piece | None, Extent]]:
         """Return the parts of a read, each with the piece that has it, if one does; they count as read."""
         pieces = sorted(self._pieces.get(name, ()), key=lambda piece: piece.span)
-        parts: list[tuple[_Piece | None, Span]] = []
+        parts: list[tuple[_Piece | None, Extent]] = []
         at = read.start
         for piece in pieces:
-            part = Span(max(at, piece.span.start), min(read.end, piece.span.end))
+            part = Extent(max(at, piece.span.start), min(read.end, piece.span.end))
             if part.start >= part.end:
                 continue
             if at < part.start:
-                parts.append((None, Span(at, part.start)))
+                parts.append((None, Extent(at, part.start)))
             parts.append((piece, part))
             at = part.end
             piece.unread = [each for each in piece.unread if not part.start <= each.start < part.end]
             if not piece.unread:
                 self._pieces[name].remove(piece)
                 self.held_bytes -= piece.span.end - piece.span.start
-        return [*parts, (None, Span(at, read.end))] if at < read.end else parts
+        return [*parts, (None, Extent(at, read.end))] if at < read.end else parts
 
 
 def whole_footer(tail: bytes) -> bytes | None:
@@ -318,7 +318,7 @@ def _column(path: str, names: Sequence[str]) -> str:
     return path if path in names else path.partition(".")[0]
 
 
-def _meet(one: Span, other: Span) -> bool:
+def _meet(one: Extent, other: Extent) -> bool:
     return one.start < other.end and other.start < one.end
 
 
