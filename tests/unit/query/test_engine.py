@@ -49,7 +49,7 @@ def test_a_repeated_query_waits_for_its_process_once(lake: alluvia.Lake, monkeyp
     asked.clear()
     identify(lake.catalog, text)
     assert asked == []
-    identify(lake.catalog, f"{text} ORDER BY ALL")
+    identify(lake.catalog, f"{text} LIMIT 9")
     assert asked == ["analyse", "close"]  # no database opens for a query that may not run
 
 
