@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
-ENGINE_BYTES = 96_000_000
+ENGINE_BYTES = 128_000_000
 """What DuckDB takes outside its limit: its own code, and buffers of files that it reads and spills."""
 DUCKDB_SHARE = 0.7
 DUCKDB_BYTES_MIN = 64_000_000

@@ -13,7 +13,7 @@ from alluvia.engine.duck.database import DUCKDB_BYTES_MIN, ENGINE_BYTES, memory_
 MB = 1_000_000
 
 
-@pytest.mark.parametrize("limit_mb", [300, 512, 2048, 10_000])
+@pytest.mark.parametrize("limit_mb", [350, 512, 2048, 10_000])
 def test_the_shares_fit_the_limit(limit_mb: int) -> None:
     shares = memory_shares(limit_mb, held=110 * MB)
     assert 110 * MB + ENGINE_BYTES + shares.duckdb + 4 * shares.rows <= limit_mb * MB
