@@ -394,20 +394,3 @@ def test_queries_take_no_more_requests_nor_bytes_than_duckdb_asks_for(query: str
 def test_threads_get_the_same_rows(query: str) -> None:
     answer, _, _ = run(query, 8, lambda _: None)
     assert answer == run(query, 1, without)[0]
-
-
-@pytest.mark.parametrize("megabytes", [1, 4, 10, 16, 17, 20, 32, 33, 40, 64, 66, 100, 128, 200, 256, 1000, 50_000])
-def test_duckdb_reads_so_many_bytes_first(megabytes: int) -> None:
-    size = megabytes * 1_000_000
-    reads: list[tuple[int, int]] = []
-
-    class Noted(EngineFiles):
-        def read_range(self, file: ServedFile, start: int, end: int) -> bytes:
-            reads.append((start, end))
-            return bytes(end - start)
-
-    with duckdb.connect() as connection:
-        connection.register_filesystem(Noted([served(size=size, tail=b"")], ColumnChunks))
-        with pytest.raises(duckdb.Error, match="magic bytes"):
-            connection.execute(f"FROM '{name_of(0)}'")
-    assert reads[0] == (size - first_read(size), size)

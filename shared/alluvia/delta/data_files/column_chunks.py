@@ -27,7 +27,7 @@ class ColumnChunks:
         try:
             groups = [_chunks(group, size, size - known) for group in read_struct(footer)[_ROW_GROUPS].value.values]
         except (LookupError, AttributeError, TypeError, RecursionError) as error:
-            raise ValueError("this is no footer of a Parquet file") from error
+            raise ValueError("not the footer of a Parquet file") from error
         self._groups = sorted((group for group in groups if group), key=lambda group: min(group.values()))
         self._starts = [min(group.values())[0] for group in self._groups]
 

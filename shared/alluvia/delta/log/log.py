@@ -108,7 +108,7 @@ class Log(LogReader):
         self._told = max(self._told, version)
 
     def following(self, version: int, at_once: int = 1, most: int | None = None) -> list[CommitActions]:
-        """Read the commits after a version, some at once, until there is none, or `most` are read.
+        """Read the commits after a version, some at once, up to the newest one or `most` of them.
 
         In a store elsewhere, a LIST finds all that follow the first few, in place of the GET that finds no more. All of
         them are then read at the same time. On a branch, a LIST would find all later commits of the lake, too.
