@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import alluvia
-from alluvia.api.lake import Lake, open_handle
+from alluvia.api.lake import Lake, Table, open_handle, open_table
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, Unsupported
@@ -120,6 +120,12 @@ class TablePlace:
     def handle(self) -> TableHandle:
         """Return the table's handle."""
         return handle_of(self.uri, self.table, self.options)
+
+    def opened(self) -> Table:
+        """Return the table, with its lake."""
+        given: Any = dict(self.options)
+        uri = _S3.sub("s3://", self.uri)
+        return open_table(uri, **given) if self.table is None else alluvia.connect(uri, **given).table(self.table)
 
 
 def uris_of(spark: SparkSession, place: str | Lake, handle: TableHandle) -> Callable[[str], str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from alluvia.clock import Clock
 from alluvia.errors import Unavailable
@@ -34,3 +36,28 @@ class FailsOnce(Wrapper):
 def open_failing(marker: Path, dies: bool, uri: str, clock: Clock, **options: str) -> Store:
     """Open a store as `open_store` does, but one that fails once in all the processes that share a marker."""
     return FailsOnce(open_store(uri, clock, **options), marker, dies=dies)
+
+
+def dying(results: Callable[..., Iterator[Any]], marker: str) -> Callable[..., Iterator[Any]]:
+    """Return what gives the results of tasks, the first of which dies at the end of its work."""
+
+    def given(spark: Any, work: Callable[[Any], Any], *rest: Any) -> Iterator[Any]:
+        return results(spark, Dying(work, marker), *rest)
+
+    return given
+
+
+class Dying:
+    """Work whose first process dies when it is done."""
+
+    def __init__(self, work: Callable[[Any], Any], marker: str) -> None:
+        self.work = work
+        self.marker = marker
+
+    def __call__(self, piece: Any) -> Any:
+        done = self.work(piece)
+        try:
+            Path(self.marker).touch(exist_ok=False)
+        except FileExistsError:
+            return done
+        os._exit(1)

@@ -232,6 +232,7 @@ def dry_run(about: str) -> Decorator:
     return click.option("--dry-run", is_flag=True, help=about)
 
 
+SPARK = click.option("--spark", is_flag=True, help="Have tasks of Spark do the work, on all cores of this machine.")
 PARTITION_BY = names("--partition-by", "partition_by", "A column, or year|month|day|hour(column).", "FIELD")
 SORT_BY = names("--sort-by", "sort_by", "A column that files are sorted by.")
 CLUSTER_BY = names("--cluster-by", "cluster_by", "One of up to 4 columns that files are clustered by.")

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import orjson
 import pyarrow.compute as pc
-from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import StorageLevel
-from pyspark.errors import PySparkException
 from pyspark.sql.functions import col
 
 from alluvia.delta.partitioning.transforms import Key
 from alluvia.delta.snapshot import Snapshot
-from alluvia.errors import Invalid, Unavailable
+from alluvia.errors import Invalid
 from alluvia.events.ingest.values import OddTimes, summed
 from alluvia_spark.backfill_job import data_files, live, repeats, scratch, tasks
 from alluvia_spark.backfill_job.data_files import Routes, Rows
@@ -25,6 +23,7 @@ from alluvia_spark.backfill_job.dropping import DroppedRows, HeldFiles, drops_of
 from alluvia_spark.backfill_job.job import REJECTS, ROWS, Counts, Job, JobOutcome, Written
 from alluvia_spark.backfill_job.plan import WAVES, Group, Layout, Weight, bucket_bytes, plan_layout, plan_shares
 from alluvia_spark.chunks import CHUNK, ROW, Chunk, decode, encode, read_key
+from alluvia_spark.failures import failures_explained
 from alluvia_spark.frames import (
     TASK,
     Row,
@@ -66,14 +65,12 @@ def execute(spark: SparkSession, job: Job, files: Manifest, bases: tuple[Snapsho
 def job_session(spark: SparkSession, files: Manifest) -> Iterator[SparkSession]:
     """Give a session that fits a job on some files. Its failures are `Unavailable`, and its progress is reported."""
     context = getattr(spark, "sparkContext", None)
-    try:
-        with (
-            nullcontext() if context is None else stages_reported(context, len(files.sizes), files.bytes),
-            fit_session(spark) as own,
-        ):
-            yield own
-    except (Py4JError, PySparkException) as error:
-        raise Unavailable(f"the Spark job failed: {_reason(error)}") from error
+    with (
+        failures_explained(),
+        nullcontext() if context is None else stages_reported(context, len(files.sizes), files.bytes),
+        fit_session(spark) as own,
+    ):
+        yield own
 
 
 def put_splits(job: Job, files: Manifest, cores: int) -> int:
@@ -248,12 +245,3 @@ def _write(job: Job, rows: Iterator[Row]) -> Iterator[Row]:
     ours = [Rows.from_row(*row) for _, *row in rows]
     if ours:
         yield (orjson.dumps([each.to_json() for each in data_files.write_rows(job, ours)]).decode(),)
-
-
-def _reason(error: Exception) -> str:
-    """Return the line of a failure that tells most: of a Python error in an executor, its last."""
-    text = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
-    lines = [line for line in text.splitlines() if line and not line[0].isspace()]
-    traces = [at for at, line in enumerate(lines) if "Traceback (most recent call last)" in line]
-    after = lines[traces[-1] + 1 :] if traces else []
-    return (after or lines or ["no reason given"])[0]

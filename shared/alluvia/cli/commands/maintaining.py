@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from alluvia.cli.common import Common, show_each
-from alluvia.cli.options import TABLE, Duration, command, dry_run, lake_command
+from alluvia.cli.options import SPARK, TABLE, Duration, command, dry_run, lake_command
+from alluvia.cli.spark import spark_upkeep
 from alluvia.cli.terminal.output import size
 from alluvia.cli.terminal.terminal import tell
 from alluvia.errors import AlluviaError
@@ -35,15 +36,16 @@ if TYPE_CHECKING:
 @click.option("--max-bytes", type=click.IntRange(1), help="Rewrite at most this many bytes.")
 @click.option("--when-due", is_flag=True, help="Do nothing until a merge saves 16 files, for frequent calls.")
 @click.option("--backfill", is_flag=True, help="Move fields to columns that were added for them, in all files.")
+@SPARK
 @dry_run("Show what would be rewritten, and write nothing.")
 def optimize(
-    common: Common, tables: tuple[str, ...], partition: tuple[str, ...], *, dry_run: bool, **options: Any
+    common: Common, tables: tuple[str, ...], partition: tuple[str, ...], *, spark: bool, dry_run: bool, **options: Any
 ) -> None:
     """Rewrite small files into bigger, sorted ones (all tables by default); checkpoint where it is due."""
-    wanted = dict(map(_partition, partition)) or None
+    how = {"partition": dict(map(_partition, partition)) or None, "dry_run": dry_run, **options}
 
     def work(table: Table) -> dict[str, Any] | list[dict[str, Any]]:
-        report = table.optimize(partition=wanted, dry_run=dry_run, **options)
+        report = table.optimize(**how) if call is None else call("optimize", table.name, **how)
         if report.refused:
             tell(f"alluvia: table {table.name} is left as it is: {report.refused}")
         if dry_run:
@@ -51,7 +53,8 @@ def optimize(
             return [{"table": table.name, **group} for group in plan] or [{"table": table.name, "files": 0}]
         return {"table": table.name, **dataclasses.asdict(report)}
 
-    show_each(common, tables, work, columns=_PLAN_COLUMNS if dry_run else _OPTIMIZE_COLUMNS)
+    with spark_upkeep(common, wanted=spark) as call:
+        show_each(common, tables, work, columns=_PLAN_COLUMNS if dry_run else _OPTIMIZE_COLUMNS)
 
 
 def _partition(text: str) -> tuple[str, str | None]:

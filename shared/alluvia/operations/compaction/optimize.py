@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from alluvia.commit.changes import Changes
 from alluvia.commit.handle import TableHandle
+from alluvia.commit.transaction import too_old
 from alluvia.delta.arguments import check_mapping, check_number
 from alluvia.delta.partitioning.transforms import KeyPart
 from alluvia.delta.schema.nesting import not_for_sql
@@ -35,8 +36,8 @@ from alluvia.operations.compaction.optimize_plan import (
     ordered,
     plan_optimize,
 )
-from alluvia.operations.compaction.optimize_write import NewFiles, rewrite
-from alluvia.operations.reading.relations import Evaluate
+from alluvia.operations.compaction.optimize_write import NewFiles
+from alluvia.operations.compaction.rewriters import RewriteOrder, Rewriter, Rewritten, one_by_one
 from alluvia.progress import report as tell_progress
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ def optimize(
     go_on: Callable[[], bool] = lambda: True,
     turn: AbstractContextManager[object] | None = None,
     evaluation: Evaluation | None = None,
+    rewriter: Rewriter | None = None,
 ) -> OptimizeReport:
     """Rewrite the small files of every partition into bigger ones, and write a checkpoint if one is due.
 
@@ -137,11 +139,13 @@ def optimize(
 
     `memory_mb`: the most that this process holds while it rewrites, in million bytes. What it holds before,
     DuckDB and the rows on their way into files share it. `go_on` is asked before each group: once it says no, the rest
-    is left. `turn` is held while rows are rewritten. `evaluation` runs the table's merge query, if it has one; without
-    it, rows are merged as they are.
+    is left. `turn` is held while rows are rewritten. `evaluation` runs the table's merge query, if it has one; else
+    rows are merged as they are. `rewriter` rewrites groups elsewhere, many at once, within limits of its own: the four
+    arguments before are not for it.
     """
     check_number("memory_mb", memory_mb)
-    run = _Run(handle, options or OptimizeOptions(), memory_mb, evaluation)
+    own = rewriter or one_by_one(handle, memory_mb, evaluation, go_on, turn or nullcontext())
+    run = _Run(handle, options or OptimizeOptions(), own, at_once=rewriter is not None)
     report = run.report
     snapshot = handle.newest()
     handle.check_own()
@@ -149,7 +153,7 @@ def optimize(
     if dry_run:
         report.plan = [_planned(group, snapshot) for group in run.groups(snapshot)]
     else:
-        snapshot = run.rewrite(snapshot, go_on, turn or nullcontext())
+        snapshot = run.rewrite(snapshot)
     report.files_after = snapshot.files.expected_len
     report.version = snapshot.version
     if checkpoints and not dry_run and checkpoint_due(handle, snapshot):
@@ -160,14 +164,12 @@ def optimize(
 class _Run:
     """One call of `optimize`: what it has done, and what it has learned of how rows are compressed."""
 
-    def __init__(
-        self, handle: TableHandle, options: OptimizeOptions, memory_mb: int | None, evaluation: Evaluation | None
-    ) -> None:
-        self._evaluation = evaluation
+    def __init__(self, handle: TableHandle, options: OptimizeOptions, rewriter: Rewriter, *, at_once: bool) -> None:
         self.report = OptimizeReport()
         self._handle = handle
         self._options = options
-        self._memory_mb = memory_mb
+        self._rewriter = rewriter
+        self._at_once = at_once
         self._row_bytes: float | None = None
         self._learned = False
         self._known: set[str] | None = None  # what comes meanwhile is left to the next call
@@ -209,11 +211,11 @@ class _Run:
             self.report.refused = next(filter(None, map(not_for_sql, snapshot.schema)), None)
         return limited([] if self.report.refused else groups, files, size)
 
-    def rewrite(self, snapshot: Snapshot, go_on: Callable[[], bool], turn: AbstractContextManager[object]) -> Snapshot:
+    def rewrite(self, snapshot: Snapshot) -> Snapshot:
         """Plan and rewrite until nothing is left to do, and return the last snapshot."""
         for _ in range(PLANS_MAX):
             groups, self._learned = self.groups(snapshot), False
-            lost = self._rewrite_all(snapshot, groups, go_on, turn)
+            lost = self._rewrite_all(snapshot, groups)
             self.report.conflicts += lost
             if lost:
                 self._known = None
@@ -222,51 +224,47 @@ class _Run:
                 break
         return snapshot
 
-    def _rewrite_all(
-        self,
-        snapshot: Snapshot,
-        groups: Sequence[FileGroup],
-        go_on: Callable[[], bool],
-        turn: AbstractContextManager[object],
-    ) -> int:
+    def _rewrite_all(self, snapshot: Snapshot, groups: Sequence[FileGroup]) -> int:
         """Rewrite groups, and return how many were lost to other writers."""
-        done, lost = self.report.bytes_read, 0
+        if not groups:
+            return 0
+        done, lost, left = self.report.bytes_read, 0, len(groups)
         total = done + sum(group.size for group in groups)
-        for at, group in enumerate(groups):
-            if not go_on():
-                self.report.left = len(groups) - at
-                break
-            tell_progress(f"optimizing {self._handle.name}", done, total, "bytes")
-            with turn:
-                lost += not self._rewrite_group(snapshot, group)
-            done += group.size
-            if self._learned and at + 1 < len(groups):
-                break
+        what = f"optimizing {self._handle.name}"
+        folds = bool(snapshot.settings.merge_query) and not self._options.backfill
+        order = RewriteOrder(snapshot, self._target(snapshot), folds)
+        tell_progress(what, done, total, "bytes")
+        for group, rewritten in self._rewriter(order, groups):
+            lost += not self._commit(order, group, rewritten)
+            done, left = done + group.size, left - 1
+            tell_progress(what, done, total, "bytes")
+            if self._learned and not self._at_once:  # else the others are under way
+                return lost
+        self.report.left = left
         return lost
 
-    def _rewrite_group(self, planned: Snapshot, group: FileGroup) -> bool:
-        """Rewrite one group in one commit; False if a concurrent commit has removed one of its files."""
-        handle, report = self._handle, self.report
-        transaction = handle.transaction(planned)
+    def _commit(self, order: RewriteOrder, group: FileGroup, done: Rewritten) -> bool:
+        """Commit a group that was rewritten; False if a concurrent commit has removed one of its files."""
+        handle, report, planned = self._handle, self.report, order.snapshot
         files = [each.file for each in group.files]
-        try:
-            done = rewrite(handle, planned, group, self._target(planned), self._memory_mb, self._evaluate(planned))
-        except ObjectNotFound as error:
+        if isinstance(done, ObjectNotFound):
             newest = handle.newest()
             if any(newest.files.get(file.key) is None for file in files):
                 return False
             handle.store.check_lasts()
-            name = next((file.path for file in files if str(error).endswith(file.path)), str(error))
+            name = next((file.path for file in files if str(done).endswith(file.path)), str(done))
             raise Corrupt(f"data file {name} of version {planned.version} is missing") from None
         now_ms = handle.clock.now_ms()
+        if too_old(done.files, now_ms):
+            return False
         changes = Changes(
             "OPTIMIZE",
-            {"targetSize": str(self._target(planned))},
+            {"targetSize": str(order.target)},
             adds=done.files,
             removes=[file.removed(now_ms, data_change=done.changed) for file in files],
         )
         try:
-            commit = transaction.commit(changes)
+            commit = handle.transaction(planned).commit(changes)
         except Conflict:
             return False
         assert commit is not None  # noqa: S101 - only an on_lost callback gives up
@@ -280,12 +278,6 @@ class _Run:
         if self._known is not None:
             self._known |= {file.key for file in done.files}
         return True
-
-    def _evaluate(self, snapshot: Snapshot) -> Evaluate | None:
-        """Return what runs the merge query of a snapshot; None where it has none."""
-        if self._evaluation is None or not snapshot.settings.merge_query or self._options.backfill:
-            return None
-        return self._evaluation(self._memory_mb)
 
     def _learn(self, group: FileGroup, done: NewFiles) -> None:
         """Remember what a row takes where it is far less than expected: the rest is to become files of full size."""

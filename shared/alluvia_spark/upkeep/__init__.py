@@ -1,0 +1,44 @@
+"""Heavy upkeep on Spark: operations that the library does itself, with their work done by Spark's tasks.
+
+The driver plans and commits with the library's code, tasks read and write with it. So an operation gives what the
+library's gives, and others may write, merge and vacuum meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from alluvia.operations.compaction.optimize import OptimizeOptions, OptimizeReport
+from alluvia_spark.tables import TablePlace
+from alluvia_spark.upkeep import optimizing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from alluvia.api.lake import Lake
+
+
+def optimize(
+    spark: SparkSession,
+    place: str | Lake,
+    table: str | None = None,
+    *,
+    memory_mb: int | None = None,
+    dry_run: bool = False,
+    options: Mapping[str, str] | None = None,
+    **how: Any,
+) -> OptimizeReport:
+    """Rewrite small files into larger, sorted ones, as `Table.optimize`; each group of files is a task and a commit.
+
+    `place` is a table's path or URI; or that of its lake, or a local lake, and `table` its name. `how` are the
+    arguments of `Table.optimize` that say what is rewritten, such as `full` and `partition`. `memory_mb` is how much
+    memory the Python process of a task may take, in MB, by default what the session's settings leave to it. `options`
+    are those of `alluvia.connect`.
+
+    Groups that were committed stay so if Spark or the driver fails; the next call does the rest. Raises `Unavailable`
+    if Spark fails, and what `Table.optimize` raises.
+    """
+    wanted = OptimizeOptions(**how)
+    return optimizing.run(spark, TablePlace.of(place, table, options or {}), wanted, memory_mb, dry_run=dry_run)

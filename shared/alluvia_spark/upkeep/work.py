@@ -1,0 +1,133 @@
+"""Pieces of an operation as tasks of Spark, whose results come back one by one, each as soon as it is there.
+
+Every piece is a job of Spark of its own, and many are under way at once: one job of many tasks would give its first
+result after the last. Only DataFrames, so that it works over Spark Connect as well.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from functools import lru_cache, partial
+from typing import Any, TypeVar
+
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from alluvia.clock import SystemClock
+from alluvia.errors import AlluviaError, Unavailable
+from alluvia_spark.failures import failures_explained
+from alluvia_spark.frames import Row, mapped, parallelism, tasks
+from alluvia_spark.writing.row_changes import dumped
+
+JOBS_MAX = 256
+"""Jobs under way at once, for each of which the driver has a thread."""
+_LOCAL_SHARE = 0.5
+"""The share of a machine's memory for all tasks: the driver and everything else need the rest."""
+_MEBIBYTES = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1 << 20}
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+
+def results(
+    spark: SparkSession, work: Callable[[Piece], Result], pieces: Sequence[Piece]
+) -> Iterator[tuple[Piece, Result]]:
+    """Have tasks work on pieces, and yield each with its result, in the order in which they are done.
+
+    `work` and the pieces are sent to executors. If an executor is lost, Spark sends its pieces to another; so `work`
+    may run more than once for one. If the caller stops, or a piece fails, the jobs that are under way are cancelled.
+
+    Raises the error of a piece that fails for good, and `Unavailable` where Spark gives up.
+    """
+    if not pieces:
+        return
+    tag = f"alluvia-{SystemClock().new_id()}"
+    shared = dumped(work)
+
+    def job(piece: Piece) -> Any:
+        spark.addTag(tag)
+        with failures_explained():
+            frame = mapped(tasks(spark, 1), partial(_run, shared, dumped(piece)), {"result": "binary"})
+            ((answer,),) = frame.collect()
+        return cloudpickle.loads(bytes(answer))
+
+    with ThreadPoolExecutor(min(len(pieces), jobs_at_once(spark))) as threads:
+        under_way = {threads.submit(job, piece): piece for piece in pieces}
+        try:
+            for done in as_completed(under_way):
+                result = done.result()
+                if isinstance(result, _Failed):
+                    raise result.error
+                yield under_way.pop(done), result
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+            if under_way:
+                with suppress(AlluviaError), failures_explained():
+                    spark.interruptTag(tag)
+
+
+class _Failed:
+    """A piece that fails for good."""
+
+    def __init__(self, error: AlluviaError) -> None:
+        self.error = error
+
+
+def _run(shared: bytes, piece: bytes, _: Iterable[Row]) -> Iterator[Row]:
+    _spill_where_spark_does()
+    try:
+        result = _loaded(shared)(cloudpickle.loads(piece))
+    except Unavailable:  # Spark tries again
+        raise
+    except AlluviaError as error:
+        result = _Failed(error)
+    yield (dumped(result),)
+
+
+@lru_cache(maxsize=1)
+def _loaded(shared: bytes) -> Callable[[Any], Any]:
+    work: Callable[[Any], Any] = cloudpickle.loads(shared)
+    return work
+
+
+def _spill_where_spark_does() -> None:
+    """Put temporary files on the disk that Spark has for its own: the system's may be small."""
+    folder = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
+    if folder and "TMPDIR" not in os.environ:
+        tempfile.tempdir = folder
+
+
+def jobs_at_once(spark: SparkSession) -> int:
+    """Return how many jobs of one task keep a cluster busy, at its largest if it grows as jobs wait."""
+    executors = spark.conf.get("spark.dynamicAllocation.maxExecutors", None)
+    grown = int(executors) * int(spark.conf.get("spark.executor.cores", None) or 1) if executors else 0
+    return min(JOBS_MAX, max(parallelism(spark), grown) + 1)
+
+
+def task_memory_mb(spark: SparkSession) -> int:
+    """Return how much memory a task's Python process may take, in MB.
+
+    On a cluster that is its share of an executor's memory for Python, `spark.executor.pyspark.memory`, or else of the
+    memory besides Java's heap, `spark.executor.memoryOverhead`. On one machine it is a share of half its memory.
+    """
+    if str(spark.conf.get("spark.master", None) or "local").startswith("local["):
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return max(1, int(machine * _LOCAL_SHARE / parallelism(spark) / 1e6))
+    for name in ("spark.executor.pyspark.memory", "spark.executor.memoryOverhead"):
+        if text := spark.conf.get(name, None):
+            break
+    else:
+        text = "384m"  # Spark's least
+    cores = int(spark.conf.get("spark.executor.cores", None) or 1)
+    return max(1, int(_mebibytes(text) * 1.048576 / cores))
+
+
+def _mebibytes(text: str) -> float:
+    """Return a size as Spark writes it: a number, of mebibytes unless it has another unit."""
+    number = text.strip().lower().removesuffix("b").removesuffix("i")
+    unit = number[-1:] if number[-1:] in _MEBIBYTES else ""
+    return float(number.removesuffix(unit)) * _MEBIBYTES[unit or "m"]
