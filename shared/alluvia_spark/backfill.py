@@ -20,7 +20,7 @@ from alluvia.delta.schema.serialization import arrow_schema, only_adds_nullable
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import ConcurrentAppend, Invalid, TransactionExpired, Unavailable
 from alluvia.events.ingest.event_tables import rejects_of
-from alluvia.operations.planning.optimistic_retry import check_not_rollup
+from alluvia.operations.planning.optimistic_retry import check_not_derived
 from alluvia.operations.retention.vacuum_plan import SCRATCH_FOLDER
 from alluvia.store import Store, open_store
 from alluvia_spark.backfill_job.committing import Committed, commit, done_before, is_done
@@ -71,7 +71,7 @@ def run(
     job_id = default_job_id(table, source) if job_id is None else check_job_id(job_id)
     lake = alluvia.connect(lake_uri, clock=clock, **given)
     before = lake.table(table).snapshot()
-    check_not_rollup(before, "backfill")
+    check_not_derived(before, "backfill")
     record, files = _record(lake, before, job_id, source, reading, given, repair_of)
     if not only_adds_nullable(record.schema, before.state.metadata.schema_string):
         raise Invalid(f"the columns of {table} changed since job {job_id!r} began: choose another job id")

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from alluvia.operations.reading.relations import Evaluate
     from alluvia.operations.tables import drop
     from alluvia.operations.transactions.lake_restore import LakeRestore
+    from alluvia.pipelines.pipeline import Pipeline
     from alluvia.query.limits import QueryLimits
     from alluvia.query.parameters import Parameters
 
@@ -215,6 +216,16 @@ class Lake(OutsideTables, LakeStreams, LakeTags, LakeQueries):
         from alluvia.rollups import creating
 
         return creating.rollups_of(self.catalog, source, nested=nested)
+
+    def pipeline(self, path: str | os.PathLike[str] = "pipelines") -> Pipeline:
+        """Return the pipeline that a folder, or a file, declares in SQL and Python. Makes no request.
+
+        Python files run in this process. Raises `Invalid`, with the file and the line of the mistake.
+        """
+        from alluvia.pipelines.pipeline import Pipeline
+        from alluvia.pipelines.project import read_project
+
+        return Pipeline(self.catalog, self.evaluation, read_project(path))
 
     def evaluation(self, memory_mb: int | None = None) -> Evaluate:
         """Return what computes rollups, within a memory limit in MB, and no longer than a transaction may take.

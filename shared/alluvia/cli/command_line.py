@@ -24,6 +24,7 @@ wrong usage 2. The options below stand before the command or after it."""
 
 _GROUPS = {
     "branch": "Branches of the lake: write on one, see what changed, publish it in one transaction.",
+    "pipeline": "Tables that queries make of others, declared in files, and kept up to date by runs.",
     "rejects": "Events that could not become rows, with the reasons.",
     "rollup": "Tables that are kept up to date with a query of another table.",
     "source": "Senders of webhooks: how each proves its identity, and where its events go.",
@@ -38,7 +39,7 @@ _TOPICS = {
     "Tables": "create, evolve, clone, convert, attach, detach, drop, undrop",
     "Inspection": "status, tables, describe, schema, files, history, changes, verify",
     "Versions": "restore, flashback, tag, branch, stream",
-    "Maintenance": "backup, optimize, vacuum, expire, checkpoint, rollup",
+    "Maintenance": "backup, optimize, vacuum, expire, checkpoint, rollup, pipeline",
     "Server": "demo, serve, token, invoke",
 }
 """The commands as the help lists them."""
@@ -48,6 +49,7 @@ _MODULES = {
     "checking": "erase, verify",
     "glancing": "export, head, schema, status",
     "inspecting": "describe, files, rejects list, rejects show, suggest, tables",
+    "pipelines": "pipeline plan",
     "replaying": "rejects replay",
     "maintaining": "backup, checkpoint, expire, optimize, rollup refresh, vacuum",
     "querying": "changes, query, sql",

@@ -45,6 +45,8 @@ CLONE_OF = "alluvia.clone"
 """Of a shallow clone: the keepers that it was given, as JSON. Users cannot set it."""
 ROLLUP = "alluvia.rollup"
 """What a rollup is computed from, and how: JSON that `create_rollup` writes."""
+PIPELINE = "alluvia.pipeline"
+"""How a table of a pipeline is made: JSON that its runs write."""
 MERGE_QUERY = "alluvia.merge_query"
 """SQL over `source` by which optimize folds rows into fewer ones; empty for none."""
 TTL = "alluvia.ttl"
@@ -75,7 +77,7 @@ KNOWN = frozenset(
     {
         *(PARTITION_BY, SORT_BY, WRITERS, DEDUP_WINDOW, TARGET_FILE_SIZE, ROW_GROUP_ROWS, CODEC, OLDEST_READABLE),
         *(CLUSTER_BY, BLOOM_FILTERS, ID_FIELD, TIME_FIELD, UNREADABLE_TIME, FUTURE_TIME),
-        *(ROLLUP, MERGE_QUERY, TTL, TTL_COLUMN, PROPERTIES_AS),
+        *(ROLLUP, PIPELINE, MERGE_QUERY, TTL, TTL_COLUMN, PROPERTIES_AS),
         *(IN_COMMIT_TIMESTAMPS, APPEND_ONLY, CHECKPOINT_INTERVAL, LOG_RETENTION, FILE_RETENTION, INDEXED_COLUMNS),
         *(DELETION_VECTORS, CHANGE_DATA_FEED, LOG_CLEANUP),
         *(CHECKPOINT_POLICY, STATISTICS_AS_JSON, STATISTICS_AS_STRUCT),
@@ -83,8 +85,8 @@ KNOWN = frozenset(
 )
 """The known properties, besides constraints."""
 
-_NOT_OF_ROLLUPS = {WRITERS: "any", APPEND_ONLY: "true", CHANGE_DATA_FEED: "true"}
-"""What no rollup can have: other writers, rows that stay, and change files, which a refresh does not write."""
+_NOT_OF_DERIVED = {WRITERS: "any", APPEND_ONLY: "true", CHANGE_DATA_FEED: "true"}
+"""No rollup or table of a pipeline can have other writers, rows that stay, or change files."""
 _NOT_WRITTEN = {
     "delta.enableRowTracking": "rowTracking",
     "delta.enableTypeWidening": TYPE_WIDENING,
@@ -179,11 +181,28 @@ def check_properties(configuration: Mapping[str, object]) -> dict[str, str]:
     return checked
 
 
-def check_of_rollup(configuration: Mapping[str, str]) -> None:
-    """Raise `Invalid`, naming it, for a property that a rollup cannot have."""
-    for name, value in _NOT_OF_ROLLUPS.items():
-        if ROLLUP in configuration and configuration.get(name, "").lower() == value:
-            raise Invalid(f"property {name}: {value!r} is not possible for a rollup, which only its refresh writes")
+def is_derived(configuration: Mapping[str, str]) -> bool:
+    """Whether a table's rows follow from others': a rollup, or a table of a pipeline."""
+    return ROLLUP in configuration or PIPELINE in configuration
+
+
+def derived_columns(configuration: Mapping[str, str]) -> str:
+    """Say where the columns of such a table come from, and how to have others."""
+    if PIPELINE in configuration:
+        return "a table of a pipeline has the columns of its query: change the query in its declaration"
+    return "a rollup has the columns of its query: drop it, and create it with another query"
+
+
+def check_derived(configuration: Mapping[str, str]) -> None:
+    """Raise `Invalid`, naming it, for a property that a rollup, or a table of a pipeline, cannot have."""
+    if not is_derived(configuration):
+        return
+    what = "a rollup: only its refresh writes it"
+    if PIPELINE in configuration:
+        what = "a table of a pipeline: only its runs write it"
+    for name, value in _NOT_OF_DERIVED.items():
+        if configuration.get(name, "").lower() == value:
+            raise Invalid(f"property {name}: {value!r} is not possible for {what}")
 
 
 def _read(given: Mapping[str, str]) -> Properties:

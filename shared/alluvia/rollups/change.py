@@ -1,4 +1,4 @@
-"""The change of a rollup's source since the version that the rollup shows.
+"""The change of a source since the version that a rollup, or a table of a pipeline, shows.
 
 A commit that only appends is read as the files it added, while they are still files of the table. Of any other commit
 that changes rows, the change feed gives the rows: only the columns that the query names are compared. A restore is not
@@ -27,6 +27,7 @@ from alluvia.operations.changes.changes import rows_changed
 from alluvia.operations.changes.feed_commits import is_expiry, read_commits, restored_version
 from alluvia.operations.reading.change_files import AFTER, INSERT
 from alluvia.operations.retention.expire import has_expired
+from alluvia.operations.streams.stream_batches import may_append, without_undone
 
 PROGRESS = "alluvia.rollup"
 """The application id under which every refresh records the source's version, so that two conflict."""
@@ -34,6 +35,7 @@ REBUILD_BYTES_MIN = 64 << 20
 """Changes of this cost are always looked up; above it, only if they cost less than to read the table."""
 REQUEST_BYTES = 256 << 10
 """The cost of opening a file, in bytes, besides its own."""
+ACCEPT = "refresh(rebuild=True), or alluvia rollup refresh --rebuild"
 STEP_BYTES = 1 << 30
 """Changes of a higher cost are applied in several commits, each up to a version of the source."""
 
@@ -43,7 +45,7 @@ class SourceChange:
     """Changes of a source up to a version: files appended, and commits whose changes must be looked up row by row.
 
     `shown` is the version that the rollup shows, None if it shows none. `rebuild` says why the rollup must be computed
-    anew instead; None where it need not.
+    anew instead; None where it need not. `accept` says how to ask for that where it loses rows.
     """
 
     source: Snapshot
@@ -51,6 +53,7 @@ class SourceChange:
     files: Sequence[AddFile] = ()
     commits: Sequence[CommitActions] = ()
     rebuild: str | None = None
+    accept: str = ACCEPT
 
     @property
     def is_empty(self) -> bool:
@@ -75,21 +78,27 @@ def progress_txns(source: Snapshot, now_ms: int) -> list[Txn]:
 
 
 def find_change(
-    handle: ReadableTable, rollup: Snapshot, source: Snapshot, *, rebuild: bool = False, stepwise: bool = False
+    handle: ReadableTable,
+    rollup: Snapshot,
+    source: Snapshot,
+    *,
+    rebuild: bool = False,
+    stepwise: bool = False,
+    accept: str = ACCEPT,
 ) -> SourceChange:
-    """Return what changed in a source between the version that a rollup shows and a newer one.
+    """Return what changed in a source from the version that a rollup, or a table of a pipeline, shows to a newer one.
 
-    If that is a lot, then only up to a version between the two, `stepwise`. Raises `Invalid` if the rollup must be
-    computed anew, would lose what expired in the source by that, and `rebuild` does not ask for it.
+    If that is a lot, then only up to a version between the two, `stepwise`. Raises `Invalid` if the table must be
+    computed anew, would lose what expired in the source by that, and `rebuild` does not ask for it; `accept` says how.
     """
     shown = progress_of(rollup, source)
     if shown is None:
         again = PROGRESS in rollup.state.txns
-        reason = f"{source.name} was dropped and created again" if again else "the rollup was empty"
-        return SourceChange(source, None, rebuild=reason)
+        reason = f"{source.name} was dropped and created again" if again else "it was empty"
+        return SourceChange(source, None, rebuild=reason, accept=accept)
     if rebuild:
-        return SourceChange(source, shown, rebuild="it was asked for")
-    whole = SourceChange(source, shown)
+        return SourceChange(source, shown, rebuild="it was asked for", accept=accept)
+    whole = SourceChange(source, shown, accept=accept)
     if shown > source.version:
         return rebuilt(whole, f"an older version of {source.name} was asked for")
     gaps = version_gaps(source.properties)
@@ -107,7 +116,22 @@ def find_change(
     step = _step(handle, commits, source) if stepwise else source
     if step is not source:
         files, looked_up = _divided([commit for commit in commits if commit.version <= step.version], step)
-    return SourceChange(step, shown, files, looked_up)
+    return SourceChange(step, shown, files, looked_up, accept=accept)
+
+
+def find_appends(handle: ReadableTable, table: Snapshot, source: Snapshot) -> SourceChange:
+    """Return the rows that were appended to a source from the version that a table shows to a newer one.
+
+    Other changes are left out, and so are rows whose append was undone by a restore before they were shown. Raises
+    `VersionExpired` where clean-up has taken what that needs.
+    """
+    shown = progress_of(table, source)
+    if shown is None or shown >= source.version:
+        return SourceChange(source, shown)
+    gaps = version_gaps(source.properties)
+    commits = [each for each in read_commits(handle, shown + 1, source.version) if is_own_commit(gaps, each.version)]
+    appends = [each for each in without_undone([*commits, *claims_held(source)], shown) if may_append(each)]
+    return SourceChange(source, shown, *_divided(appends, source))
 
 
 def claims_held(source: Snapshot) -> list[CommitActions]:
@@ -126,8 +150,8 @@ def rebuilt(change: SourceChange, reason: str) -> SourceChange:
     """Return a change by which the rollup is computed anew. Raises `Invalid` if it would lose what expired by that."""
     if has_expired(change.source):
         raise Invalid(
-            f"{reason}. So it must be rebuilt, but rows of {change.source.name} have expired, and the rollup would "
-            "lose what it has of them. To accept that, use refresh(rebuild=True), or alluvia rollup refresh --rebuild"
+            f"{reason}. So it must be rebuilt, but rows of {change.source.name} have expired, and it would "
+            f"lose what it has of them. To accept that, use {change.accept}"
         )
     return replace(change, rebuild=reason)
 
@@ -165,10 +189,13 @@ def _step(handle: ReadableTable, commits: Sequence[CommitActions], source: Snaps
     return source
 
 
-def write_rows(handle: ReadableTable, change: SourceChange, columns: Sequence[str], path: Path) -> pa.Schema:
+def write_rows(
+    handle: ReadableTable, change: SourceChange, columns: Sequence[str], path: Path, *, appends: bool = False
+) -> pa.Schema:
     """Write the rows that a change's commits inserted and deleted to a file. Raises `VersionExpired`.
 
-    Returns the file's columns: those asked for, and last one that is 1 for rows that were inserted, -1 for others.
+    With `appends`, only those that are new. Returns the file's columns: those asked for, and last one that is 1 for
+    rows that were inserted, -1 for others.
     """
     sign = "sign" + "_" * max(map(len, columns))
     fields = [change.source.schema.field(name).with_nullable(True) for name in columns]
@@ -177,7 +204,8 @@ def write_rows(handle: ReadableTable, change: SourceChange, columns: Sequence[st
         for _, kinds, rows in rows_changed(handle, change.source, change.commits, columns):
             inserted = pc.is_in(kinds, pa.array([INSERT, AFTER]))
             signs = pc.if_else(inserted, pa.scalar(1, pa.int8()), pa.scalar(-1, pa.int8()))
-            writer.write_batch(pa.RecordBatch.from_arrays([*rows.columns, signs], schema=schema))
+            signed = pa.RecordBatch.from_arrays([*rows.columns, signs], schema=schema)
+            writer.write_batch(signed.filter(pc.equal(kinds, pa.scalar(INSERT))) if appends else signed)
     return schema
 
 

@@ -7,23 +7,21 @@ that a change touches are *recomputed* from the source.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 import pyarrow as pa
 
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.snapshot import Snapshot
-from alluvia.engine.duck.database import planner
-from alluvia.engine.duck.literals import quote_name, quote_text
+from alluvia.engine.duck.literals import quote_name
 from alluvia.engine.duck.relation import duckdb_type
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.reading.relations import Files, LocalRows, Relation
 from alluvia.rollups.change import SourceChange
 from alluvia.rollups.definition import Definition, RollupQuery, definition_of, named, read_query
 from alluvia.rollups.groups import Groups, Touched, range_sql, scan_of
+from alluvia.rollups.result_columns import stored_value
 
-_HELD_TOO = {"BIGINT": ("HUGEINT",), "VARCHAR": ("JSON", "UUID")}
-"""Types of DuckDB's that a column of another type holds too: a sum of integers is 128 bits wide, and must fit."""
+_THEN = "drop the rollup, and create it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +162,7 @@ class Computing:
     def _over(self, view: str) -> str:
         """Return the query over a view, with columns of the rollup's names and types."""
         names = [quote_name(field.name) for field in self.schema]
-        casts = [_stored(name, field) for name, field in zip(names, self.schema, strict=True)]
+        casts = [stored_value(name, field, "the rollup", _THEN) for name, field in zip(names, self.schema, strict=True)]
         text = self.query.over(self._name(view))
         return f"SELECT {', '.join(casts)} FROM ({text}\n) AS r({', '.join(names)})"  # noqa: S608
 
@@ -173,24 +171,3 @@ def computing(rollup: Snapshot, prefix: str = "") -> Computing:
     """Return what makes a rollup's relations. Raises `Invalid` for a table that is not a rollup."""
     definition = definition_of(rollup)
     return Computing(definition, read_query(definition.query), rollup.schema, prefix)
-
-
-def is_held(kind: pa.DataType, given: str) -> bool:
-    """Whether a column of a type holds every value of a type of DuckDB's as it is, or a refresh fails."""
-    return given in _holds(kind)
-
-
-@cache
-def _holds(kind: pa.DataType) -> tuple[str, ...]:
-    own = planner().execute(f"SELECT typeof(CAST(NULL AS {duckdb_type(kind)}))").fetchall()[0][0]
-    return own, *_HELD_TOO.get(own, ())
-
-
-def _stored(name: str, field: pa.Field) -> str:
-    """Return SQL for a column in the rollup's type, which fails if the query has come to give another type."""
-    kind, given = duckdb_type(field.type), f"typeof({name})"
-    says = quote_text(f"the rollup's column {field.name} is {kind}, but the source has changed, and the query gives ")
-    then = quote_text(": drop the rollup, and create it again")
-    # The types are known before the query runs, so that DuckDB leaves out the comparison.
-    known = f"WHEN {given} IN ({', '.join(map(quote_text, _holds(field.type)))}) THEN CAST({name} AS {kind})"
-    return f"CASE {known} ELSE error({says} || {given} || {then}) END AS {name}"

@@ -13,23 +13,20 @@ from dataclasses import replace
 import pyarrow as pa
 
 from alluvia.commit.handle import TableHandle
-from alluvia.delta.properties import MERGE_QUERY, ROLLUP, check_of_rollup
+from alluvia.delta.properties import MERGE_QUERY, ROLLUP, check_derived
 from alluvia.delta.schema.names import fold
-from alluvia.delta.schema.serialization import arrow_schema, schema_string
 from alluvia.delta.snapshot import Snapshot
-from alluvia.engine.duck.relation import duckdb_type
 from alluvia.errors import Invalid, TableExists, TableNotFound
 from alluvia.operations.catalog.catalog import NewTable, WritableCatalog, rejects_handle
 from alluvia.operations.planning.layout import check_ttl
-from alluvia.operations.reading.relations import Evaluate, Files, Relation
+from alluvia.operations.reading.relations import Evaluate, Files
 from alluvia.operations.tables.create import create, plan_create
 from alluvia.rollups.asking import FRESHNESS, LIVE
-from alluvia.rollups.computing import is_held
 from alluvia.rollups.definition import Definition, RollupQuery, definition_of, keys_of, read_query
+from alluvia.rollups.result_columns import result_columns
 from alluvia.table_names import REJECTS, TABLE_NAME
 
 MARKS = "_alluvia/rollups/"
-_SUM_TYPE, _LONG = "HUGEINT", pa.int64()
 
 
 def create_rollup(
@@ -64,7 +61,7 @@ def create_rollup(
     metadata = plan_create(new, catalog.clock.new_id(), catalog.clock.now_ms())
     definition = Definition(parsed.source, query, keys, columns)
     metadata = replace(metadata, configuration={**metadata.configuration, ROLLUP: definition.to_text()})
-    check_of_rollup(metadata.configuration)
+    check_derived(metadata.configuration)
     check_ttl(metadata)
     catalog.store.put(_mark(parsed.source, name), b"1")
     if not create(handle, metadata, exist_ok=True, rejects=rejects_handle(catalog, name)):
@@ -136,38 +133,9 @@ def _check_free(catalog: WritableCatalog, name: str) -> None:
 
 
 def _schema(query: RollupQuery, source: Snapshot, evaluate: Evaluate) -> pa.Schema:
-    """Return the columns that the query gives, nullable. Sums of integers, which DuckDB makes 128 bits wide, are longs.
-
-    Raises `Invalid`, naming the column, for a type or a name that a table cannot have.
-    """
-    empty = {"source": Files(source, [])}
-    text = query.over("source")
-    types = evaluate(
-        Relation(empty, {"types": f"SELECT column_name, column_type FROM (DESCRIBE {text}\n)"}),  # noqa: S608
-        lambda columns, batches: pa.Table.from_batches(batches, columns).to_pydict(),
-    )
-    rows, schema = evaluate(
-        Relation(empty, {"result": text}), lambda columns, batches: (sum(len(batch) for batch in batches), columns)
-    )
+    """Return the columns that the query gives. Raises `Invalid`, naming one that a table cannot have."""
+    aliases = {fold(node["alias"]) for node in query.root["select_list"]}
+    schema, rows = result_columns({"source": Files(source, [])}, query.over("source"), aliases, evaluate, "the rollup")
     if not query.root["group_expressions"] and rows != 1:
         raise Invalid("a rollup's query must have aggregates, such as count(*), or a GROUP BY")
-    fields: list[pa.Field] = []
-    aliases = {fold(node["alias"]) for node in query.root["select_list"]}
-    for shown, kind, field in zip(types["column_name"], types["column_type"], schema, strict=True):
-        if fold(shown) in {fold(each.name) for each in fields}:
-            raise Invalid(f"the rollup would have two columns called {shown!r}: give one another name with AS")
-        if "(" in shown and fold(shown) not in aliases:
-            raise Invalid(f"column {shown!r} of the rollup has only its expression as a name: name it with AS")
-        named_well = field.with_name(shown).with_nullable(True)
-        wanted = named_well.with_type(_LONG) if kind == _SUM_TYPE else named_well
-        try:
-            (stored,) = arrow_schema(schema_string(pa.schema([wanted])))
-        except Invalid as error:
-            raise Invalid(f"column {shown!r} of the rollup: {error}. Name it with AS, or cast it") from error
-        if not is_held(stored.type, kind):
-            raise Invalid(
-                f"column {shown!r} of the rollup: a table cannot hold values of the type {kind} as they are. "
-                f"Cast it to a type that it has, as in CAST(… AS {duckdb_type(stored.type)})"
-            )
-        fields.append(wanted)
-    return pa.schema(fields)
+    return schema

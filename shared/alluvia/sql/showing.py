@@ -11,7 +11,7 @@ import pyarrow as pa
 from alluvia.access.rights import READ
 from alluvia.delta.partitioning.spec import PartitionField
 from alluvia.delta.promoted_fields import PROPERTIES
-from alluvia.delta.properties import KNOWN, ROLLUP
+from alluvia.delta.properties import KNOWN, PIPELINE, ROLLUP
 from alluvia.delta.schema.list_sizes import list_sizes, size_constraint
 from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
@@ -158,6 +158,8 @@ def create_statement(snapshot: Snapshot) -> str:
     """Return the statement that creates a table like this one, without rows."""
     if ROLLUP in snapshot.properties:
         raise Invalid(f"table {snapshot.name} is a rollup, which lake.create_rollup creates: see its property {ROLLUP}")
+    if PIPELINE in snapshot.properties:
+        raise Invalid(f"table {snapshot.name} belongs to a pipeline, which declares it: see its property {PIPELINE}")
     if snapshot.name.endswith(f"/{REJECTS}"):
         raise Invalid(f"{snapshot.name.replace('/', '.')} is a table of rejects, which ingestion creates")
     if snapshot.has_variants and snapshot.variant != PROPERTIES:

@@ -221,14 +221,14 @@ def _check_secret(made: Source) -> None:
 def _create_table(lake: Lake, table: str) -> None:
     """Create a table of events if there is none. Raises Invalid for a table that can take none."""
     from alluvia.events.ingest.values import identifies_events
-    from alluvia.operations.planning.optimistic_retry import check_not_rollup
+    from alluvia.operations.planning.optimistic_retry import check_not_derived
 
     try:
         snapshot = lake.table(table).snapshot()
     except TableNotFound:
         lake.create_events(table, exist_ok=True)
         return
-    check_not_rollup(snapshot, "ingest")
+    check_not_derived(snapshot, "ingest")
     if not identifies_events(snapshot.schema):
         raise Invalid(
             f"table: {table} is not a table of events, because it has no column event_id of type string: "

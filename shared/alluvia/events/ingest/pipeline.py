@@ -51,7 +51,7 @@ from alluvia.json_values.jsontext import encode
 from alluvia.operations.append.ingest import Ingested, ingest, refusals
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.catalog.request_batching import GROUP_MAX, Size
-from alluvia.operations.planning.optimistic_retry import check_not_rollup
+from alluvia.operations.planning.optimistic_retry import check_not_derived
 
 
 class Sent(NamedTuple):
@@ -271,7 +271,7 @@ class _Group:
         snapshot, is_newest = table.at_hand(), False
         reasons: Mapping[int, str] = {}
         for tries_left in reversed(range(COMMIT_TRIES)):
-            check_not_rollup(snapshot, "ingest")
+            check_not_derived(snapshot, "ingest")
             fields = Fields.of(snapshot)
             rows = _rows(self._catalog, events, snapshot.schema, fields, self._requests[0].origin, reasons)
             if rows.refused and tries_left and not is_newest:

@@ -34,7 +34,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.nearest_name import did_you_mean
 from alluvia.operations.append.append import append, append_evolving
 from alluvia.operations.catalog.catalog import NewTable, WritableCatalog
-from alluvia.operations.planning.optimistic_retry import Once, check_not_rollup
+from alluvia.operations.planning.optimistic_retry import Once, check_not_derived
 from alluvia.operations.reading.relations import hidden_columns, newest_versions
 from alluvia.operations.tables.restore import UPLOAD
 
@@ -174,7 +174,7 @@ def store(catalog: WritableCatalog, upload: Upload) -> Stored | IngestOutcome:
     if snapshot is not None and takes_events(snapshot.schema):
         return _events(catalog, upload, snapshot)
     if snapshot is not None:
-        check_not_rollup(snapshot, "upload")
+        check_not_derived(snapshot, "upload")
         if (done := _repeated(handle, snapshot, upload)) is not None:
             return done
     elif upload.create is not None:

@@ -26,7 +26,7 @@ from alluvia.errors import ConcurrentTransaction, Invalid, MetadataChanged, Tran
 from alluvia.operations.planning.layout import row_check
 from alluvia.operations.planning.optimistic_retry import (
     applied,
-    check_not_rollup,
+    check_not_derived,
     check_txn,
     commit_planned,
     discard,
@@ -57,7 +57,7 @@ def append(
     do not fit.
     """
     snapshot = _base(handle, txn) or version_with(handle, columns_of_rows(rows))
-    check_not_rollup(snapshot, "append")
+    check_not_derived(snapshot, "append")
     if txn is not None and (done := applied(snapshot, txn)) is not None:
         handle.store.check_lasts()
         return done
@@ -90,7 +90,7 @@ def commit_files(
     12 hours old: vacuum may have deleted some.
     """
     snapshot = _base(handle, txn) or handle.at_hand()
-    check_not_rollup(snapshot, "commit_files")
+    check_not_derived(snapshot, "commit_files")
     constraints = snapshot.settings.constraints
     if adds and constraints:
         msg = f"table {handle.name} has the CHECK constraint {min(constraints)!r}: append rows, which can be checked"

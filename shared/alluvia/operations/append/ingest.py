@@ -28,7 +28,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.append.group_commit import commit_together, is_crowded, look, may_offer
 from alluvia.operations.dedup import follow_window, held_events
 from alluvia.operations.planning.layout import row_check
-from alluvia.operations.planning.optimistic_retry import check_not_rollup, discarding
+from alluvia.operations.planning.optimistic_retry import check_not_derived, discarding
 
 _LIKE_UNKNOWN = bytes([*UNKNOWN[1:], 1])
 """Replaces a content hash that by chance equals the one for unknown."""
@@ -80,7 +80,7 @@ def ingest(
     while True:
         with handle.lock:
             snapshot = version_with(handle, names)
-            check_not_rollup(snapshot, "ingest")
+            check_not_derived(snapshot, "ingest")
             if made_for is not None and not snapshot.schema.equals(made_for.schema):
                 raise _other_columns(handle)
             fitting = conform(rows, snapshot.schema)

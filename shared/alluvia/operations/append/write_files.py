@@ -21,7 +21,7 @@ from alluvia.operations.planning.layout import row_check
 from alluvia.operations.planning.optimistic_retry import (
     applied,
     check_not_append_only,
-    check_not_rollup,
+    check_not_derived,
     check_txn,
     commit_planned,
 )
@@ -64,7 +64,7 @@ def plan_write(
     """
     if txn is not None:
         check_txn(txn)
-    check_not_rollup(snapshot, "write")
+    check_not_derived(snapshot, "write")
     seed, before = handle.clock.new_id(), snapshot.state.metadata
     metadata = plan_merge(before, new, seed=seed) if len(new) else before
     if replaces is not None:

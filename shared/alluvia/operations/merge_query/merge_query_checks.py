@@ -15,7 +15,7 @@ from threading import Timer
 import pyarrow as pa
 
 from alluvia.delta.log.actions import Metadata
-from alluvia.delta.properties import APPEND_ONLY, CHANGE_DATA_FEED, MERGE_QUERY, ROLLUP, TTL, read_properties
+from alluvia.delta.properties import APPEND_ONLY, CHANGE_DATA_FEED, MERGE_QUERY, TTL, is_derived, read_properties
 from alluvia.delta.schema.names import fold
 from alluvia.delta.schema.serialization import arrow_schema
 from alluvia.delta.variant_properties import other_variants
@@ -56,8 +56,8 @@ def check_merge_query(metadata: Metadata, own: pa.Table | None = None) -> None:
     for name, why in _FORBIDDEN.items():
         if metadata.configuration.get(name, "").lower() == "true":
             raise _invalid(f"not possible with {name}: {why}")
-    if ROLLUP in metadata.configuration:
-        raise _invalid("a rollup cannot have one: only its refresh writes it")
+    if is_derived(metadata.configuration):
+        raise _invalid("a table that follows from others cannot have one: only its refresh, or its pipeline, writes it")
     if other_variants(metadata.schema_string):
         raise _invalid("not possible with a column of the type variant besides properties")
     if own is None:

@@ -14,7 +14,7 @@ from alluvia.commit.changes import Changes
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.transaction import Commit
 from alluvia.delta.log.actions import AddFile
-from alluvia.delta.properties import APPEND_ONLY, ROLLUP
+from alluvia.delta.properties import APPEND_ONLY, PIPELINE, ROLLUP
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import (
     AlluviaError,
@@ -138,9 +138,14 @@ def check_not_append_only(snapshot: Snapshot, what: str) -> None:
         raise Invalid(msg)
 
 
-def check_not_rollup(snapshot: Snapshot, what: str) -> None:
-    """Raise `Invalid` for a rollup, whose rows follow from another table's."""
+def check_not_derived(snapshot: Snapshot, what: str) -> None:
+    """Raise `Invalid` for a rollup, or a table of a pipeline, whose rows follow from other tables'."""
     if ROLLUP in snapshot.properties:
         raise Invalid(
             f"{what}: table {snapshot.name} is a rollup, which only refresh writes: change its source instead"
+        )
+    if PIPELINE in snapshot.properties and what != "erase":
+        raise Invalid(
+            f"{what}: table {snapshot.name} belongs to a pipeline, and only its runs write it: change its sources "
+            "instead"
         )

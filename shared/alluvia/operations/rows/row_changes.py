@@ -14,7 +14,7 @@ from alluvia.engine.duck.evaluators import at_one_time
 from alluvia.operations.planning.optimistic_retry import (
     applied,
     check_not_append_only,
-    check_not_rollup,
+    check_not_derived,
     check_txn,
     commit_planned,
     discard,
@@ -86,7 +86,7 @@ class Plans:
 
     def plan(self, snapshot: Snapshot) -> Changes | None:
         """Return what to commit on a version; None where nothing is to be done."""
-        check_not_rollup(snapshot, self._name)
+        check_not_derived(snapshot, self._name)
         check_not_append_only(snapshot, self._name)
         if self._txn is not None and applied(snapshot, self._txn) is not None:
             self.done = RowChanges(snapshot.version, snapshot.timestamp_ms)

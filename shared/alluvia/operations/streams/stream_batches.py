@@ -94,11 +94,11 @@ def planned(
         to = _past_gap(newest, min(to, stream.position + max_versions))
     with _expiry_named(stream, source):
         commits: Sequence[CommitActions] = feed_commits(source, stream.position + 1, to, newest)
-    commits = _without_undone(commits, stream.position)
+    commits = without_undone(commits, stream.position)
     if max_rows is not None:
         commits, to = _within(commits, to, max_rows)
     if stream.appends_only:
-        commits = [each for each in commits if each.metadata is not None or _may_append(each)]
+        commits = [each for each in commits if each.metadata is not None or may_append(each)]
     size = sum(_size(each) for each in commits)
     return StreamBatch(stream, to, schema, size, partial(_changes, stream, source, newest, commits))
 
@@ -108,7 +108,7 @@ def _size(commit: CommitActions) -> int:
     return sum(file.size or 0 for file in files)
 
 
-def _without_undone(commits: Sequence[CommitActions], position: int) -> Sequence[CommitActions]:
+def without_undone(commits: Sequence[CommitActions], position: int) -> Sequence[CommitActions]:
     """Return commits without those that a restore or an undrop has undone, nor these, where none of them was given."""
     left: list[CommitActions] = []
     back_to: int | None = None
@@ -146,7 +146,8 @@ def _within(commits: Sequence[CommitActions], to: int, max_rows: int) -> tuple[S
     return commits, to
 
 
-def _may_append(commit: CommitActions) -> bool:
+def may_append(commit: CommitActions) -> bool:
+    """Whether a commit may add rows that are new, and not older rows in another form."""
     parameters = commit.info.get("operationParameters")
     several = parameters.get("operations") if isinstance(parameters, dict) else None
     operations = str(several).split(", ") if several else [commit.info.get("operation")]
@@ -156,7 +157,7 @@ def _may_append(commit: CommitActions) -> bool:
 def _changes(
     stream: StreamState, source: TableHandle, newest: Snapshot, commits: Sequence[CommitActions]
 ) -> Iterator[pa.RecordBatch]:
-    appending = {each.version for each in commits if _may_append(each)}
+    appending = {each.version for each in commits if may_append(each)}
     with _expiry_named(stream, source):
         for batch in labelled_changes(source, newest, commits):
             if not stream.appends_only:

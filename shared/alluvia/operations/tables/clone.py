@@ -20,7 +20,7 @@ from alluvia.delta.lineage import without_marks
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.commit import ENABLED_TIMESTAMP, ENABLED_VERSION
 from alluvia.delta.places import bases_of
-from alluvia.delta.properties import CLONE_OF, EXTERNAL, OLDEST_READABLE, ROLLUP
+from alluvia.delta.properties import CLONE_OF, EXTERNAL, OLDEST_READABLE, PIPELINE, ROLLUP
 from alluvia.delta.protocols import check_writable
 from alluvia.delta.refs import CLONE, FILES, OWNER, OWNER_ID, Keeper, find_keeper, put_keeper, release
 from alluvia.delta.schema.former_names import with_names
@@ -37,7 +37,7 @@ from alluvia.operations.tables.create import check_free, create
 from alluvia.operations.tables.drop import drop_table
 from alluvia.operations.tables.drop_plan import FirstVersion
 
-_NOT_CLONED = (OLDEST_READABLE, ROLLUP, EXTERNAL, CLONE_OF, ENABLED_VERSION, ENABLED_TIMESTAMP)
+_NOT_CLONED = (OLDEST_READABLE, ROLLUP, PIPELINE, EXTERNAL, CLONE_OF, ENABLED_VERSION, ENABLED_TIMESTAMP)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,10 @@ from alluvia.delta.properties import (
     BLOOM_FILTERS,
     CLUSTER_BY,
     MERGE_QUERY,
-    ROLLUP,
     SORT_BY,
     TTL_COLUMN,
+    derived_columns,
+    is_derived,
     read_properties,
 )
 from alluvia.delta.schema.column_mapping import mapped, renamed, without, without_depth_of
@@ -109,8 +110,8 @@ def _check_unused(metadata: Metadata, schema: pa.Schema, names: Mapping[str, str
 def _uses(metadata: Metadata, schema: pa.Schema) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield what uses columns, and what to do about it, with the columns."""
     settings, configuration = read_properties(metadata.configuration), metadata.configuration
-    if ROLLUP in configuration:
-        yield "a rollup has the columns of its query: drop it, and create it with another query", schema.names
+    if is_derived(configuration):
+        yield derived_columns(configuration), schema.names
     yield (
         "the table is partitioned by it, which cannot be changed: create another table with the columns that you want",
         [*(each.column for each in parse_spec(settings.partition_by, schema).fields), *metadata.partition_columns],

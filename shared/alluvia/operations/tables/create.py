@@ -14,6 +14,7 @@ from alluvia.delta.properties import (
     CLUSTER_BY,
     OLDEST_READABLE,
     PARTITION_BY,
+    PIPELINE,
     ROLLUP,
     SORT_BY,
     WRITERS,
@@ -40,6 +41,7 @@ NOT_GIVEN = {
     SORT_BY: "use the argument sort_by",
     CLUSTER_BY: "use the argument cluster_by",
     ROLLUP: "use create_rollup",
+    PIPELINE: "declare the table in a pipeline, and run it",
     OLDEST_READABLE: "vacuum sets it",
     IN_COMMIT_TIMESTAMPS: f"it follows from {WRITERS}",
 }

@@ -21,11 +21,14 @@ from alluvia.delta.properties import (
     KNOWN,
     OLDEST_READABLE,
     PARTITION_BY,
+    PIPELINE,
     PROPERTIES_AS,
     ROLLUP,
     WRITERS,
-    check_of_rollup,
+    check_derived,
     check_properties,
+    derived_columns,
+    is_derived,
 )
 from alluvia.delta.protocols import features_needed, with_features
 from alluvia.delta.schema.column_mapping import (
@@ -46,13 +49,24 @@ from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.merge_query.folding import check_declared
 from alluvia.operations.planning.layout import check_layout, check_ttl, row_check
-from alluvia.operations.planning.optimistic_retry import Plan, check_not_rollup, commit_planned
+from alluvia.operations.planning.optimistic_retry import Plan, check_not_derived, commit_planned
 from alluvia.operations.reading.change_files import check_feed_columns
 from alluvia.operations.tables.column_changes import change_columns, check_same_identity
 from alluvia.table_names import REJECTS
 
 ROWS_TRIED = 10_000
-_FIXED = (PARTITION_BY, WRITERS, IN_COMMIT_TIMESTAMPS, OLDEST_READABLE, ROLLUP, MODE, MAX_ID, FORMER_NAMES, PROMOTIONS)
+_FIXED = (
+    PARTITION_BY,
+    WRITERS,
+    IN_COMMIT_TIMESTAMPS,
+    OLDEST_READABLE,
+    ROLLUP,
+    PIPELINE,
+    MODE,
+    MAX_ID,
+    FORMER_NAMES,
+    PROMOTIONS,
+)
 _INSTEAD = {
     PROPERTIES_AS: "it says how files hold the column: create another table with it, and insert the rows of this one"
 }
@@ -87,8 +101,8 @@ def plan_evolve(
     `own` returns some of the table's rows, on which a new merge query is tried. `seed` is a UUID, which names new
     columns in the files of a table with column mapping.
     """
-    if add and ROLLUP in metadata.configuration:
-        raise Invalid("add: a rollup has the columns of its query: drop it, and create it with another query")
+    if add and is_derived(metadata.configuration):
+        raise Invalid(f"add: {derived_columns(metadata.configuration)}")
     before, wanted = metadata.configuration, dict(properties or {})
     given = check_properties({name: value for name, value in wanted.items() if value is not None})
     for name, value in wanted.items():
@@ -110,7 +124,7 @@ def plan_evolve(
         check_same_identity(metadata, changed, rename or {})
     check_layout(changed)
     check_ttl(changed)
-    check_of_rollup(changed.configuration)
+    check_derived(changed.configuration)
     check_feed_columns(changed)
     if changed != metadata:
         check_declared(changed, own)
@@ -140,8 +154,8 @@ def plan_merge(metadata: Metadata, rows: pa.Schema, *, seed: str) -> Metadata:
     """
     known = set(arrow_schema(metadata.schema_string).names)
     has_new_fields = add_nested(metadata.schema_string, rows) != metadata.schema_string
-    if has_new_fields and ROLLUP in metadata.configuration:
-        raise Invalid("a rollup has the columns of its query: drop it, and create it with another query")
+    if has_new_fields and is_derived(metadata.configuration):
+        raise Invalid(derived_columns(metadata.configuration))
     widened = _widened(metadata, rows, add_nested, seed) if has_new_fields else metadata
     new = pa.schema([field for field in rows if field.name not in known])
     return plan_evolve(widened, new, None, seed=seed) if len(new) or has_new_fields else metadata
@@ -236,7 +250,7 @@ def add_constraint(handle: TableHandle, name: str, text: str) -> Commit:
     """
 
     def plan(snapshot: Snapshot) -> Changes:
-        check_not_rollup(snapshot, "ADD CONSTRAINT")
+        check_not_derived(snapshot, "ADD CONSTRAINT")
         if _there(snapshot, name) is not None:
             raise Invalid(
                 f"table {snapshot.name} already has a constraint {name}: drop it first, or choose another name"

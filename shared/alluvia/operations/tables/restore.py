@@ -25,7 +25,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, VersionExpired
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.transaction_order import carried_out
-from alluvia.operations.planning.optimistic_retry import check_not_append_only, check_not_rollup, commit_planned
+from alluvia.operations.planning.optimistic_retry import check_not_append_only, check_not_derived, commit_planned
 
 BACKFILL, UPLOAD = "backfill:", "alluvia-upload-"
 """What the application ids of backfill jobs and of keyed uploads begin with: a restore that takes their rows back lets
@@ -139,7 +139,7 @@ def restore_to(handle: TableHandle, target: Snapshot, held: frozenset[str] = fro
     done: list[RestorePlan] = []
 
     def plan(snapshot: Snapshot) -> Changes | None:
-        check_not_rollup(snapshot, "restore")
+        check_not_derived(snapshot, "restore")
         # Vacuum commits before it deletes, so no file goes between this look and our commit.
         oldest = oldest_readable(snapshot.state)
         if target.version < oldest and target.version not in kept_versions(handle, oldest):

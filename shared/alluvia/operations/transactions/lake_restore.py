@@ -13,7 +13,7 @@ from alluvia.commit.versions import oldest_readable, other_table_message
 from alluvia.delta.arguments import milliseconds, moment_ago
 from alluvia.delta.lineage import DroppedTable, dropped_tables, in_gap, is_dropped, version_gaps
 from alluvia.delta.log.actions import DomainMetadata
-from alluvia.delta.properties import ROLLUP
+from alluvia.delta.properties import is_derived
 from alluvia.delta.refs import TAG, Keeper, find_keeper
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound, VersionExpired, VersionNotFound
@@ -145,7 +145,7 @@ def _planned(name: str, then: Then) -> _Planned | None:
 
         def bring_back(tables: StagedTables) -> None:
             staged = tables.undrop(name, last, table)
-            if ROLLUP not in target.properties and target.version != last.version:
+            if not is_derived(target.properties) and target.version != last.version:
                 restore_to(staged, target, then.held)
 
         return _Planned(RestoreStep(name, UNDROP, target.version), bring_back)
@@ -154,7 +154,7 @@ def _planned(name: str, then: Then) -> _Planned | None:
             f"the lake cannot be restored: table {name} was dropped and created again since then, and "
             f"{other_table_message(name, target.version)}: drop it, and bring the earlier one back with undrop"
         )
-    if ROLLUP in target.properties or ROLLUP in now.metadata.configuration:
+    if is_derived(target.properties) or is_derived(now.metadata.configuration):
         return _Planned(RestoreStep(name, REFRESH), lambda _: None)
     current = Snapshot(now, handle.root, name, handle.store)
     if plan_restore(current, target).empty:

@@ -311,7 +311,7 @@ def _option(cursor: Cursor, layout: dict[str, tuple[str, ...]], properties: dict
         if not cursor.accept("delta"):
             raise cursor.wrong("DELTA, the one format of tables")
     elif cursor.accept("partition", "by") or cursor.accept("partitioned", "by"):
-        layout["partition"] = _fields(cursor)
+        layout["partition"] = read_partitioning(cursor)
     elif cursor.accept("sort", "by") or cursor.accept("sorted", "by") or cursor.accept("order", "by"):
         layout["sort"] = cursor.names("the name of a column")
     elif cursor.accept("cluster", "by") or cursor.accept("clustered", "by"):
@@ -335,7 +335,7 @@ def _option(cursor: Cursor, layout: dict[str, tuple[str, ...]], properties: dict
         raise cursor.wrong("PARTITION BY, SORT BY, CLUSTER BY, TBLPROPERTIES or AS SELECT")
 
 
-def _fields(cursor: Cursor) -> tuple[str, ...]:
+def read_partitioning(cursor: Cursor) -> tuple[str, ...]:
     """Read what PARTITION BY names: columns, and functions of columns, such as day(ts)."""
     cursor.expect("(")
     names: list[str] = []

@@ -1,0 +1,1 @@
+"""Pipelines: tables declared as queries over other tables, and the runs that keep them up to date."""

@@ -1,0 +1,123 @@
+"""How a table of a pipeline follows its sources: its kind, and by which columns a change is narrowed down. Pure.
+
+* `append`: one row of the source makes rows of its own, so only rows that are appended to the source are read.
+* `keyed` and `aggregate`: rows are computed again by *units*, values of some columns of the result that tell, in each
+  source, which rows they are made of (`lineage.py`).
+* `full`: all is computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from alluvia.delta.schema.names import fold
+from alluvia.engine.queries.expression_text import expression_text
+from alluvia.engine.queries.parse import Node, walk
+from alluvia.engine.queries.reproducible import clauses, expressions
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.pipelines.declaration import AGGREGATE, APPEND, FULL, KEYED, Declaration
+from alluvia.pipelines.lineage import aggregates, trace_columns
+from alluvia.pipelines.query import PipelineQuery
+
+_ROW_WISE = frozenset({"star", "rows"})
+"""Expressions that a row-wise query may have besides: they give several columns, or several rows."""
+_VARIES = frozenset({"changes", "order", "ties"})
+
+
+@dataclass(frozen=True, slots=True)
+class UnitColumn:
+    """A column of the result by which it is computed again in parts: its name, and its expression in each source."""
+
+    column: str
+    expressions: Mapping[str, Node]
+    texts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TableKind:
+    """The kind of a table, why it has that one, and the columns of its units: none for `append` and `full`."""
+
+    name: str
+    why: str
+    unit: tuple[UnitColumn, ...] = ()
+
+
+def derive_kind(declaration: Declaration, query: PipelineQuery, schemas: Mapping[str, pa.Schema]) -> TableKind:
+    """Return the kind of a declared table. `schemas` are those of the query's tables, by name.
+
+    Raises `Invalid` for a kind that is declared and that the query cannot have, with the reason.
+    """
+    kind = _derived(declaration, query, schemas)
+    wanted = declaration.kind
+    if wanted == FULL:
+        return TableKind(FULL, "it is declared so")
+    if wanted is not None and wanted != kind.name:
+        reason = kind.why if kind.name == FULL or wanted != APPEND else not_row_wise(query) or kind.why
+        raise declaration.wrong(f"the query cannot be of the kind {wanted}, but is {kind.name}: {reason}")
+    return kind
+
+
+def _derived(declaration: Declaration, query: PipelineQuery, schemas: Mapping[str, pa.Schema]) -> TableKind:
+    varying = [what for what, why in expressions(query.root) if why in _VARIES]
+    if varying:
+        return TableKind(FULL, f"{varying[0]} may give another value for the same rows")
+    reason = not_row_wise(query)
+    if not declaration.key and reason is None:
+        return TableKind(APPEND, f"each row of {query.sources[0].replace('/', '.')} makes rows of its own")
+    if not declaration.key and not _groups(query.root):
+        instead = "declare KEY (…) with the columns that tell the rows of the result apart"
+        return TableKind(FULL, f"the query has {reason}: to compute changed rows alone, {instead}")
+    unit = unit_columns(query, schemas)
+    if declaration.key:
+        names = {fold(name) for name in declaration.key}
+        keyed = tuple(each for each in unit if fold(each.column) in names)
+        if keyed:
+            shown = ", ".join(each.column for each in keyed)
+            return TableKind(KEYED, f"rows are computed again for each {shown} that changed", keyed)
+        return TableKind(FULL, _no_unit(declaration.key, unit))
+    if unit:
+        shown = ", ".join(each.column for each in unit)
+        return TableKind(AGGREGATE, f"groups are computed again for each {shown} that changed", unit)
+    return TableKind(FULL, "no column of the result tells which rows of the sources make its rows")
+
+
+def _no_unit(key: Sequence[str], unit: Sequence[UnitColumn]) -> str:
+    shown = f"no column of KEY ({', '.join(key)}) tells which rows of the sources make a row"
+    if unit:
+        return f"{shown}; {', '.join(each.column for each in unit)} does: add it to KEY"
+    return f"{shown}: have every GROUP BY, PARTITION BY and join compare one of them, as a column of each source"
+
+
+def unit_columns(query: PipelineQuery, schemas: Mapping[str, pa.Schema]) -> tuple[UnitColumn, ...]:
+    """Return the columns of the result by which it can be computed again in parts."""
+    output = trace_columns(query.root, query.references, schemas)
+    found: list[UnitColumn] = []
+    for name, trace in output.traced.items():
+        texts = {table: expression_text(node) for table, node in trace.items()}
+        known = {table: text for table, text in texts.items() if text is not None}
+        if len(known) == len(texts) and set(known) == set(query.sources):
+            found.append(UnitColumn(name, trace, known))
+    return tuple(found)
+
+
+def not_row_wise(query: PipelineQuery) -> str | None:
+    """Return what keeps a query from making rows of each row of one table alone; None where nothing does."""
+    root = query.root
+    clause = next(clauses(root), None)
+    if clause is not None:
+        return clause
+    if _groups(root):
+        return "GROUP BY or an aggregate"
+    return next((what for what, why in expressions(root) if why not in _ROW_WISE), None)
+
+
+def _groups(root: Node) -> bool:
+    """Whether the rows of a query are groups."""
+    if root["type"] != "SELECT_NODE":
+        return False
+    if root["group_expressions"] or root["group_sets"] or root["aggregate_handling"] != "STANDARD_HANDLING":
+        return True
+    parts = [root["select_list"], root["having"]]
+    return any(each.get("class") == "FUNCTION" and fold(each["function_name"]) in aggregates() for each in walk(parts))

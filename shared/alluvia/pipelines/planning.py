@@ -1,0 +1,202 @@
+"""The plan of a table's next run: how, from which versions, and what it reads and costs. From the log alone.
+
+`plan_table` decides, and `running.py` carries it out with DuckDB. Another engine may carry the same plan out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+
+from alluvia.commit.handle import ReadableTable
+from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.commit import CommitActions
+from alluvia.delta.snapshot import Snapshot
+from alluvia.errors import Invalid, VersionExpired
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.changes.feed_commits import read_commits
+from alluvia.pipelines.declaration import AGGREGATE, APPEND, FULL, KEYED
+from alluvia.pipelines.definition import TableDefinition, changed_parts
+from alluvia.pipelines.steps import Step
+from alluvia.query.limits import dollars, requests_of
+from alluvia.rollups.change import SourceChange, claims_held, find_appends, find_change, progress_of
+
+NOTHING, APPENDED, CHANGED, REBUILT = "nothing", "appended", "changed", "rebuilt"
+"""Modes of a run: it appends rows, replaces those that a change concerns, or replaces all."""
+DUCKDB, SPARK = "duckdb", "spark"
+FUNCTION_BYTES_MAX = 50_000_000_000
+"""A function can read about this much in the quarter of an hour that it may run: more is work for Spark."""
+FULL_REFRESH = "--full-refresh, or run(full_refresh=True)"
+
+
+@dataclass(frozen=True, slots=True)
+class StepSource:
+    """A table that a query reads: its handle, and the version that the run brings the target to."""
+
+    handle: ReadableTable
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """The plan of one table's run: its `mode`; `reason` says why all is computed again.
+
+    `changes` are those of each source since the version that the table shows.
+    """
+
+    step: Step
+    mode: str
+    reason: str | None = None
+    sources: Mapping[str, StepSource] = field(default_factory=dict)
+    changes: Mapping[str, SourceChange] = field(default_factory=dict)
+    redefined: bool = False
+
+    @property
+    def reading(self) -> Sequence[Sequence[AddFile]]:
+        """Return the files of each source that a run may read at most."""
+        if self.mode == NOTHING:
+            return []
+        if self.mode == APPENDED:
+            return [_files_of(change) for change in self.changes.values()]
+        whole = [list(source.snapshot.files) for source in self.sources.values()]
+        return whole if self.mode == REBUILT else [*whole, *map(_files_of, self.changes.values())]
+
+    def to_row(self) -> dict[str, object]:
+        """Return the plan as users see it: `files`, `rows`, `bytes`, `requests` and `dollars` are upper bounds."""
+        files = [file for several in self.reading for file in several]
+        size, requests = sum(file.size for file in files), requests_of(files)
+        return {
+            "table": self.step.declaration.target.replace("/", "."),
+            "kind": self.step.kind.name,
+            "mode": self.mode,
+            "why": self.step.kind.why if self.reason is None else self.reason,
+            "sources": {
+                name.replace("/", "."): {
+                    "from": None if (change := self.changes.get(name)) is None else change.shown,
+                    "to": source.snapshot.version,
+                }
+                for name, source in self.sources.items()
+            },
+            "files": len(files),
+            "rows": sum(file.num_records or 0 for file in files),
+            "bytes": size,
+            "requests": requests,
+            "dollars": dollars(requests, size),
+            "engine": SPARK if size > FUNCTION_BYTES_MAX else DUCKDB,
+        }
+
+
+def plan_table(
+    step: Step,
+    target: Snapshot | None,
+    recorded: TableDefinition | None,
+    sources: Mapping[str, StepSource],
+    *,
+    full_refresh: bool = False,
+) -> StepPlan:
+    """Return what a run does to a table, which is None before its first run.
+
+    Reads the commits of the sources since the versions that the table shows. Raises `Invalid` where all must be
+    computed again without a request for it: the declaration was changed, or changes of a source are gone that
+    the table has.
+    """
+    definition = step.definition
+    if target is None:
+        return StepPlan(step, REBUILT, "the table is new", sources)
+    parts = [] if recorded is None else changed_parts(recorded, definition)
+    if full_refresh:
+        reason = f"{' and '.join(parts)} changed" if parts else "it was asked for"
+        shown = {name: progress_of(target, each.snapshot) for name, each in sources.items()}
+        changes = {name: SourceChange(each.snapshot, shown[name]) for name, each in sources.items()}
+        return StepPlan(step, REBUILT, reason, sources, changes, redefined=True)
+    if parts:
+        raise step.declaration.wrong(
+            f"{' and '.join(parts)} changed, so that all rows must be computed again: run it with {FULL_REFRESH}"
+        )
+    redefined = recorded is None or recorded.to_text() != definition.to_text()
+    kept = _check_columns(step, target)
+    changes, rebuild = _changes(step, target, sources)
+    moved = any(change.shown != change.source.version for change in changes.values())
+    plan = StepPlan(step, NOTHING, None, sources, changes, redefined=redefined or moved or not kept)
+    if rebuild is not None:
+        return StepPlan(step, REBUILT, rebuild, sources, changes, redefined=True)
+    if all(change.is_empty for change in changes.values()):
+        return plan
+    mode = {APPEND: APPENDED, KEYED: CHANGED, AGGREGATE: CHANGED, FULL: REBUILT}[step.kind.name]
+    return StepPlan(step, mode, step.kind.why if mode == REBUILT else None, sources, changes, redefined=plan.redefined)
+
+
+def _check_columns(step: Step, target: Snapshot) -> bool:
+    """Return whether the table has the query's columns; new ones are added where rows before can do without.
+
+    Raises `Invalid` for other columns, which only computing all again gives the table.
+    """
+    before, after = target.schema, step.schema
+    gone = [name for name in before.names if name not in after.names]
+    both = [name for name in after.names if name in before.names]
+    others = [name for name in both if after.field(name).type != before.field(name).type]
+    new = [name for name in after.names if name not in before.names]
+    if gone or others or (new and step.kind.name not in (APPEND, FULL)):
+        what = [f"{name} is gone" for name in gone] + [f"{name} is new" for name in new]
+        what += [f"{name} is {after.field(name).type}, and was {before.field(name).type}" for name in others]
+        raise step.declaration.wrong(
+            f"the query gives other columns now ({', '.join(what)}), so that all rows must be computed again: run it "
+            f"with {FULL_REFRESH}"
+        )
+    return not new
+
+
+def _changes(
+    step: Step, target: Snapshot, sources: Mapping[str, StepSource]
+) -> tuple[dict[str, SourceChange], str | None]:
+    """Return what changed in each source, and why all must be computed again; None where it need not."""
+    kind, found = step.kind.name, dict[str, SourceChange]()
+    for name, source in sources.items():
+        found[name] = _CHANGE_OF.get(kind, _change)(step, target, source)
+    return found, next((each.rebuild for each in found.values() if each.rebuild is not None), None)
+
+
+def _change(step: Step, target: Snapshot, source: StepSource) -> SourceChange:
+    try:
+        return find_change(source.handle, target, source.snapshot, accept=FULL_REFRESH)
+    except Invalid as error:
+        raise step.declaration.wrong(str(error)) from error
+
+
+def _appends(step: Step, target: Snapshot, source: StepSource) -> SourceChange:
+    """Return the appends to a source. Raises `Invalid` where they are not known: rows would be lost, or come twice."""
+    try:
+        change = find_appends(source.handle, target, source.snapshot)
+    except VersionExpired as error:
+        again = f"to start again from the rows that there are, run it with {FULL_REFRESH}"
+        raise step.declaration.wrong(f"{error}: {again}") from error
+    if change.shown is None or change.shown > source.snapshot.version:
+        raise step.declaration.wrong(
+            f"{source.snapshot.name} is another table than before: to start again from its rows, run it with "
+            f"{FULL_REFRESH}"
+        )
+    return change
+
+
+def _any_change(step: Step, target: Snapshot, source: StepSource) -> SourceChange:  # noqa: ARG001
+    """Return whether any row of a source changed: all is computed again then, whatever the rows are."""
+    shown, snapshot = progress_of(target, source.snapshot), source.snapshot
+    if shown is None or shown > snapshot.version:
+        return SourceChange(snapshot, shown, rebuild=f"{snapshot.name} is another table than before")
+    try:
+        commits = [*read_commits(source.handle, shown + 1, snapshot.version), *claims_held(snapshot)]
+    except VersionExpired as error:
+        return SourceChange(snapshot, shown, rebuild=str(error))
+    changing = [each for each in commits if each.cdc or each.metadata is not None or _changes_rows(each)]
+    return SourceChange(snapshot, shown, (), changing)
+
+
+def _changes_rows(commit: CommitActions) -> bool:
+    return any(add.data_change for add in commit.adds) or any(remove.data_change for remove in commit.removes)
+
+
+_CHANGE_OF = {APPEND: _appends, FULL: _any_change}
+
+
+def _files_of(change: SourceChange) -> list[AddFile]:
+    return [*change.files, *(add for commit in change.commits for add in commit.adds)]
