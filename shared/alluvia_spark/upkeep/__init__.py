@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from alluvia.operations.compaction.optimize import OptimizeOptions, OptimizeReport
 from alluvia_spark.tables import TablePlace
-from alluvia_spark.upkeep import optimizing
+from alluvia_spark.upkeep import optimizing, vacuuming
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import timedelta
 
     from pyspark.sql import SparkSession
 
     from alluvia.api.lake import Lake
+    from alluvia.operations.retention.vacuum_report import VacuumReport
 
 
 def optimize(
@@ -42,3 +44,22 @@ def optimize(
     """
     wanted = OptimizeOptions(**how)
     return optimizing.run(spark, TablePlace.of(place, table, options or {}), wanted, memory_mb, dry_run=dry_run)
+
+
+def vacuum(
+    spark: SparkSession,
+    place: str | Lake,
+    table: str | None = None,
+    retention: timedelta | None = None,
+    *,
+    dry_run: bool = False,
+    names_max: int | None = None,
+    options: Mapping[str, str] | None = None,
+) -> VacuumReport:
+    """Delete the objects that no version within the retention needs, as `Table.vacuum`; tasks list and delete.
+
+    `place`, `table` and `options` are those of `optimize`. `names_max` limits the names of each kind in the report. A
+    run that fails has noted how far it came, and the next one goes on from there.
+    """
+    where = TablePlace.of(place, table, options or {})
+    return vacuuming.run(spark, where, retention, names_max, dry_run=dry_run)

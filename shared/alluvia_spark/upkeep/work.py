@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
@@ -68,6 +68,27 @@ def results(
             if under_way:
                 with suppress(AlluviaError), failures_explained():
                     spark.interruptTag(tag)
+
+
+def in_order(spark: SparkSession, work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> Iterator[Result]:
+    """Yield the results of pieces in the order of the pieces, each as soon as it and those before are there."""
+    waiting: dict[int, Result] = {}
+    given = 0
+    for (at, _), result in results(spark, _Numbered(work), list(enumerate(pieces))):
+        waiting[at] = result
+        while given in waiting:
+            yield waiting.pop(given)
+            given += 1
+
+
+class _Numbered(Generic[Piece, Result]):
+    """Work on pieces that have numbers."""
+
+    def __init__(self, work: Callable[[Piece], Result]) -> None:
+        self._work = work
+
+    def __call__(self, piece: tuple[int, Piece]) -> Result:
+        return self._work(piece[1])
 
 
 class _Failed:

@@ -6,6 +6,7 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -120,9 +121,12 @@ def rollup_refresh(common: Common, tables: tuple[str, ...], *, rebuild: bool) ->
 @click.option(
     "--retention", type=Duration(), help="Keep what was removed less than this long ago, such as 7d or '1 hour'."
 )
+@SPARK
 @dry_run("Show what would be deleted, and delete nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask where --retention is shorter than a table's own.")
-def vacuum(common: Common, tables: tuple[str, ...], retention: timedelta | None, *, dry_run: bool, yes: bool) -> None:
+def vacuum(
+    common: Common, tables: tuple[str, ...], retention: timedelta | None, *, spark: bool, dry_run: bool, yes: bool
+) -> None:
     """Delete what no retained version needs (of all tables by default), after rows have expired by alluvia.ttl.
 
     Asks first where --retention is shorter than a table's own (delta.deletedFileRetentionDuration, 7 days by default).
@@ -133,7 +137,8 @@ def vacuum(common: Common, tables: tuple[str, ...], retention: timedelta | None,
 
     def work(table: Table) -> dict[str, Any]:
         expired = table.expire(dry_run=dry_run).files if lake.branch_name is None else ()
-        report = table.vacuum(retention, dry_run=dry_run)
+        run = table.vacuum if call is None else partial(call, "vacuum", table.name)
+        report = run(retention, dry_run=dry_run)
         if common.as_json:
             return {"table": table.name, "expired": expired, **dataclasses.asdict(report)}
         row = {
@@ -163,7 +168,8 @@ def vacuum(common: Common, tables: tuple[str, ...], retention: timedelta | None,
         for what, done in (("kept results of queries", results), ("parts of uploads", uploads)):
             if done.deleted:
                 tell(f"{what}: {done.deleted} {verb}, {done.kept} stay")
-    show_each(common, tables, work, lake=lake)
+    with spark_upkeep(common, wanted=spark) as call:
+        show_each(common, tables, work, lake=lake)
 
 
 def _stays(kept: Kept, oldest: int) -> str:

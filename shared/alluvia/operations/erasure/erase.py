@@ -50,7 +50,7 @@ from alluvia.operations.erasure.erase_survey import Survey
 from alluvia.operations.reading.datafile import DataFile, opened
 from alluvia.operations.retention.log_cleanup import record_oldest, settled
 from alluvia.operations.retention.referenced_files import KeptFiles
-from alluvia.operations.retention.vacuum import delete_all
+from alluvia.operations.retention.table_objects import delete_all
 from alluvia.operations.rows.edits import Edit, Hits, RowChanges
 from alluvia.operations.rows.row_changes import change_rows
 from alluvia.store import ObjectInfo

@@ -18,7 +18,7 @@ from alluvia.delta.log.paths import LOG_FOLDER
 from alluvia.delta.properties import CLONE_OF
 from alluvia.delta.protocols import check_writable
 from alluvia.delta.snapshot import Snapshot
-from alluvia.errors import NotDeleted, Unavailable
+from alluvia.errors import Unavailable
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.checkpointing import checkpoint
 from alluvia.operations.retention.log_cleanup import (
@@ -31,6 +31,7 @@ from alluvia.operations.retention.log_cleanup import (
 )
 from alluvia.operations.retention.old_commit_records import delete_old_decisions
 from alluvia.operations.retention.referenced_files import KeptFiles
+from alluvia.operations.retention.table_objects import OwnObjects, TableObjects
 from alluvia.operations.retention.vacuum_cutoffs import cutoffs_of, forgotten_removes, in_effect, oldest_after
 from alluvia.operations.retention.vacuum_keys import Needed, needed
 from alluvia.operations.retention.vacuum_plan import Listed, LogPlan, VacuumPlan, listed, plan_log, plan_vacuum
@@ -44,7 +45,6 @@ PLAN_AGE_MS_MAX = 12 * 60 * 60 * 1000
 PLANS_MAX = 5
 BLOCK_KEYS = 32_000
 """Objects that are in memory at once, 100 bytes each."""
-DELETE_TRIES = 3
 
 
 def vacuum(
@@ -54,6 +54,7 @@ def vacuum(
     dry_run: bool = False,
     time_limit: timedelta | None = None,
     names_max: int | None = None,
+    objects: TableObjects | None = None,
 ) -> VacuumReport:
     """Delete data files that were removed longer ago than `retention` (the table's own by default), orphans, old log.
 
@@ -66,14 +67,14 @@ def vacuum(
     for the names of what was deleted, at most `names_max` of each kind. After each block it notes in the lake how far
     it has come; a run that ends early, by a crash or after `time_limit`, is continued by the next one. Raises `Invalid`
     for a negative retention, and `Unavailable` if planning alone takes half a day. Before all else, transactions that
-    claim the table are carried out or aborted.
+    claim the table are carried out or aborted. `objects` lists and deletes, in this process by default.
     """
     tally = VacuumTally(names_max)
     until_ms = None if time_limit is None else handle.clock.now_ms() + int(time_limit / timedelta(milliseconds=1))
     after: str | None = None
     too_slow = 0
     while too_slow < PLANS_MAX:
-        run = _Run(handle, retention, after, dry_run=dry_run, noted=after is not None)
+        run = _Run(handle, objects or OwnObjects(handle), retention, after, dry_run=dry_run)
         block = run.first
         while True:
             try:
@@ -112,17 +113,24 @@ class _Run:
     """One vacuum from its listing on, for half a day at most: cut-offs, and what of the log they need."""
 
     def __init__(
-        self, handle: TableHandle, retention: timedelta | None, after: str | None, *, dry_run: bool, noted: bool
+        self,
+        handle: TableHandle,
+        objects: TableObjects,
+        retention: timedelta | None,
+        after: str | None,
+        *,
+        dry_run: bool,
     ) -> None:
         self._handle = handle
+        self._objects = objects
         self._dry_run = dry_run
-        self._noted = noted
+        self._noted = after is not None
         self._needed: Needed | None = None
         self._windows: list[ObjectInfo] = []
         self._decisions: list[ObjectInfo] = []
         self.began_ms = handle.clock.now_ms()
         # The listing comes first: whatever it holds that was ever committed, the version read after it knows.
-        self._pages = handle.store.list_pages(handle.root, None if after is None else handle.root + after)
+        self._pages = objects.pages(after)
         self.first = self.next_block("")
         self._whole = self.first.last and after is None
         self._log_files = self._listed_log()
@@ -150,7 +158,7 @@ class _Run:
         noted = read_note(self._handle)
         self._noted = noted is not None
         if noted is not None and noted > self.first.end:
-            self._pages = self._handle.store.list_pages(self._handle.root, self._handle.root + noted)
+            self._pages = self._objects.pages(noted)
             self.first = self.next_block(noted)
             self._snapshot = None
 
@@ -206,9 +214,9 @@ class _Run:
             if handle.clock.now_ms() - self.began_ms > PLAN_AGE_MS_MAX:
                 raise _TooOldError
             plan = plan.without(self._needed_by(newest))
-            failed = delete_all(handle, [*plan.objects["key"].to_pylist(), *(info.key for info in log_plan.objects)])
+            failed = self._objects.delete([*plan.objects["key"].to_pylist(), *(info.key for info in log_plan.objects)])
             if not self._dropped:
-                failed += delete_all(handle, log_plan.hints)
+                failed += self._objects.delete(log_plan.hints)
         if not self._dry_run:
             delete_old_offers(handle, block.objects.below(OFFERS))
         tally.add(plan, log_plan, failed)
@@ -269,17 +277,3 @@ def delete_old_offers(handle: TableHandle, listed: Sequence[ObjectInfo]) -> None
     """Delete offers, listed by their keys below the table's root, that no writer waits for."""
     before_ms = handle.clock.now_ms() - OFFER_AGE_MS_MIN
     handle.store.delete([handle.root + info.key for info in listed if info.modified_ms < before_ms])
-
-
-def delete_all(handle: TableHandle, keys: Sequence[str]) -> list[str]:
-    """Delete objects by their keys below the table's root; return those that the store refused every time."""
-    store, root = handle.store, handle.root
-    wanted: Sequence[str] = [root + key for key in keys]
-    for _ in range(DELETE_TRIES):
-        try:
-            store.delete(wanted)
-        except NotDeleted as error:
-            wanted = error.keys
-        else:
-            return []
-    return [key[len(root) :] for key in wanted]
