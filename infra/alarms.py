@@ -13,6 +13,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
+from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from infra.metrics import LogMetrics
@@ -226,12 +227,24 @@ class Alarms(Construct):
         )
         run, state = (events.EventField.from_path(f"$.detail.{name}") for name in ("jobRunId", "state"))
         text = (
-            f"The backfill run {run} ended as {state}: its rows are not in the table. Ask the backfill function for "
-            "its details, fix the cause, and start the job again with attempt raised by one: rows still go in once."
+            f"The Spark run {run} ended as {state}: a backfill's rows are not in the table, or upkeep is not done. "
+            "Ask the backfill function for its details, and fix the cause. Start a backfill again with attempt raised "
+            "by one: rows still go in once. Upkeep is started again by itself."
         )
         # With a role, no policy has to let all rules of all accounts publish.
         target = targets.SnsTopic(self.topic, message=events.RuleTargetInput.from_text(text), authorize_using_role=True)
         rule.add_target(target)
+
+    def watch_upkeep(self, machine: sfn.IStateMachine) -> None:
+        """Upkeep that functions hand over to Spark."""
+        self._alarm(
+            "UpkeepFailed",
+            machine.metric_failed(period=PERIOD, statistic="Sum"),
+            1,
+            "Queries of a big table get slower, or its deleted data costs: Spark failed to maintain it after merge or "
+            "vacuum had handed it over. The execution in Step Functions has the cause. The functions go on with what "
+            "they can do, and hand the rest over again within 6 hours.",
+        )
 
     def _topic(self) -> sns.Topic:
         topic = sns.Topic(self, "Topic", enforce_ssl=True)

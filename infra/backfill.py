@@ -44,21 +44,34 @@ class Backfill(Construct):
         storage: Storage,
         may_read: tuple[BackfillSource, ...],
         release: str,
+        heavy_upkeep: bool,
     ) -> None:
         super().__init__(scope, construct_id)
         self.application = self._application(release)
         self.code = SparkCode(self, "Code", sources=sources)
-        self.role = self._role(storage, may_read)
+        self.role = self._role("JobRole", storage)
+        storage.allow_read(self.role, INCOMING_PREFIX, itself=True)
+        for source in may_read:
+            allow_read(self.role, f"arn:{Aws.PARTITION}:s3:::{source.bucket}", source.prefix, itself=True)
+        self.upkeep_role = self._role("UpkeepRole", storage) if heavy_upkeep else None
+        if self.upkeep_role is not None:
+            storage.allow_delete(self.upkeep_role)
+
+    @property
+    def roles(self) -> list[iam.Role]:
+        """Return the roles of jobs."""
+        return [self.role, *([] if self.upkeep_role is None else [self.upkeep_role])]
 
     def allow_start(self, role: iam.Role) -> None:
-        """Lets `role` start jobs on this application, with the job role and no other, and ask how they do."""
+        """Lets `role` start jobs on this application, with the roles of jobs and no other, and ask how they do."""
         application = self.application.attr_arn
         jobs = f"{application}/jobruns/*"
+        passed = [each.role_arn for each in self.roles]
         to_emr = {"StringEquals": {"iam:PassedToService": EMR}}
         for statement in (
             iam.PolicyStatement(actions=["emr-serverless:StartJobRun"], resources=[application]),
             iam.PolicyStatement(actions=["emr-serverless:GetJobRun"], resources=[jobs]),
-            iam.PolicyStatement(actions=["iam:PassRole"], resources=[self.role.role_arn], conditions=to_emr),
+            iam.PolicyStatement(actions=["iam:PassRole"], resources=passed, conditions=to_emr),
         ):
             role.add_to_policy(statement)
         accept_wildcard(role, jobs, "The jobs of this one application, whose ids are not known before they start.")
@@ -102,24 +115,22 @@ class Backfill(Construct):
             ],
         )
 
-    def _role(self, storage: Storage, may_read: tuple[BackfillSource, ...]) -> iam.Role:
-        """What a job may do: read its code and its input, and append to the lake.
+    def _role(self, name: str, storage: Storage) -> iam.Role:
+        """What every job may do: read its code, and append to the lake. A backfill also reads its input.
 
-        It deletes nothing, so it must write through our store: Spark's own committers delete temporary files.
+        It deletes nothing, so it must write through our store: Spark's own committers delete temporary files. Only
+        upkeep, whose vacuum deletes, has a role that may.
         """
         caller = {"aws:SourceAccount": Aws.ACCOUNT_ID}
         role = iam.Role(
             self,
-            "JobRole",
+            name,
             assumed_by=iam.ServicePrincipal(
                 EMR,
                 conditions={"StringEquals": caller, "ArnLike": {"aws:SourceArn": self.application.attr_arn}},
             ),
         )
         storage.allow_append(role)
-        storage.allow_read(role, INCOMING_PREFIX, itself=True)
-        for source in may_read:
-            allow_read(role, f"arn:{Aws.PARTITION}:s3:::{source.bucket}", source.prefix, itself=True)
         # All versions of the code, so that a deployment takes none away from a job that is running.
         allow_read(role, f"arn:{Aws.PARTITION}:s3:::{self.code.bucket_name}", CODE_PREFIX)
         return role

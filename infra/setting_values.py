@@ -40,9 +40,9 @@ def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def whether(name: str, values: Mapping[str, str]) -> bool:
-    """Return true or false, which is the default."""
-    return one_of(name, values.get(name, "false").lower(), ("true", "false")) == "true"
+def whether(name: str, values: Mapping[str, str], default: bool = False) -> bool:
+    """Return true or false."""
+    return one_of(name, values.get(name, str(default)).lower(), ("true", "false")) == "true"
 
 
 def number(name: str, values: Mapping[str, str], default: int, least: int = 1, most: int | None = None) -> int:

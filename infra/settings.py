@@ -45,6 +45,7 @@ class Settings:
     `alarm_email`       who gets the alarms; may be empty
     `backfill_sources`  s3://bucket, s3://bucket/folder or s3://bucket/file, separated by commas: what backfills may
                         read besides `incoming/`
+    `heavy_upkeep`      true if merge and vacuum hand work that is beyond a function over to Spark, else false
     `emr_release`       the release label of EMR Serverless: one with Spark 4.0 or 4.1 and Python 3.13
 
     `auth`              whom the HTTP routes answer: iam (requests signed with AWS credentials), tokens (those who bear
@@ -97,6 +98,7 @@ class Settings:
     retention_hours: int = 168
     alarm_email: str | None = None
     backfill_sources: tuple[BackfillSource, ...] = ()
+    heavy_upkeep: bool = True
     emr_release: str = "emr-spark-8.0.0"
     ingest_rate: int = 500
     ingest_burst: int = 1000
@@ -156,6 +158,7 @@ def _with_parts(settings: Settings, values: Mapping[str, str]) -> Settings:
         retention_hours=number("retention_hours", values, DEFAULT.retention_hours, 1, _RETENTION_HOURS_MAX),
         alarm_email=email("alarm_email", values["alarm_email"]) if "alarm_email" in values else None,
         backfill_sources=sources("backfill_sources", values.get("backfill_sources", "")),
+        heavy_upkeep=whether("heavy_upkeep", values, DEFAULT.heavy_upkeep),
         emr_release=release("emr_release", values.get("emr_release", DEFAULT.emr_release)),
     )
 

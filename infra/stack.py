@@ -9,7 +9,6 @@ from constructs import Construct
 
 from infra.alarms import Alarms
 from infra.backfill import Backfill
-from infra.backfill_runs import BackfillRuns
 from infra.http_api import HttpApi, authorization_environment, authorizer_of, browser_environment
 from infra.lambdas import Functions
 from infra.metrics import LogMetrics
@@ -18,6 +17,7 @@ from infra.schedules import Schedules
 from infra.secrets import allow_secrets
 from infra.settings import Settings
 from infra.sources import Sources
+from infra.spark_runs import BACKFILL_REPORTS, UPKEEP_REPORTS, SparkRuns
 from infra.specs import BACKFILL, COMMIT, INGEST, JOBS, MERGE, QUERY, SQL, UPLOAD, VACUUM
 from infra.storage import LAKE_PREFIX, REJECTS, Storage
 
@@ -28,6 +28,7 @@ MAX_RESULT_BYTES = 5_000_000_000
 # A job that has not started by then is reported as failed.
 JOB_START_MINUTES_MAX = 15
 TABLES_QUEUE = "ALLUVIA_TABLES_QUEUE_URL"
+SPARK_UPKEEP = "ALLUVIA_SPARK_UPKEEP_ARN"
 
 
 class AlluviaStack(Stack):
@@ -43,8 +44,11 @@ class AlluviaStack(Stack):
     Jobs      the same folder with more time: runs a query whose sender does not wait, and can do no more than Query
     Sql       the same folder, deployed if the settings ask for it: appends to the lake, and so runs no VACUUM
     Upload    the folder of Ingest, deployed if the settings ask for it: appends to the lake what files hold
-    Vacuum    the same with a queue of its own, and deletes from the lake, the only one
-    Backfill  starts and watches jobs; a job reads its input and appends to the lake
+    Vacuum    the same with a queue of its own, and deletes from the lake, the only function that does
+    Backfill  starts and watches jobs; a job reads its input and appends to the lake, and one of upkeep may delete, too
+
+    Unless the settings turn it off, Merge and Vacuum may start executions of a state machine, which calls Backfill to
+    start a job of upkeep.
 
     Ingest is deployed twice from one folder: what is reached over HTTP should be able to write no table's log, only
     the queue's reader should take messages off it, and each has the memory and the time-out that its work asks for. A
@@ -68,9 +72,11 @@ class AlluviaStack(Stack):
             storage=self.storage,
             may_read=settings.backfill_sources,
             release=settings.emr_release,
+            heavy_upkeep=settings.heavy_upkeep,
         )
         self.functions = Functions(self, "Functions", sources=sources)
         self._add_functions(settings)
+        self.upkeep = self._hand_over() if settings.heavy_upkeep else None
         self._grant(settings)
         live = self.functions.live
         # One log takes about 15 conditional writes a second: 8 committers of a table seldom wait for each other.
@@ -95,9 +101,31 @@ class AlluviaStack(Stack):
             preflights=bool(settings.cors_origins),
         )
         Schedules(self, "Schedules", merge=live["Merge"], vacuum=live["Vacuum"])
-        self.runs = BackfillRuns(self, "BackfillRuns", backfill=live["Backfill"], storage=self.storage)
+        self.runs = SparkRuns(
+            self,
+            "BackfillRuns",
+            backfill=live["Backfill"],
+            storage=self.storage,
+            reports=BACKFILL_REPORTS,
+            named=("table", "job_id"),
+        )
         self.alarms = self._alarms(settings)
         self._outputs()
+
+    def _hand_over(self) -> SparkRuns:
+        """Has Merge and Vacuum hand over to Spark the upkeep that is beyond them."""
+        runs = SparkRuns(
+            self,
+            "UpkeepRuns",
+            backfill=self.functions.live["Backfill"],
+            storage=self.storage,
+            reports=UPKEEP_REPORTS,
+            named=("operation", "table"),
+        )
+        for name in self.tables:
+            self.functions.by_name[name].add_environment(SPARK_UPKEEP, runs.machine.state_machine_arn)
+            runs.allow_hand_over(self.functions.roles[name])
+        return runs
 
     def _alarms(self, settings: Settings) -> Alarms:
         alarms = Alarms(self, "Alarms", email=settings.alarm_email)
@@ -115,6 +143,8 @@ class AlluviaStack(Stack):
             alarms.watch_tables(name, tables.queue, tables.dead_letters, metrics)
         alarms.watch_checkpoints(metrics)
         alarms.watch_jobs(self.spark.application.attr_application_id)
+        if self.upkeep is not None:
+            alarms.watch_upkeep(self.upkeep.machine)
         return alarms
 
     def _add_functions(self, settings: Settings) -> None:
@@ -134,6 +164,8 @@ class AlluviaStack(Stack):
             "ALLUVIA_EMR_ROLE_ARN": self.spark.role.role_arn,
             "ALLUVIA_CODE_URI": self.spark.code.uri,
         }
+        if self.spark.upkeep_role is not None:
+            spark["ALLUVIA_EMR_UPKEEP_ROLE_ARN"] = self.spark.upkeep_role.role_arn
         add = self.functions.add
         auth = {**authorization_environment(settings), **browser_environment(settings)}
         ingest = {**lake, **auth, "ALLUVIA_MODE": settings.ingest_mode, **queue, **create}
@@ -187,7 +219,7 @@ class AlluviaStack(Stack):
         self.storage.allow_append(roles["Vacuum"])
         self.storage.allow_delete(roles["Vacuum"])
         self.spark.allow_start(roles["Backfill"])
-        every = [*roles.values(), self.spark.role]
+        every = [*roles.values(), *self.spark.roles]
         self.storage.keep_access(every, [roles["Query"]] if settings.publishing else [])
         self.storage.keep_data(every)
 
@@ -204,6 +236,8 @@ class AlluviaStack(Stack):
         CfnOutput(self, "IncomingUri", value=self.storage.incoming_uri)
         CfnOutput(self, "QueueUrl", value=self.events.queue.queue_url)
         CfnOutput(self, "BackfillStateMachineArn", value=self.runs.machine.state_machine_arn)
+        if self.upkeep is not None:
+            CfnOutput(self, "UpkeepStateMachineArn", value=self.upkeep.machine.state_machine_arn)
         CfnOutput(self, "DeadLettersUrl", value=self.events.dead_letters.queue_url)
         for name, tables in self.tables.items():
             CfnOutput(self, f"{name}QueueUrl", value=tables.queue.queue_url)

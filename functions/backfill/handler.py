@@ -20,7 +20,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.events import fields_of
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.settings import text
-from alluvia.table_names import TABLE_NAME
+from alluvia.table_names import TABLE_NAME, TABLE_OR_REJECTS
 
 if TYPE_CHECKING:
     from mypy_boto3_emr_serverless import EMRServerlessClient
@@ -31,10 +31,13 @@ ARCHIVE = "environment.tar.gz#environment"  # `#` names the folder that Spark un
 _SOURCE = re.compile(r"s3a?://[a-z0-9][a-z0-9.-]+/[^\x00-\x1f]+")
 _CODE_URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9._/-]*)?")
 _RUN_ID = re.compile(r"[0-9a-z]{1,64}")
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,80}")
+OPERATIONS = ("optimize", "vacuum")
 _READING = ("format", "hive", "manifest", "on_bad_file")
 _FIELDS = {
     "start": ("action", "table", "source", "job_id", "attempt", "spark", *_READING),
     "status": ("action", "job_run_id"),
+    "upkeep": ("action", "operation", "table", "how", "token", "spark"),
 }
 _CHOICES = {"format": FORMATS, "on_bad_file": ON_BAD_FILE}
 _GB, _COUNT = re.compile(r"[1-9][0-9]{0,3}[gG]"), re.compile(r"[1-9][0-9]{0,3}")
@@ -74,13 +77,16 @@ class BackfillSettings:
     application_id: str
     role_arn: str
     code_uri: str
+    upkeep_role_arn: str = ""
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> BackfillSettings:
         """Read the settings; raise `Invalid`, naming the variable, if one is missing or unusable."""
         why = "this function starts a job on EMR Serverless; without AWS, `alluvia backfill` runs the same job"
         names = ("ALLUVIA_LAKE", "ALLUVIA_EMR_APPLICATION_ID", "ALLUVIA_EMR_ROLE_ARN", "ALLUVIA_CODE_URI")
-        settings = cls(*(text(environment, name, why) for name in names))
+        lake, application_id, role_arn, code_uri = (text(environment, name, why) for name in names)
+        upkeep_role_arn = environment.get("ALLUVIA_EMR_UPKEEP_ROLE_ARN", "")
+        settings = cls(lake, application_id, role_arn, code_uri, upkeep_role_arn)
         if not settings.lake.startswith("s3://"):
             raise Invalid("ALLUVIA_LAKE must be s3://bucket/prefix: EMR Serverless reaches no other lake")
         if not _CODE_URI.fullmatch(settings.code_uri):
@@ -120,49 +126,99 @@ class JobRequest:
         return hashlib.sha256(json.dumps([self.table, self.job_id, self.attempt]).encode()).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class UpkeepRequest:
+    """An operation on a table for a job to do. `how` are its arguments, and `token` tells one start from another."""
+
+    operation: str
+    table: str
+    token: str
+    how: Mapping[str, Any]
+    spark: Mapping[str, str] = field(default_factory=lambda: WORKERS)
+
+    @classmethod
+    def read(cls, event: Mapping[str, Any]) -> UpkeepRequest:
+        """Check an event; raise `Invalid`, naming the field."""
+        operation, how = event.get("operation"), event.get("how", {})
+        if operation not in OPERATIONS:
+            raise Invalid(f"operation must be one of {', '.join(OPERATIONS)}, not {operation!r}")
+        if not isinstance(how, dict):
+            raise Invalid(f"how must be an object of the operation's arguments, not {how!r}")
+        table = _text(event, "table", TABLE_OR_REJECTS, "a table's name, or that of its rejects")
+        token = _text(event, "token", _TOKEN, "a text that tells this start from others: letters, digits, - and _")
+        return cls(operation, table, token, how, _spark(event))
+
+
 @with_request_id(logger)
 def handler(event: object, context: object) -> dict[str, Any]:  # noqa: ARG001
     """Start a job, or with `{"action": "status", "job_run_id": …}` report on a run of one.
+
+    With `{"action": "upkeep", "operation": "optimize", "table": …, "token": …}` it starts one that maintains a table.
 
     Raises `Invalid` for what the caller or the operator must fix, `Unavailable` for what a later try may get.
     """
     settings = BackfillSettings.read(os.environ)
     action = event.get("action", "start") if isinstance(event, dict) else "start"
-    if action not in ("start", "status"):
-        raise Invalid(f"action must be 'start' or 'status', not {action!r}")
+    if action not in _FIELDS:
+        raise Invalid(f"action must be 'start', 'status' or 'upkeep', not {action!r}")
     given = fields_of(event, '{"table": …, "source": …}', _FIELDS[action])
     try:
-        return _start(settings, JobRequest.read(given)) if action == "start" else _status(settings, given)
+        if action == "status":
+            return _status(settings, given)
+        if action == "upkeep":
+            return _start_upkeep(settings, UpkeepRequest.read(given))
+        return _start(settings, JobRequest.read(given))
     except (ClientError, BotoCoreError) as error:
         raise _ours(error) from error
 
 
 def _start(settings: BackfillSettings, job: JobRequest) -> dict[str, Any]:
+    name = f"alluvia-backfill-{job.table}"
+    run = _run(settings, settings.role_arn, name, job.client_token, _arguments(settings, job), job.spark)
+    started = {"table": job.table, "job_id": job.job_id, **run}
+    logger.info("started", extra={"attempt": job.attempt, **started})
+    return started
+
+
+def _start_upkeep(settings: BackfillSettings, job: UpkeepRequest) -> dict[str, Any]:
+    if not settings.upkeep_role_arn:
+        raise Invalid("ALLUVIA_EMR_UPKEEP_ROLE_ARN is not set: upkeep needs a role that may delete objects of the lake")
+    name = f"alluvia-{job.operation}-{job.table}".replace("/", "-")
+    token = hashlib.sha256(json.dumps([job.operation, job.table, job.token]).encode()).hexdigest()
+    arguments = ["upkeep", job.operation, "--lake", settings.lake, "--table", job.table, "--how", json.dumps(job.how)]
+    run = _run(settings, settings.upkeep_role_arn, name, token, arguments, job.spark)
+    started = {"operation": job.operation, "table": job.table, **run}
+    logger.info("started", extra=started)
+    return started
+
+
+def _run(
+    settings: BackfillSettings,
+    role_arn: str,
+    name: str,
+    token: str,
+    arguments: list[str],
+    spark: Mapping[str, str],
+) -> dict[str, str]:
+    """Have EMR Serverless start a job once for each token."""
     code = settings.code_uri.rstrip("/")
-    properties = {"spark.archives": f"{code}/{ARCHIVE}", **job.spark}
+    properties = {"spark.archives": f"{code}/{ARCHIVE}", **spark}
     answer = _emr().start_job_run(
         applicationId=settings.application_id,
-        clientToken=job.client_token,
-        executionRoleArn=settings.role_arn,
-        name=f"alluvia-backfill-{job.table}"[:256],
+        clientToken=token,
+        executionRoleArn=role_arn,
+        name=name[:256],
         jobDriver={
             "sparkSubmit": {
                 "entryPoint": f"{code}/job.py",
-                "entryPointArguments": _arguments(settings, job),
+                "entryPointArguments": arguments,
                 "sparkSubmitParameters": " ".join(f"--conf {name}={value}" for name, value in properties.items()),
             }
         },
         executionTimeoutMinutes=RUN_MINUTES_MAX,
         retryPolicy={"maxAttempts": ATTEMPTS_MAX},
     )
-    started = {
-        "table": job.table,
-        "job_id": job.job_id,
-        "job_run_id": answer["jobRunId"],
-        "application_id": answer["applicationId"],
-    }
-    logger.info("started", extra={"attempt": job.attempt, **started})
-    return started
+    return {"job_run_id": answer["jobRunId"], "application_id": answer["applicationId"]}
 
 
 def _arguments(settings: BackfillSettings, job: JobRequest) -> list[str]:

@@ -14,12 +14,18 @@ from alluvia.store import open_store
 from alluvia_spark.backfill import run
 from alluvia_spark.backfill_job.job import Report
 from alluvia_spark.sources.files import SourceOptions
+from alluvia_spark.upkeep.job import main as upkeep
 
 STORE_OPTIONS = ("endpoint_url", "region")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one job; print its report as one line of JSON, or one line of what went wrong. Returns the exit status."""
+    """Run one job; print its report as one line of JSON, or one line of what went wrong. Returns the exit status.
+
+    With `upkeep` as the first argument, the job maintains a table.
+    """
+    if arguments[:1] == ["upkeep"]:
+        return upkeep(arguments[1:])
     given = _parser().parse_args(arguments)
     options = {name: value for name in STORE_OPTIONS if (value := getattr(given, name)) is not None}
     try:
@@ -42,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _keep(lake: str, report: Report, options: Mapping[str, str]) -> str:
-    """Put a job's report where the state machine of infra/backfill_runs.py reads it, and return it.
+    """Put a job's report where the state machine of infra/spark_runs.py reads it, and return it.
 
     A run that finds the job done knows no counts: the report of the one that did it stays.
     """

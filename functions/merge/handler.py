@@ -5,20 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import count
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alluvia import Table
 from alluvia.errors import AlluviaError
-from alluvia.serverless import warm_lake
+from alluvia.serverless import spark_upkeep, warm_lake
 from alluvia.serverless.deadlines import in_time
 from alluvia.serverless.events import messages_of
+from alluvia.serverless.function_limits import limits_of, too_big_to_merge
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.rounds import MARGIN_MS, checked, every_table, remaining_ms
 from alluvia.serverless.settings import number
 from alluvia.serverless.table_messages import Look
 from alluvia.serverless.table_queue import QUEUE_URL, consume, fan_out
+
+if TYPE_CHECKING:
+    from alluvia.operations.compaction.optimize import OptimizeReport
+    from alluvia.operations.compaction.optimize_plan import FileGroup
 
 OPTIONS = ("target_size", "full", "order", "partition", "max_files", "max_bytes", "when_due", "dry_run")
 """Fields of the event that `Table.optimize` takes."""
@@ -66,13 +72,28 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
         left = {"left": 1} if len(reports) < len(names) else {}
         return {"refreshed": reports, **left} if names else {}
 
+    def merged(table: Table, how: Mapping[str, Any]) -> tuple[OptimizeReport, dict[str, Any]]:
+        """Merge a table, or have Spark do it where the function's limits do not hold the work."""
+        merge = partial(table.optimize, **how, memory_mb=memory_mb, go_on=time_left, turn=turn)
+        too_big: list[str] = []
+
+        def fits(groups: Sequence[FileGroup]) -> bool:
+            too_big.extend(filter(None, [too_big_to_merge(groups, limits_of(context, os.environ, memory_mb))]))
+            return not too_big
+
+        report = merge(fits=fits) if spark_upkeep.is_on() else merge()
+        if not too_big:
+            return report, {}
+        handed = spark_upkeep.hand_over(lake, table.name, "optimize", how, too_big[0], logger)
+        return (merge(), {}) if handed is None else (report, {"left": 0, "handed_over": handed})
+
     def work(table: Table, *, swept: bool, when_due: bool = False) -> dict[str, Any]:
-        report = table.optimize(**({"when_due": when_due} | options), memory_mb=memory_mb, go_on=time_left, turn=turn)
+        report, handed = merged(table, {"when_due": when_due} | options)
         checkpoint_version = table.lake.catalog.handle(table.name).log.checkpoint_version
         since = report.version - (-1 if checkpoint_version is None else checkpoint_version)
         # A checkpoint may be of a later version than the merge saw.
-        outcome = {**asdict(report), "commits_since_checkpoint": max(0, since)}
-        return outcome if report.left or options.get("dry_run") else {**outcome, **refreshed(table, swept=swept)}
+        outcome = {**asdict(report), "commits_since_checkpoint": max(0, since), **handed}
+        return outcome if outcome["left"] or options.get("dry_run") else {**outcome, **refreshed(table, swept=swept)}
 
     def asked_for(table: Table, wishes: Sequence[Look]) -> dict[str, Any]:
         swept, notified = all(each.swept for each in wishes), all(each.version is not None for each in wishes)

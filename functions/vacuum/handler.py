@@ -14,15 +14,17 @@ from alluvia.errors import Invalid, Unavailable
 from alluvia.operations.results.jobs import clean_jobs
 from alluvia.operations.results.results import ResultLimits, clean_results
 from alluvia.operations.results.upload_parts import clean_uploads
-from alluvia.serverless import warm_lake
+from alluvia.serverless import spark_upkeep, warm_lake
 from alluvia.serverless.deadlines import in_time
 from alluvia.serverless.events import messages_of
+from alluvia.serverless.function_limits import limits_of, too_big_to_vacuum
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.rounds import MARGIN_MS, checked, every_table, remaining_ms
 from alluvia.serverless.settings import number
 from alluvia.serverless.table_queue import QUEUE_URL, consume, fan_out
 
 if TYPE_CHECKING:
+    from alluvia.delta.snapshot import Snapshot
     from alluvia.operations.retention.vacuum_report import VacuumReport
 
 NAMES_MAX = 100
@@ -57,7 +59,11 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
 
     def work(table: Table) -> dict[str, Any]:
         expired = len(table.expire(dry_run=dry_run).files)
-        own = FILE_RETENTION in table.lake.catalog.handle(table.name).newest(dropped=True).properties
+        snapshot = table.lake.catalog.handle(table.name).newest(dropped=True)
+        own = FILE_RETENTION in snapshot.properties
+        handed = None if dry_run else handed_over(table, snapshot, None if own else keep, context)
+        if handed is not None:
+            return {"expired": expired, "left": False, "handed_over": handed}
         with listing:
             limit = time_limit(context)
             done = table.vacuum(None if own else keep, dry_run=dry_run, time_limit=limit, names_max=NAMES_MAX)
@@ -69,6 +75,18 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     done = every_table(lake, wanted, context, work, logger, dropped=True)
     logger.info("round done", extra={"tables_left": len(done["left"])})
     return {"dry_run": dry_run, **done, **results}
+
+
+def handed_over(table: Table, snapshot: Snapshot, keep: timedelta | None, context: object) -> dict[str, Any] | None:
+    """Have Spark vacuum a table where the function's limits do not hold it; None where the function should do it."""
+    if not spark_upkeep.is_on():
+        return None
+    files = snapshot.files.expected_len + snapshot.state.tombstones.expected_len
+    reason = too_big_to_vacuum(files, limits_of(context, os.environ))
+    if reason is None:
+        return None
+    how = {} if keep is None else {"retention_hours": keep / timedelta(hours=1)}
+    return spark_upkeep.hand_over(table.lake, table.name, "vacuum", how, reason, logger)
 
 
 def cleaned(lake: Lake, limits: ResultLimits, *, dry_run: bool = False) -> dict[str, Any]:

@@ -77,13 +77,13 @@ class LakePolicies(NamedTuple):
 
 
 def lake_policies(template: Mapping[str, Any]) -> LakePolicies:
-    """Read all policies about the lake's bucket. Functions are named as in the stack, and Spark's jobs `Job`."""
+    """Read all policies about the lake's bucket. Functions are named as in the stack, jobs `Job` and `Upkeep`."""
     bucket = the_id(template, "AWS::S3::Bucket", "StorageLake")
     policies = resources_of(template, "AWS::S3::BucketPolicy").values()
     (own,) = (each["PolicyDocument"]["Statement"] for each in policies if each["Bucket"] == {"Ref": bucket})
     found = {}
     for identity in resources_of(template, "AWS::IAM::Role"):
-        if match := re.match("Functions(.+)Role[0-9A-F]{8}$|Spark(Job)Role", identity):
+        if match := re.match("Functions(.+)Role[0-9A-F]{8}$|Spark(Job|Upkeep)Role", identity):
             found[match[1] or match[2]] = (f"{{{identity}.Arn}}", statements_of_role(template, identity))
     return LakePolicies(f"{{{bucket}.Arn}}", own, found)
 

@@ -28,6 +28,7 @@ EXPECTED = {
     *(f"Backfill{kind}" for kind in ("Errors", "Throttles")),
     "Rejects",
     "CommitsSinceCheckpoint",
+    "UpkeepFailed",
     *(f"{name}{kind}" for name in ("Merge", "Vacuum") for kind in ("Missing", "Failures", "DeadLetters", "QueueAge")),
 }
 

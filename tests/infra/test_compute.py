@@ -115,6 +115,7 @@ def test_the_environment_is_what_the_handlers_read(template: Template) -> None:
     queue = the_id(template, "AWS::SQS::Queue", "EventQueueEvents")
     tables = {name: the_id(template, "AWS::SQS::Queue", f"{name}QueueTables") for name in ("Merge", "Vacuum")}
     code = found["Backfill"].pop("ALLUVIA_CODE_URI")
+    upkeep = f"{{{the_id(template, 'AWS::StepFunctions::StateMachine', 'UpkeepRunsMachine')}}}"
     query = {
         "ALLUVIA_LAKE": lake,
         "ALLUVIA_QUERY_TIMEOUT_SECONDS": "25",
@@ -130,7 +131,11 @@ def test_the_environment_is_what_the_handlers_read(template: Template) -> None:
             "ALLUVIA_CREATE_TABLES": "false",
         },
         "Commit": {"ALLUVIA_LAKE": lake, "ALLUVIA_MODE": "direct", "ALLUVIA_CREATE_TABLES": "false"},
-        "Merge": {"ALLUVIA_LAKE": lake, "ALLUVIA_TABLES_QUEUE_URL": f"{{{tables['Merge']}}}"},
+        "Merge": {
+            "ALLUVIA_LAKE": lake,
+            "ALLUVIA_TABLES_QUEUE_URL": f"{{{tables['Merge']}}}",
+            "ALLUVIA_SPARK_UPKEEP_ARN": upkeep,
+        },
         "Query": {
             **query,
             "ALLUVIA_JOBS_FUNCTION": f"{{{the_id(template, 'AWS::Lambda::Alias', 'FunctionsJobsLive')}}}",
@@ -141,6 +146,7 @@ def test_the_environment_is_what_the_handlers_read(template: Template) -> None:
             "ALLUVIA_LAKE": lake,
             "ALLUVIA_TABLES_QUEUE_URL": f"{{{tables['Vacuum']}}}",
             "ALLUVIA_RETENTION_HOURS": "168",
+            "ALLUVIA_SPARK_UPKEEP_ARN": upkeep,
         },
         "Backfill": {
             "ALLUVIA_LAKE": lake,
@@ -148,6 +154,7 @@ def test_the_environment_is_what_the_handlers_read(template: Template) -> None:
                 f"{{{the_id(template, 'AWS::EMRServerless::Application', 'SparkApplication')}.ApplicationId}}"
             ),
             "ALLUVIA_EMR_ROLE_ARN": f"{{{the_id(template, 'AWS::IAM::Role', 'SparkJobRole')}.Arn}}",
+            "ALLUVIA_EMR_UPKEEP_ROLE_ARN": f"{{{the_id(template, 'AWS::IAM::Role', 'SparkUpkeepRole')}.Arn}}",
         },
     }
     assert code.startswith("s3://cdk-hnb659fds-assets-{AWS::AccountId}-{AWS::Region}/backfill/")
@@ -227,6 +234,7 @@ def test_outputs_name_what_a_user_needs(template: Template) -> None:
         "ApiUrl",
         "AlarmTopicArn",
         "BackfillStateMachineArn",
+        "UpkeepStateMachineArn",
         "BucketName",
         "DeadLettersUrl",
         "LakeUri",

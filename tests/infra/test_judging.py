@@ -27,7 +27,7 @@ def opened(s3_server: S3Server, policies: LakePolicies) -> Callable[[str], Store
     return lambda role: open_store(f"s3://{bucket}/lake", SystemClock(), **s3_server.options | {"access_key_id": role})
 
 
-@pytest.mark.parametrize("role", ["Commit", "Merge", "Sql", "Upload", "Vacuum", "Job"])
+@pytest.mark.parametrize("role", ["Commit", "Merge", "Sql", "Upload", "Vacuum", "Job", "Upkeep"])
 @pytest.mark.parametrize("key", [DATA, CHECKPOINT])
 def test_no_role_writes_over_data(opened: Callable[[str], Store], s3_server: S3Server, role: str, key: str) -> None:
     store = opened(role)

@@ -43,10 +43,12 @@ def test_its_settings_have_their_defaults() -> None:
         settings = re.findall(r"`(\w+)`", names)
         texts = [text.strip() for text in values.split(",")] * (len(settings) if "," not in values else 1)
         for name, text in zip(settings, texts, strict=True):
-            wanted = None if text in ("", "none", "false") else int(text) if text.isdigit() else text
+            wanted = (
+                None if text in ("", "none", "false") else text == "true" or (int(text) if text.isdigit() else text)
+            )
             assert (getattr(default, name) or None) == wanted, name
             seen += 1
-    assert seen == 29
+    assert seen == 30
 
 
 def test_it_names_outputs_of_the_stack(template: Template) -> None:

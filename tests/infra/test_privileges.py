@@ -16,6 +16,7 @@ Template = dict[str, Any]
 ROLE = "AWS::IAM::Role"
 BUCKET = "AWS::S3::Bucket"
 LAMBDAS = ("Ingest", "Commit", "Merge", "Query", "Jobs", "Vacuum", "Backfill")
+JOBS = ("Job", "Upkeep")
 READ = {"s3:GetObject", "s3:ListBucket"}
 APPEND = READ | {"s3:PutObject", "s3:AbortMultipartUpload"}
 LAKE_ACTIONS = {
@@ -31,7 +32,7 @@ WRITES = ("s3:PutObject", "s3:DeleteObject", "s3:DeleteObjectVersion", "s3:PutOb
 
 
 def role_id(template: Template, name: str) -> str:
-    return the_id(template, ROLE, "SparkJobRole" if name == "Job" else f"Functions{name}Role")
+    return the_id(template, ROLE, f"Spark{name}Role" if name in JOBS else f"Functions{name}Role")
 
 
 def statements(template: Template, name: str) -> list[Any]:
@@ -52,7 +53,7 @@ def test_a_function_may_do_exactly_this_in_s3(template: Template, name: str) -> 
     assert actions(template, name, "s3") == LAKE_ACTIONS[name]
 
 
-@pytest.mark.parametrize("name", [*LAMBDAS, "Job"])
+@pytest.mark.parametrize("name", [*LAMBDAS, *JOBS])
 def test_rights_in_the_lake_end_at_its_prefix(template: Template, name: str) -> None:
     found = statements(template, name)
     for action, resource in grants(found):
@@ -66,7 +67,7 @@ def test_rights_in_the_lake_end_at_its_prefix(template: Template, name: str) -> 
     assert not allowed(found, "s3:ListBucket", lake(template), prefix="elsewhere/")
 
 
-@pytest.mark.parametrize("name", ["Ingest", "Commit", "Merge", "Query", "Vacuum", "Job"])
+@pytest.mark.parametrize("name", ["Ingest", "Commit", "Merge", "Query", "Vacuum", *JOBS])
 def test_readers_read_and_list_the_lake(template: Template, name: str) -> None:
     found = statements(template, name)
     assert allowed(found, "s3:GetObject", lake(template, "lake/events/_delta_log/_last_checkpoint"))
@@ -74,7 +75,7 @@ def test_readers_read_and_list_the_lake(template: Template, name: str) -> None:
     assert allowed(found, "s3:ListBucket", lake(template), prefix="lake/events/_delta_log/")
 
 
-@pytest.mark.parametrize("name", ["Commit", "Merge", "Vacuum", "Job"])
+@pytest.mark.parametrize("name", ["Commit", "Merge", "Vacuum", *JOBS])
 def test_writers_put_into_the_lake(template: Template, name: str) -> None:
     key = "lake/events/_delta_log/00000000000000000000.json"
     assert allowed(statements(template, name), "s3:PutObject", lake(template, key), none_match="*")
@@ -96,7 +97,7 @@ def test_only_vacuum_deletes(template: Template, name: str) -> None:
     assert allowed(statements(template, "Vacuum"), "s3:DeleteObject", lake(template, "lake/events/part-0.parquet"))
 
 
-@pytest.mark.parametrize("name", [*LAMBDAS, "Job"])
+@pytest.mark.parametrize("name", [*LAMBDAS, *JOBS])
 def test_nobody_deletes_a_version(template: Template, name: str) -> None:
     found = statements(template, name)
     assert not allowed(found, "s3:DeleteObjectVersion", lake(template, "lake/events/part-0.parquet"))
@@ -121,7 +122,7 @@ def test_query_starts_jobs_and_nobody_else_calls_a_function(template: Template) 
         assert found == ({("lambda:InvokeFunction", jobs)} if name == "Query" else set()), name
 
 
-@pytest.mark.parametrize("name", [*LAMBDAS, "Job"])
+@pytest.mark.parametrize("name", [*LAMBDAS, *JOBS])
 def test_no_right_is_a_wildcard(template: Template, name: str) -> None:
     found = [*grants(statements(template, name))]
     assert found
@@ -144,7 +145,7 @@ def test_ingest_sends_and_commit_receives(template: Template) -> None:
     assert not allowed(statements(template, "Ingest"), "sqs:DeleteMessage", queue)
     assert allowed(statements(template, "Commit"), "sqs:ReceiveMessage", queue)
     assert not allowed(statements(template, "Commit"), "sqs:SendMessage", queue)
-    for name in ("Query", "Backfill", "Job"):
+    for name in ("Query", "Backfill", *JOBS):
         assert actions(template, name, "sqs") == set()
 
 
@@ -163,19 +164,20 @@ def test_merge_and_vacuum_send_to_their_own_queue_and_receive_from_it(template: 
     assert found == {(f"sqs:{action}", queue) for action in names}
 
 
-def test_backfill_starts_jobs_on_one_application_with_one_role(template: Template) -> None:
+def test_backfill_starts_jobs_on_one_application_with_the_roles_of_jobs(template: Template) -> None:
     application = f"{{{the_id(template, 'AWS::EMRServerless::Application', 'SparkApplication')}.Arn}}"
-    role = f"{{{role_id(template, 'Job')}.Arn}}"
+    role, other = (f"{{{role_id(template, name)}.Arn}}" for name in JOBS)
     found = statements(template, "Backfill")
     assert {pair for pair in grants(found) if not pair[0].startswith("logs:")} == {
         ("emr-serverless:StartJobRun", application),
         ("emr-serverless:GetJobRun", f"{application}/jobruns/*"),
         ("iam:PassRole", role),
+        ("iam:PassRole", other),
     }
     assert allowed(found, "iam:PassRole", role, service="emr-serverless.amazonaws.com")
     assert not allowed(found, "iam:PassRole", role, service="lambda.amazonaws.com")
     assert not allowed(found, "iam:PassRole", role)
-    for name in ("Ingest", "Commit", "Merge", "Query", "Vacuum", "Job"):
+    for name in ("Ingest", "Commit", "Merge", "Query", "Vacuum", *JOBS):
         assert actions(template, name, "iam") | actions(template, name, "emr-serverless") == set()
 
 
@@ -208,9 +210,17 @@ def test_only_the_own_application_takes_the_job_role(template: Template) -> None
     ]
 
 
+def test_a_job_of_upkeep_reads_its_code_and_does_in_the_lake_what_vacuum_does(template: Template) -> None:
+    found = statements(template, "Upkeep")
+    assert actions(template, "Upkeep", "s3") == LAKE_ACTIONS["Vacuum"]
+    assert {action.partition(":")[0] for action, _ in grants(found)} == {"s3"}
+    assert not allowed(found, "s3:GetObject", lake(template, "incoming/2026/01.ndjson.gz"))
+    assert not allowed(found, "s3:DeleteObject", lake(template, "incoming/2026/01.ndjson.gz"))
+
+
 def test_every_role_is_one_of_these(template: Template) -> None:
-    found = {role_id(template, name) for name in (*LAMBDAS, "Job")} | {alarm_role(template)}
-    found.add(the_id(template, ROLE, "BackfillRunsMachineRole"))  # see test_backfill_runs.py
+    found = {role_id(template, name) for name in (*LAMBDAS, *JOBS)} | {alarm_role(template)}
+    found |= {the_id(template, ROLE, f"{name}RunsMachineRole") for name in ("Backfill", "Upkeep")}
     assert set(resources_of(template, ROLE)) == found
     for policy in resources_of(template, "AWS::IAM::Policy").values():
         assert len(policy["Roles"]) == 1

@@ -79,6 +79,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
         (BackfillSource("one-bucket", "a/b/"), BackfillSource("one-bucket", "c/"), *WHOLE),
     ),
     "emr_release": ("emr-spark-8.2.0", "emr-spark-8.2.0"),
+    "heavy_upkeep": ("false", False),
     "ingest_rate": ("1", 1),
     "ingest_burst": ("2", 2),
     "query_rate": ("3", 3),

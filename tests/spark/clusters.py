@@ -16,8 +16,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -72,14 +72,28 @@ class Cluster:
         return sorted(self.table.to_arrow(["event_id"])["event_id"].to_pylist())
 
     def report(self, job_id: str) -> dict[str, Any]:
-        """Return the report that a job has kept."""
-        key = f"lake/_alluvia/backfill/reports/events/{job_id}.json"
+        """Return the report that a backfill has kept."""
+        return self.kept(f"backfill/reports/events/{job_id}.json")
+
+    def kept(self, name: str) -> dict[str, Any]:
+        """Return a JSON object of the lake's own."""
+        key = f"lake/_alluvia/{name}"
         body: dict[str, Any] = json.loads(self.server.client.get_object(Bucket=self.bucket, Key=key)["Body"].read())
         return body
 
+    def submitted(self, prefix: str, job_id: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        """Start a backfill, with speculation, and kill what is left of it at the end."""
+        source = ["--source", f"s3://{self.bucket}/{prefix}/", "--job-id", job_id]
+        return self._submitted(job_id, source, {"spark.speculation": "true"})
+
+    def maintaining(self, operation: str, how: str, name: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        """Start a job that maintains the table, and kill what is left of it at the end."""
+        return self._submitted(name, ["--how", how], {}, ["upkeep", operation])
+
     @contextmanager
-    def submitted(self, prefix: str, job_id: str) -> Iterator[subprocess.Popen[bytes]]:
-        """Start a job, with speculation, and kill what is left of it at the end."""
+    def _submitted(
+        self, job_id: str, more: list[str], own: Mapping[str, str], words: Sequence[str] = ()
+    ) -> Iterator[subprocess.Popen[bytes]]:
         settings = {
             "spark.archives": f"{self._job.environment}#environment",
             "spark.executorEnv.PYTHONPATH": "./environment",
@@ -88,14 +102,13 @@ class Cluster:
             "spark.driver.defaultJavaOptions": " ".join(QUICK),
             "spark.executor.defaultJavaOptions": " ".join(QUICK),
             "spark.local.dir": str(self._folder / "local"),
-            "spark.speculation": "true",
             "spark.task.maxFailures": "8",
             "spark.ui.enabled": "false",
+            **own,
         }
         command = [str(self._home / "bin" / "spark-submit"), "--master", MASTER]
         command += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
-        command += [str(self._job.script), "--lake", f"s3://{self.bucket}/lake", "--table", "events"]
-        command += ["--source", f"s3://{self.bucket}/{prefix}/", "--job-id", job_id]
+        command += [str(self._job.script), *words, "--lake", f"s3://{self.bucket}/lake", "--table", "events", *more]
         command += ["--endpoint-url", self.server.endpoint_url, "--region", REGION]
         folder = self._folder / job_id
         folder.mkdir(exist_ok=True)
@@ -120,16 +133,24 @@ class Cluster:
         """Run a job to its end. Raises AssertionError, with the end of its log, if it fails."""
         with self.submitted(prefix, job_id) as process:
             status = process.wait(SECONDS_MAX)
-        assert status == 0, (self._folder / f"{job_id}.log").read_text()[-4000:]
+        assert status == 0, self.log(job_id)
 
     def run_with_a_lost_executor(self, prefix: str, job_id: str) -> int:
         """Run a job to its end, and kill one of its executors as soon as there are two. Returns the executor's id."""
         with self.submitted(prefix, job_id) as process:
-            lost: int = wait_for(lambda: _second_executor(process.pid))
-            _kill(lost)
-            status = process.wait(SECONDS_MAX)
-        assert status == 0, (self._folder / f"{job_id}.log").read_text()[-4000:]
+            return self.ended_with_a_lost_executor(process, job_id)
+
+    def ended_with_a_lost_executor(self, process: subprocess.Popen[bytes], name: str) -> int:
+        """Kill an executor of a job as soon as there are two, and wait for the job's end. Returns the executor's id."""
+        lost: int = wait_for(lambda: _second_executor(process.pid))
+        _kill(lost)
+        status = process.wait(SECONDS_MAX)
+        assert status == 0, self.log(name)
         return lost
+
+    def log(self, name: str) -> str:
+        """Return the end of a job's log."""
+        return (self._folder / f"{name}.log").read_text()[-4000:]
 
     def kill_driver_at(self, prefix: str, job_id: str, part: str) -> bool:
         """Start a job, and kill it once an object with `part` in its key is there. Returns whether it still ran."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from alluvia.events.ingest import replay as replaying
     from alluvia.events.ingest import suggest as suggesting
     from alluvia.operations.compaction import optimize as optimizing
+    from alluvia.operations.compaction.optimize_plan import FileGroup
     from alluvia.operations.erasure import erase_report
     from alluvia.operations.reading import history
     from alluvia.operations.references.tags import Tag
@@ -161,6 +162,7 @@ class Table(TableRows):
         dry_run: bool = False,
         go_on: Callable[[], bool] = lambda: True,
         turn: AbstractContextManager[object] | None = None,
+        fits: Callable[[Sequence[FileGroup]], bool] = lambda _: True,
     ) -> optimizing.OptimizeReport:
         """Rewrite small files into larger, sorted ones, without changing data, and write a checkpoint if one is due.
 
@@ -171,7 +173,8 @@ class Table(TableRows):
         merge would save 16 files, so a program can call it after each append. A dry run only plans: see the
         report's `plan`. `go_on` is called before each group of files; when it returns false, the rest is left.
         `memory_mb` is how much memory this process may take in all, in MB; what does not fit is sorted on disk. `turn`
-        is held while rows are rewritten, so that several tables share that limit.
+        is held while rows are rewritten, so that several tables share that limit. `fits` is called with all groups of
+        files that are to be rewritten; when it returns false, they are left.
         """
         from alluvia.operations.compaction import optimize as optimizing
 
@@ -182,6 +185,7 @@ class Table(TableRows):
             dry_run=dry_run,
             go_on=go_on,
             turn=turn,
+            fits=fits,
             evaluation=self.lake.evaluation,
         )
 

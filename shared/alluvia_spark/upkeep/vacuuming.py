@@ -35,7 +35,7 @@ class KeyRange(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Listing:
+class RangeListing:
     """Lists the objects of a table in a range of keys."""
 
     place: TablePlace
@@ -81,7 +81,7 @@ class TaskObjects:
         start = None if after is None else self._root + after
         ends = [each for each in self._borders if start is None or each > start]
         ranges = [KeyRange(*pair) for pair in zip([start, *ends], [*ends, None], strict=True)]
-        for listed in in_order(self._spark, Listing(self._place), ranges):
+        for listed in in_order(self._spark, RangeListing(self._place), ranges):
             table = decode(listed).combine_chunks()
             if len(table):
                 yield ListedPage(*(table[name].combine_chunks() for name in COLUMNS))

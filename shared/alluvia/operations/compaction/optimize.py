@@ -123,6 +123,7 @@ def optimize(
     turn: AbstractContextManager[object] | None = None,
     evaluation: Evaluation | None = None,
     rewriter: Rewriter | None = None,
+    fits: Callable[[Sequence[FileGroup]], bool] = lambda _: True,
 ) -> OptimizeReport:
     """Rewrite the small files of every partition into bigger ones, and write a checkpoint if one is due.
 
@@ -141,11 +142,11 @@ def optimize(
     DuckDB and the rows on their way into files share it. `go_on` is asked before each group: once it says no, the rest
     is left. `turn` is held while rows are rewritten. `evaluation` runs the table's merge query, if it has one; else
     rows are merged as they are. `rewriter` rewrites groups elsewhere, many at once, within limits of its own: the four
-    arguments before are not for it.
+    arguments before are not for it. `fits` is asked about the groups of the first plan: if it says no, all are left.
     """
     check_number("memory_mb", memory_mb)
     own = rewriter or one_by_one(handle, memory_mb, evaluation, go_on, turn or nullcontext())
-    run = _Run(handle, options or OptimizeOptions(), own, at_once=rewriter is not None)
+    run = _Run(handle, options or OptimizeOptions(), own, fits, at_once=rewriter is not None)
     report = run.report
     snapshot = handle.newest()
     handle.check_own()
@@ -164,11 +165,20 @@ def optimize(
 class _Run:
     """One call of `optimize`: what it has done, and what it has learned of how rows are compressed."""
 
-    def __init__(self, handle: TableHandle, options: OptimizeOptions, rewriter: Rewriter, *, at_once: bool) -> None:
+    def __init__(
+        self,
+        handle: TableHandle,
+        options: OptimizeOptions,
+        rewriter: Rewriter,
+        fits: Callable[[Sequence[FileGroup]], bool],
+        *,
+        at_once: bool,
+    ) -> None:
         self.report = OptimizeReport()
         self._handle = handle
         self._options = options
         self._rewriter = rewriter
+        self._fits = fits
         self._at_once = at_once
         self._row_bytes: float | None = None
         self._learned = False
@@ -213,8 +223,11 @@ class _Run:
 
     def rewrite(self, snapshot: Snapshot) -> Snapshot:
         """Plan and rewrite until nothing is left to do, and return the last snapshot."""
-        for _ in range(PLANS_MAX):
+        for plan in range(PLANS_MAX):
             groups, self._learned = self.groups(snapshot), False
+            if groups and not plan and not self._fits(groups):
+                self.report.left = len(groups)
+                break
             lost = self._rewrite_all(snapshot, groups)
             self.report.conflicts += lost
             if lost:

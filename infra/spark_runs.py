@@ -1,8 +1,9 @@
-"""A state machine that starts a backfill, watches it to its end, and answers with what the job reports."""
+"""State machines that start a job of Spark, watch it to its end, and answer with the report of the job."""
 
 from __future__ import annotations
 
 from aws_cdk import Duration
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
@@ -11,24 +12,38 @@ from constructs import Construct
 from infra.nag import accept, accept_wildcard
 from infra.storage import LAKE_PREFIX, Storage
 
-REPORTS = f"{LAKE_PREFIX}_alluvia/backfill/reports/"
+BACKFILL_REPORTS = f"{LAKE_PREFIX}_alluvia/backfill/reports/"
 """Where `functions/backfill/job.py` puts a job's report, as `<table>/<job id>.json`."""
+UPKEEP_REPORTS = f"{LAKE_PREFIX}_alluvia/upkeep/reports/"
+"""Where `alluvia_spark/upkeep/job.py` puts one, as `<operation>/<table>.json`."""
 LOOK_EVERY = Duration.minutes(1)
 # EMR Serverless tries a run three times, of at most 12 hours each.
 TIMEOUT = Duration.hours(37)
 ENDED = ("FAILED", "CANCELLED")
 
 
-class BackfillRuns(Construct):
-    """Its input is a request to the backfill function; its output the job's report.
+class SparkRuns(Construct):
+    """Its input is a request to the backfill function; its output the job's report, below `reports`.
+
+    `named` are the fields of the function's answer that make the report's key.
 
     It calls the function for each step, so it may do nothing with EMR Serverless, nor pass a role. What a retry can
     cure is retried: calls that the function answers with `Unavailable`. A failed job is not: EMR Serverless has tried
     it three times, and the alarm has been sent. The execution then fails with the run's state and its details.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, backfill: lambda_.IFunction, storage: Storage) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        backfill: lambda_.IFunction,
+        storage: Storage,
+        reports: str,
+        named: tuple[str, str],
+    ) -> None:
         super().__init__(scope, construct_id)
+        self._reports, self._named = reports, named
         self.machine = sfn.StateMachine(
             self,
             "Machine",
@@ -40,8 +55,16 @@ class BackfillRuns(Construct):
         accept(self.machine, "SF2", why)
         accept_wildcard(
             self.machine.role,
-            storage.bucket.arn_for_objects(f"{REPORTS}*"),
+            storage.bucket.arn_for_objects(f"{reports}*"),
             "The reports of all jobs, whose ids are not known.",
+        )
+
+    def allow_hand_over(self, role: iam.IRole) -> None:
+        """Lets `role` start executions, and see which are running."""
+        role.add_to_principal_policy(
+            iam.PolicyStatement(
+                actions=["states:StartExecution", "states:ListExecutions"], resources=[self.machine.state_machine_arn]
+            )
         )
 
     def _definition(self, backfill: lambda_.IFunction, storage: Storage) -> sfn.IChainable:
@@ -67,8 +90,8 @@ class BackfillRuns(Construct):
         return call
 
     def _report(self, storage: Storage) -> tasks.CallAwsService:
-        names = (sfn.JsonPath.string_at(f"$.run.{name}") for name in ("table", "job_id"))
-        key = sfn.JsonPath.format(f"{REPORTS}{{}}/{{}}.json", *names)
+        names = (sfn.JsonPath.string_at(f"$.run.{name}") for name in self._named)
+        key = sfn.JsonPath.format(f"{self._reports}{{}}/{{}}.json", *names)
         return tasks.CallAwsService(
             self,
             "Report",
@@ -76,7 +99,7 @@ class BackfillRuns(Construct):
             action="getObject",
             iam_action="s3:GetObject",
             parameters={"Bucket": storage.bucket.bucket_name, "Key": key},
-            iam_resources=[storage.bucket.arn_for_objects(f"{REPORTS}*")],
+            iam_resources=[storage.bucket.arn_for_objects(f"{self._reports}*")],
             result_selector={"report": sfn.JsonPath.string_to_json(sfn.JsonPath.string_at("$.Body"))},
             output_path="$.report",
         )

@@ -1,15 +1,19 @@
-"""The state machine that runs a backfill: its steps, and what it may do."""
+"""The state machines that run jobs of Spark: their steps, and what they may do."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from alluvia_spark.upkeep import job
 from functions.backfill import handler
-from tests.infra.policies import resources_of, statements_of_role, text, the_id
+from infra.sources import Sources
+from tests.infra.conftest import read_template, synthesise
+from tests.infra.policies import grants, resources_of, statements_of_role, text, the_id
 
 MACHINE = "AWS::StepFunctions::StateMachine"
 Template = Mapping[str, Any]
@@ -98,3 +102,34 @@ def test_it_may_call_the_function_and_read_reports(template: Template, machine: 
         ("lambda:InvokeFunction", f"{{{alias}}}"),
         ("s3:GetObject", f"{{{bucket}.Arn}}/lake/_alluvia/backfill/reports/*"),
     }
+
+
+def test_upkeep_is_handed_over_by_merge_and_vacuum_alone(template: Template) -> None:
+    machine = the_id(template, MACHINE, "UpkeepRunsMachine")
+    wanted = {("states:StartExecution", f"{{{machine}}}"), ("states:ListExecutions", f"{{{machine}}}")}
+    for name in ("Ingest", "Commit", "Merge", "Query", "Jobs", "Vacuum", "Backfill"):
+        found = grants(statements_of_role(template, the_id(template, "AWS::IAM::Role", f"Functions{name}Role")))
+        handed = {(action, text(resource)) for action, resource in found if action.startswith("states:")}
+        assert handed == (wanted if name in ("Merge", "Vacuum") else set())
+        function = resources_of(template, "AWS::Lambda::Function")[
+            the_id(template, "AWS::Lambda::Function", f"Functions{name}")
+        ]
+        told = function.get("Properties", function)
+        given = told["Environment"]["Variables"].get("ALLUVIA_SPARK_UPKEEP_ARN")
+        assert (given is not None) == (name in ("Merge", "Vacuum"))
+
+
+def test_the_job_of_upkeep_answers_with_its_report(template: Template) -> None:
+    machine = resources_of(template, MACHINE)[the_id(template, MACHINE, "UpkeepRunsMachine")]
+    states = json.loads(text(machine["DefinitionString"]))["States"]
+    assert states["Report"]["Parameters"]["Key.$"] == (
+        "States.Format('lake/_alluvia/upkeep/reports/{}/{}.json', $.run.operation, $.run.table)"
+    )
+    assert job.REPORTS == "_alluvia/upkeep/reports/"
+
+
+def test_a_setting_turns_it_off(placeholders: Sources, tmp_path: Path) -> None:
+    template = read_template(synthesise(placeholders, tmp_path, heavy_upkeep="false"))
+    assert len(resources_of(template, MACHINE)) == 1
+    assert "ALLUVIA_SPARK_UPKEEP_ARN" not in json.dumps(template)
+    assert not [name for name in resources_of(template, "AWS::IAM::Role") if "UpkeepRole" in name]

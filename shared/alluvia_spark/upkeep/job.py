@@ -1,0 +1,81 @@
+"""Upkeep as a job for spark-submit: `job.py upkeep OPERATION --lake URI --table NAME`, on EMR Serverless, say."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from datetime import timedelta
+from typing import Any
+
+import orjson
+
+from alluvia.clock import SystemClock
+from alluvia.errors import AlluviaError, Invalid
+from alluvia.operations.compaction.optimize import OptimizeOptions
+from alluvia.store import open_store
+from alluvia_spark import upkeep
+from alluvia_spark.session import QUICK_JAVA, session
+
+TAKEN = {"optimize": tuple(each.name for each in fields(OptimizeOptions)), "vacuum": ("retention_hours",)}
+"""The operations, and the arguments that each takes."""
+REPORTS = "_alluvia/upkeep/reports/"
+"""Reports are kept here in the lake, as `<operation>/<table>.json`."""
+NAMES_MAX = 100
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one operation; print its report as one line of JSON, or an error as one line. Returns the status."""
+    given = _parser().parse_args(arguments)
+    options = {name: value for name in ("endpoint_url", "region") if (value := getattr(given, name)) is not None}
+    try:
+        how = arguments_of(given.operation, given.how)
+        with session(f"alluvia {given.operation} {given.table}", settings=QUICK_JAVA) as spark:
+            report = getattr(upkeep, given.operation)(spark, given.lake, given.table, **how, options=options)
+        body = orjson.dumps({"operation": given.operation, "table": given.table, "report": report}, default=str)
+        _keep(given.lake, f"{REPORTS}{given.operation}/{given.table}.json", body, options)
+    except AlluviaError as error:
+        sys.stderr.write(f"{given.operation}: {error}\n")
+        return 1
+    sys.stdout.write(f"{body.decode()}\n")
+    return 0
+
+
+def arguments_of(operation: str, text: str) -> dict[str, Any]:
+    """Return the arguments of an operation that a JSON object has. Raises `Invalid` for others."""
+    try:
+        how = json.loads(text)
+    except ValueError:
+        how = None
+    if not isinstance(how, dict):
+        raise Invalid(f"how: expected a JSON object of arguments, got {text!r:.100}")
+    known = TAKEN[operation]
+    if unknown := sorted(how.keys() - set(known)):
+        raise Invalid(f"how: {operation} takes {', '.join(known)}, not {unknown[0]!r:.100}")
+    return _of_vacuum(how) if operation == "vacuum" else how
+
+
+def _of_vacuum(how: Mapping[str, Any]) -> dict[str, Any]:
+    hours = how.get("retention_hours")
+    if hours is not None and (isinstance(hours, bool) or not isinstance(hours, int | float) or hours < 0):
+        raise Invalid(f"how: retention_hours must be a number, 0 or more, not {hours!r:.100}")
+    return {"retention": None if hours is None else timedelta(hours=hours), "names_max": NAMES_MAX}
+
+
+def _keep(lake: str, key: str, body: bytes, options: Mapping[str, str]) -> None:
+    """Put a report where the state machine of infra/spark_runs.py reads it."""
+    given = options if lake.startswith("s3:") else {}
+    open_store(lake, SystemClock(), **given).put(key, body)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="job.py upkeep", description="Maintain a table by tasks of Spark.")
+    parser.add_argument("operation", choices=TAKEN)
+    parser.add_argument("--lake", required=True, help="the lake's URI: s3://bucket/prefix, or a path")
+    parser.add_argument("--table", required=True, help="a table of the lake")
+    parser.add_argument("--how", default="{}", help="the operation's arguments, as a JSON object")
+    parser.add_argument("--endpoint-url", help="of another S3 than Amazon's")
+    parser.add_argument("--region", help="of the lake's bucket")
+    return parser
