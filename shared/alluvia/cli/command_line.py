@@ -49,7 +49,7 @@ _MODULES = {
     "checking": "erase, verify",
     "glancing": "export, head, schema, status",
     "inspecting": "describe, files, rejects list, rejects show, suggest, tables",
-    "pipelines": "pipeline plan",
+    "pipelines": "pipeline plan, pipeline run, pipeline status",
     "replaying": "rejects replay",
     "maintaining": "backup, checkpoint, expire, optimize, rollup refresh, vacuum",
     "querying": "changes, query, sql",

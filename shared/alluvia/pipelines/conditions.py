@@ -8,7 +8,7 @@ from alluvia.engine.queries.parse import Node, walk
 from alluvia.engine.queries.reproducible import changes
 from alluvia.errors import Invalid
 from alluvia.pipelines.declaration import Declaration
-from alluvia.pipelines.lineage import aggregates
+from alluvia.pipelines.from_clauses import aggregates
 
 
 def check_conditions(declaration: Declaration) -> None:

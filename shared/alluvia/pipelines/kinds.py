@@ -18,7 +18,8 @@ from alluvia.engine.queries.parse import Node, walk
 from alluvia.engine.queries.reproducible import clauses, expressions
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.pipelines.declaration import AGGREGATE, APPEND, FULL, KEYED, Declaration
-from alluvia.pipelines.lineage import aggregates, trace_columns
+from alluvia.pipelines.from_clauses import aggregates
+from alluvia.pipelines.lineage import trace_columns
 from alluvia.pipelines.query import PipelineQuery
 
 _ROW_WISE = frozenset({"star", "rows"})

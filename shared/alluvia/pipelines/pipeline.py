@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 
-import pyarrow as pa
-
-from alluvia.delta.snapshot import Snapshot
-from alluvia.errors import AlluviaError, TableNotFound
+from alluvia.clock import datetime_of
+from alluvia.errors import AlluviaError
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.reading.relations import Evaluate
 from alluvia.pipelines.declaration import Declaration
-from alluvia.pipelines.definition import definition_of
 from alluvia.pipelines.graph import selected, upstream_of
-from alluvia.pipelines.planning import NOTHING, REBUILT, StepPlan, StepSource, plan_table
-from alluvia.pipelines.query import read_query
-from alluvia.pipelines.steps import Step, resolve
-from alluvia.scratch import scratch_root
+from alluvia.pipelines.planning import NOTHING
+from alluvia.pipelines.running import TableRun, run_table
+from alluvia.pipelines.table_planner import Planner
+from alluvia.rollups.change import PROGRESS, progress_of
 
-REFUSED = "refused"
+REFUSED, FAILED, SKIPPED = "refused", "failed", "skipped"
 
 
 class Pipeline:
@@ -60,65 +55,61 @@ class Pipeline:
                     running.add(each.target)
         return rows
 
+    def run(self, select: Sequence[str] = (), *, full_refresh: bool = False) -> list[TableRun]:
+        """Bring tables to their sources' newest versions, each in one commit, and return what was done, in order.
 
-class Planner:
-    """Plans tables one after another; one that does not exist yet is known to the later ones by its columns."""
-
-    def __init__(self, catalog: WritableCatalog, evaluate: Evaluate) -> None:
-        self._catalog = catalog
-        self._evaluate = evaluate
-        self._coming: dict[str, pa.Schema] = {}
-
-    def plan(self, declaration: Declaration, target: Snapshot | None = None, *, full_refresh: bool = False) -> StepPlan:
-        """Return what a run of a table does. `target` is the table as it is, which is looked up if it is not given.
-
-        Raises `Invalid`, `TableNotFound` for a source that there is not, and what else looking them up raises.
+        With `full_refresh`, all rows of the selected tables are computed again. A table that fails does not stop the
+        others: it is left as it was, and those that read it are skipped, each with the reason in `error`.
         """
-        names = read_query(declaration.query).sources
-        target = self.newest(declaration.target) if target is None else target
-        recorded = None if target is None else definition_of(target)
-        if target is not None and recorded is None:
-            raise declaration.wrong("there is a table of this name that no pipeline has made: drop or rename it first")
-        sources: dict[str, StepSource] = {}
-        columns: dict[str, Snapshot | pa.Schema] = {}
-        for name in names:
-            found = self._source(declaration, name)
-            if found is None:
-                columns[name] = self._coming[name]
+        return list(self.running(select, full_refresh=full_refresh))
+
+    def running(self, select: Sequence[str] = (), *, full_refresh: bool = False) -> Iterator[TableRun]:
+        """Yield what `run` returns, each as soon as it is done."""
+        evaluate, stopped = self._evaluation(), set[str]()
+        above = upstream_of(self.declarations)
+        for each in selected(self.declarations, select):
+            if stopping := sorted(above[each.target] & stopped):
+                stopped.add(each.target)
+                reason = f"skipped, since {' and '.join(map(shown, stopping))} failed"
+                yield TableRun(each.target, mode=SKIPPED, error=str(each.wrong(reason)))
+                continue
+            try:
+                yield run_table(self._catalog, evaluate, each, full_refresh=full_refresh)
+            except AlluviaError as error:
+                stopped.add(each.target)
+                text = str(error)
+                placed = text if each.place and text.startswith(each.place) else str(each.wrong(text))
+                yield TableRun(each.target, mode=FAILED, error=placed)
+
+    def status(self) -> list[dict[str, object]]:
+        """Return how fresh each table is, a row for each: from the log alone.
+
+        Rows have `table`, `kind`, `version`, `last_run`, the time at which it looked at its sources, `behind`, the
+        versions of each source that it does not show yet, None for a source that it has never shown, and the `mode` of
+        the next run, with the reason in `why`.
+        """
+        planner, rows = Planner(self._catalog, self._evaluation()), list[dict[str, object]]()
+        for each in self.declarations:
+            row: dict[str, object] = {"table": shown(each.target), "version": None, "last_run": None, "behind": {}}
+            target = planner.newest(each.target)
+            try:
+                plan = planner.plan(each, target)
+            except AlluviaError as error:
+                row |= {"mode": REFUSED, "why": str(error)}
             else:
-                sources[name], columns[name] = found, found.snapshot
-        step = self._resolved(declaration, columns, target)
-        if len(sources) < len(names):
-            return StepPlan(step, REBUILT, "a source is new", sources)
-        return plan_table(step, target, recorded, sources, full_refresh=full_refresh)
-
-    def newest(self, name: str) -> Snapshot | None:
-        """Return a table as it is now; None where there is none."""
-        try:
-            return self._catalog.handle(name).newest()
-        except TableNotFound:
-            return None
-
-    def _source(self, declaration: Declaration, name: str) -> StepSource | None:
-        handle = self._catalog.handle(name)
-        try:
-            snapshot = handle.newest()
-        except TableNotFound as error:
-            if name in self._coming:
-                return None
-            raise declaration.wrong(f"its query reads a table that does not exist: {error}") from error
-        if handle.carry_out(snapshot):
-            snapshot = handle.newest()
-        return StepSource(handle, snapshot)
-
-    def _resolved(
-        self, declaration: Declaration, columns: Mapping[str, Snapshot | pa.Schema], target: Snapshot | None
-    ) -> Step:
-        recorded = None if target is None else definition_of(target)
-        with tempfile.TemporaryDirectory(dir=scratch_root()) as folder:
-            step = resolve(declaration, columns, self._evaluate, Path(folder), recorded)
-        self._coming[declaration.target] = step.schema
-        return step
+                row |= {"kind": plan.step.kind.name, "mode": plan.mode, "why": plan.reason}
+                if target is not None:
+                    row["behind"] = {
+                        shown(name): None if (at := progress_of(target, source.snapshot)) is None
+                        else source.snapshot.version - at
+                        for name, source in plan.sources.items()
+                    }  # fmt: skip
+            if target is not None:
+                txn = target.state.txns.get(PROGRESS)
+                looked = None if txn is None or txn.last_updated is None else datetime_of(txn.last_updated)
+                row |= {"version": target.version, "last_run": looked}
+            rows.append(row)
+        return rows
 
 
 def shown(name: str) -> str:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from alluvia.commit.handle import ReadableTable
 from alluvia.delta.log.actions import AddFile
@@ -19,7 +19,7 @@ from alluvia.pipelines.declaration import AGGREGATE, APPEND, FULL, KEYED
 from alluvia.pipelines.definition import TableDefinition, changed_parts
 from alluvia.pipelines.steps import Step
 from alluvia.query.limits import dollars, requests_of
-from alluvia.rollups.change import SourceChange, claims_held, find_appends, find_change, progress_of
+from alluvia.rollups.change import SourceChange, claims_held, find_appends, find_change, progress_of, rebuilt
 
 NOTHING, APPENDED, CHANGED, REBUILT = "nothing", "appended", "changed", "rebuilt"
 """Modes of a run: it appends rows, replaces those that a change concerns, or replaces all."""
@@ -124,6 +124,19 @@ def plan_table(
         return plan
     mode = {APPEND: APPENDED, KEYED: CHANGED, AGGREGATE: CHANGED, FULL: REBUILT}[step.kind.name]
     return StepPlan(step, mode, step.kind.why if mode == REBUILT else None, sources, changes, redefined=plan.redefined)
+
+
+def rebuilt_plan(plan: StepPlan, reason: str) -> StepPlan:
+    """Return a plan that computes all again, since changes turned out to be gone. Raises `Invalid` for appends."""
+    wrong = plan.step.declaration.wrong
+    if plan.step.kind.name == APPEND:
+        raise wrong(f"{reason}: to start again from the rows that there are, run it with {FULL_REFRESH}")
+    try:
+        for change in plan.changes.values():
+            rebuilt(change, reason)
+    except Invalid as error:
+        raise wrong(str(error)) from error
+    return replace(plan, mode=REBUILT, reason=reason)
 
 
 def _check_columns(step: Step, target: Snapshot) -> bool:

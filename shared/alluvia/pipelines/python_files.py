@@ -1,7 +1,7 @@
 """Declarations in Python: what a file `pipelines/*.py` calls. It is the user's own program, and runs as such.
 
 ```python
-from alluvia.pipelines.python_files import expect, table
+from alluvia.pipelines import expect, table
 
 for kind in ("view", "click"):
     table(f"{kind}s", f"SELECT * FROM events WHERE event = '{kind}'", expectations=[expect("has_id", "id IS NOT NULL")])

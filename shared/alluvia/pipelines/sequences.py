@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
-
 from alluvia.engine.duck.literals import quote_name
 from alluvia.pipelines.declaration import Declaration, Sequencing
 
@@ -17,17 +15,10 @@ HISTORY = ("valid_from", "valid_to", "is_current")
 """The columns of SCD type 2: from when a row was so, until when, null for now; and whether it is so now."""
 
 
-def sequenced(query: str, declaration: Declaration, columns: pa.Schema) -> str:
-    """Return SQL that gives a table's rows of the changes that a query gives; the query where it gives the rows."""
-    sequencing = declaration.sequencing
-    if sequencing is None:
-        return query
-    names = [name for name in columns.names if name not in HISTORY or sequencing.scd == 1]
-    return (
-        _newest(query, declaration, sequencing, names)
-        if sequencing.scd == 1
-        else _history(query, declaration, sequencing, names)
-    )
+def sequenced(query: str, declaration: Declaration, sequencing: Sequencing, names: Sequence[str]) -> str:
+    """Return SQL that gives a table's rows of the changes that a query gives, whose columns are `names`."""
+    made = _newest if sequencing.scd == 1 else _history
+    return made(query, declaration, sequencing, names)
 
 
 def _newest(query: str, declaration: Declaration, sequencing: Sequencing, names: Sequence[str]) -> str:

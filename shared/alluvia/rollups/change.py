@@ -69,7 +69,7 @@ def app_id(source: Snapshot) -> str:
 def progress_of(rollup: Snapshot, source: Snapshot) -> int | None:
     """Return the version of the source that a rollup shows; None if it shows none, or one of another table."""
     progress = rollup.state.txns.get(app_id(source))
-    return None if progress is None else progress.version
+    return None if progress is None or progress.version < 0 else progress.version
 
 
 def progress_txns(source: Snapshot, now_ms: int) -> list[Txn]:
@@ -93,8 +93,11 @@ def find_change(
     """
     shown = progress_of(rollup, source)
     if shown is None:
-        again = PROGRESS in rollup.state.txns
-        reason = f"{source.name} was dropped and created again" if again else "it was empty"
+        reason = "it was empty"
+        if app_id(source) in rollup.state.txns:
+            reason = f"{source.name} was changed on the branch that it was published from"
+        elif PROGRESS in rollup.state.txns:
+            reason = f"{source.name} was dropped and created again"
         return SourceChange(source, None, rebuild=reason, accept=accept)
     if rebuild:
         return SourceChange(source, shown, rebuild="it was asked for", accept=accept)

@@ -89,9 +89,9 @@ class Groups:
         """
         conditions = []
         for name, values in self.ranges.items():
-            condition = _condition(values)
+            condition = range_condition(values)
             if condition is not None:
-                conditions.append(_about(condition, query.root["select_list"][names.index(name)]))
+                conditions.append(replaced_column(condition, query.root["select_list"][names.index(name)]))
         return scan_of(query, source, columns, conditions)
 
 
@@ -126,6 +126,14 @@ def write_touched(
             recomputed.write(batch.filter(again))
             folded.write(batch.filter(pc.invert(again)))
         return Touched(recomputed.groups(), folded.groups())
+
+
+def write_groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema, path: Path) -> Groups:
+    """Write groups, whose columns are their keys alone, to a file."""
+    with _GroupWriter(schema, schema.names, path) as writer:
+        for batch in batches:
+            writer.write(batch)
+    return writer.groups()
 
 
 class _GroupWriter:
@@ -168,7 +176,7 @@ def scan_of(query: RollupQuery, source: Snapshot, columns: Sequence[str], condit
     return Scan(source, table_predicate(query.table, filters, schema, Constants(0)))
 
 
-def _condition(values: Range) -> Node | None:
+def range_condition(values: Range) -> Node | None:
     """Return a condition on a column `k` that holds for every value of a range."""
     if not values.known:
         return None
@@ -190,7 +198,7 @@ def _literal(value: Any) -> str:
     return f"CAST({quote_text(value.isoformat(' ') if isinstance(value, datetime) else value.isoformat())} AS {kind})"
 
 
-def _about(condition: Node, key: Node) -> Node:
+def replaced_column(condition: Node, key: Node) -> Node:
     """Put a key's expression in the place of the column of a condition."""
 
     def replaced(value: Any) -> Any:

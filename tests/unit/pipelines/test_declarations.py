@@ -136,7 +136,7 @@ def test_an_unknown_selection_is_refused_with_the_nearest_name() -> None:
 def test_a_folder_has_declarations_in_sql_and_python(tmp_path: Path) -> None:
     (tmp_path / "b.sql").write_text("-- the first\nCREATE TABLE last AS SELECT * FROM view_events;\n")
     (tmp_path / "a.py").write_text(
-        "from alluvia.pipelines.python_files import expect, table\n"
+        "from alluvia.pipelines import expect, table\n"
         "for kind in ('view', 'click'):\n"
         "    table(f'{kind}_events', f\"SELECT * FROM events WHERE event = '{kind}'\")\n"
         "@table(key=['id'], expectations=[expect('ok', 'id > 0', 'drop')])\n"
@@ -161,7 +161,7 @@ def test_a_folder_has_declarations_in_sql_and_python(tmp_path: Path) -> None:
         ("a.sql", "CREATE TABLE t (CONSTRAINT c EXPECT (a IN (SELECT 1))) AS SELECT * FROM e", "cannot use subqueries"),
         ("a.sql", "", "declares no table"),
         ("a.py", "1 / 0", r"a\.py: ZeroDivisionError"),
-        ("a.py", "from alluvia.pipelines.python_files import table\ntable('t')(lambda: 'SELECT')", "table t: "),
+        ("a.py", "from alluvia.pipelines import table\ntable('t')(lambda: 'SELECT')", "table t: "),
     ],
 )  # fmt: skip
 def test_errors_name_the_file_and_the_fix(tmp_path: Path, name: str, text: str, says: str) -> None:

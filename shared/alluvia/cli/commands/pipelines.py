@@ -1,7 +1,8 @@
-"""Commands of pipelines: pipeline plan."""
+"""Commands of pipelines: pipeline plan, run, status."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,10 +10,12 @@ import click
 from alluvia.cli.common import Common
 from alluvia.cli.options import command
 from alluvia.cli.terminal.output import size
+from alluvia.errors import Invalid
 
 if TYPE_CHECKING:
     from alluvia.cli.options import Decorator
     from alluvia.pipelines.pipeline import Pipeline
+    from alluvia.pipelines.running import TableRun
 
 _PATH: Decorator = click.option(
     "--path",
@@ -26,6 +29,8 @@ _SELECT: Decorator = click.option(
     "that it is made of.",
 )  # fmt: skip
 _FULL_REFRESH: Decorator = click.option("--full-refresh", is_flag=True, help="Compute all rows again.")
+_RUN_COLUMNS = ("table", "kind", "mode", "version", "sources", "rows", "quarantined", "failed", "reason")
+_STATUS_COLUMNS = ("table", "kind", "version", "last_run", "behind", "mode", "why")
 _PLAN_COLUMNS = ("table", "kind", "mode", "from", "to", "files", "rows", "bytes", "dollars", "engine", "why")
 
 
@@ -39,8 +44,45 @@ def pipeline_plan(common: Common, path: str, select: tuple[str, ...], *, full_re
     common.show(rows if common.as_json else map(_plan_row, rows), None if common.as_json else _PLAN_COLUMNS)
 
 
+@command
+@_PATH
+@_SELECT
+@_FULL_REFRESH
+def pipeline_run(common: Common, path: str, select: tuple[str, ...], *, full_refresh: bool) -> None:
+    """Bring the tables of a pipeline up to date, each after those that it reads.
+
+    A table that fails is left as it was, those that read it are skipped, and the others run. Exits 1 then.
+    """
+    pipeline = _pipeline(common, path)
+    reports: list[TableRun] = []
+    with common.progress("running the pipeline"):
+        reports += pipeline.running(select, full_refresh=full_refresh)
+    rows = [{name: value for name, value in asdict(each).items() if name != "error"} for each in reports]
+    common.show(rows if common.as_json else map(_run_row, rows), None if common.as_json else _RUN_COLUMNS)
+    errors = [each.error for each in reports if each.error is not None]
+    if errors:
+        raise Invalid("\n".join(errors))
+
+
+@command
+@_PATH
+def pipeline_status(common: Common, path: str) -> None:
+    """Show how far each table of a pipeline is behind the tables that it reads, and what its next run does."""
+    rows = _pipeline(common, path).status()
+    behind = ({**row, "behind": _listed(row["behind"])} for row in rows)
+    common.show(rows if common.as_json else behind, None if common.as_json else _STATUS_COLUMNS)
+
+
 def _pipeline(common: Common, path: str) -> Pipeline:
     return common.lake().pipeline(path)
+
+
+def _run_row(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "sources": _listed(row["sources"]), "failed": _listed(row["failed"])}
+
+
+def _listed(values: Any) -> str:
+    return ", ".join(f"{name} {value}" for name, value in dict(values).items())
 
 
 def _plan_row(row: dict[str, Any]) -> dict[str, Any]:

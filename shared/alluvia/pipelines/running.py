@@ -1,0 +1,305 @@
+"""Run one table of a pipeline: bring it to its sources' newest versions, in one commit that also records those.
+
+The record is a transaction of an application for each source, like that of a rollup: two runs at once conflict, and the
+one that lost plans again from the rows that the other has left. The table of failed rows is written in the same
+transaction.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+
+import orjson
+
+from alluvia.commit.changes import Changes
+from alluvia.delta.log.actions import AddFile, Txn
+from alluvia.delta.snapshot import Snapshot
+from alluvia.errors import Conflict, ObjectNotFound, TableExists, TableNotFound, VersionExpired
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.operations.planning.layout import row_check
+from alluvia.operations.planning.optimistic_retry import TRIES_MAX, discard
+from alluvia.operations.reading.relations import Evaluate, Files, LocalRows, Relation
+from alluvia.operations.transactions.lake_commit import SNAPSHOT
+from alluvia.operations.transactions.lake_transaction import StagedTables
+from alluvia.operations.transactions.staging import StagedTable
+from alluvia.pipelines.computing import StepComputing
+from alluvia.pipelines.declaration import APPEND, Declaration
+from alluvia.pipelines.folding import folding
+from alluvia.pipelines.planning import APPENDED, NOTHING, REBUILT, StepPlan, rebuilt_plan
+from alluvia.pipelines.sorting_rows import JudgedRows, sorting
+from alluvia.pipelines.table_planner import Planner
+from alluvia.pipelines.tables import staged_quarantine, staged_target
+from alluvia.rollups.change import PROGRESS, app_id, write_rows
+from alluvia.rollups.computing import Computing
+from alluvia.rollups.groups import Groups, write_groups
+from alluvia.rollups.refresh import touched_groups
+from alluvia.scratch import scratch_root
+
+
+@dataclass(frozen=True, slots=True)
+class TableRun:
+    """The outcome of one table's run. `version` is the table's, and `sources` are the versions that it now shows.
+
+    `mode` is `nothing`, `appended`, `changed` or `rebuilt`, and `reason` says why all was computed again. `rows` were
+    computed; `failed` counts those that did not meet each expectation, and `quarantined` those that were set aside.
+    `units` counts the parts that were computed again. `tries` is 1, and one more for each lost race. `error` is the
+    reason why it failed or was skipped.
+    """
+
+    table: str
+    kind: str = ""
+    mode: str = NOTHING
+    reason: str | None = None
+    version: int | None = None
+    sources: Mapping[str, int] = field(default_factory=dict)
+    rows: int = 0
+    units: int | None = None
+    failed: Mapping[str, int] = field(default_factory=dict)
+    quarantined: int = 0
+    files_added: int = 0
+    files_removed: int = 0
+    tries: int = 1
+    error: str | None = None
+
+
+def run_table(
+    catalog: WritableCatalog, evaluate: Evaluate, declaration: Declaration, *, full_refresh: bool = False
+) -> TableRun:
+    """Bring a table up to date. Raises `Invalid`, with the place of the declaration, and a `Conflict` at last."""
+    lost: Conflict | None = None
+    for tries in range(1, TRIES_MAX + 1):
+        attempt = _Attempt(catalog, evaluate, declaration, full_refresh=full_refresh)
+        try:
+            return replace(attempt.run(), tries=tries)
+        except Conflict as error:
+            lost = error
+        except TableExists:  # made by another run since this one looked, or else a view
+            if not attempt.is_made():
+                raise
+        except ObjectNotFound:
+            if not attempt.is_outdated():
+                raise
+    msg = f"{declaration.target}: planned {TRIES_MAX} times, and lost each race: try again when fewer runs are active"
+    raise type(lost or Conflict())(msg) from lost
+
+
+class _Attempt:
+    """One try to run a table, from the versions that it finds."""
+
+    def __init__(
+        self, catalog: WritableCatalog, evaluate: Evaluate, declaration: Declaration, *, full_refresh: bool
+    ) -> None:
+        self._catalog = catalog
+        self._evaluate = evaluate
+        self._declaration = declaration
+        self._full_refresh = full_refresh
+        self._tables = StagedTables(catalog)
+        self._written: dict[str, list[AddFile]] = {}
+        self._staged: dict[str, StagedTable] = {}
+        self._plan: StepPlan | None = None
+
+    def run(self) -> TableRun:
+        """Plan, compute and commit. Deletes the files that it has written where it fails before it tries to commit."""
+        try:
+            report = self._prepared()
+        except Exception:
+            for name, written in self._written.items():
+                discard(self._staged[name], self._staged[name].newest(), written)
+            raise
+        if report.version is not None:
+            return report
+        committed = self._tables.commit(SNAPSHOT)
+        base = self._staged[self._declaration.target].base
+        return replace(report, version=committed.get(self._declaration.target, base.version))
+
+    def _prepared(self) -> TableRun:
+        """Stage a run in the transaction. The report has a version where there is nothing to commit."""
+        target = self._existing()
+        plan = Planner(self._catalog, self._evaluate).plan(self._declaration, target, full_refresh=self._full_refresh)
+        self._plan = plan
+        if plan.mode == NOTHING and not plan.redefined:
+            return self._report(plan, None if target is None else target.version)
+        with tempfile.TemporaryDirectory(dir=scratch_root()) as folder:
+            return self._carried_out(plan, target, Path(folder))
+
+    def is_made(self) -> bool:
+        """Whether there is a table now where there was none."""
+        try:
+            return self._catalog.handle(self._declaration.target).newest().version >= 0
+        except TableNotFound:
+            return False
+
+    def is_outdated(self) -> bool:
+        """Whether a source, or the table, has a newer version than the one that was read."""
+        plan = self._plan
+        if plan is None:
+            return False
+        return any(each.handle.newest().version != each.snapshot.version for each in plan.sources.values())
+
+    def _existing(self) -> Snapshot | None:
+        try:
+            return self._tables.handle(self._declaration.target).newest()
+        except TableNotFound:
+            return None
+
+    def _carried_out(self, plan: StepPlan, before: Snapshot | None, folder: Path) -> TableRun:
+        target = staged_target(self._tables, self._catalog, plan, before)
+        quarantine = staged_quarantine(self._tables, self._catalog, plan)
+        self._staged = {each.name: each for each in (target, quarantine) if each is not None}
+        try:
+            work = self._work(plan, target, quarantine, folder)
+        except VersionExpired as error:  # the changes turn out to be gone
+            work = self._work(rebuilt_plan(plan, str(error)), target, quarantine, folder)
+        plan = work.plan
+        counts = {"failed": orjson.dumps(work.rows.failed).decode()} if work.rows.failed else {}
+        versions = {name: each.snapshot.version for name, each in plan.sources.items()}
+        parameters = {"mode": plan.mode, "sources": orjson.dumps(versions).decode(), **counts}
+        parameters |= {} if plan.reason is None else {"reason": plan.reason}
+        self._stage(target, work.removed, work.rows.adds, parameters, self._progress(plan))
+        if quarantine is not None:
+            self._stage(quarantine, work.quarantine_removed, work.rows.quarantined, parameters, ())
+        return replace(
+            self._report(plan, None),
+            rows=work.rows.made,
+            units=work.units,
+            failed=work.rows.failed,
+            quarantined=work.rows.rows_quarantined,
+            files_added=len(work.rows.adds),
+            files_removed=len(work.removed),
+        )
+
+    def _progress(self, plan: StepPlan) -> list[Txn]:
+        now_ms = self._catalog.clock.now_ms()
+        newest = [each.snapshot for each in plan.sources.values()]
+        return [
+            Txn(PROGRESS, max(each.version for each in newest), now_ms),
+            *(Txn(app_id(each), each.version, now_ms) for each in newest),
+        ]
+
+    def _stage(
+        self,
+        table: StagedTable,
+        removed: Sequence[AddFile],
+        added: Sequence[AddFile],
+        parameters: dict[str, str],
+        txns: Sequence[Txn],
+    ) -> None:
+        if not (removed or added or txns):
+            return
+        now_ms = self._catalog.clock.now_ms()
+        removes = [file.removed(now_ms, data_change=True) for file in removed]
+        changes = Changes("PIPELINE RUN", parameters, adds=added, removes=removes, txns=txns)
+        table.transaction(table.newest()).commit(changes)
+
+    def _work(self, plan: StepPlan, target: StagedTable, quarantine: StagedTable | None, folder: Path) -> _Work:
+        """Compute the rows, and write them to files."""
+        now = target.newest()
+        step = plan.step
+        computing = StepComputing(step, {name: each.snapshot for name, each in plan.sources.items()})
+        if plan.mode == NOTHING:
+            return _Work(plan, JudgedRows())
+        if plan.mode == REBUILT:
+            old = [] if quarantine is None else list(quarantine.newest().files)
+            return _Work(plan, self._sorted(plan, computing.whole(), now, quarantine), list(now.files), old)
+        rows = self._changed_rows(plan, folder)
+        if plan.mode == APPENDED:
+            return _Work(plan, self._sorted(plan, computing.appended(plan.changes, rows), now, quarantine))
+        fold = _fold(plan, now)
+        if fold is not None:
+            return self._folded(plan, fold, now, folder)
+        units = self._evaluate(
+            computing.units(plan.changes, rows),
+            lambda _, batches: write_groups(batches, computing.unit_schema, folder / "units.parquet"),
+        )
+        if not units.count:
+            return _Work(plan, JudgedRows(failed={each.name: 0 for each in step.declaration.expectations}), units=0)
+        files = computing.in_units(now, units)
+        done = self._sorted(plan, computing.updated(now, files, units), now, quarantine)
+        old = self._requarantined(computing, quarantine, units, done)
+        return _Work(plan, done, files, old, units.count)
+
+    def _folded(self, plan: StepPlan, fold: Computing, now: Snapshot, folder: Path) -> _Work:
+        """Fold the rows that groups have gained into those of the table, and compute other changed groups again."""
+        ((name, source),) = plan.sources.items()
+        change, groups = touched_groups(fold, source.handle, plan.changes[name], folder, self._evaluate)
+        if groups is None:
+            raise VersionExpired(str(change.rebuild))
+        if not groups.count:
+            return _Work(plan, JudgedRows(), units=0)
+        files = groups.in_rollup(now).files
+        done = self._sorted(plan, fold.updated(now, files, groups, change.source), now, None)
+        return _Work(plan, done, files, (), groups.count)
+
+    def _changed_rows(self, plan: StepPlan, folder: Path) -> dict[str, LocalRows]:
+        """Write the rows that commits changed which are not files of appended rows."""
+        rows: dict[str, LocalRows] = {}
+        for number, (name, change) in enumerate(plan.changes.items()):
+            if change.commits:
+                path = folder / f"changed{number}.parquet"
+                columns = plan.step.seen(name, change.source.schema)
+                handle = plan.sources[name].handle
+                schema = write_rows(handle, change, columns, path, appends=plan.step.kind.name == APPEND)
+                rows[name] = LocalRows(path, schema)
+        return rows
+
+    def _sorted(
+        self, plan: StepPlan, relation: Relation, target: Snapshot, quarantine: StagedTable | None
+    ) -> JudgedRows:
+        """Write the rows of a relation to files of the table, and of the table of failed rows."""
+        declaration = plan.step.declaration
+        writer = self._staged[target.name].writer(target, row_check(target.settings.constraints, target.schema))
+        aside = None if quarantine is None else quarantine.writer(quarantine.newest())
+        versions = {name: each.snapshot.version for name, each in plan.sources.items()}
+        written = self._written.setdefault(target.name, [])
+        set_aside = [] if quarantine is None else self._written.setdefault(quarantine.name, [])
+        return self._evaluate(
+            relation, sorting(declaration, target.schema, versions, writer, aside, written, set_aside)
+        )
+
+    def _requarantined(
+        self, computing: StepComputing, quarantine: StagedTable | None, units: Groups, done: JudgedRows
+    ) -> list[AddFile]:
+        """Write the failed rows of units that have not changed again; return the files that these replace."""
+        if quarantine is None:
+            return []
+        now = quarantine.newest()
+        files = computing.in_units(now, units)
+        if not files:
+            return []
+        inputs: dict[str, Files | LocalRows] = {"pipeline_old": Files(now, files), "pipeline_units": units.rows}
+        relation = Relation(inputs, {"pipeline_kept": computing.kept("pipeline_old")})
+        writer, written = quarantine.writer(now), self._written.setdefault(quarantine.name, [])
+        unnamed = Declaration(self._declaration.target, self._declaration.query)
+        kept = self._evaluate(relation, sorting(unnamed, now.schema, {}, writer, None, written, []))
+        done.quarantined += kept.adds
+        return list(files)
+
+    def _report(self, plan: StepPlan, version: int | None) -> TableRun:
+        return TableRun(
+            self._declaration.target,
+            plan.step.kind.name,
+            plan.mode,
+            plan.reason,
+            version,
+            {name: each.snapshot.version for name, each in plan.sources.items()},
+        )
+
+
+def _fold(plan: StepPlan, now: Snapshot) -> Computing | None:
+    sources = list(plan.sources.values())
+    return folding(plan.step, now.schema, sources[0].snapshot.schema) if len(sources) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Rows in files, and the files that they replace in the table and in the table of failed rows."""
+
+    plan: StepPlan
+    rows: JudgedRows
+    removed: Sequence[AddFile] = ()
+    quarantine_removed: Sequence[AddFile] = ()
+    units: int | None = None
