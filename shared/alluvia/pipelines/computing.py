@@ -47,7 +47,7 @@ class StepComputing:
         """Return the columns of units, which have names of their own, and the types of the table's columns."""
         taken = {name for snapshot in self.sources.values() for name in snapshot.schema.names}
         names = [free_name(f"pipeline_unit{number}", taken) for number in range(len(self.step.kind.unit))]
-        columns = [self._column(each.column) for each in self.step.kind.unit]
+        columns = [self.column(each.column) for each in self.step.kind.unit]
         return pa.schema([pa.field(name, field.type) for name, field in zip(names, columns, strict=True)])
 
     def whole(self) -> Relation:
@@ -56,16 +56,17 @@ class StepComputing:
 
     def appended(self, changes: Mapping[str, SourceChange], rows: Mapping[str, LocalRows]) -> Relation:
         """Return the rows that appended rows make. `rows` are those that are not in files of the source as a whole."""
-        return self._relation(*self._changed(changes, rows))
+        return self._relation(*self.changed_rows(changes, rows, "> 0", "pipeline_rows"))
 
     def units(self, changes: Mapping[str, SourceChange], rows: Mapping[str, LocalRows]) -> Relation:
         """Return the units of the rows that a change inserted and deleted, each once.
 
         A row that was deleted and inserted again has not changed.
         """
-        inputs, seen = self._changed({name: each for name, each in changes.items() if not each.is_empty}, rows)
+        some = {name: each for name, each in changes.items() if not each.is_empty}
+        inputs, seen = self.changed_rows(some, rows, "<> 0", "pipeline_rows")
         parts = [
-            f"SELECT DISTINCT {', '.join(self._unit_values(name))} FROM {_view(seen_as)}"  # noqa: S608
+            f"SELECT DISTINCT {', '.join(self.unit_values(name))} FROM {view(seen_as)}"  # noqa: S608
             for name, (seen_as, _) in seen.items()
         ]
         views = dict(seen.values())
@@ -73,33 +74,35 @@ class StepComputing:
 
     def updated(self, target: Snapshot, files: Sequence[AddFile], units: Groups) -> Relation:
         """Return how the rows of some of the table's files are brought up to date, given the units that changed."""
-        made = self._of_sources(dict.fromkeys(self.sources, units), units)
+        made = self.of_units(units)
+        views = {**made.views, "pipeline_kept": self.kept("pipeline_old", "pipeline_units")}
+        text = self.with_kept(f"FROM {view(made.name)}")
+        return Relation({**made.inputs, "pipeline_old": Files(target, files)}, {**views, "pipeline_updated": text})
+
+    def with_kept(self, made: str) -> str:
+        """Return SQL of the rows of the view `pipeline_kept`, which are as they were, and of rows that are made."""
         names, flags = self._names(self.step.schema.names), ", NULL" * len(self.step.declaration.expectations)
-        kept = f"SELECT {names}, false{flags} FROM {_view('pipeline_kept')}"  # noqa: S608
-        inputs = {**made.inputs, "pipeline_old": Files(target, files)}
-        return Relation(
-            inputs,
-            {
-                **made.views,
-                "pipeline_kept": self.kept("pipeline_old"),
-                # Materialized, since DuckDB 1.5.5 never ends a UNION ALL of two such joins where both are long.
-                "pipeline_updated": f"WITH made AS MATERIALIZED (FROM {_view(made.name)}) ({kept}) UNION ALL FROM made",
-            },
-        )
+        kept = f"SELECT {names}, false{flags} FROM {view('pipeline_kept')}"  # noqa: S608
+        # Materialized, since DuckDB 1.5.5 never ends a UNION ALL of two such joins where both are long.
+        return f"WITH made AS MATERIALIZED ({made}) ({kept}) UNION ALL FROM made"
 
     def in_units(self, table: Snapshot, units: Groups) -> Sequence[AddFile]:
         """Return the files of a table with the step's columns that can hold rows of some units."""
         pairs = zip(self.step.kind.unit, self.unit_schema.names, strict=True)
-        named = {self._column(each.column).name: units.ranges[name] for each, name in pairs}
+        named = {self.column(each.column).name: units.ranges[name] for each, name in pairs}
         return Scan(table, replace(units, ranges=named).in_rollup).files
 
-    def kept(self, old: str) -> str:
-        """Return SQL of the rows of an input with the table's columns that are of no changed unit."""
+    def kept(self, old: str, units: str) -> str:
+        """Return SQL of the rows of one relation with the table's columns that are of no unit of another."""
         pairs = zip(self.step.kind.unit, self.unit_schema.names, strict=True)
         same = " AND ".join(
             f"o.{quote_name(each.column)} IS NOT DISTINCT FROM u.{quote_name(name)}" for each, name in pairs
         )
-        return f"SELECT o.* FROM {_view(old)} o ANTI JOIN {_view('pipeline_units')} u ON {same}"  # noqa: S608
+        return f"SELECT o.* FROM {view(old)} o ANTI JOIN {view(units)} u ON {same}"  # noqa: S608
+
+    def of_units(self, units: Groups) -> Relation:
+        """Return the rows of some units that the sources make."""
+        return self._of_sources(dict.fromkeys(self.sources, units), units)
 
     def _of_sources(self, limits: Mapping[str, Groups], units: Groups | None = None) -> Relation:
         """Return the rows that the sources make, of some units alone if those are given."""
@@ -108,54 +111,65 @@ class StepComputing:
         for number, name in enumerate(self.step.query.sources):
             read = f"pipeline_source{number}"
             inputs[read] = Files(self.sources[name], self._files(name, limits.get(name)))
-            of_units = "" if units is None else f" SEMI JOIN {_view('pipeline_units')} u ON {self._in_unit(name)}"
-            text = f"SELECT {self._listed(name)} FROM {_view(read)} s{of_units}"  # noqa: S608
+            of_units = "" if units is None else f" SEMI JOIN {view('pipeline_units')} u ON {self._in_unit(name)}"
+            text = f"SELECT {self._listed(name)} FROM {view(read)} s{of_units}"  # noqa: S608
             seen[name] = (f"pipeline_seen{number}", text)
         return self._relation(inputs, seen)
 
-    def _changed(
-        self, changes: Mapping[str, SourceChange], rows: Mapping[str, LocalRows]
+    def changed_rows(
+        self, changes: Mapping[str, SourceChange], rows: Mapping[str, LocalRows], sign: str, name: str
     ) -> tuple[dict[str, Files | LocalRows], dict[str, tuple[str, str]]]:
-        """Return the changed rows of each source: the inputs, and by source the name and the SQL of a view."""
+        """Return the changed rows of each source: the inputs, and by source the name and the SQL of a view.
+
+        `sign` says which of the net changes: `> 0` for those that came, `< 0` for those that went, `<> 0` for all. The
+        names of the views begin with `name`.
+        """
         inputs: dict[str, Files | LocalRows] = {}
         seen: dict[str, tuple[str, str]] = {}
-        for number, (name, change) in enumerate(changes.items()):
-            columns, parts = self._listed(name), list[str]()
-            if change.files or name not in rows:
+        for number, (source, change) in enumerate(changes.items()):
+            columns, parts = self._listed(source), list[str]()
+            if sign != "< 0" and (change.files or source not in rows):
                 inputs[f"pipeline_appended{number}"] = Files(change.source, change.files)
-                parts.append(f"SELECT {columns} FROM {_view(f'pipeline_appended{number}')}")  # noqa: S608
-            if name in rows:
-                inputs[f"pipeline_changed{number}"] = rows[name]
-                sign, changed = quote_name(rows[name].schema.names[-1]), _view(f"pipeline_changed{number}")
-                net = f"SELECT {columns}, CAST(sum({sign}) AS BIGINT) AS {sign} FROM {changed} GROUP BY {columns}"  # noqa: S608
-                several = f"range(abs(n.{sign})) r WHERE n.{sign} <> 0"
-                parts.append(f"SELECT {self._listed(name, 'n')} FROM ({net}) n, {several}")  # noqa: S608
-            seen[name] = (f"pipeline_rows{number}", " UNION ALL ".join(parts))
+                parts.append(f"SELECT {columns} FROM {view(f'pipeline_appended{number}')}")  # noqa: S608
+            if source in rows:
+                inputs[f"pipeline_changed{number}"] = rows[source]
+                signed, changed = quote_name(rows[source].schema.names[-1]), view(f"pipeline_changed{number}")
+                net = f"SELECT {columns}, CAST(sum({signed}) AS BIGINT) AS {signed} FROM {changed} GROUP BY {columns}"  # noqa: S608
+                several = f"range(abs(n.{signed})) r WHERE n.{signed} {sign}"
+                parts.append(f"SELECT {self._listed(source, 'n')} FROM ({net}) n, {several}")  # noqa: S608
+            if parts:
+                seen[source] = (f"{name}{number}", " UNION ALL ".join(parts))
         return inputs, seen
 
     def _relation(self, inputs: Mapping[str, Files | LocalRows], seen: Mapping[str, tuple[str, str]]) -> Relation:
-        views = dict(seen.values())
-        text = self._rows(self.step.query.over({name: view for name, (view, _) in seen.items()}))
-        return Relation(inputs, {**views, "pipeline_made": text})
-
-    def _rows(self, query: str) -> str:
-        """Return SQL of a table's rows, with the further columns, for the SQL of the query's rows."""
-        declaration, schema = self.step.declaration, self.step.schema
-        history = declaration.sequencing is not None and declaration.sequencing.scd == 2
-        fields = [field for field in schema if not (history and field.name in HISTORY)]
-        names = self._names(field.name for field in fields)
-        casts = ", ".join(stored_value(quote_name(field.name), field, "the table", _THEN) for field in fields)
-        text = f"SELECT {casts} FROM ({query}\n) AS r({names})"  # noqa: S608
+        declaration, text = self.step.declaration, self.typed({name: seen_as for name, (seen_as, _) in seen.items()})
         if declaration.sequencing is not None:
-            text = sequenced(text, declaration, declaration.sequencing, [field.name for field in fields])
+            text = sequenced(text, declaration, declaration.sequencing, [field.name for field in self._given])
         elif declaration.key:
             text = self._of_one_key(text)
-        met = "".join(f", (\n{each.condition}\n) IS TRUE" for each in declaration.expectations)
+        return Relation(inputs, {**dict(seen.values()), "pipeline_made": self.judged(text)})
+
+    def typed(self, seen: Mapping[str, str]) -> str:
+        """Return SQL of the rows that the query gives over views of its sources, in the table's types."""
+        names = self._names(field.name for field in self._given)
+        casts = ", ".join(stored_value(quote_name(field.name), field, "the table", _THEN) for field in self._given)
+        return f"SELECT {casts} FROM ({self.step.query.over(seen)}\n) AS r({names})"  # noqa: S608
+
+    def judged(self, text: str) -> str:
+        """Return SQL of rows that are made, with the further columns."""
+        met = "".join(f", (\n{each.condition}\n) IS TRUE" for each in self.step.declaration.expectations)
         return f"SELECT *, true{met} FROM ({text})"  # noqa: S608
+
+    @property
+    def _given(self) -> list[pa.Field]:
+        """Return the columns that the query gives: all of the table's but those that a history adds."""
+        sequencing = self.step.declaration.sequencing
+        history = sequencing is not None and sequencing.scd == 2
+        return [field for field in self.step.schema if not (history and field.name in HISTORY)]
 
     def _of_one_key(self, text: str) -> str:
         """Return SQL that fails, naming the key, where two rows have the same one."""
-        key = self._names(self._column(name).name for name in self.step.declaration.key)
+        key = self._names(self.column(name).name for name in self.step.declaration.key)
         says = quote_text(f"two rows of table {self.step.declaration.target} have the same KEY ({key}): ")
         values = f"CAST(row({key}) AS VARCHAR)"
         once = f"CASE WHEN count(*) OVER (PARTITION BY {key}) > 1 THEN error({says} || {values}) END"
@@ -163,7 +177,8 @@ class StepComputing:
         checked = f"coalesce({once}, {first}) AS {first}"
         return f"SELECT {', '.join((checked, *others))} FROM ({text})"  # noqa: S608
 
-    def _unit_values(self, source: str) -> Iterable[str]:
+    def unit_values(self, source: str) -> Iterable[str]:
+        """Yield SQL of the unit of a row of a source, a column each."""
         for each, field in zip(self.step.kind.unit, self.unit_schema, strict=True):
             yield f"CAST(TRY({each.texts[source]}) AS {duckdb_type(field.type)}) AS {quote_name(field.name)}"
 
@@ -201,12 +216,14 @@ class StepComputing:
         columns = self.step.seen(source, self.sources[source].schema)
         return ", ".join(f"{of}{'.' if of else ''}{quote_name(name)}" for name in columns)
 
-    def _column(self, name: str) -> pa.Field:
+    def column(self, name: str) -> pa.Field:
+        """Return a column of the table by its name in any case."""
         return next(field for field in self.step.schema if field.name.lower() == name.lower())
 
     def _names(self, names: Iterable[str]) -> str:
         return ", ".join(map(quote_name, names))
 
 
-def _view(name: str) -> str:
+def view(name: str) -> str:
+    """Return how SQL names an input or a view of a relation."""
     return f"{VIEW_SCHEMA}.{name}"

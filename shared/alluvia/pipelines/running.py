@@ -13,6 +13,7 @@ from dataclasses import field, replace
 from pathlib import Path
 
 import orjson
+import pyarrow as pa
 
 from alluvia.commit.changes import Changes
 from alluvia.delta.log.actions import AddFile, Txn
@@ -30,12 +31,13 @@ from alluvia.pipelines.computing import StepComputing
 from alluvia.pipelines.declaration import APPEND, Declaration
 from alluvia.pipelines.folding import folding
 from alluvia.pipelines.planning import APPENDED, NOTHING, REBUILT, StepPlan, rebuilt_plan
+from alluvia.pipelines.sequence_folding import GREATEST, SequenceFolding, folds_changes, greatest_seen
 from alluvia.pipelines.sorting_rows import JudgedRows, sorting
 from alluvia.pipelines.table_planner import Planner
 from alluvia.pipelines.tables import staged_quarantine, staged_target
-from alluvia.rollups.change import PROGRESS, app_id, write_rows
+from alluvia.rollups.change import PROGRESS, SourceChange, app_id, write_rows
 from alluvia.rollups.computing import Computing
-from alluvia.rollups.groups import Groups, write_groups
+from alluvia.rollups.groups import Groups, write_groups, write_touched
 from alluvia.rollups.refresh import touched_groups
 from alluvia.scratch import scratch_root
 
@@ -101,6 +103,7 @@ class _Attempt:
         self._written: dict[str, list[AddFile]] = {}
         self._staged: dict[str, StagedTable] = {}
         self._plan: StepPlan | None = None
+        self._greatest: int | None = None
 
     def run(self) -> TableRun:
         """Plan, compute and commit. Deletes the files that it has written where it fails before it tries to commit."""
@@ -178,6 +181,7 @@ class _Attempt:
         return [
             Txn(PROGRESS, max(each.version for each in newest), now_ms),
             *(Txn(app_id(each), each.version, now_ms) for each in newest),
+            *([] if self._greatest is None else [Txn(GREATEST, self._greatest, now_ms)]),
         ]
 
     def _stage(
@@ -203,6 +207,10 @@ class _Attempt:
         if plan.mode == NOTHING:
             return _Work(plan, JudgedRows())
         if plan.mode == REBUILT:
+            sequencing = folds_changes(step)
+            if sequencing is not None and sequencing.delete_when is not None:
+                whole = {name: SourceChange(each, None, list(each.files)) for name, each in computing.sources.items()}
+                self._greatest = self._greatest_of(SequenceFolding(computing, sequencing, whole, {}).greatest(), None)
             old = [] if quarantine is None else list(quarantine.newest().files)
             return _Work(plan, self._sorted(plan, computing.whole(), now, quarantine), list(now.files), old)
         rows = self._changed_rows(plan, folder)
@@ -218,9 +226,42 @@ class _Attempt:
         if not units.count:
             return _Work(plan, JudgedRows(failed={each.name: 0 for each in step.declaration.expectations}), units=0)
         files = computing.in_units(now, units)
-        done = self._sorted(plan, computing.updated(now, files, units), now, quarantine)
+        updated = self._folding_changes(plan, computing, now, files, rows, folder)
+        done = self._sorted(plan, updated or computing.updated(now, files, units), now, quarantine)
         old = self._requarantined(computing, quarantine, units, done)
         return _Work(plan, done, files, old, units.count)
+
+    def _folding_changes(
+        self,
+        plan: StepPlan,
+        computing: StepComputing,
+        now: Snapshot,
+        files: Sequence[AddFile],
+        rows: Mapping[str, LocalRows],
+        folder: Path,
+    ) -> Relation | None:
+        """Return how newer changes are folded into the table's rows; None where a step's rows are not changes."""
+        sequencing = folds_changes(plan.step)
+        if sequencing is None:
+            return None
+        folding = SequenceFolding(computing, sequencing, plan.changes, rows)
+        self._greatest = self._greatest_of(folding.greatest(), greatest_seen(now))
+        relation = folding.classified(now, files, greatest_seen(now))
+        touched = self._evaluate(
+            relation,
+            lambda _, batches: write_touched(
+                batches, computing.unit_schema, computing.unit_schema.names, lambda name: folder / f"{name}.parquet"
+            ),
+        )
+        return folding.updated(now, files, touched)
+
+    def _greatest_of(self, relation: Relation | None, before: int | None) -> int | None:
+        """Return the greatest number of a relation, or of runs before, if both are known."""
+        if relation is None:
+            return None
+        found = self._evaluate(relation, lambda columns, batches: pa.Table.from_batches(batches, columns).column(0))
+        numbers = [each for each in (*found.to_pylist(), before) if each is not None]
+        return max(numbers, default=None)
 
     def _folded(self, plan: StepPlan, fold: Computing, now: Snapshot, folder: Path) -> _Work:
         """Fold the rows that groups have gained into those of the table, and compute other changed groups again."""
@@ -271,7 +312,7 @@ class _Attempt:
         if not files:
             return []
         inputs: dict[str, Files | LocalRows] = {"pipeline_old": Files(now, files), "pipeline_units": units.rows}
-        relation = Relation(inputs, {"pipeline_kept": computing.kept("pipeline_old")})
+        relation = Relation(inputs, {"pipeline_kept": computing.kept("pipeline_old", "pipeline_units")})
         writer, written = quarantine.writer(now), self._written.setdefault(quarantine.name, [])
         unnamed = Declaration(self._declaration.target, self._declaration.query)
         kept = self._evaluate(relation, sorting(unnamed, now.schema, {}, writer, None, written, []))

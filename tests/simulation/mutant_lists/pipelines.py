@@ -1,0 +1,159 @@
+"""Mutants of pipelines."""
+
+from __future__ import annotations
+
+from tests.simulation.mutant_lists.mutant import Mutant
+
+_PROPERTY = "tests/property/test_pipelines.py"
+_KINDS, _RUNS = "tests/unit/pipelines/test_kinds.py", "tests/unit/pipelines/test_running.py"
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "a pipeline's run without a record of the versions that it shows",
+        "pipelines/running.py",
+        "            *(Txn(app_id(each), each.version, now_ms) for each in newest),\n",
+        "",
+        (_RUNS,),
+    ),
+    Mutant(
+        "two runs of a pipeline at once that do not conflict",
+        "pipelines/running.py",
+        "            Txn(PROGRESS, max(each.version for each in newest), now_ms),\n",
+        "",
+        (_RUNS,),
+    ),
+    Mutant(
+        "a pipeline's run that keeps the rows of changed units",
+        "pipelines/computing.py",
+        'o ANTI JOIN {view(units)} u ON {same}"',
+        'o"',
+        (_PROPERTY,),
+    ),
+    Mutant(
+        "a pipeline's run that computes all rows for changed units",
+        "pipelines/computing.py",
+        """f" SEMI JOIN {view('pipeline_units')} u ON {self._in_unit(name)}\"""",
+        '""',
+        (_PROPERTY,),
+    ),
+    Mutant(
+        "a pipeline's run that looks for units in the rows that came alone",
+        "pipelines/computing.py",
+        'self.changed_rows(some, rows, "<> 0", "pipeline_rows")',
+        'self.changed_rows(some, rows, "> 0", "pipeline_rows")',
+        (_PROPERTY,),
+    ),
+    Mutant(
+        "a pipeline that traces the side of an outer join that may be null",
+        "pipelines/lineage.py",
+        'kept = {"INNER": both.columns, "LEFT": left.columns, "RIGHT": right.columns}.get(kind, [])',
+        "kept = both.columns",
+        (_KINDS,),
+    ),
+    Mutant(
+        "a pipeline that traces a column without a look at windows",
+        "pipelines/lineage.py",
+        "return trace if trace is not None and all(trace in parts for parts in self._partitions) else None",
+        "return trace",
+        (_KINDS,),
+    ),
+    Mutant(
+        "a pipeline that traces a column to some of the tables of a join",
+        "pipelines/from_clauses.py",
+        "if not self.entries or self.entries - trace.keys():",
+        "if not self.entries:",
+        (_KINDS,),
+    ),
+    Mutant(
+        "a pipeline that traces a table that is read twice to one of two expressions",
+        "pipelines/from_clauses.py",
+        "if made.setdefault(table, expression) != expression:",
+        "if made.setdefault(table, expression) is None:",
+        (_KINDS, _PROPERTY),
+    ),
+    Mutant(
+        "a pipeline that does not see tables in subqueries of expressions",
+        "pipelines/lineage.py",
+        "if below != source.tables or select.hides:",
+        "if select.hides and not below:",
+        (_KINDS,),
+    ),
+    Mutant(
+        "a pipeline that folds late changes",
+        "pipelines/sequence_folding.py",
+        "s.latest IS NULL OR f.least > s.latest",
+        "true",
+        (_PROPERTY,),
+    ),
+    Mutant(
+        "a pipeline that folds changes that are as new as the row",
+        "pipelines/sequence_folding.py",
+        "f.least > s.latest",
+        "f.least >= s.latest",
+        (_PROPERTY,),
+    ),
+    Mutant(
+        "a pipeline that brings a deleted key back",
+        "pipelines/sequence_folding.py",
+        "if self.sequencing.delete_when is None:",
+        "if self.sequencing is not None:",
+        (_PROPERTY,),
+    ),
+    Mutant(
+        "a pipeline that forgets when a deleted key's history ended",
+        "pipelines/sequence_folding.py",
+        'f"greatest({by}, valid_to)"',
+        "by",
+        (_PROPERTY,),
+    ),
+    Mutant(
+        "a pipeline that forgets the greatest change of runs before",
+        "pipelines/running.py",
+        "for each in (*found.to_pylist(), before) if each is not None",
+        "for each in found.to_pylist() if each is not None",
+        (_PROPERTY, "tests/unit/pipelines/test_sequences.py"),
+    ),
+    Mutant(
+        "a pipeline that appends the rows of deletes and updates",
+        "rollups/change.py",
+        "if may_append(each)]",
+        "if each.adds]",
+        (_PROPERTY,),
+    ),
+    Mutant(
+        "a pipeline that appends a source's rows again where changes are gone",
+        "pipelines/planning.py",
+        "    if change.shown is None or change.shown > source.snapshot.version:",
+        "    if change.shown is not None and change.shown > source.snapshot.version:",
+        (_RUNS,),
+    ),
+    Mutant(
+        "a pipeline that lets null meet an expectation",
+        "pipelines/sorting_rows.py",
+        ".fill_null(False)",
+        ".fill_null(True)",
+        (_PROPERTY,),
+    ),
+    Mutant(
+        "a pipeline that leaves failed rows of changed units in the quarantine",
+        "pipelines/running.py",
+        "        done.quarantined += kept.adds\n        return list(files)",
+        "        return []",
+        (_PROPERTY,),
+    ),
+    Mutant(
+        "a pipeline that takes another query for the same",
+        "pipelines/definition.py",
+        '"the query": not _same_query(one.query, other.query),',
+        '"the query": False,',
+        (_RUNS,),
+    ),
+    Mutant(
+        "a branch that is published with a pipeline's progress in its own versions",
+        "operations/branches/branch_publish.py",
+        "changed = [_without_progress(each, moved) for each in tables",
+        "changed = [each for each in tables",
+        (_RUNS,),
+    ),
+)
