@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,25 @@ def test_a_pipeline_runs_on_a_branch(folder: Path) -> None:
     alluvia.connect("lake").branch("fix")
     assert [row["mode"] for row in rows("run", "--branch", "fix")] == ["rebuilt", "rebuilt"]
     assert alluvia.connect("lake").tables() == ["events"]
+
+
+def test_an_example_is_written_tested_run_and_backfilled(folder: Path) -> None:
+    lake = alluvia.connect("lake")
+    visits = lake.create_table("visits", {"at": "timestamp", "page": "string"})
+    visits.append([{"at": datetime(2026, 1, day, tzinfo=UTC), "page": "/"} for day in (1, 1, 2)])
+    lake.drop_table("events")
+    assert [row["file"] for row in rows("init", "--path", "new")] == ["new/example.sql", "new/tests/example.sql"]
+    assert [row["passed"] for row in rows("test", "--path", "new")] == [True]
+    assert [row["table"] for row in rows("run", "--path", "new")] == ["visits_clean", "visits_daily"]
+    assert [row["n"] for row in lake.sql("SELECT rows AS n FROM visits_daily ORDER BY day").to_pylist()] == [2, 1]
+    again, below = rows("backfill", "visits_clean", "--path", "new")
+    assert (again["mode"], again["reason"], below["rows"]) == ("rebuilt", "it was asked for", 0)
+    test = folder / "new" / "tests" / "example.sql"
+    test.write_text(test.read_text().replace("DATE '2026-01-01', 2", "DATE '2026-01-01', 7"))
+    result = run("test", "--path", "new")
+    assert result.exit_code == 1
+    assert "alluvia: new/tests/example.sql:1: rows are counted by day: missing: " in result.stderr
+    assert "new has files already" in run("init", "--path", "new").stderr
 
 
 def test_a_folder_that_is_missing_says_how_to_begin(folder: Path) -> None:

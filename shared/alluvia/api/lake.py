@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from alluvia.commit.transaction import TRANSACTION_AGE_MS_MAX, Commit
 from alluvia.commit.warm_table import WarmTable
 from alluvia.delta.arguments import check_names, check_place
 from alluvia.errors import Invalid
-from alluvia.operations.catalog.catalog import check_whole_lake, rejects_handle
+from alluvia.operations.catalog.catalog import WritableCatalog, check_whole_lake, rejects_handle
 from alluvia.operations.catalog.views import NamingViews
 from alluvia.store import Store, open_reaching_store, open_store, open_wide_store
 from alluvia.store.uris import missing_folder, table_place
@@ -224,8 +225,15 @@ class Lake(OutsideTables, LakeStreams, LakeTags, LakeQueries):
         """
         from alluvia.pipelines.pipeline import Pipeline
         from alluvia.pipelines.project import read_project
+        from alluvia.pipelines.unit_tests import read_tests
+        from alluvia.store import MemoryStore
 
-        return Pipeline(self.catalog, self.evaluation, read_project(path))
+        def scratch() -> tuple[WritableCatalog, Evaluate]:
+            lake = Lake(MemoryStore("tests", self.clock), self.clock)
+            return lake.catalog, lake.evaluation()
+
+        tests = read_tests(Path(path))
+        return Pipeline(self.catalog, self.evaluation, read_project(path), tests, scratch)
 
     def evaluation(self, memory_mb: int | None = None) -> Evaluate:
         """Return what computes rollups, within a memory limit in MB, and no longer than a transaction may take.

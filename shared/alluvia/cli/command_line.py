@@ -49,7 +49,7 @@ _MODULES = {
     "checking": "erase, verify",
     "glancing": "export, head, schema, status",
     "inspecting": "describe, files, rejects list, rejects show, suggest, tables",
-    "pipelines": "pipeline plan, pipeline run, pipeline status",
+    "pipelines": ("pipeline backfill, pipeline init, pipeline plan, pipeline run, pipeline status, pipeline test"),
     "replaying": "rejects replay",
     "maintaining": "backup, checkpoint, expire, optimize, rollup refresh, vacuum",
     "querying": "changes, query, sql",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
 from alluvia.clock import datetime_of
-from alluvia.errors import AlluviaError
+from alluvia.errors import AlluviaError, Invalid
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.reading.relations import Evaluate
 from alluvia.pipelines.declaration import Declaration
@@ -13,6 +13,7 @@ from alluvia.pipelines.graph import selected, upstream_of
 from alluvia.pipelines.planning import NOTHING
 from alluvia.pipelines.running import TableRun, run_table
 from alluvia.pipelines.table_planner import Planner
+from alluvia.pipelines.unit_tests import DeclarationTest, DeclarationTestResult, Scratch, run_test
 from alluvia.rollups.change import PROGRESS, progress_of
 
 REFUSED, FAILED, SKIPPED = "refused", "failed", "skipped"
@@ -22,11 +23,18 @@ class Pipeline:
     """The declared tables of a folder, each after those that it reads."""
 
     def __init__(
-        self, catalog: WritableCatalog, evaluation: Callable[[], Evaluate], declarations: Sequence[Declaration]
+        self,
+        catalog: WritableCatalog,
+        evaluation: Callable[[], Evaluate],
+        declarations: Sequence[Declaration],
+        tests: Sequence[DeclarationTest] = (),
+        scratch: Scratch | None = None,
     ) -> None:
         self.declarations = tuple(declarations)
+        self.tests = tuple(tests)
         self._catalog = catalog
         self._evaluation = evaluation
+        self._scratch = scratch
 
     def plan(self, select: Sequence[str] = (), *, full_refresh: bool = False) -> list[dict[str, object]]:
         """Return what a run would do now, a row for each table, from the log alone.
@@ -65,21 +73,49 @@ class Pipeline:
 
     def running(self, select: Sequence[str] = (), *, full_refresh: bool = False) -> Iterator[TableRun]:
         """Yield what `run` returns, each as soon as it is done."""
+        tables = selected(self.declarations, select)
+        return self._each(tables, {each.target for each in tables} if full_refresh else set())
+
+    def _each(self, tables: Sequence[Declaration], again: Container[str]) -> Iterator[TableRun]:
         evaluate, stopped = self._evaluation(), set[str]()
         above = upstream_of(self.declarations)
-        for each in selected(self.declarations, select):
+        for each in tables:
             if stopping := sorted(above[each.target] & stopped):
                 stopped.add(each.target)
                 reason = f"skipped, since {' and '.join(map(shown, stopping))} failed"
                 yield TableRun(each.target, mode=SKIPPED, error=str(each.wrong(reason)))
                 continue
             try:
-                yield run_table(self._catalog, evaluate, each, full_refresh=full_refresh)
+                yield run_table(self._catalog, evaluate, each, full_refresh=each.target in again)
             except AlluviaError as error:
                 stopped.add(each.target)
                 text = str(error)
                 placed = text if each.place and text.startswith(each.place) else str(each.wrong(text))
                 yield TableRun(each.target, mode=FAILED, error=placed)
+
+    def backfill(self, tables: Sequence[str]) -> list[TableRun]:
+        """Compute all rows of some tables again, and bring those that are made of them up to date, in order.
+
+        The latter follow what the former have changed, and no more. Raises `Invalid` without a table.
+        """
+        return list(self.backfilling(tables))
+
+    def backfilling(self, tables: Sequence[str]) -> Iterator[TableRun]:
+        """Yield what `backfill` returns, each as soon as it is done."""
+        if not tables:
+            raise Invalid("name the tables to backfill")
+        again = {each.target for each in selected(self.declarations, tables)}
+        below = [f"{name}+" for name in again]
+        return self._each(selected(self.declarations, below), again)
+
+    def test(self) -> list[DeclarationTestResult]:
+        """Run the tests of the declarations, each on a lake of its own in memory. The lake is read for its columns."""
+        assert self._scratch is not None  # noqa: S101 - who makes a pipeline of a lake gives one
+        results: list[DeclarationTestResult] = []
+        for each in self.tests:
+            scratch, evaluate = self._scratch()
+            results.append(run_test(each, self.declarations, self._catalog, scratch, evaluate))
+        return results
 
     def status(self) -> list[dict[str, object]]:
         """Return how fresh each table is, a row for each: from the log alone.

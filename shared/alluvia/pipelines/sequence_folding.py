@@ -108,7 +108,7 @@ class SequenceFolding:
 
     @property
     def _latest(self) -> str:
-        """Return SQL for the greatest value of SEQUENCE BY that a row of the table tells of."""
+        """Return SQL for the greatest value of SEQUENCE BY that a row of the table shows."""
         by = quote_name(self.sequencing.by)
         return by if self.sequencing.scd == 1 else f"greatest({by}, valid_to)"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.simulation.mutant_lists.mutant import Mutant
 
 _PROPERTY = "tests/property/test_pipelines.py"
+_SEQUENCES = "tests/unit/pipelines/test_sequences.py"
 _KINDS, _RUNS = "tests/unit/pipelines/test_kinds.py", "tests/unit/pipelines/test_running.py"
 
 
@@ -70,7 +71,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "pipelines/from_clauses.py",
         "if made.setdefault(table, expression) != expression:",
         "if made.setdefault(table, expression) is None:",
-        (_KINDS, _PROPERTY),
+        (_KINDS,),
     ),
     Mutant(
         "a pipeline that does not see tables in subqueries of expressions",
@@ -98,21 +99,21 @@ MUTANTS: tuple[Mutant, ...] = (
         "pipelines/sequence_folding.py",
         "if self.sequencing.delete_when is None:",
         "if self.sequencing is not None:",
-        (_PROPERTY,),
+        (_SEQUENCES,),
     ),
     Mutant(
         "a pipeline that forgets when a deleted key's history ended",
         "pipelines/sequence_folding.py",
         'f"greatest({by}, valid_to)"',
         "by",
-        (_PROPERTY,),
+        (_SEQUENCES,),
     ),
     Mutant(
         "a pipeline that forgets the greatest change of runs before",
         "pipelines/running.py",
         "for each in (*found.to_pylist(), before) if each is not None",
         "for each in found.to_pylist() if each is not None",
-        (_PROPERTY, "tests/unit/pipelines/test_sequences.py"),
+        (_SEQUENCES,),
     ),
     Mutant(
         "a pipeline that appends the rows of deletes and updates",
@@ -130,9 +131,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a pipeline that lets null meet an expectation",
-        "pipelines/sorting_rows.py",
-        ".fill_null(False)",
-        ".fill_null(True)",
+        "pipelines/computing.py",
+        ") IS TRUE",
+        ") IS NOT FALSE",
         (_PROPERTY,),
     ),
     Mutant(

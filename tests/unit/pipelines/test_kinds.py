@@ -114,6 +114,7 @@ FULL = [
     ("KEY (visitor)", "SELECT u.visitor FROM events e LEFT JOIN users u ON u.visitor = e.visitor"),
     ("KEY (visitor)", "SELECT visitor, any_value(status) AS s FROM events GROUP BY visitor"),
     ("KEY (event)", "SELECT event, count(*) AS n FROM events GROUP BY GROUPING SETS ((event), ())"),
+    ("KEY (visitor)", "SELECT a.visitor FROM events a JOIN events b ON a.visitor = b.event"),
     # Both sides of the join read the table, and not by the same column.
     ("KEY (visitor)", "WITH c AS (FROM events) SELECT a.visitor FROM c a JOIN c b ON a.event = b.event"),
     (

@@ -1,8 +1,10 @@
-"""Commands of pipelines: pipeline plan, run, status."""
+"""Commands of pipelines: pipeline init, plan, run, backfill, status, test."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from alluvia.cli.options import Decorator
     from alluvia.pipelines.pipeline import Pipeline
     from alluvia.pipelines.running import TableRun
+    from alluvia.pipelines.unit_tests import DeclarationTestResult
 
 _PATH: Decorator = click.option(
     "--path",
@@ -30,6 +33,7 @@ _SELECT: Decorator = click.option(
 )  # fmt: skip
 _FULL_REFRESH: Decorator = click.option("--full-refresh", is_flag=True, help="Compute all rows again.")
 _RUN_COLUMNS = ("table", "kind", "mode", "version", "sources", "rows", "quarantined", "failed", "reason")
+_TEST_COLUMNS = ("table", "name", "result")
 _STATUS_COLUMNS = ("table", "kind", "version", "last_run", "behind", "mode", "why")
 _PLAN_COLUMNS = ("table", "kind", "mode", "from", "to", "files", "rows", "bytes", "dollars", "engine", "why")
 
@@ -57,11 +61,48 @@ def pipeline_run(common: Common, path: str, select: tuple[str, ...], *, full_ref
     reports: list[TableRun] = []
     with common.progress("running the pipeline"):
         reports += pipeline.running(select, full_refresh=full_refresh)
+    _show_runs(common, reports)
+
+
+def _show_runs(common: Common, reports: Sequence[TableRun]) -> None:
+    """Print what runs did; fail if one of them did."""
     rows = [{name: value for name, value in asdict(each).items() if name != "error"} for each in reports]
     common.show(rows if common.as_json else map(_run_row, rows), None if common.as_json else _RUN_COLUMNS)
     errors = [each.error for each in reports if each.error is not None]
     if errors:
         raise Invalid("\n".join(errors))
+
+
+@command
+@click.argument("tables", nargs=-1, required=True, metavar="TABLE…")
+@_PATH
+def pipeline_backfill(common: Common, tables: tuple[str, ...], path: str) -> None:
+    """Compute all rows of TABLE again, and bring the tables that are made of it up to date."""
+    reports: list[TableRun] = []
+    with common.progress("running the pipeline"):
+        reports += _pipeline(common, path).backfilling(tables)
+    _show_runs(common, reports)
+
+
+@command
+@_PATH
+def pipeline_test(common: Common, path: str) -> None:
+    """Run the tests of the declarations, in PATH/tests/*.sql, on lakes in memory. Exits 1 if one fails."""
+    results = _pipeline(common, path).test()
+    rows = [{**asdict(each), "passed": each.passed} for each in results]
+    common.show(rows if common.as_json else map(_test_row, rows), None if common.as_json else _TEST_COLUMNS)
+    failed = [each for each in results if not each.passed]
+    if failed:
+        raise Invalid("\n".join(f"{each.place}: {each.name}: {_difference(each)}" for each in failed))
+
+
+@command
+@_PATH
+def pipeline_init(common: Common, path: str) -> None:
+    """Write an example of a pipeline over a table of the lake, with a test, to PATH."""
+    from alluvia.pipelines.example import write_example
+
+    common.show({"file": str(file)} for file in write_example(common.lake().catalog, Path(path)))
 
 
 @command
@@ -79,6 +120,17 @@ def _pipeline(common: Common, path: str) -> Pipeline:
 
 def _run_row(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "sources": _listed(row["sources"]), "failed": _listed(row["failed"])}
+
+
+def _test_row(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "result": "passed" if row["passed"] else "failed"}
+
+
+def _difference(result: DeclarationTestResult) -> str:
+    if result.error is not None:
+        return result.error
+    rows = {"missing": result.missing, "unexpected": result.unexpected}
+    return "; ".join(f"{what}: {', '.join(map(str, each))}" for what, each in rows.items() if each)
 
 
 def _listed(values: Any) -> str:
