@@ -11,7 +11,7 @@ from dataclasses import field, replace
 
 from alluvia.errors import Forbidden, Invalid
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.table_names import REJECTS, split_branch
+from alluvia.table_names import REJECTS, SCHEMA, name_in_schema, schema_of, split_branch
 
 APPEND, READ, WRITE, ADMIN = "append", "read", "write", "admin"
 OPERATIONS = (APPEND, READ, WRITE, ADMIN)
@@ -25,7 +25,7 @@ VALUES_MAX = 100
 VALUE_CHARS_MAX = 1000
 PATTERN_CHARS_MAX = 200
 WHERE_CHARS_MAX = 2000
-_PATTERN = re.compile(rf"(\*|[a-z*][a-z0-9_*]*)(/{REJECTS})?")
+_PATTERN = re.compile(rf"([a-z*][a-z0-9_*]*\.)?[a-z*][a-z0-9_*]*(/{REJECTS})?")
 _QUERY_PATTERN = re.compile(r"[a-z*][a-z0-9_*]*|[a-z][a-z0-9_]*@(0|[1-9][0-9]{0,17})")
 
 
@@ -33,7 +33,9 @@ _QUERY_PATTERN = re.compile(r"[a-z*][a-z0-9_*]*|[a-z][a-z0-9_]*@(0|[1-9][0-9]{0,
 class Grant:
     """Operations on the tables whose names match a pattern, or on the published queries.
 
-    A table of rejects is matched only by `<name>/_rejects`. A query means its current version, `<name>@<number>` that
+    `*` alone means the tables of all schemas. Elsewhere it stands for any characters but a dot: `ev*` means tables in
+    `main` alone, `bronze.*` all in `bronze`, and `*.events` one in each schema, also in `main`. A table of rejects is
+    matched only by `<name>/_rejects`. A query means its current version, `<name>@<number>` that
     one alone. `where` is a condition that limits the rows that may be read, by the caller itself or through a published
     query; `hide` has columns that may not be, in lower case. `values` are the texts of parameters that are fixed.
     """
@@ -174,6 +176,16 @@ class Rights:
         means = {version, None} if current else {version}
         return [grant for grant in self.grants if QUERY in grant.operations and means & grant.versions(query)]
 
+    def reaches(self, schema: str) -> bool:
+        """Whether the caller may do something with a table in a schema, or with one that it could have."""
+        return any(_schema_matches(pattern, schema) for grant in self.grants for pattern in grant.tables)
+
+    def check_schema(self, operation: str, schema: str) -> None:
+        """Raise `Forbidden`, naming the scope that is missing, unless an operation is granted on all of a schema."""
+        granted = (pattern for grant in self.grants if operation in grant.operations for pattern in grant.tables)
+        if not any(pattern.rpartition(".")[2] == "*" and _schema_matches(pattern, schema) for pattern in granted):
+            raise _lacking(operation, f"{schema}.*")
+
     def check_any_table(self) -> None:
         """Raise `Forbidden` for a caller that may do nothing with any table, and so has no business with SQL."""
         if not any(grant.tables for grant in self.grants):
@@ -212,12 +224,25 @@ def _check_names(field: str, names: tuple[str, ...], others: tuple[str, ...], pa
 
 
 def matches(pattern: str, table: str) -> bool:
-    """Whether a name matches a pattern, in which `*` stands for any characters but the slash."""
+    """Whether a table's name, or a query's, matches a pattern of a grant."""
     rejects = f"/{REJECTS}"
     if pattern.endswith(rejects) != table.endswith(rejects):
         return False
-    first, *others = pattern.removesuffix(rejects).split("*")
-    name = table.removesuffix(rejects)
+    pattern = pattern.removesuffix(rejects)
+    if pattern == "*":
+        return True
+    name = name_in_schema(table.removesuffix(rejects))
+    return _schema_matches(pattern, schema_of(table)) and _matches(pattern.rpartition(".")[2], name)
+
+
+def _schema_matches(pattern: str, schema: str) -> bool:
+    """Whether a pattern means tables in a schema."""
+    pattern = pattern.removesuffix(f"/{REJECTS}")
+    return pattern == "*" or _matches(pattern.rpartition(".")[0] or SCHEMA, schema)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    first, *others = pattern.split("*")
     if not others:
         return name == first
     *middle, last = others

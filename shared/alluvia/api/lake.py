@@ -15,6 +15,7 @@ from alluvia.api import api_hints
 from alluvia.api.lake_catalog import LakeCatalog
 from alluvia.api.lake_creation import OutsideTables
 from alluvia.api.lake_queries import LakeQueries
+from alluvia.api.lake_schemas import LakeSchemas
 from alluvia.api.lake_stream import LakeStreams, LakeTags
 from alluvia.api.lake_table import Table
 from alluvia.clock import Clock, SystemClock
@@ -99,7 +100,7 @@ def _opened(uri: str | os.PathLike[str], clock: Clock | None, options: Mapping[s
     return lake, WarmTable(lake.store, f"{name}/" if name else "", name or parent, clock)
 
 
-class Lake(OutsideTables, LakeStreams, LakeTags, LakeQueries):
+class Lake(OutsideTables, LakeSchemas, LakeStreams, LakeTags, LakeQueries):
     """The tables below one path or URI. Thread-safe.
 
     `catalog` finds them. The classes that a lake inherits group methods that work on it: they hold no state, and none

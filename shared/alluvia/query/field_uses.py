@@ -38,7 +38,7 @@ from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import sample_of
 from alluvia.query.permitted import NotedCatalog, permitted
 from alluvia.query.published import PLANNING_SECONDS, list_published
-from alluvia.query.scans import newest_snapshots
+from alluvia.query.resolving import newest_snapshots, resolve
 from alluvia.query.views import expand
 from alluvia.rollups.creating import rollups_of
 from alluvia.rollups.definition import definition_of
@@ -160,7 +160,7 @@ def _changes(
         given = text.samples is not None
         statement = parse(text.query)
         references = find_references(statement.root, parameters=given)
-        newest = newest_snapshots(catalog, references)
+        references, newest = resolve(catalog, references)
         expanded = expand(catalog, statement, references, newest, analyse, parameters=given)
         root, references = expanded.statement.root, expanded.references
         newest = newest_snapshots(catalog, references)

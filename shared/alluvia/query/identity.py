@@ -30,7 +30,8 @@ from alluvia.query.known_texts import parsed, references_of
 from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Parameters, check_given, named_values
 from alluvia.query.process.session import Session
-from alluvia.query.scans import newest_snapshots, snapshots
+from alluvia.query.resolving import newest_snapshots, resolve
+from alluvia.query.scans import snapshots
 from alluvia.query.views import expand
 from alluvia.version import __version__
 
@@ -121,7 +122,7 @@ def identify(
     if values:
         check_given(statement.root, values)
     references = references_of(statement, parameters=bool(values))
-    newest = newest_snapshots(catalog, references)
+    references, newest = resolve(catalog, references)
     expanded = expand(catalog, statement, references, newest, analyse, parameters=bool(values))
     if expanded.views:
         newest = newest_snapshots(catalog, expanded.references)

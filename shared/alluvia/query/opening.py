@@ -40,7 +40,8 @@ from alluvia.query.parameters import check_given
 from alluvia.query.process.evaluator import evaluation
 from alluvia.query.process.fetching import EARLY_FILES, may_end_early
 from alluvia.query.process.session import Session
-from alluvia.query.scans import ScanPlan, TableScan, newest_snapshots, plan_scans, report
+from alluvia.query.resolving import newest_snapshots, resolve
+from alluvia.query.scans import ScanPlan, TableScan, plan_scans, report
 from alluvia.query.views import expand
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def open_session(
     if values is not None:
         check_given(statement.root, dict.fromkeys(values.column_names))
     references = references_of(statement, parameters=values is not None)
-    newest = newest_snapshots(catalog, references)  # while the database opens
+    references, newest = resolve(catalog, references)  # while the database opens
     expanded = expand(catalog, statement, references, newest, session.analyse, parameters=values is not None)
     if expanded.views:  # which name other tables: all are read at one moment
         statement, references = expanded.statement, expanded.references

@@ -27,7 +27,7 @@ from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Declared, check_given, declare, sample_of
 from alluvia.query.permitted import NotedCatalog
 from alluvia.store import Store
-from alluvia.table_names import TABLE_NAME
+from alluvia.table_names import PLAIN_NAME
 
 QUERIES = "_alluvia/queries/"
 PATH = "/v1/queries/"
@@ -83,7 +83,7 @@ Condition = Callable[[PublishedQuery | None], bool]
 
 def find_published(store: Store, name: str, version: int | None = None) -> PublishedQuery | None:
     """Return a version of a published query, the newest by default; None if there is none. One LIST and one GET."""
-    if not TABLE_NAME.fullmatch(name):
+    if not PLAIN_NAME.fullmatch(name):
         return None
     folder = f"{QUERIES}{name}/"
     newest = newest_numbered(store, folder)
@@ -126,7 +126,7 @@ def publish(
     `Invalid`, `TableNotFound`, `PreconditionFailed` where a condition does not hold, and `Conflict` where another
     writer publishes the same name.
     """
-    if not isinstance(name, str) or not TABLE_NAME.fullmatch(name):
+    if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name):
         raise Invalid(
             f"query name {name!r:.100}: use up to 128 lower-case letters, digits and underscores, with a letter first"
         )
@@ -157,7 +157,7 @@ def unpublish(catalog: Catalog, name: str, condition: Condition | None = None) -
 
     Raises `PreconditionFailed` and `Conflict` as `publish` does.
     """
-    newest, known = _newest(catalog.store, name, condition) if TABLE_NAME.fullmatch(name) else (None, None)
+    newest, known = _newest(catalog.store, name, condition) if PLAIN_NAME.fullmatch(name) else (None, None)
     if known is None:
         raise Invalid(f"no query is published as {name!r:.100}: `alluvia published` lists those that are")
     return _write(catalog, name, newest, {"query": "", "definer": plain_definer(catalog.rights)}, condition)

@@ -17,14 +17,16 @@ from alluvia.engine.conditions.predicates import all_of, table_predicate
 from alluvia.engine.queries.functions import LAKE_FUNCTIONS, NOW_FUNCTIONS, TABLE_FUNCTIONS, TODAY_FUNCTIONS
 from alluvia.engine.queries.references import At, Reference, References
 from alluvia.engine.queries.scopes import filters_by_table
-from alluvia.errors import Invalid, TableNotFound, VersionNotFound
+from alluvia.errors import Forbidden, Invalid, TableNotFound, VersionNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.nearest_name import did_you_mean
 from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.catalog.schemas import has_schema
 from alluvia.operations.reading.relations import Files, ShownPart
 from alluvia.query.limits import dollars, requests_of
 from alluvia.query.permitted import visible
 from alluvia.store.uris import missing_folder
+from alluvia.table_names import schema_of
 
 NAMES_SHOWN_MAX = 20
 
@@ -76,14 +78,6 @@ def report(table: str, read: Files) -> TableScan:
         bytes_read=sum(file.size for file in read.files),
         requests=requests_of(read.files),
     )
-
-
-def newest_snapshots(catalog: Catalog, references: References) -> dict[str, Snapshot]:
-    """Return the newest version of each table that is named without one, by name, all at one moment.
-
-    A missing table is left out: `plan_scans` raises for it.
-    """
-    return catalog.readable({each.table for each in references.tables if each.table is not None and each.at == At()})
 
 
 def plan_scans(
@@ -189,8 +183,25 @@ def _unknown(catalog: Catalog, reference: Reference) -> str:
         if near := did_you_mean(reference.table or reference.shown, (*TABLE_FUNCTIONS, *LAKE_FUNCTIONS, *names)):
             return f"there is no table function {reference.shown}(): {near}"
         return f"{reference.shown}() is neither a table of the lake ({holds}) nor an allowed table function ({allowed})"
-    near = did_you_mean(reference.shown, names)
+    near = did_you_mean(reference.shown, names) or _without_place(catalog, reference)
+    if reference.table is None and reference.shown in names:
+        near = "write it without quotes around the dot"
     return f"the lake has no table {reference.shown!r}{f': {near}' if near else f'; {holds}'}"
+
+
+def _without_place(catalog: Catalog, reference: Reference) -> str:
+    """Say that the first part of a name is neither a schema nor a branch; empty if it is one, or if there is none."""
+    schema = schema_of(reference.table or "")
+    if not reference.otherwise or has_schema(catalog.store, schema):
+        return ""
+    try:
+        catalog.handle(reference.otherwise[0])
+    except TableNotFound as error:
+        expired = not str(error).startswith("there is no branch")
+        return str(error) if expired else f"there is no schema and no branch {schema!r}, and SHOW SCHEMAS lists schemas"
+    except Forbidden:
+        pass
+    return ""
 
 
 def scan_table(reports: Sequence[TableScan], plan: str | None = None) -> pa.Table:

@@ -6,6 +6,7 @@ So a view gives nothing that its reader could not read, and conditions on it pru
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from alluvia.delta.schema.names import fold
 from alluvia.delta.snapshot import Snapshot
@@ -16,6 +17,7 @@ from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.catalog.views import View
+from alluvia.query.resolving import settled
 
 DEPTH_MAX = 16
 """Views of views of views."""
@@ -50,6 +52,8 @@ def expand(
     expanded = Expanded(statement, references)
     known: dict[str, View | None] = dict.fromkeys(tables)
     for depth in range(DEPTH_MAX):
+        if depth:
+            expanded = replace(expanded, references=settled(catalog, expanded.references, known))
         views = _views_in(catalog, expanded.references, known, first=depth == 0)
         if not views:
             return expanded

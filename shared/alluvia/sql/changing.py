@@ -21,6 +21,7 @@ from alluvia.sql.binding import assigned
 from alluvia.sql.grammar.cursor import holds_query
 from alluvia.sql.grammar.nodes import Delete, Update, reads_more
 from alluvia.sql.scope import Done, SqlScope
+from alluvia.table_names import sql_name
 
 
 def update(scope: SqlScope, node: Update) -> Done:
@@ -121,4 +122,4 @@ def places_in(snapshot: Snapshot) -> RowPlaces:
 
 def quote_table(name: str) -> str:
     """Return a table's name as SQL has it."""
-    return ".".join(map(quote_name, name.split("/")))
+    return ".".join(map(quote_name, sql_name(name).split(".")))

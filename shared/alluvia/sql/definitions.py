@@ -1,4 +1,4 @@
-"""CREATE and DROP of views, streams, tags and branches, and PUBLISH BRANCH."""
+"""CREATE and DROP of schemas, views, streams, tags and branches, and PUBLISH BRANCH."""
 
 from __future__ import annotations
 
@@ -14,23 +14,47 @@ from alluvia.engine.queries.pivots import open_pivots
 from alluvia.errors import BranchConflict, Conflict, Invalid, TableExists, TableNotFound, VersionNotFound
 from alluvia.operations.branches.branch_report import published_row
 from alluvia.operations.catalog.catalog import check_whole_lake
+from alluvia.operations.catalog.schemas import check_schema, has_schema
 from alluvia.operations.catalog.views import find_view, write_view
 from alluvia.query.views import reads_view
 from alluvia.sql.grammar.nodes import (
     CreateBranch,
+    CreateSchema,
     CreateStream,
     CreateTag,
     CreateView,
     DropBranch,
+    DropSchema,
     DropStream,
     DropTag,
     DropView,
     PublishBranch,
 )
 from alluvia.sql.scope import Done, SqlScope
+from alluvia.table_names import schema_of
 
 if TYPE_CHECKING:
     from alluvia.api.lake import Lake
+
+
+def create_schema(scope: SqlScope, node: CreateSchema) -> Done:
+    """Create a schema."""
+    scope.lake.create_schema(node.name, exist_ok=node.if_not_exists)
+    return {"schema": node.name}
+
+
+def drop_schema(scope: SqlScope, node: DropSchema) -> Done:
+    """Drop a schema, with what is in it if the statement says so."""
+    lake = scope.lake
+    if scope.rights is not None:
+        held = [name for name in lake.tables() if schema_of(name) == node.name]
+        scope.rights.check_sees_all("DROP SCHEMA", held)
+    try:
+        lake.drop_schema(node.name, cascade=node.cascade)
+    except TableNotFound:
+        if not node.if_exists or has_schema(lake.store, node.name):
+            raise
+    return {"schema": node.name}
 
 
 def create_view(scope: SqlScope, node: CreateView) -> Done:
@@ -45,6 +69,8 @@ def create_view(scope: SqlScope, node: CreateView) -> Done:
         if node.if_not_exists:
             return {"view": node.name, "version": known.version}
         raise TableExists(f"view {node.name} already exists: CREATE OR REPLACE VIEW, or choose another name")
+    if known is None:
+        check_schema(lake.store, node.name)
     query = node.query.text
     if pivots := open_pivots(query):
         raise Invalid(f"CREATE VIEW: a PIVOT in a view must name its values: PIVOT … ON {pivots[0].expression} IN (…)")

@@ -12,6 +12,7 @@ from alluvia.access.rights import Rights
 from alluvia.engine.duck.evaluators import evaluating
 from alluvia.errors import Invalid, TableExists, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.catalog.schemas import has_schema, no_schema
 from alluvia.operations.catalog.views import find_view
 from alluvia.progress import listener, reporting_to
 from alluvia.query.limits import QueryLimits
@@ -20,8 +21,10 @@ from alluvia.query.process.evaluator import ProcessEvaluator
 from alluvia.sql import changing, definitions, merging, showing, tables, writing
 from alluvia.sql.binding import check_used
 from alluvia.sql.grammar import nodes
+from alluvia.sql.grammar.cursor import TO_WRITE_ON_A_BRANCH
 from alluvia.sql.grammar.statements import SqlStatement
 from alluvia.sql.scope import Done, SqlScope, check_statement, row
+from alluvia.table_names import SCHEMA, schema_of
 
 if TYPE_CHECKING:
     from alluvia.api.lake import Lake
@@ -40,6 +43,8 @@ _WRITES: Mapping[type, Callable[[SqlScope, Any], Done | pa.Table]] = {
     nodes.External: tables.external,
     nodes.Restore: tables.restore,
     nodes.Maintain: tables.maintain,
+    nodes.CreateSchema: definitions.create_schema,
+    nodes.DropSchema: definitions.drop_schema,
     nodes.CreateView: definitions.create_view,
     nodes.DropView: definitions.drop_view,
     nodes.CreateStream: definitions.create_stream,
@@ -150,7 +155,9 @@ def _write(scope: SqlScope, statement: SqlStatement) -> Done | pa.Table:
         advice = f"write {statement.kind.upper()} IF NOT EXISTS"
         raise TableExists(str(error).replace("pass exist_ok=True", advice)) from error
     except TableNotFound as error:
-        name = getattr(statement.node, "table", "")
+        name = getattr(statement.node, "table", None) or ""
+        if schema_of(name) != SCHEMA and not has_schema(scope.lake.store, schema_of(name)):
+            raise TableNotFound(f"{name}: {no_schema(schema_of(name))}; {TO_WRITE_ON_A_BRANCH}") from error
         if find_view(scope.lake.store, name) is None:
             raise
         needs = f"{statement.kind.upper()} needs a table, such as one that it reads"

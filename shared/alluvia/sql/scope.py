@@ -45,6 +45,9 @@ def check_statement(rights: Rights, kind: str, node: nodes.Node) -> None:
     ):
         rights.check_all(ADMIN, kind.upper())
         return
+    if isinstance(node, nodes.CreateSchema | nodes.DropSchema):
+        rights.check_schema(ADMIN, node.name)
+        return
     if isinstance(node, nodes.Insert):
         rights.check(APPEND, node.table)
         return
@@ -55,7 +58,7 @@ def check_statement(rights: Rights, kind: str, node: nodes.Node) -> None:
     name = node.name if isinstance(node, named) else node.table
     assert name is not None  # noqa: S101 - what concerns the whole lake is above
     if isinstance(node, nodes.Show):
-        if not name:
+        if not name or node.what == "show tables":
             return  # it shows what may be read
         rights.check(READ, name)
     elif isinstance(node, nodes.Update | nodes.Delete | nodes.Merge):

@@ -1,4 +1,4 @@
-"""SHOW VIEWS, STREAMS and CREATE TABLE, DESCRIBE DETAIL and DESCRIBE HISTORY: what a lake says of itself, as rows."""
+"""SHOW of schemas, tables, views, streams and definitions, and DESCRIBE DETAIL and HISTORY, as rows."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.literals import quote_name, quote_text
 from alluvia.errors import Invalid
+from alluvia.operations.catalog.schemas import no_schema
 from alluvia.operations.catalog.views import find_view, list_views
 from alluvia.operations.tables.create import NOT_GIVEN
+from alluvia.query.permitted import permitted
 from alluvia.sql.grammar.nodes import Show
 from alluvia.sql.scope import SqlScope
-from alluvia.table_names import REJECTS
+from alluvia.table_names import REJECTS, name_in_schema, schema_of
 
 _MOMENT = pa.timestamp("us", tz="UTC")
 _HISTORY = pa.schema(
@@ -73,6 +75,10 @@ _DETAIL = pa.schema(
 
 def show(scope: SqlScope, node: Show) -> pa.Table:
     """Return the rows that answer a statement."""
+    if node.what == "show schemas":
+        return pa.table({"name": pa.array(shown_schemas(scope), pa.string())})
+    if node.what == "show tables":
+        return pa.table({"name": pa.array(_tables_in(scope, node.name), pa.string())})
     if node.what == "show views":
         return _views(scope)
     if node.what == "show streams":
@@ -88,6 +94,20 @@ def show(scope: SqlScope, node: Show) -> pa.Table:
     if node.what == "describe detail":
         return _detail(scope, snapshot)
     return _one("create_statement", create_statement(snapshot))
+
+
+def shown_schemas(scope: SqlScope) -> list[str]:
+    """Return the schemas that the caller may know of: those that it may do something in."""
+    schemas = scope.lake.schemas()
+    return schemas if scope.rights is None else [name for name in schemas if scope.rights.reaches(name)]
+
+
+def _tables_in(scope: SqlScope, schema: str) -> list[str]:
+    """Return the tables of a schema that may be read, by their names within it."""
+    if schema not in shown_schemas(scope):
+        raise no_schema(schema)
+    names = permitted(scope.catalog, scope.rights).tables()
+    return [name_in_schema(name) for name in names if schema_of(name) == schema]
 
 
 def _views(scope: SqlScope) -> pa.Table:

@@ -12,7 +12,7 @@ from alluvia.cli.options import FORMATS, PARAMETERS, TABLE, TIMEOUT, command, cs
 from alluvia.cli.terminal.terminal import say, tell
 from alluvia.errors import AlluviaError, ReadOnly, TableNotFound
 from alluvia.progress import report
-from alluvia.table_names import REJECTS, TABLE_OR_REJECTS, lake_name
+from alluvia.table_names import REJECTS, TABLE_OR_REJECTS, lake_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,7 +111,7 @@ def export(
     from alluvia.query.limits import QueryLimits
 
     name = TABLE.convert(what, None, None)
-    is_name = len(what.split()) == 1 and ("." not in what or lake_name(what.split(".")) is not None)
+    is_name = len(what.split()) == 1 and ("." not in what or lake_names(what.split(".")))
     text = f"SELECT * FROM {_in_sql(name)}" if is_name else what  # noqa: S608 - quoted, or the user's own
     limits = QueryLimits(timeout_seconds=timeout)
     rows = run_query(common, text, parameters, RowsAsked(form, file, writing), limits, dry_run=False)

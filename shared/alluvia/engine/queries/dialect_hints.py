@@ -13,7 +13,6 @@ from alluvia.engine.queries.tokens import Token, whole_tokens
 _DETAIL = "is not supported: DESCRIBE t has the columns, DESCRIBE DETAIL t properties, layout and size"
 _HEADS = {
     "show tables like": "SHOW TABLES LIKE is not supported: SELECT name FROM tables() WHERE name LIKE '…'",
-    "show tables in": "SHOW TABLES IN is not supported: a lake has one schema, so SHOW TABLES shows all",
     "show columns": "SHOW COLUMNS is not supported: DESCRIBE t, or SELECT * FROM columns('t')",
     "show tblproperties": "SHOW TBLPROPERTIES is not supported: DESCRIBE DETAIL t has the properties",
     "show partitions": "SHOW PARTITIONS is not supported: SELECT * FROM partitions('t')",

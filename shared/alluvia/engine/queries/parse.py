@@ -18,6 +18,7 @@ from alluvia.engine.duck.database import planner
 from alluvia.engine.duck.failures import query_error
 from alluvia.engine.queries.dialect_hints import instead_of, instead_of_with
 from alluvia.engine.queries.engine_tree import LOCATION, our_tree
+from alluvia.engine.queries.qualified_columns import with_joined_stars, without_qualifiers
 from alluvia.engine.queries.schema_names import without_schema
 from alluvia.engine.queries.time_travel import in_our_form
 from alluvia.errors import Invalid, cut
@@ -172,7 +173,7 @@ def parse(text: str, analyse: Analyse = analyse) -> Statement:
 
 def read(text: str, analyse: Analyse = analyse) -> Statement:
     """Parse a text of any length, as `parse` does. Versions of tables are then as DuckDB takes them."""
-    text = in_our_form(without_schema(text))
+    text = in_our_form(with_joined_stars(without_schema(text)))
     parsed = analyse(text)
     data = _explained(text.encode(), parsed.starts)
     word = _first_word(text.encode(), parsed.starts)
@@ -183,7 +184,9 @@ def read(text: str, analyse: Analyse = analyse) -> Statement:
     if len(statements) != 1:
         held = "no statement" if not statements else f"{len(statements)} statements"
         raise Invalid(f"the query contains {held}: send exactly one SELECT")
-    return Statement(text, statements[0]["node"], word == _EXPLAIN.decode(), parsed.starts)
+    root = statements[0]["node"]
+    text, starts = without_qualifiers(text, list(walk(root)), parsed.starts)
+    return Statement(text, root, word == _EXPLAIN.decode(), starts)
 
 
 def _tree(parsed: Analysis, text: bytes) -> Any:

@@ -26,10 +26,11 @@ from alluvia.engine.queries.functions import (
 )
 from alluvia.engine.queries.json_arrows import check_arrows
 from alluvia.engine.queries.parse import Node, integer_literal, text_literal, walk
+from alluvia.engine.queries.qualified_columns import KNOWN_AS
 from alluvia.engine.queries.time_travel import AGO, ARGUMENTS, COLUMNS
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.table_names import DATABASE, REJECTS, SCHEMA, lake_name
+from alluvia.table_names import DATABASE, REJECTS, SCHEMA, lake_names
 
 _RAW = "raw"
 """The column of rejects that has events as they were sent."""
@@ -73,8 +74,9 @@ class Call:
 class Reference:
     """One place where a query names a table of the lake, or has a `call` about one, or about the lake.
 
-    `table` is the lake's name of it (`events`, `events/_rejects`; `fix:events` on a branch), or None if it cannot be
-    one; `shown` is what the user wrote; `alias` is the name that the rest of the query knows it by.
+    `table` is the lake's name of it (`events`, `events/_rejects`, `bronze.events`; `fix:events` on a branch), or None
+    if it cannot be one; if there is no such table, the name may mean one of `otherwise`, in this order. `shown` is what
+    the user wrote; `alias` is the name that the rest of the query knows it by.
     """
 
     node: Node
@@ -84,6 +86,7 @@ class Reference:
     at: At
     is_function: bool
     call: Call | None = None
+    otherwise: tuple[str, ...] = ()
 
     @property
     def may_be_function(self) -> bool:
@@ -225,10 +228,11 @@ class _Visitor:
         shown = ".".join(part for part in name if part)
         if at.moment is not None and any(each.get("class") == "PARAMETER" for each in walk(at.moment)):
             raise Invalid(f"the version of {shown} cannot be a parameter: write it into the query")
-        alias = node["alias"] or (call.function.rpartition(".")[2] if call is not None else name[-1])
+        known_as = call.function.rpartition(".")[2] if call is not None else node.get(KNOWN_AS) or name[-1]
         is_view = call is not None and not is_function
-        table = None if is_view else _lake_name(name, dotted=call is not None)
-        self.found.tables.append(Reference(node, table, shown, alias, at, is_function, call))
+        table, *otherwise = (() if is_view else _lake_names(name, dotted=call is not None)) or (None,)
+        alias = node["alias"] or known_as
+        self.found.tables.append(Reference(node, table, shown, alias, at, is_function, call, tuple(otherwise)))
 
 
 def _is_transparent(kind: str) -> bool:
@@ -250,8 +254,8 @@ def _check_expression(node: Node, *, parameters: bool) -> bool:
     return bool(kind != "CONSTANT")
 
 
-def _lake_name(parts: Sequence[str], *, dotted: bool = False) -> str | None:
-    return lake_name([fold(part) for part in parts if part] or [""], dotted=dotted)
+def _lake_names(parts: Sequence[str], *, dotted: bool = False) -> tuple[str, ...]:
+    return lake_names([fold(part) for part in parts if part] or [""], dotted=dotted)
 
 
 def _at_clause(clause: Node) -> At:
@@ -305,7 +309,7 @@ def _is_call(name: str, children: list[Node]) -> bool:
     if not LAKE_FUNCTIONS[name]:
         return not children
     table = text_literal(children[0]) if children and fold(children[0]["alias"]) in ("", "table") else None
-    return table is not None and _lake_name(_parts(table), dotted=True) is not None
+    return table is not None and bool(_lake_names(_parts(table), dotted=True))
 
 
 def _parts(text: str) -> list[str]:

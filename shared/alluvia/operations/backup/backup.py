@@ -35,7 +35,7 @@ from alluvia.store import Store
 
 TAG_DAYS = 7
 """How long the tag of a killed backup keeps its moment, unless the backup is repeated before."""
-SHARED = ("_alluvia/views/", "_alluvia/queries/", "_alluvia/rollups/", "_alluvia/dropped/")
+SHARED = ("_alluvia/views/", "_alluvia/schemas/", "_alluvia/queries/", "_alluvia/rollups/", "_alluvia/dropped/")
 SOURCES = "_alluvia/sources.toml"
 _GROUP = 256
 

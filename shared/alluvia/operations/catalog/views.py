@@ -14,10 +14,10 @@ from alluvia.errors import Corrupt, Invalid, TableExists, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.versioned_objects import newest_numbered, write_numbered
 from alluvia.store import Store
-from alluvia.table_names import TABLE_NAME
+from alluvia.table_names import NAME_RULE, TABLE_NAME
 
 VIEWS = "_alluvia/views/"
-_RESERVED = ("_live", "_final", "_freshness")
+RESERVED = ("_live", "_final", "_freshness")
 """So end the names that queries use for what they make of tables."""
 
 
@@ -33,7 +33,7 @@ class View:
 
 def may_be_view(name: str) -> bool:
     """Whether a name can be a view's."""
-    return bool(TABLE_NAME.fullmatch(name)) and not name.endswith(_RESERVED)
+    return bool(TABLE_NAME.fullmatch(name)) and not name.endswith(RESERVED)
 
 
 def find_view(store: Store, name: str) -> View | None:
@@ -85,8 +85,8 @@ def write_view(store: Store, clock: Clock, name: str, query: str, *, known: View
     """
     if not may_be_view(name):
         raise Invalid(
-            f"view name {name!r:.100}: use up to 128 lower-case letters, digits and underscores, with a letter first, "
-            f"and none of {', '.join(_RESERVED)} at the end"
+            f"view name {name!r:.100}: use {NAME_RULE}, and none of {', '.join(RESERVED)} at the end; a schema goes in "
+            "front, as in bronze.daily"
         )
     before = known or _newest(store, name)  # a dropped view's numbers go on
     version = 0 if before is None else before.version + 1

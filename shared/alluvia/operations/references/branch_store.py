@@ -47,7 +47,7 @@ _LAKES = ("_alluvia/tokens/", "_alluvia/sources.toml", "_alluvia/queries/")
 """Keys of what a lake has for all its branches: a branch reads them, and cannot write them."""
 _SHARED = (RESULTS, UPLOADS)
 """Keys of what branches read and write in the lake, where clean-up and erasures delete it, and links lead to it."""
-_FALL_THROUGH = ("_alluvia/views/", "_alluvia/rollups/", "_alluvia/dropped/", *_LAKES)
+_FALL_THROUGH = ("_alluvia/views/", "_alluvia/schemas/", "_alluvia/rollups/", "_alluvia/dropped/", *_LAKES)
 """Starts of the keys of what a branch has from its lake, besides tables."""
 _OF_TABLE = re.compile(rf"(?P<table>{TABLE_OR_REJECTS.pattern})/(?P<rest>(?!_rejects/).*)", re.DOTALL)
 _NAMED_BY_LOG = (LOG_FOLDER, "_alluvia/")

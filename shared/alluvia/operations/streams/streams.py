@@ -25,8 +25,8 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError, ConcurrentDomain, Corrupt, Invalid, TableExists, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import NewTable, WritableCatalog
-from alluvia.operations.catalog.views import may_be_view
-from alluvia.table_names import STREAMS, TABLE_NAME
+from alluvia.operations.catalog.views import RESERVED
+from alluvia.table_names import NAME_RULE, PLAIN_NAME, STREAMS
 
 POSITION = "alluvia.stream"
 """The metadata domain that has the position: the version up to which the changes were read."""
@@ -99,16 +99,15 @@ def create_stream(
 def check_name(name: str) -> None:
     """Raise `Invalid` for a text that cannot be a stream's name."""
 
-    if not isinstance(name, str) or not may_be_view(name):
+    if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name) or name.endswith(RESERVED):
         raise Invalid(
-            f"stream name {name!r:.100}: use up to 128 lower-case letters, digits and underscores, with a letter "
-            "first, and none of _live, _final, _freshness at the end"
+            f"stream name {name!r:.100}: use {NAME_RULE}, no schema, and none of {', '.join(RESERVED)} at the end"
         )
 
 
 def find_stream(catalog: WritableCatalog, name: str) -> StreamState | None:
     """Return a stream as it is now; None if there is none."""
-    if not TABLE_NAME.fullmatch(name):
+    if not PLAIN_NAME.fullmatch(name):
         return None
     try:
         return stream_of(catalog.log_handle(STREAMS + name).readable())
@@ -126,7 +125,7 @@ def the_stream(catalog: WritableCatalog, name: str) -> StreamState:
 
 def list_streams(catalog: WritableCatalog) -> list[StreamState]:
     """Return all streams, in the order of their names. One LIST, and what opening each costs."""
-    names = [name for name in catalog.store.list_folders(STREAMS) if TABLE_NAME.fullmatch(name)]
+    names = [name for name in catalog.store.list_folders(STREAMS) if PLAIN_NAME.fullmatch(name)]
     return [state for state in catalog.store.map(partial(find_stream, catalog), names) if state is not None]
 
 

@@ -30,7 +30,7 @@ from alluvia.delta.statistics.vetting import vetted_footers
 from alluvia.errors import Invalid, ObjectNotFound, TableExists, Unavailable
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import NewTable
-from alluvia.operations.catalog.views import check_no_view
+from alluvia.operations.catalog.schemas import check_may_be_created
 from alluvia.operations.tables.create import create, plan_create
 from alluvia.operations.tables.drop import find_log
 from alluvia.operations.tables.drop_plan import FirstVersion
@@ -116,7 +116,7 @@ def check_place(store: Store, path: str, handle: TableHandle) -> None:
 
 
 def _check_free(handle: TableHandle) -> None:
-    check_no_view(handle.store, handle.name)
+    check_may_be_created(handle.store, handle.name)
     there, may_be_dropped = find_log(handle.store, handle.root)
     if there:
         msg = f"{handle.name!r} is already a table"

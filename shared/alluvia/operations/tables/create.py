@@ -29,7 +29,7 @@ from alluvia.delta.schema.serialization import arrow_schema, normal_schema, sche
 from alluvia.delta.variant_properties import with_variant_properties
 from alluvia.errors import Invalid, TableExists
 from alluvia.operations.catalog.catalog import NewTable
-from alluvia.operations.catalog.views import check_no_view
+from alluvia.operations.catalog.schemas import check_may_be_created
 from alluvia.operations.merge_query.folding import check_declared
 from alluvia.operations.planning.layout import check_layout, check_ttl, row_check
 from alluvia.operations.reading.change_files import check_feed_columns
@@ -83,7 +83,7 @@ def plan_create(new: NewTable, table_id: str, now_ms: int, names: Naming | None 
 
 def check_free(handle: TableHandle) -> None:
     """Raise `TableExists` for a name that is taken, before anything is done for a table of that name. Two LISTs."""
-    check_no_view(handle.store, handle.name)
+    check_may_be_created(handle.store, handle.name)
     there, may_be_dropped = find_log(handle.store, handle.root)
     if there and not (may_be_dropped and is_dropped(handle.newest(dropped=True).properties)):
         raise TableExists(f"table {handle.name!r} already exists: choose another name, or DROP TABLE {handle.name}")
@@ -128,7 +128,7 @@ def create(
     with handle.lock:
         there, may_be_dropped = find_log(handle.store, handle.root)
         if not there or may_be_dropped:
-            check_no_view(handle.store, handle.name)
+            check_may_be_created(handle.store, handle.name)
         data = encode_commit(info, [protocol, metadata, *txns, *domains, *first.adds])
         first.check_young(handle.name, handle.clock.now_ms())
         if not there and handle.log.write(0, data, txn_id) is None:

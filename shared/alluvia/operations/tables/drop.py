@@ -25,7 +25,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound, VersionExpired
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import check_whole_lake
-from alluvia.operations.catalog.views import check_no_view
+from alluvia.operations.catalog.schemas import check_may_be_created
 from alluvia.operations.planning.optimistic_retry import check_not_append_only
 from alluvia.operations.references.clones import held
 from alluvia.operations.tables.drop_plan import EMPTY, FirstVersion, plan_drop, plan_recreate, plan_undrop
@@ -159,7 +159,7 @@ def undrop_table(handle: TableHandle, rejects: TableHandle | None = None, versio
     if _last_dropped(state) is None:
         raise TableNotFound(dropped_message(handle.name))
     wanted = _wanted(handle, state, version)
-    check_no_view(handle.store, handle.name)
+    check_may_be_created(handle.store, handle.name)
     back = None if rejects is None else _undrop_rejects(rejects, wanted.table_id)
     commit = _undrop(handle, wanted)
     return UndropReport(commit.version, commit.timestamp_ms, commit.files, None if back is None else back.version)

@@ -25,7 +25,7 @@ from alluvia.operations.streams import streams
 from alluvia.operations.tables.restore import plan_restore, restore_to
 from alluvia.operations.transactions.lake_transaction import StagedTables
 from alluvia.operations.transactions.past_snapshots import Then, lake_at
-from alluvia.table_names import REJECTS, STREAMS, TABLE_NAME
+from alluvia.table_names import PLAIN_NAME, REJECTS, STREAMS
 
 TRIES_MAX = 20
 RESTORE, DROP, UNDROP, REFRESH, MOVE = "restore", "drop", "undrop", "refresh", "move"
@@ -110,7 +110,7 @@ def restore_lake(
 def log_names(catalog: WritableCatalog) -> list[str]:
     """Return the names of all that a restore of a lake is about: tables, also dropped ones, and logs of streams."""
     tables = catalog.tables(rejects=True, dropped=True)
-    return tables + [STREAMS + name for name in catalog.store.list_folders(STREAMS) if TABLE_NAME.fullmatch(name)]
+    return tables + [STREAMS + name for name in catalog.store.list_folders(STREAMS) if PLAIN_NAME.fullmatch(name)]
 
 
 def _used(planned: Sequence[_Planned]) -> list[str]:

@@ -18,7 +18,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound
 from alluvia.operations.catalog.catalog import WritableCatalog, rejects_handle
 from alluvia.operations.catalog.lake_snapshot import LakeSnapshot
-from alluvia.operations.catalog.views import check_no_view
+from alluvia.operations.catalog.schemas import check_may_be_created
 from alluvia.operations.planning.optimistic_retry import check_not_append_only
 from alluvia.operations.references.clones import held
 from alluvia.operations.tables.drop import drop_rejects_left, find_log
@@ -91,7 +91,7 @@ class StagedTables:
                 return staged
             raise TableExists(f"table {name!r} already exists: choose another name, or pass exist_ok=True")
         if staged.drops:
-            check_no_view(staged.store, name)
+            check_may_be_created(staged.store, name)
         protocol = new_protocol(
             read_properties(metadata.configuration).writers, metadata.schema_string, metadata.configuration
         )

@@ -7,20 +7,26 @@ cut out of the text as it stands, and read again by DuckDB's own parser.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import NamedTuple
 
 from alluvia.delta.schema.names import fold
 from alluvia.engine.queries.dialect_hints import instead_of_quotes, number_instead_of
 from alluvia.engine.queries.tokens import CLOSING, OPENING, Token, place_in, tokens_of
 from alluvia.errors import Invalid
-from alluvia.table_names import SCHEMA, qualified
+from alluvia.table_names import DATABASE, lake_names, name_in_schema
 
 _QUERIES = frozenset(
     ("select", "from", "with", "values", "table", "pivot", "unpivot", "show", "describe", "desc", "summarize")
 )
 _QUERY = re.compile(rf"\b(?:{'|'.join(sorted(_QUERIES))})\b", re.IGNORECASE)
+
+TO_WRITE_ON_A_BRANCH = (
+    "to write on a branch, open it: `--branch` on the command line, lake.on_branch() in Python, the header "
+    "X-Alluvia-Branch over HTTP"
+)
 
 
 class Sql(NamedTuple):
@@ -31,12 +37,22 @@ class Sql(NamedTuple):
 
 
 class Cursor:
-    """Reads the tokens of one statement from the front. Raises `Invalid`, with the place, for what does not fit."""
+    """Reads the tokens of one statement from the front. Raises `Invalid`, with the place, for what does not fit.
 
-    def __init__(self, text: str, tokens: Sequence[Token], placeholders: int = 0) -> None:
+    `known_as` has names by which the statement knows tables, where that is not the last part of the table's own name.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        tokens: Sequence[Token],
+        placeholders: int = 0,
+        known_as: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.text = text
         self._tokens = tokens
         self._placeholders = placeholders
+        self._known_as = known_as
         self.at = 0
 
     def word(self, ahead: int = 0) -> str:
@@ -91,18 +107,25 @@ class Cursor:
         raise self.wrong(what)
 
     def table(self, what: str = "the name of a table") -> str:
-        """Take the lake's name of a table: `t`, or `t._rejects`, both also with `main.` in front."""
+        """Take the lake's name of a table: `t`, `bronze.t` in a schema, or either with `._rejects` behind."""
         parts = [fold(self.identifier(what))]
         while self.accept("."):
             parts.append(fold(self.identifier(what)))
-        branch, name = qualified(parts)
-        if branch:
-            raise Invalid(
-                f"{'.'.join(parts)}: all tables are in the schema {SCHEMA}, and only queries name tables of a branch; "
-                "to write on a branch, open it: `--branch` on the command line, lake.on_branch() in Python, the header "
-                "X-Alluvia-Branch over HTTP"
-            )
+        name = next(iter(lake_names(parts)), ".".join(parts))
+        if ":" in name or (name.count(".") > 1 and len(parts) > 2):
+            raise Invalid(f"{'.'.join(parts)}: only queries name tables of a branch; {TO_WRITE_ON_A_BRANCH}")
         return name
+
+    def alias_of(self, table: str) -> str:
+        """Return the name by which the statement knows a table without an alias."""
+        name = table.partition("/")[0]
+        return self._known_as.get(name) or name_in_schema(name)
+
+    def schema(self) -> str:
+        """Take the name of a schema, with or without the database that DuckDB has."""
+        what = "the name of a schema"
+        name = fold(self.identifier(what))
+        return fold(self.identifier(what)) if name == DATABASE and self.accept(".") else name
 
     @property
     def is_text(self) -> bool:

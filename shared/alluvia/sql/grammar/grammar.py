@@ -10,9 +10,15 @@ from dataclasses import replace
 
 from alluvia.errors import Invalid
 from alluvia.sql.grammar import nodes
-from alluvia.sql.grammar.cursor import Cursor
+from alluvia.sql.grammar.cursor import TO_WRITE_ON_A_BRANCH, Cursor
 from alluvia.sql.grammar.grammar_alter import read_alter
-from alluvia.sql.grammar.grammar_objects import read_drop_branch, read_drop_tag, read_isolation, read_publish
+from alluvia.sql.grammar.grammar_objects import (
+    read_drop_branch,
+    read_drop_schema,
+    read_drop_tag,
+    read_isolation,
+    read_publish,
+)
 from alluvia.sql.grammar.grammar_rows import read_delete, read_insert, read_merge, read_truncate, read_update
 from alluvia.sql.grammar.grammar_tables import read_create
 
@@ -25,8 +31,8 @@ _REFUSED = {
     "import": "load files with `alluvia ingest` or `alluvia upsert`",
     "load": "load files with `alluvia ingest` or `alluvia upsert`",
     "export": "save the rows of a query with `alluvia query`",
-    "use": "name tables alone, and those of a branch as in fix.orders; to work on a branch, open it: `--branch` on the "
-    "command line, lake.on_branch() in Python, the header X-Alluvia-Branch over HTTP",
+    "use": "name tables with their schema, as in bronze.orders, and those of a branch as in fix.orders; "
+    + TO_WRITE_ON_A_BRANCH,
     "install": "a query runs without extensions",
     "pragma": "limits are set by the server or the caller; properties of a table with ALTER TABLE … SET TBLPROPERTIES",
     "set": "properties of a table are set with ALTER TABLE … SET TBLPROPERTIES, limits by the server or the caller",
@@ -63,12 +69,14 @@ def _drop(cursor: Cursor) -> tuple[str, nodes.Node]:
         return "drop tag", read_drop_tag(cursor)
     if cursor.word() == "branch":
         return "drop branch", read_drop_branch(cursor)
+    if cursor.word() == "schema":
+        return "drop schema", read_drop_schema(cursor)
     if cursor.accept("stream"):
         there = cursor.accept("if", "exists")
         return "drop stream", nodes.DropStream(cursor.table("the name of a stream"), there)
     view = cursor.accept("view")
     if not view and cursor.word() != "table":
-        known = "only TABLE, VIEW, STREAM, TAG and BRANCH can be dropped"
+        known = "only SCHEMA, TABLE, VIEW, STREAM, TAG and BRANCH can be dropped"
         raise Invalid(f"DROP {cursor.word().upper()} is not supported: {known}")
     if not view:
         cursor.expect("table")

@@ -1,4 +1,4 @@
-"""CREATE and DROP of branches, tags and streams, and PUBLISH BRANCH, from their tokens. Pure."""
+"""CREATE and DROP of schemas, branches, tags and streams, and PUBLISH BRANCH, from their tokens. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,30 @@ from alluvia.sql.grammar.cursor import Cursor
 
 _NAME = "the name of a branch"
 _INTO = ("main", "lake")
+
+
+def read_schema(cursor: Cursor) -> nodes.CreateSchema:
+    """Read CREATE SCHEMA [IF NOT EXISTS] s, from SCHEMA on."""
+    cursor.expect("schema")
+    if_not_exists = cursor.accept("if", "not", "exists")
+    name = cursor.schema()
+    if not cursor.ended:
+        raise Invalid(
+            f"CREATE SCHEMA … {cursor.word().upper()} is not supported: a schema has a name alone; tokens say who may "
+            "use it"
+        )
+    return nodes.CreateSchema(name, if_not_exists)
+
+
+def read_drop_schema(cursor: Cursor) -> nodes.DropSchema:
+    """Read DROP SCHEMA [IF EXISTS] s [CASCADE | RESTRICT], from SCHEMA on."""
+    cursor.expect("schema")
+    if_exists = cursor.accept("if", "exists")
+    name = cursor.schema()
+    cascade = cursor.accept("cascade")
+    if not cascade:
+        cursor.accept("restrict")
+    return nodes.DropSchema(name, if_exists, cascade)
 
 
 def read_branch(cursor: Cursor) -> nodes.CreateBranch:

@@ -117,7 +117,7 @@ def _alias(cursor: Cursor, table: str, *following: str) -> str:
     if cursor.accept("as"):
         return cursor.identifier("another name of the table")
     if cursor.ended or cursor.word() in following:
-        return table.partition("/")[0]
+        return cursor.alias_of(table)
     return cursor.identifier(" or ".join(following).upper())
 
 
@@ -199,7 +199,7 @@ def _source(cursor: Cursor) -> tuple[Sql, str]:
         cursor.brackets("SELECT …")
         name = ""
     else:
-        name = cursor.table("a table or a SELECT in parentheses").partition("/")[0]
+        name = cursor.alias_of(cursor.table("a table or a SELECT in parentheses"))
         if cursor.word() == "(":
             cursor.brackets("a version")
     source = cursor.slice(first, cursor.at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -13,14 +13,13 @@ from alluvia.engine.queries.tokens import tokens_of
 from alluvia.errors import Invalid
 from alluvia.sql.grammar import nodes
 from alluvia.sql.grammar.cursor import Cursor, Sql
-from alluvia.sql.grammar.grammar_objects import read_branch, read_stream, read_tag
+from alluvia.sql.grammar.grammar_objects import read_branch, read_schema, read_stream, read_tag
 from alluvia.sql.grammar.types import column_type
 
 _CREATE_INSTEAD = {
     "index": "SORT BY or CLUSTER BY the columns that queries ask for: files have statistics of each",
     "unique": "nothing enforces uniqueness: write with MERGE INTO, which keeps one row for each key",
-    "schema": "a lake has one schema: connect to another lake for another set of tables",
-    "database": "a lake has one schema: connect to another lake for another set of tables",
+    "database": "CREATE SCHEMA groups tables within a lake: connect to another lake for another set of schemas",
     "materialized": "call lake.create_rollup(name, query), or run `alluvia rollup`",
     "temp": "use a common table expression, or drop the table at the end of the text",
     "temporary": "use a common table expression, or drop the table at the end of the text",
@@ -73,9 +72,15 @@ _OPTION_INSTEAD = {
 }
 """Options of other products' CREATE TABLE."""
 
+_OBJECTS: Mapping[str, Callable[[Cursor], nodes.Node]] = {
+    "schema": read_schema,
+    "branch": read_branch,
+    "stream": read_stream,
+}
+
 
 def read_create(cursor: Cursor) -> tuple[str, nodes.Node]:
-    """Read CREATE TABLE, CREATE VIEW, CREATE STREAM and CREATE TAG."""
+    """Read CREATE TABLE, and CREATE of a schema, a view, a stream, a tag or a branch."""
     cursor.expect("create")
     or_replace = cursor.accept("or", "replace")
     word = cursor.word()
@@ -85,14 +90,11 @@ def read_create(cursor: Cursor) -> tuple[str, nodes.Node]:
         return "create view", _view(cursor, or_replace=or_replace)
     if cursor.word() == "tag":
         return "create tag", read_tag(cursor, or_replace=or_replace)
-    if cursor.word() == "branch":
+    if word in _OBJECTS:
         if or_replace:
-            raise Invalid("CREATE OR REPLACE BRANCH is not supported: DROP BRANCH IF EXISTS, and create it again")
-        return "create branch", read_branch(cursor)
-    if cursor.word() == "stream":
-        if or_replace:
-            raise Invalid("CREATE OR REPLACE STREAM is not supported: DROP STREAM IF EXISTS, and create it again")
-        return "create stream", read_stream(cursor)
+            what = word.upper()
+            raise Invalid(f"CREATE OR REPLACE {what} is not supported: DROP {what} IF EXISTS, and create it again")
+        return f"create {word}", _OBJECTS[word](cursor)
     if cursor.accept("external"):
         cursor.expect("table")
         return "create external table", _external(cursor, or_replace=or_replace)

@@ -260,6 +260,23 @@ class PublishBranch:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateSchema:
+    """CREATE SCHEMA."""
+
+    name: str
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropSchema:
+    """DROP SCHEMA."""
+
+    name: str
+    if_exists: bool
+    cascade: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CreateView:
     """CREATE VIEW."""
 
@@ -279,7 +296,10 @@ class DropView:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """SHOW VIEWS, SHOW STREAMS, SHOW CREATE TABLE, DESCRIBE DETAIL and DESCRIBE HISTORY: `what` says which."""
+    """SHOW SCHEMAS, TABLES FROM, VIEWS, STREAMS and CREATE TABLE, DESCRIBE DETAIL and HISTORY: `what` says which.
+
+    `name` is a table's or a view's, or the schema's of SHOW TABLES FROM.
+    """
 
     what: str
     name: str = ""
@@ -304,7 +324,7 @@ class Query:
 Node = (
     Insert | Update | Delete | Merge | CreateTable | AlterTable | DropTable | Attach | External | Clone | Maintain
     | Restore | CreateView | DropView | CreateStream | DropStream | CreateTag | DropTag | CreateBranch | DropBranch
-    | PublishBranch | RestoreLake | Show | Control | Query
+    | PublishBranch | CreateSchema | DropSchema | RestoreLake | Show | Control | Query
 )  # fmt: skip
 
 

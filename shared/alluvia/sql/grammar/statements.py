@@ -19,12 +19,14 @@ from alluvia.sql.grammar.nodes import (
     Clone,
     Control,
     CreateBranch,
+    CreateSchema,
     CreateStream,
     CreateTable,
     CreateTag,
     CreateView,
     Delete,
     DropBranch,
+    DropSchema,
     DropStream,
     DropTag,
     DropView,
@@ -58,7 +60,7 @@ class SqlStatement:
     @property
     def alone(self) -> bool:
         """Whether no transaction can hold it, so that it must be the only statement of its text."""
-        of_lakes = (Attach | External | Clone | CreateView | DropView) | (
+        of_lakes = (Attach | External | Clone | CreateView | DropView | CreateSchema | DropSchema) | (
             CreateStream | DropStream | CreateTag | DropTag | CreateBranch | DropBranch | PublishBranch | RestoreLake
         )
         return isinstance(self.node, of_lakes | Maintain)
@@ -142,9 +144,9 @@ def _check_placeholders(text: str, tokens: Sequence[Token]) -> None:
 
 
 def _statement(text: str, tokens: Sequence[Token], placeholders: int) -> SqlStatement:
-    cursor = Cursor(text, tokens, placeholders)
     shown = text[tokens[0].start : tokens[-1].end]
     first = tokens[0].word
+    cursor = Cursor(text, tokens, placeholders)
     if first in _SHOWS:
         asked = _show(cursor)
         if asked is None:
@@ -153,10 +155,13 @@ def _statement(text: str, tokens: Sequence[Token], placeholders: int) -> SqlStat
     if first in QUERIES:
         return _query(first, shown, placeholders)
     from alluvia.sql.grammar.grammar import READERS, refuse  # loads what reads statements that write
+    from alluvia.sql.grammar.targets import without_schemas
 
     if first not in READERS:
         refuse(cursor)
         return _query(first or "unknown", shown, placeholders)
+    text, tokens, known_as = without_schemas(text, tokens)
+    cursor = Cursor(text, tokens, placeholders, known_as)
     kind, node = READERS[first](cursor)
     cursor.end()
     return SqlStatement(kind, writes=not isinstance(node, Control), text=shown, node=node)
@@ -164,7 +169,11 @@ def _statement(text: str, tokens: Sequence[Token], placeholders: int) -> SqlStat
 
 def _show(cursor: Cursor) -> Show | None:
     """Return what is shown of the lake itself; None for what DuckDB answers."""
-    if cursor.accept("show", "views"):
+    if cursor.accept("show", "schemas"):
+        node = Show("show schemas")
+    elif cursor.accept("show", "tables", "from") or cursor.accept("show", "tables", "in"):
+        node = Show("show tables", cursor.schema())
+    elif cursor.accept("show", "views"):
         node = Show("show views")
     elif cursor.accept("show", "streams"):
         node = Show("show streams")

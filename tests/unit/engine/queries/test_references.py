@@ -54,7 +54,11 @@ def tables(text: str) -> list[str | None]:
         # what cannot be a table of a lake
         ("FROM 'x.parquet'", [None]),
         ("FROM 's3://bucket/x.parquet'", [None]),
-        ("FROM other.schema.events", [None]),
+        ("FROM other.schema.events", ["other:schema.events"]),
+        ("FROM bronze.events, memory.bronze.a", ["bronze.events", "bronze.a"]),
+        ("FROM bronze.events._rejects, Bronze.Events", ["bronze.events/_rejects", "bronze.events"]),
+        ("WITH events AS (SELECT 1) FROM bronze.events, events", ["bronze.events"]),
+        ('FROM "bronze.events"', [None]),
         ("FROM information_schema.tables", [None]),
         ('FROM "../x"', [None]),
     ],

@@ -1,0 +1,121 @@
+"""Schemas of a lake, which group tables and views: `bronze.events` is the table `events` in the schema `bronze`.
+
+Nothing is stored in a schema: the folder of a table has the whole name. So `_alluvia/schemas/<name>/<number>.json` only
+says that a schema was created, or dropped; the highest number counts, as for views. A schema without such an object
+exists as long as a folder of a table or a view of it does: another writer may have made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from alluvia.clock import Clock
+from alluvia.delta.refs import BRANCH, find_keeper
+from alluvia.errors import Corrupt, Invalid, TableExists, TableNotFound
+from alluvia.operations.catalog.versioned_objects import Numbered, newest_numbered, write_numbered
+from alluvia.operations.catalog.views import VIEWS, check_no_view, find_view
+from alluvia.store import Store, Wrapper
+from alluvia.table_names import NAME_RULE, NO_SCHEMAS, REJECTS, SCHEMA, SCHEMA_NAME, schema_of
+
+SCHEMAS = "_alluvia/schemas/"
+
+
+def has_schema(store: Store, name: str) -> bool:
+    """Whether a schema exists: one LIST and one GET, or three LISTs for one that was never created."""
+    if name == SCHEMA:
+        return True
+    stored = newest_numbered(store, f"{SCHEMAS}{name}/")
+    return name in _implied(store) if stored is None else not _is_dropped(stored)
+
+
+def was_created(store: Store, name: str) -> bool:
+    """Whether a schema was created and not dropped. One LIST, and one GET where it was."""
+    stored = newest_numbered(store, f"{SCHEMAS}{name}/")
+    return stored is not None and not _is_dropped(stored)
+
+
+def list_schemas(store: Store, tables: Iterable[str]) -> list[str]:
+    """Return the names of all schemas, `main` first; `tables` are those of the lake.
+
+    Two LISTs, and one more with a GET for each view and each schema without a table.
+    """
+    names = {SCHEMA, *map(schema_of, tables)}
+    created = [name for name in store.list_folders(SCHEMAS) if SCHEMA_NAME.fullmatch(name)]
+    names |= {name for name in created if name not in names and was_created(store, name)}
+    for view in store.list_folders(VIEWS):
+        if schema_of(view) not in names and find_view(store, view) is not None:
+            names.add(schema_of(view))
+    return [SCHEMA, *sorted(names - {SCHEMA})]
+
+
+def check_schema(store: Store, table: str) -> None:
+    """Raise `TableNotFound` for the name of a table or view in a missing schema. No request for `main`."""
+    schema = schema_of(table)
+    if not table.endswith(f"/{REJECTS}") and not has_schema(store, schema):
+        raise TableNotFound(f"there is no schema {schema!r} for {table!r}: run CREATE SCHEMA {schema} first")
+
+
+def check_may_be_created(store: Store, table: str) -> None:
+    """Raise `TableNotFound` for a table in a missing schema, and `TableExists` for the name of a view."""
+    check_schema(store, table)
+    check_no_view(store, table)
+
+
+def create_schema(store: Store, clock: Clock, name: str, *, exist_ok: bool = False) -> bool:
+    """Create a schema. Returns whether this call did; False only with `exist_ok`.
+
+    Raises `Invalid` for a name that no schema can have, also for that of a branch, and `TableExists`.
+    """
+    if name != SCHEMA:
+        check_schema_name(name)
+    if has_schema(store, name):
+        if exist_ok:
+            return False
+        raise TableExists(f"schema {name!r} already exists: choose another name, or write IF NOT EXISTS")
+    if find_keeper(_lake_of(store), None, BRANCH, name) is not None:
+        raise Invalid(
+            f"there is a branch {name!r}, so {name}.t would have two meanings: choose another name for the schema"
+        )
+    _write(store, clock, name, dropped=False)
+    return True
+
+
+def note_dropped(store: Store, clock: Clock, name: str) -> None:
+    """Drop a schema; tables and views in it stay as they are."""
+    _write(store, clock, name, dropped=True)
+
+
+def check_schema_name(name: object) -> None:
+    """Raise `Invalid` for a name that no new schema can have."""
+    if not isinstance(name, str) or not SCHEMA_NAME.fullmatch(name):
+        raise Invalid(f"schema name {name!r:.100}: use {NAME_RULE}, and none of {', '.join(NO_SCHEMAS)}")
+
+
+def no_schema(name: str) -> TableNotFound:
+    """Return the error for a missing schema."""
+    return TableNotFound(f"there is no schema {name!r}: CREATE SCHEMA {name} creates it, SHOW SCHEMAS lists them")
+
+
+def _write(store: Store, clock: Clock, name: str, *, dropped: bool) -> None:
+    before = newest_numbered(store, f"{SCHEMAS}{name}/")
+    number = 0 if before is None else before.number + 1
+    body = {"dropped": dropped, "atMs": clock.now_ms()}
+    write_numbered(store, clock, f"{SCHEMAS}{name}/", number, body, what=f"schema {name}")
+
+
+def _implied(store: Store) -> set[str]:
+    """Return the schemas of all folders of tables and views, those of dropped ones included."""
+    return {schema_of(name) for name in (*store.list_folders(""), *store.list_folders(VIEWS))}
+
+
+def _is_dropped(stored: Numbered) -> bool:
+    dropped = stored.body.get("dropped")
+    if not isinstance(dropped, bool):
+        raise Corrupt(f"{stored.key} is not a schema of this library")
+    return dropped
+
+
+def _lake_of(store: Store) -> Store:
+    while isinstance(store, Wrapper) and store.is_branch:
+        store = store.inner
+    return store
