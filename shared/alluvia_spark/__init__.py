@@ -6,13 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from alluvia.extras import needing
-from alluvia_spark.api import delete, read_table, register, update, upsert, write_table
+from alluvia_spark.api import batch_txn, delete, read_table, register, update, upsert, write_table
 
 if TYPE_CHECKING:
     from alluvia_spark import backfill, checking, session
 
 __all__ = [
     "backfill",
+    "batch_txn",
     "checking",
     "delete",
     "read_table",

@@ -27,9 +27,9 @@ def register(spark: SparkSession) -> None:
     Relative paths begin in the folder in which this is called. For a server of Spark Connect on another machine they
     mean nothing, and are refused.
     """
+    from alluvia_spark.data_source import source_at
     from alluvia_spark.session import advise
     from alluvia_spark.tables import folder_of
-    from alluvia_spark.writing.data_source import source_at
 
     spark.dataSource.register(source_at(folder_of(spark)))
     advise(spark)
@@ -182,3 +182,18 @@ def upsert(
 
     rules = Rules(matched, columns, when, delete_when, unmatched, insert_when)
     return joined_upsert.upsert(TablePlace.of(place, table, options or {}), rows, on, rules, txn)
+
+
+def batch_txn(rows: DataFrame, batch_id: int, part: str = "") -> tuple[str, int]:
+    """Return the `txn` with which a write in `foreachBatch` happens once: the id of the query, and the batch's number.
+
+    `rows` and `batch_id` are what Spark gives the function. The query's id is that of its checkpoint, so a stream with
+    a new checkpoint writes its rows, though its batches count from 0 again. A function that writes to one table several
+    times gives each write a `part` of its own.
+
+    Raises `Invalid` outside of `foreachBatch`, and `Unsupported` on Spark Connect, where a batch does not know its
+    query.
+    """
+    from alluvia_spark.streaming import batches
+
+    return batches.batch_txn(rows, batch_id, part)

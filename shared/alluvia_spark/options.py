@@ -18,23 +18,21 @@ READING = ("version", "timestamp", "tag", "branch", "where")
 CREATING = ("partitionBy", "sortBy", "clusterBy")
 PARTITIONS = "partitionOverwriteMode"
 WRITING = ("replaceWhere", PARTITIONS, "mergeSchema", "txnAppId", "txnVersion", *CREATING)
+STREAMING = ("checkpointLocation", "queryName")
+"""Options of a stream that Spark reads itself, and passes on."""
 STORE = ("endpoint_url", "region", "access_key_id", "secret_access_key", "session_token")
 _DELTAS = {"versionasof": "version", "timestampasof": "timestamp"}
 """Delta's names of options that are ours."""
 _SHOWN = {"version": VERSION, "timestamp": TIMESTAMP}
-_NAMES = {name.lower(): name for name in ("path", "table", *READING, *WRITING, *STORE)} | _DELTAS
+_NAMES = {name.lower(): name for name in ("path", "table", *READING, *WRITING, *STREAMING, *STORE)} | _DELTAS
 _PROPERTIES = {name.lower(): name for name in KNOWN}
 VIEW = "Spark's catalog keeps no tables of this source: use CREATE TEMPORARY VIEW name USING alluvia OPTIONS (path '…')"
-STREAM = (
-    "this source reads and writes no streams: write batches in foreachBatch, with the options txnAppId and txnVersion"
-)
 COLUMNS = (
     "option overwriteSchema: mode('overwrite') keeps the table's columns. Add those that only the DataFrame has with "
     "option('mergeSchema', 'true'), save to another path, or replace the table first, by CREATE OR REPLACE TABLE in "
     "lake.sql"
 )
 _ELSEWHERE = {
-    "checkpointlocation": STREAM,
     "overwriteschema": COLUMNS,
     **dict.fromkeys(("owner", "provider", "location", "external"), VIEW),
 }

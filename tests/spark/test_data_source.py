@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -168,20 +167,6 @@ def test_what_sparks_catalog_cannot_keep_is_a_view(registered: SparkSession, lak
     finally:
         registered.sql("DROP TABLE kept")
     assert numbers(table) == [7]
-
-
-def test_streams_are_refused(registered: SparkSession, lake: Lake, tmp_path: Path) -> None:
-    path = judges.uri_of(lake.create_table("t", {"n": "long"}))
-    read = registered.readStream.format("alluvia").load(path)
-    rates = registered.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
-    for stream in (
-        read.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "read")),
-        rates.writeStream.format("alluvia")
-        .option("checkpointLocation", str(tmp_path / "written"))
-        .option("path", path),
-    ):
-        with pytest.raises(PySparkException, match=r"no streams: .*foreachBatch, .* txnAppId and txnVersion"):
-            stream.trigger(availableNow=True).start().awaitTermination(60)
 
 
 def test_an_overwrite_of_partitions_by_a_setting_is_refused(registered: SparkSession, lake: Lake) -> None:

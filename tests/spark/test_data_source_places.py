@@ -14,9 +14,9 @@ import alluvia
 import alluvia_spark
 from alluvia.api.lake import Lake
 from alluvia.errors import Invalid
+from alluvia_spark.data_source import AlluviaSource
 from alluvia_spark.options import AlluviaOptions
 from alluvia_spark.tables import folder_of
-from alluvia_spark.writing.data_source import AlluviaSource
 from tests.spark.sources import writer
 
 

@@ -1,4 +1,4 @@
-"""The guide runs as it is typed, on a session of this process and on Spark Connect."""
+"""The guides run as they are typed, on a session of this process and on Spark Connect."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.java import QUICK
+from tests.spark.sessions import settings
 
 ROOT = Path(__file__).parents[2]
-GUIDE = ROOT / "docs" / "guides" / "spark.md"
+GUIDES = {"spark.md": 6, "structured-streaming.md": 3}
+"""The pages, and how many blocks each has."""
 FRAMES = Path(sys.prefix) / "frames"
 CONNECT = """
 import os
@@ -22,29 +24,41 @@ from alluvia_spark.session import java_variables
 os.environ.update(java_variables())
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
+spark.conf.set("spark.sql.shuffle.partitions", 2)
 """
 
 
-def _blocks(folder: Path) -> list[str]:
-    """Return the guide's blocks. Spark itself keeps a stream's checkpoint, and it has started in another folder."""
-    found = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(found) == 7
-    return [block.replace('"checkpoints/', f'"{folder}/checkpoints/') for block in found]
+def _blocks(guide: str, folder: Path) -> list[str]:
+    """Return a guide's blocks. Spark itself opens checkpoints and plain files, and it has started in another folder."""
+    text = (ROOT / "docs" / "guides" / guide).read_text()
+    found = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(found) == GUIDES[guide]
+    return [re.sub('"(checkpoints|inbox)', rf'"{folder}/\1', block) for block in found]
 
 
-def test_the_blocks_of_the_guide_run(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("guide", GUIDES)
+def test_the_blocks_of_a_guide_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guide: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     names = {"spark": spark}
-    for block in _blocks(tmp_path):
-        exec(compile(block, "spark.md", "exec"), names)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoints", "lake"]
+    with settings(spark, {"spark.sql.shuffle.partitions": "2"}):
+        for block in _blocks(guide, tmp_path):
+            exec(compile(block, guide, "exec"), names)
+    assert {path.name for path in tmp_path.iterdir()} <= {"checkpoints", "inbox", "lake"}
 
 
 @pytest.mark.slow
-def test_the_blocks_of_the_guide_run_on_spark_connect(tmp_path: Path) -> None:
+def test_the_blocks_of_the_guides_run_on_spark_connect(tmp_path: Path) -> None:
     """A relative path was one of a temporary folder of the server's, and the write said that it was done."""
+    folders = {guide: tmp_path / guide.removesuffix(".md") for guide in GUIDES}
+    text = CONNECT
+    for guide, folder in folders.items():
+        folder.mkdir()
+        blocks = "".join(_blocks(guide, folder)).replace("alluvia_spark.batch_txn(rows, batch)", '("pages", batch)')
+        text += f"os.chdir({str(folder)!r})\n{blocks}print({guide!r})\n"
     done = subprocess.run(
-        [sys.executable, "-c", CONNECT + "".join(_blocks(tmp_path)) + "print('all of it ran')"],
+        [sys.executable, "-c", text],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": f"{FRAMES}{os.pathsep}{ROOT}", "JDK_JAVA_OPTIONS": " ".join(QUICK)},
         capture_output=True,
@@ -52,6 +66,8 @@ def test_the_blocks_of_the_guide_run_on_spark_connect(tmp_path: Path) -> None:
         check=False,
         timeout=500,
     )
-    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["all of it ran"]), done.stderr[-4000:]
-    assert {"checkpoints", "lake"} <= {path.name for path in tmp_path.iterdir()}
-    assert sorted(path.name for path in (tmp_path / "lake").iterdir()) == ["copy", "sales"]
+    said = [line for line in done.stdout.splitlines() if line in GUIDES]
+    assert (done.returncode, said) == (0, list(GUIDES)), done.stderr[-4000:]
+    for folder in folders.values():
+        assert {path.name for path in folder.iterdir()} <= {"checkpoints", "inbox", "lake"}
+    assert sorted(path.name for path in (folders["spark.md"] / "lake").iterdir()) == ["copy", "sales"]

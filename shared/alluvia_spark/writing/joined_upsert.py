@@ -33,11 +33,11 @@ from alluvia.operations.rows.rewriting import Rewriter
 from alluvia.operations.rows.row_changes import change_rows
 from alluvia.operations.rows.source_keys import KEYS_SORTED_MAX, SourceKeys, repeated_key
 from alluvia.operations.rows.upsert import Rules, check_rules, read_rows, upsert_edit
+from alluvia_spark.file_groups import grouped
 from alluvia_spark.frames import mapped_batches, numbered, tasks
 from alluvia_spark.schemas import fitted, shown_schema, spelled, with_texts, written_schema
 from alluvia_spark.tables import TablePlace
 from alluvia_spark.wording import finding, unresolved
-from alluvia_spark.writing.data_source import grouped
 from alluvia_spark.writing.row_changes import TableTask, dumped, parts_of, without_files
 
 INSERTED_BYTES = 128 << 20

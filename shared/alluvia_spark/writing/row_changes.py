@@ -29,10 +29,10 @@ from alluvia.operations.rows.parts import Outcome, Part, files_left, still_good
 from alluvia.operations.rows.rewriting import Rewriter
 from alluvia.operations.rows.row_changes import change_rows
 from alluvia.operations.rows.where_edits import DeleteEdit, UpdateEdit
+from alluvia_spark.file_groups import grouped
 from alluvia_spark.frames import spare_later_tasks
 from alluvia_spark.tables import TablePlace
 from alluvia_spark.wording import finding, resolving, unresolved
-from alluvia_spark.writing.data_source import grouped
 
 ReadEdit = Callable[[Snapshot], Edit]
 Transaction = tuple[str, int] | None

@@ -74,8 +74,13 @@ class TableWriter(DataSourceArrowWriter):
     appends: bool = True
 
     @classmethod
-    def planned(cls, options: AlluviaOptions, columns: StructType, *, overwrite: bool) -> TableWriter:
-        """Plan a write of rows with some columns. Raises `Invalid`, naming the column or option, before any task."""
+    def planned(
+        cls, options: AlluviaOptions, columns: StructType, *, overwrite: bool, repeated: bool = False
+    ) -> TableWriter:
+        """Plan a write of rows with some columns. Raises `Invalid`, naming the column or option, before any task.
+
+        A write that is `repeated` may have created the table before, so options for a new table are allowed.
+        """
         options.refuse(READING, "for reading")
         replaces = options.given.get("replaceWhere", "true") if overwrite else None
         if not overwrite:
@@ -92,7 +97,8 @@ class TableWriter(DataSourceArrowWriter):
             snapshot = Snapshot(base, handle.root, handle.name)
             write = plan_write(handle, snapshot, pa.schema([]), None, txn)
             return cls(options, write, base, rows.names, creates=True, done=False, appends=not overwrite)
-        options.refuse(CREATING, "for a table that does not exist yet")
+        if not repeated:
+            options.refuse(CREATING, "for a table that does not exist yet")
         rows = fitted(rows, snapshot.schema)
         new, merges = unknown_fields(rows, snapshot.schema), options.flag("mergeSchema")
         if new and not merges:

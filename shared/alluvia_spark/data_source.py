@@ -6,7 +6,7 @@ pushed down: Spark 4.1 keeps what the last query with filters was planned to rea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar, NoReturn
 
@@ -21,17 +21,14 @@ from alluvia.delta.skipping.predicate import Unknown
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.condition import condition
 from alluvia.errors import Unsupported
+from alluvia_spark.file_groups import grouped
 from alluvia_spark.frames import spare_later_tasks
-from alluvia_spark.options import STREAM, WRITING, AlluviaOptions
+from alluvia_spark.options import STREAMING, WRITING, AlluviaOptions
 from alluvia_spark.schemas import all_nullable, shown_schema, with_texts
+from alluvia_spark.streaming.sink import TableSink
 from alluvia_spark.tables import tagged
 from alluvia_spark.wording import finding, read_version, resolving
 from alluvia_spark.writing.writing import TableWriter
-
-GROUP_BYTES = 64 << 20
-"""About how much of files one task reads."""
-OPEN_BYTES = 1 << 20
-"""What opening a file costs, as if it were bytes."""
 
 
 class AlluviaSource(DataSource):
@@ -58,13 +55,14 @@ class AlluviaSource(DataSource):
         return TableReader(self._given, self._snapshot(), schema.names)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        self._given.refuse(STREAMING, "for streams")
         return TableWriter.planned(self._given, schema, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> NoReturn:  # noqa: ARG002, N802 - as Spark calls it
-        raise Unsupported(STREAM)
+        raise Unsupported("this source reads no streams: follow a table with a stream of the lake")
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, N802 - as Spark calls it
-        raise Unsupported(STREAM)
+    def streamWriter(self, schema: StructType, overwrite: bool) -> TableSink:  # noqa: N802 - as Spark calls it
+        return TableSink.of(self._given, schema, overwrite=overwrite)
 
     def _snapshot(self) -> Snapshot:
         """Return the version that is read: the first time it is found, and from then on the same."""
@@ -134,17 +132,3 @@ class TableReader(DataSourceReader):
         where = self._options.given.get("where")
         parsed = None if where is None else condition(where, snapshot.schema)
         return ((batch if parsed is None else parsed.filter(batch)).select(self._columns) for batch in batches)
-
-
-def grouped(files: Iterable[AddFile], most: int = GROUP_BYTES) -> list[list[AddFile]]:
-    """Return files in groups of about a number of bytes, in their order."""
-    groups: list[list[AddFile]] = []
-    room = 0
-    for file in files:
-        cost = file.size + OPEN_BYTES
-        if cost > room:
-            groups.append([])
-            room = most
-        groups[-1].append(file)
-        room -= cost
-    return groups
