@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import ClassVar, NoReturn
+from typing import ClassVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition
@@ -20,13 +20,13 @@ from alluvia.delta.log.replay import State
 from alluvia.delta.skipping.predicate import Unknown
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.condition import condition
-from alluvia.errors import Unsupported
 from alluvia_spark.file_groups import grouped
 from alluvia_spark.frames import spare_later_tasks
-from alluvia_spark.options import STREAMING, WRITING, AlluviaOptions
+from alluvia_spark.options import FOLLOWING, STREAMING, WRITING, AlluviaOptions
 from alluvia_spark.schemas import all_nullable, shown_schema, with_texts
 from alluvia_spark.streaming.sink import TableSink
-from alluvia_spark.tables import tagged
+from alluvia_spark.streaming.source import TableStream, with_changes
+from alluvia_spark.tables import bare, tagged
 from alluvia_spark.wording import finding, read_version, resolving
 from alluvia_spark.writing.writing import TableWriter
 
@@ -49,17 +49,21 @@ class AlluviaSource(DataSource):
         return "alluvia"
 
     def schema(self) -> StructType:
-        return with_texts(all_nullable(shown_schema(self._snapshot())))
+        columns = with_texts(all_nullable(shown_schema(self._snapshot())))
+        return with_changes(columns) if self._given.flag("readChangeFeed") else columns
 
     def reader(self, schema: StructType) -> TableReader:
+        self._given.refuse((*FOLLOWING, *STREAMING), "for streams")
         return TableReader(self._given, self._snapshot(), schema.names)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        self._given.refuse(STREAMING, "for streams")
+        self._given.refuse((*FOLLOWING, *STREAMING), "for streams")
         return TableWriter.planned(self._given, schema, overwrite=overwrite)
 
-    def streamReader(self, schema: StructType) -> NoReturn:  # noqa: ARG002, N802 - as Spark calls it
-        raise Unsupported("this source reads no streams: follow a table with a stream of the lake")
+    def streamReader(self, schema: StructType) -> TableStream:  # noqa: ARG002, N802 - as Spark calls it
+        self._given.refuse(("version", "timestamp", "tag"), "for batch reads: use startingVersion or startingTimestamp")
+        self._given.refuse(("where",), "for batch reads: use filter() on the stream")
+        return TableStream(self._given, self._snapshot())
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> TableSink:  # noqa: N802 - as Spark calls it
         return TableSink.of(self._given, schema, overwrite=overwrite)
@@ -75,7 +79,7 @@ class AlluviaSource(DataSource):
         given = self._given.given
         if (tag := given.get("tag")) is not None:
             snapshot = tagged(handle, tag, given.get("table"), version, given.get("timestamp"))
-            self._state = _bare(snapshot.state)
+            self._state = bare(snapshot.state)
             return snapshot
         if self._state is not None:
             version = self._state.version
@@ -83,18 +87,13 @@ class AlluviaSource(DataSource):
         snapshot = read_version(handle.snapshot, handle.name, version, timestamp)
         if version is None and timestamp is None and handle.carry_out(snapshot):
             snapshot = handle.newest()
-        self._state = _bare(snapshot.state)
+        self._state = bare(snapshot.state)
         return snapshot
 
 
 def source_at(here: str | None) -> type[AlluviaSource]:
     """Return the source for a user in some folder. Spark sends the class itself, so `here` goes with it."""
     return type(AlluviaSource.__name__, (AlluviaSource,), {"here": here})
-
-
-def _bare(state: State) -> State:
-    """Return a version without its files."""
-    return State(state.version, state.protocol, state.metadata)
 
 
 class FilesOfTask(InputPartition):
@@ -111,7 +110,7 @@ class TableReader(DataSourceReader):
     def __init__(self, options: AlluviaOptions, snapshot: Snapshot, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = columns
-        self._state = _bare(snapshot.state)
+        self._state = bare(snapshot.state)
         where = options.given.get("where")
         with resolving("option where", where, snapshot.schema):
             predicate = Unknown() if where is None else condition(where, snapshot.schema).predicate

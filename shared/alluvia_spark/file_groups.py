@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-from alluvia.delta.log.actions import AddFile
+from typing import Protocol, TypeVar
 
 GROUP_BYTES = 64 << 20
 """About how much of files one task reads."""
@@ -12,9 +11,20 @@ OPEN_BYTES = 1 << 20
 """What opening a file costs, as if it were bytes."""
 
 
-def grouped(files: Iterable[AddFile], most: int = GROUP_BYTES) -> list[list[AddFile]]:
+class HasSize(Protocol):
+    """A file, or something else that has a size in bytes."""
+
+    @property
+    def size(self) -> int:
+        """Return it."""
+
+
+Item = TypeVar("Item", bound=HasSize)
+
+
+def grouped(files: Iterable[Item], most: int = GROUP_BYTES) -> list[list[Item]]:
     """Return files in groups of about a number of bytes, in their order."""
-    groups: list[list[AddFile]] = []
+    groups: list[list[Item]] = []
     room = 0
     for file in files:
         cost = file.size + OPEN_BYTES

@@ -18,13 +18,18 @@ READING = ("version", "timestamp", "tag", "branch", "where")
 CREATING = ("partitionBy", "sortBy", "clusterBy")
 PARTITIONS = "partitionOverwriteMode"
 WRITING = ("replaceWhere", PARTITIONS, "mergeSchema", "txnAppId", "txnVersion", *CREATING)
+LIMITS = ("maxFilesPerTrigger", "maxBytesPerTrigger")
+FOLLOWING = ("startingVersion", "startingTimestamp", *LIMITS, "readChangeFeed", "ignoreDeletes", "skipChangeCommits")
+"""Options of a stream that reads a table; delta-spark has the same."""
 STREAMING = ("checkpointLocation", "queryName")
 """Options of a stream that Spark reads itself, and passes on."""
 STORE = ("endpoint_url", "region", "access_key_id", "secret_access_key", "session_token")
 _DELTAS = {"versionasof": "version", "timestampasof": "timestamp"}
 """Delta's names of options that are ours."""
 _SHOWN = {"version": VERSION, "timestamp": TIMESTAMP}
-_NAMES = {name.lower(): name for name in ("path", "table", *READING, *WRITING, *STREAMING, *STORE)} | _DELTAS
+_NAMES = {
+    name.lower(): name for name in ("path", "table", *READING, *WRITING, *FOLLOWING, *STREAMING, *STORE)
+} | _DELTAS
 _PROPERTIES = {name.lower(): name for name in KNOWN}
 VIEW = "Spark's catalog keeps no tables of this source: use CREATE TEMPORARY VIEW name USING alluvia OPTIONS (path '…')"
 COLUMNS = (
@@ -87,6 +92,14 @@ class AlluviaOptions:
         if text is not None and not re.fullmatch(r"\d{1,18}", text.strip(), re.ASCII):
             raise Invalid(f"option {_SHOWN.get(name, name)}: {text!r} is not a whole number")
         return None if text is None else int(text)
+
+    def size(self, name: str) -> int | None:
+        """Return an option's number of bytes, such as `10m`, None without one. Raises `Invalid`."""
+        text = self.given.get(name)
+        found = None if text is None else re.fullmatch(r"(\d{1,12})([kmg]?)b?", text.strip().lower(), re.ASCII)
+        if text is not None and found is None:
+            raise Invalid(f"option {name}: {text!r} is not a number of bytes, such as '64m'")
+        return None if found is None else int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[found[2]]
 
     def flag(self, name: str) -> bool:
         """Return whether an option is on. Raises `Invalid`."""

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 import alluvia
 from alluvia.api.lake import Lake, Table, open_handle, open_table
 from alluvia.commit.handle import TableHandle
+from alluvia.delta.log.replay import State
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, Unsupported
 from alluvia.operations.references import tags
@@ -89,6 +90,11 @@ def tagged(
     if table is None:
         raise Invalid("tag: give the lake's path or URI, and the table's name as `table`")
     return tags.tagged(handle, tag)
+
+
+def bare(state: State) -> State:
+    """Return a version without its files, to be sent to tasks."""
+    return State(state.version, state.protocol, state.metadata)
 
 
 @dataclass(frozen=True)

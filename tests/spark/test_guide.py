@@ -15,7 +15,7 @@ from tests.java import QUICK
 from tests.spark.sessions import settings
 
 ROOT = Path(__file__).parents[2]
-GUIDES = {"spark.md": 6, "structured-streaming.md": 3}
+GUIDES = {"spark.md": 6, "structured-streaming.md": 4}
 """The pages, and how many blocks each has."""
 FRAMES = Path(sys.prefix) / "frames"
 CONNECT = """

@@ -34,6 +34,7 @@ from alluvia.operations.tables.create import create, plan_create
 from alluvia_spark.frames import spare_later_tasks
 from alluvia_spark.options import CREATING, PARTITIONS, READING, AlluviaOptions
 from alluvia_spark.schemas import fitted, unknown_fields, written_schema
+from alluvia_spark.tables import bare
 from alluvia_spark.wording import check_columns, extra_columns, resolving, unresolved
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class TableWriter(DataSourceArrowWriter):
         return cls(
             options,
             write,
-            State(state.version, state.protocol, state.metadata),
+            bare(state),
             rows.names,
             creates=False,
             done=done,

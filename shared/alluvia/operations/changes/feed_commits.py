@@ -10,7 +10,7 @@ from __future__ import annotations
 from alluvia.commit.changes import EXPIRE, RESTORE
 from alluvia.commit.handle import ReadableTable
 from alluvia.delta.lineage import Gaps, is_own_commit
-from alluvia.delta.log.actions import RemoveFile
+from alluvia.delta.log.actions import AddFile, CdcFile, RemoveFile
 from alluvia.delta.log.commit import CommitActions
 from alluvia.errors import VersionExpired
 
@@ -29,6 +29,18 @@ def read_commits(handle: ReadableTable, first: int, last: int) -> list[CommitAct
         msg = f"the changes of version {first} of {handle.name} have expired; the log begins with version {oldest}"
         raise VersionExpired(msg)
     return handle.log.read_commits(range(first, last + 1))
+
+
+def operations_of(commit: CommitActions) -> list[str]:
+    """Return the operations of a commit; a transaction may have several."""
+    parameters = commit.info.get("operationParameters")
+    several = parameters.get("operations") if isinstance(parameters, dict) else None
+    return str(several).split(", ") if several else [str(commit.info.get("operation"))]
+
+
+def files_of(commit: CommitActions) -> list[AddFile | RemoveFile | CdcFile]:
+    """Return the files that the changes of a commit are read from, at most."""
+    return [*commit.adds, *commit.removes, *commit.cdc]
 
 
 def is_expiry(commit: CommitActions) -> bool:

@@ -14,14 +14,13 @@ from alluvia.commit.changes import EXPIRE, RESTORE, UNDROP
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.arguments import check_number
 from alluvia.delta.lineage import version_gaps
-from alluvia.delta.log.actions import AddFile, CdcFile, RemoveFile
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import VersionExpired
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog, WritableCatalog
 from alluvia.operations.changes.changes import feed_commits, feed_schema, labelled_changes
-from alluvia.operations.changes.feed_commits import restored_version
+from alluvia.operations.changes.feed_commits import files_of, operations_of, restored_version
 from alluvia.operations.reading.change_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, INSERT
 from alluvia.operations.reading.scan import scan
 from alluvia.operations.streams.streams import StreamState, check_same, oldest_changes, source_of, the_stream
@@ -104,8 +103,7 @@ def planned(
 
 
 def _size(commit: CommitActions) -> int:
-    files: list[AddFile | RemoveFile | CdcFile] = [*commit.adds, *commit.removes, *commit.cdc]
-    return sum(file.size or 0 for file in files)
+    return sum(file.size or 0 for file in files_of(commit))
 
 
 def without_undone(commits: Sequence[CommitActions], position: int) -> Sequence[CommitActions]:
@@ -148,10 +146,7 @@ def _within(commits: Sequence[CommitActions], to: int, max_rows: int) -> tuple[S
 
 def may_append(commit: CommitActions) -> bool:
     """Whether a commit may add rows that are new, and not older rows in another form."""
-    parameters = commit.info.get("operationParameters")
-    several = parameters.get("operations") if isinstance(parameters, dict) else None
-    operations = str(several).split(", ") if several else [commit.info.get("operation")]
-    return any(add.data_change for add in commit.adds) and not _NEVER_APPENDS.issuperset(operations)
+    return any(add.data_change for add in commit.adds) and not _NEVER_APPENDS.issuperset(operations_of(commit))
 
 
 def _changes(
