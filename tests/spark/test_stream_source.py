@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -229,7 +230,7 @@ def test_the_changes_add_up_to_the_table(tmp_path: Path, clock: ManualClock, see
     limits = {"maxBytesPerTrigger": "1"} if chance.random() < 0.5 else {}
     follower = Follower(table, readChangeFeed="true", **limits)
     held: Counter[int] = Counter()
-    steps = {
+    steps: dict[str, Callable[[], object]] = {
         "append": lambda: append(table, *(chance.randrange(20) for _ in range(chance.randrange(1, 4)))),
         "delete": lambda: table.delete(f"n % 5 = {chance.randrange(5)}"),
         "update": lambda: table.update({"n": "n + 1"}, where=f"n % 4 = {chance.randrange(4)}"),
