@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 GROUP_BYTES = 64 << 20
 """About how much of files one task reads."""
 OPEN_BYTES = 1 << 20
-"""What opening a file costs, as if it were bytes."""
+"""The cost of opening a file, as bytes."""
 
 
 class HasSize(Protocol):

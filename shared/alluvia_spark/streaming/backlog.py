@@ -16,7 +16,7 @@ from alluvia.errors import AlluviaError, Invalid, VersionExpired
 from alluvia.operations.changes.changes import feed_commits
 from alluvia.operations.changes.feed_commits import files_of, operations_of
 from alluvia.operations.streams.streams import oldest_changes
-from alluvia_spark.streaming.offsets import WHOLE, Limits, Offset, Unit
+from alluvia_spark.streaming.offsets import WHOLE, BatchLimits, Offset, Unit
 
 COMMITS_AT_ONCE = 100
 _QUIET = frozenset({EXPIRE, UNDROP, "OPTIMIZE", "ERASE"})
@@ -24,7 +24,7 @@ _QUIET = frozenset({EXPIRE, UNDROP, "OPTIMIZE", "ERASE"})
 
 
 @dataclass(frozen=True)
-class Rules:
+class ChangeRules:
     """How a stream reads a commit that changes or deletes rows.
 
     With `feed`, as its changes. Else such commits stop it, but for those that only delete, with `ignores_deletes`, and
@@ -37,9 +37,9 @@ class Rules:
 
 
 class Backlog:
-    """What a stream has still to read of a table. `begun` is the version whose columns it reads."""
+    """The part of a table that a stream has still to read. `begun` is the version whose columns it reads."""
 
-    def __init__(self, handle: TableHandle, begun: Snapshot, rules: Rules) -> None:
+    def __init__(self, handle: TableHandle, begun: Snapshot, rules: ChangeRules) -> None:
         self._handle = handle
         self._begun = begun
         self._rules = rules
@@ -68,7 +68,7 @@ class Backlog:
             "checkpoint"
         )
 
-    def end(self, start: Offset, newest: int, limits: Limits) -> Offset:
+    def end(self, start: Offset, newest: int, limits: BatchLimits) -> Offset:
         """Return where a batch ends that begins after an offset: before a commit that stops the stream, if need be.
 
         Raises `Invalid` where the next commit does so: it changes the columns, or changes rows and no rule says how to

@@ -62,7 +62,7 @@ class Unit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """How much a batch reads at most, of files and of their bytes; None: without a limit."""
 
     files: int | None = None

@@ -26,8 +26,8 @@ from alluvia.operations.changes.changes import FEED, feed_commits, labelled_chan
 from alluvia.operations.reading.change_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, INSERT
 from alluvia_spark.file_groups import grouped
 from alluvia_spark.frames import spare_later_tasks
-from alluvia_spark.streaming.backlog import Backlog, Rules
-from alluvia_spark.streaming.offsets import Limits, Offset, Unit
+from alluvia_spark.streaming.backlog import Backlog, ChangeRules
+from alluvia_spark.streaming.offsets import BatchLimits, Offset, Unit
 from alluvia_spark.tables import bare
 from alluvia_spark.wording import read_version
 
@@ -59,14 +59,14 @@ class TableStream(DataSourceStreamReader):
 
     def __init__(self, options: AlluviaOptions, begun: Snapshot) -> None:
         skips, ignores = options.flag("skipChangeCommits"), options.flag("ignoreDeletes")
-        self._rules = Rules(options.flag("readChangeFeed"), ignores, skips)
+        self._rules = ChangeRules(options.flag("readChangeFeed"), ignores, skips)
         if self._rules.feed and (skips or ignores):
             raise Invalid("options readChangeFeed, skipChangeCommits, ignoreDeletes: a change feed has all changes")
         files, size = options.number("maxFilesPerTrigger"), options.size("maxBytesPerTrigger")
         for name, limit in (("maxFilesPerTrigger", files), ("maxBytesPerTrigger", size)):
             if limit == 0:
                 raise Invalid(f"option {name}: 0 would read nothing; use 1 or more")
-        self._limits = Limits(files, size)
+        self._limits = BatchLimits(files, size)
         self._options = options
         self._state = bare(begun.state)
         self._seen: Offset | None = None
@@ -106,12 +106,12 @@ class TableStream(DataSourceStreamReader):
             return Offset(self._state.metadata.id, newest).to_json()
         unlimited = _later is not None and isinstance(limit, _later.ReadAllAvailable)
         return self._backlog.end(
-            self._backlog.checked(begin), newest, Limits() if unlimited else self._limits
+            self._backlog.checked(begin), newest, BatchLimits() if unlimited else self._limits
         ).to_json()
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - as Spark calls it
         """Return a limit by which Spark 4.2 tells batches with limits from those without; ours are in the options."""
-        limited = self._limits != Limits()
+        limited = self._limits != BatchLimits()
         return _later.ReadMaxFiles(self._limits.files or 1) if limited else _later.ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - as Spark calls it
