@@ -142,7 +142,7 @@ class Backlog:
             return []
         deletes = "" if adds else ", or option('ignoreDeletes', 'true') to leave out those that only delete"
         raise Invalid(
-            f"version {commit.version} of table {self._begun.name} changes rows that were there before "
+            f"version {commit.version} of table {self._begun.name} changes earlier rows "
             f"({', '.join(operations_of(commit))}): start the query with option('skipChangeCommits', 'true') to leave "
             f"such versions out{deletes}; or read all changes, with option('readChangeFeed', 'true') and a new "
             "checkpoint"

@@ -69,5 +69,5 @@ class BatchLimits:
     size: int | None = None
 
     def exceeded(self, files: int, size: int) -> bool:
-        """Return whether so much is too much."""
+        """Return whether a batch of this size goes beyond a limit."""
         return (self.files is not None and files > self.files) or (self.size is not None and size > self.size)

@@ -96,9 +96,10 @@ class TableStream(DataSourceStreamReader):
         return start.to_json()
 
     def latestOffset(self, start: Mapping[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802 - as Spark calls it
-        """Return where the next batch ends. Spark says where it starts since 4.2; before, it follows from what it read.
+        """Return where the next batch ends.
 
-        A stream of which neither is known reads all that there is.
+        Spark says where it starts since 4.2; before, it follows from the batches that were read. A stream of which
+        neither is known reads all that there is.
         """
         newest = self._backlog.newest() if self._until is None else self._until
         begin = self._seen if start is None else Offset.of(start)
