@@ -56,7 +56,18 @@ SPARK = Recipe("spark", ("arro3-core", "boto3", "msgspec", "obstore", "orjson", 
 LAYERS = (CORE, QUERY)
 
 # Patterns over paths relative to the layer's package folder; `*` crosses slashes.
-KEPT_SERVICES = ("emr-serverless", "lambda", "s3", "secretsmanager", "sqs", "ssm", "sso", "sso-oidc", "sts")
+KEPT_SERVICES = (
+    "emr-serverless",
+    "lambda",
+    "s3",
+    "secretsmanager",
+    "sqs",
+    "ssm",
+    "sso",
+    "sso-oidc",
+    "stepfunctions",
+    "sts",
+)
 """The services of AWS that our code calls, or that finding credentials may. boto3 knows no others."""
 DROPPED = (
     ".lock",

@@ -251,7 +251,7 @@ def services_called(folder: Path) -> set[str]:
 def test_every_service_that_the_code_calls_is_in_the_layers() -> None:
     """Where its data is missing, boto3 raises UnknownServiceError, which looks like a service that does not answer."""
     called = services_called(ROOT / "shared") | services_called(ROOT / "functions")
-    assert {"emr-serverless", "lambda", "secretsmanager", "sqs", "ssm"} <= called
+    assert {"emr-serverless", "lambda", "secretsmanager", "sqs", "ssm", "stepfunctions"} <= called
     of_credentials = {"sso", "sso-oidc", "sts"}
     assert called | of_credentials == set(KEPT_SERVICES)
 

@@ -42,7 +42,7 @@ from alluvia.operations.references.branch_store import (
 )
 from alluvia.operations.references.pinned_versions import keep_moment, kept_at
 from alluvia.operations.transactions.lake_commit import ISOLATION, SERIALIZABLE
-from alluvia.table_names import MAIN, NO_BRANCHES
+from alluvia.table_names import MAIN, NO_BRANCHES, SCHEMA_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ def elsewhere(lake: Lake, branch: str) -> Elsewhere:
 
 def create_branch(lake: Lake, name: str, at: datetime | str | None, expires: timedelta | None) -> Branch:
     """Cut a branch; `at` is a time, or the name of a tag of the lake. See `Lake.branch`."""
-    if name in NO_BRANCHES or was_created(lake.store, name):
+    if name in NO_BRANCHES or (SCHEMA_NAME.fullmatch(name) and was_created(lake.store, name)):
         raise Invalid(f"branch name {name!r} has another meaning in queries: choose another name")
     at_ms = None if at is None else _moment_ms(lake, at)
     expires_ms = None if expires is None else lake.clock.now_ms() + int(expires / timedelta(milliseconds=1))

@@ -151,7 +151,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "give what a restore has undone",
         "operations/streams/stream_batches.py",
-        "    commits = _without_undone(commits, stream.position)\n",
+        "    commits = without_undone(commits, stream.position)\n",
         "",
         ("tests/unit/operations/transactions/test_lake_restore.py",),
     ),

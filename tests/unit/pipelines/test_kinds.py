@@ -154,7 +154,7 @@ def test_a_kind_that_the_query_cannot_have_is_refused_with_the_reason() -> None:
     [
         ("SELECT 1 AS n", "reads no table"),
         ("SELECT * FROM events AT (VERSION => 3)", "has a version"),
-        ("SELECT * FROM fix.events", "is on a branch"),
+        ("SELECT * FROM fix.main.events", "is on a branch"),
         ("SELECT * FROM history('events')", "is not a table"),
         ("EXPLAIN SELECT * FROM events", "cannot be an EXPLAIN"),
     ],

@@ -347,7 +347,7 @@ def test_a_rollup_cannot_have_a_merge_query(lake: Lake) -> None:
     with pytest.raises(Invalid, match=r"alluvia\.merge_query: a rollup cannot have one"):
         lake.create_rollup("r", query, properties={"alluvia.merge_query": SUMS})
     rollup = lake.create_rollup("r", query)
-    with pytest.raises(Invalid, match=r"alluvia\.merge_query: a rollup cannot have one"):
+    with pytest.raises(Invalid, match=r"alluvia\.merge_query: a table that follows from others cannot have one"):
         rollup.evolve(properties={"alluvia.merge_query": SUMS})
 
 
