@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 REJECTS = "_rejects"
 """The table of a table's rejected events: `events/_rejects` as a path, `events._rejects` in SQL."""
@@ -49,6 +49,11 @@ def in_schema(schema: str, table: str) -> str:
 def name_in_schema(table: str) -> str:
     """Return a table's name within its schema: `events` for `bronze.events`, `events/_rejects` for its rejects."""
     return split_branch(table)[1].rpartition(".")[2]
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Return names of tables in order: those in `main`, and then those of each other schema."""
+    return sorted(names, key=lambda name: (name.rpartition(".")[0], name))
 
 
 def sql_name(table: str) -> str:

@@ -189,3 +189,19 @@ def test_commands_on_tables_say_that_a_name_is_a_view(lake: Path, words: list[st
     told = "there is no table 'names', but a view: DESCRIBE names shows it, DROP VIEW names drops it"
     assert (refused.exit_code, refused.stderr) == (1, f"alluvia: {told}\n")
     assert rows(lake, "head", "names") == [{"name": "bolt"}]
+
+
+def test_a_table_in_a_schema_by_its_name(lake: Path) -> None:
+    for text in ("CREATE SCHEMA gold", "CREATE SCHEMA bronze", "CREATE TABLE bronze.taps (id BIGINT)"):
+        assert run(lake, "sql", text).exit_code == 0
+    assert run(lake, "sql", "INSERT INTO bronze.taps VALUES (7)").exit_code == 0
+    assert rows(lake, "schemas") == [
+        {"schema": "main", "tables": 2, "views": 1},
+        {"schema": "bronze", "tables": 1, "views": 0},
+        {"schema": "gold", "tables": 0, "views": 0},
+    ]
+    assert rows(lake, "head", "bronze.taps") == [{"id": 7}]
+    assert [each["table"] for each in rows(lake, "tables") if "table" in each] == ["events", "plain", "bronze.taps"]
+    done = run(lake, "create", "silver.taps", "--column", "id:long")
+    assert done.exit_code == 1
+    assert "there is no schema 'silver' for 'silver.taps': run CREATE SCHEMA silver first" in done.stderr

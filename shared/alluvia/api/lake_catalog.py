@@ -21,7 +21,7 @@ from alluvia.operations.catalog.lake_snapshot import LakeSnapshot
 from alluvia.operations.catalog.request_batching import RequestGroups
 from alluvia.operations.catalog.views import View, find_view
 from alluvia.store import Store
-from alluvia.table_names import REJECTS, STREAM_LOG, TABLE_OR_REJECTS, split_branch
+from alluvia.table_names import REJECTS, STREAM_LOG, TABLE_OR_REJECTS, in_order, split_branch
 
 if TYPE_CHECKING:
     from alluvia.operations.branches.branch_reads import Elsewhere
@@ -166,7 +166,7 @@ class LakeCatalog:
             return present
 
         wanted = [each for name in names for each in ((name, f"{name}/{REJECTS}") if rejects else (name,))]
-        listed = [name for name, present in zip(wanted, self.store.map(there, wanted), strict=True) if present]
+        listed = in_order(name for name, present in zip(wanted, self.store.map(there, wanted), strict=True) if present)
         return listed if self._shown is None else self._shown(listed)
 
     def create(self, name: str, new: NewTable, *, exist_ok: bool, replace: bool = False) -> TableHandle:

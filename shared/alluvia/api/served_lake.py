@@ -26,12 +26,12 @@ from alluvia.client.requests import (
 )
 from alluvia.client.uploading import Rows, upload
 from alluvia.delta.arguments import check_number
-from alluvia.engine.duck.literals import quote_name
+from alluvia.engine.duck.literals import quote_name, quote_table
 from alluvia.errors import Invalid, TableNotFound, Unavailable
 from alluvia.events.ingest.dict_events import Events, EventsOutcome, event_bodies
 from alluvia.sql.grammar.nodes import Query
 from alluvia.sql.grammar.statements import parse
-from alluvia.table_names import REJECTS
+from alluvia.table_names import TABLE_OR_REJECTS, folder_name
 
 if TYPE_CHECKING:
     from alluvia.query.parameters import Parameters
@@ -209,10 +209,10 @@ class ServedTable:
 
     @property
     def _in_sql(self) -> str:
-        table, _, rejects = self.name.partition(".")
-        if rejects not in ("", REJECTS):
+        name = folder_name(self.name)
+        if "." in name and not TABLE_OR_REJECTS.fullmatch(name):
             raise TableNotFound(f"there is no table {self.name!r}")
-        return quote_name(table) + (f".{quote_name(rejects)}" if rejects else "")
+        return quote_table(name)
 
 
 def _condition(where: str | None) -> str:

@@ -37,7 +37,7 @@ _TOPICS = {
     "Rows": "upload, upsert, update, delete, erase",
     "Queries": "query, sql, head, export, publish, published, link, unpublish",
     "Tables": "create, evolve, clone, convert, attach, detach, drop, undrop",
-    "Inspection": "status, tables, describe, schema, files, history, changes, verify",
+    "Inspection": "status, tables, schemas, describe, schema, files, history, changes, verify",
     "Versions": "restore, flashback, tag, branch, stream",
     "Maintenance": "backup, optimize, vacuum, expire, checkpoint, rollup, pipeline",
     "Server": "demo, serve, token, invoke",
@@ -60,7 +60,7 @@ _MODULES = {
     "storing": "create, ingest, upload",
     "verbs": (
         "attach, branch create, branch drop, branch list, clone, convert, delete, detach, drop, evolve, flashback, "
-        "history, restore, rollup create, rollup drop, rollup list, stream create, stream drop, "
+        "history, restore, rollup create, rollup drop, rollup list, schemas, stream create, stream drop, "
         "stream list, stream move, stream show, tag create, tag drop, tag list, undrop, unpublish, update, upsert"
     ),
 }

@@ -1,7 +1,7 @@
 """`information_schema`, for tools that look there: tables, views, columns and schemas as the caller may see them.
 
-It has the columns that DuckDB's has. A lake is one schema, called as DuckDB calls it, in which all names stand: a name
-that is put together from these parts (`main.events`) means the table.
+It has the columns of DuckDB's. Tables without a schema are in `main`, and a name that is put together from the parts
+(`main.events`, `bronze.events`) means the table.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from alluvia.engine.queries.functions import INFORMATION_SCHEMA
 from alluvia.errors import AlluviaError, Corrupt, Forbidden, Invalid, TableNotFound, Unsupported
 from alluvia.inspection.asking import Asked, batches_of, may_match
 from alluvia.inspection.columns import notes_of
+from alluvia.operations.catalog.schemas import visible_schemas
 from alluvia.operations.catalog.views import VIEWS, View
-from alluvia.table_names import DATABASE, SCHEMA
+from alluvia.table_names import DATABASE, SCHEMA, name_in_schema, schema_of
 
 Row = dict[str, object]
 _TEXT, _NUMBER, _FLAG = pa.string(), pa.int32(), pa.bool_()
@@ -74,8 +75,9 @@ _LONG = {"TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE"}
 
 
 def schemata(asked: Asked) -> Iterator[pa.RecordBatch]:
-    """Yield the one schema that all tables are in, and this one."""
-    rows = [{"catalog_name": DATABASE, "schema_name": name} for name in (SCHEMA, INFORMATION_SCHEMA)]
+    """Yield the schemas that the caller may know of, and this one."""
+    names = [*visible_schemas(asked.catalog), INFORMATION_SCHEMA]
+    rows = [{"catalog_name": DATABASE, "schema_name": name} for name in names]
     return batches_of((row for row in rows if may_match(asked.predicate, "schema_name", row["schema_name"])), SCHEMATA)
 
 
@@ -88,7 +90,7 @@ def tables(asked: Asked) -> Iterator[pa.RecordBatch]:
     if may_match(asked.predicate, "table_type", "VIEW"):
         views = _views(asked, set(names))
         rows += [{**_named(view.name), "table_type": "VIEW", "is_insertable_into": "NO"} for view in views]
-    rows.sort(key=lambda row: str(row["table_name"]))
+    rows.sort(key=lambda row: (row["table_schema"] != SCHEMA, str(row["table_schema"]), str(row["table_name"])))
     return batches_of(({**row, "is_typed": "NO"} for row in rows), TABLES)
 
 
@@ -131,26 +133,26 @@ def columns(asked: Asked) -> Iterator[pa.RecordBatch]:
 
 
 def _tables(asked: Asked) -> list[str]:
-    if not may_match(asked.predicate, "table_schema", SCHEMA) or not may_match(
-        asked.predicate, "table_catalog", DATABASE
-    ):
+    if not may_match(asked.predicate, "table_catalog", DATABASE):
         return []
-    return [name for name in asked.catalog.tables() if may_match(asked.predicate, "table_name", name)]
+    return [name for name in asked.catalog.tables() if _may_be_named(asked, name)]
+
+
+def _may_be_named(asked: Asked, name: str) -> bool:
+    return all(may_match(asked.predicate, column, value) for column, value in _named(name).items())
 
 
 def _views(asked: Asked, taken: set[str]) -> Iterator[View]:
     """Yield the views that may be read; a table of a view's name comes before it."""
-    if not may_match(asked.predicate, "table_schema", SCHEMA):
-        return
     for name in asked.catalog.store.list_folders(VIEWS):
-        if name not in taken and may_match(asked.predicate, "table_name", name):
+        if name not in taken and _may_be_named(asked, name):
             view = asked.catalog.find_view(name)
             if view is not None:
                 yield view
 
 
 def _named(name: str) -> Row:
-    return {"table_catalog": DATABASE, "table_schema": SCHEMA, "table_name": name}
+    return {"table_catalog": DATABASE, "table_schema": schema_of(name), "table_name": name_in_schema(name)}
 
 
 def _opened(asked: Asked, name: str) -> Snapshot | None:

@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from alluvia.delta.schema.names import fold
-from alluvia.engine.duck.literals import quote_name
+from alluvia.engine.duck.literals import quote_table
 from alluvia.engine.queries.tokens import tokens_of
 from alluvia.errors import AlluviaError, Invalid
 from alluvia.lazy_dataclasses import dataclass
@@ -138,7 +138,7 @@ def _compared(
     """Return the expected rows that a table lacks, and the rows that it has besides."""
     if expected is None:
         return [], []
-    found = run(scratch, f"FROM {quote_name(table)}").read_all()
+    found = run(scratch, f"FROM {quote_table(table)}").read_all()
     wanted = run(scratch, expected).read_all()
     by_name = {fold(name): name for name in found.column_names}
     for name in wanted.column_names:

@@ -20,7 +20,7 @@ from alluvia.delta.skipping.predicate import Predicate, Unknown
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.constants import Constants
 from alluvia.engine.duck.failures import QueryTooCostly
-from alluvia.engine.duck.literals import quote_name
+from alluvia.engine.duck.literals import quote_table
 from alluvia.engine.queries.parse import Node, integer_literal, text_literal, walk
 from alluvia.engine.queries.references import Call, Reference, References
 from alluvia.errors import Invalid, TableNotFound
@@ -194,7 +194,7 @@ def _reports(asked: Asked, sizes: Sequence[int]) -> tuple[TableScan, ...]:
 def _view_columns(catalog: Catalog, limits: QueryLimits, name: str) -> pa.Schema:
     from alluvia.query.engine import columns  # which loads this module for a call
 
-    return columns(catalog, f"FROM {quote_name(name)}", limits)
+    return columns(catalog, f"FROM {quote_table(name)}", limits)
 
 
 def names_of(root: Node) -> frozenset[str] | None:

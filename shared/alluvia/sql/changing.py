@@ -9,7 +9,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.condition import columns_used
 from alluvia.engine.conditions.sql_assignments import SqlValues, read_value
 from alluvia.engine.conditions.sql_condition import read_expression
-from alluvia.engine.duck.literals import free_name, quote_name
+from alluvia.engine.duck.literals import free_name, quote_name, quote_table
 from alluvia.engine.duck.relation import RowPlaces
 from alluvia.engine.queries.parse import Node, walk
 from alluvia.engine.queries.tokens import masked
@@ -21,7 +21,6 @@ from alluvia.sql.binding import assigned
 from alluvia.sql.grammar.cursor import holds_query
 from alluvia.sql.grammar.nodes import Delete, Update, reads_more
 from alluvia.sql.scope import Done, SqlScope
-from alluvia.table_names import sql_name
 
 
 def update(scope: SqlScope, node: Update) -> Done:
@@ -118,8 +117,3 @@ def places_in(snapshot: Snapshot) -> RowPlaces:
     """Return names, which no column has, for the places of a table's rows."""
     names = [*snapshot.schema.names, *snapshot.physical_schema.names]
     return RowPlaces(free_name("alluvia_file", names), free_name("alluvia_position", names))
-
-
-def quote_table(name: str) -> str:
-    """Return a table's name as SQL has it."""
-    return ".".join(map(quote_name, sql_name(name).split(".")))

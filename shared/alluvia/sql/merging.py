@@ -16,7 +16,7 @@ import pyarrow as pa
 from alluvia.engine.conditions.pairs import PairValues, Side
 from alluvia.engine.conditions.sql_assignments import VALUE_AT, read_value
 from alluvia.engine.conditions.sql_condition import read_expression
-from alluvia.engine.duck.literals import free_name, literal, quote_name
+from alluvia.engine.duck.literals import free_name, literal, quote_name, quote_table
 from alluvia.engine.queries.engine_tree import LOCATION
 from alluvia.engine.queries.parse import outside_subqueries, parse, walk
 from alluvia.engine.queries.references import find_references
@@ -31,7 +31,7 @@ from alluvia.operations.rows.merge import BY_SOURCE, MATCHED, UNMATCHED, MergeCl
 from alluvia.operations.rows.row_changes import change_rows
 from alluvia.operations.rows.source_keys import UnfitKeys
 from alluvia.sql.binding import column_of, with_literals
-from alluvia.sql.changing import located, places_in, quote_table
+from alluvia.sql.changing import located, places_in
 from alluvia.sql.grammar.cursor import Sql, holds_query
 from alluvia.sql.grammar.nodes import Assignments, Merge, reads_more
 from alluvia.sql.scope import Done, SqlScope

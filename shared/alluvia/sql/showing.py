@@ -17,7 +17,8 @@ from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.literals import quote_name, quote_text
 from alluvia.errors import Invalid
-from alluvia.operations.catalog.schemas import no_schema
+from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.catalog.schemas import no_schema, visible_schemas
 from alluvia.operations.catalog.views import find_view, list_views
 from alluvia.operations.tables.create import NOT_GIVEN
 from alluvia.query.permitted import permitted
@@ -76,7 +77,7 @@ _DETAIL = pa.schema(
 def show(scope: SqlScope, node: Show) -> pa.Table:
     """Return the rows that answer a statement."""
     if node.what == "show schemas":
-        return pa.table({"name": pa.array(shown_schemas(scope), pa.string())})
+        return pa.table({"name": pa.array(visible_schemas(_catalog(scope)), pa.string())})
     if node.what == "show tables":
         return pa.table({"name": pa.array(_tables_in(scope, node.name), pa.string())})
     if node.what == "show views":
@@ -96,17 +97,15 @@ def show(scope: SqlScope, node: Show) -> pa.Table:
     return _one("create_statement", create_statement(snapshot))
 
 
-def shown_schemas(scope: SqlScope) -> list[str]:
-    """Return the schemas that the caller may know of: those that it may do something in."""
-    schemas = scope.lake.schemas()
-    return schemas if scope.rights is None else [name for name in schemas if scope.rights.reaches(name)]
+def _catalog(scope: SqlScope) -> Catalog:
+    return permitted(scope.catalog, scope.rights)
 
 
 def _tables_in(scope: SqlScope, schema: str) -> list[str]:
     """Return the tables of a schema that may be read, by their names within it."""
-    if schema not in shown_schemas(scope):
+    if schema not in visible_schemas(_catalog(scope)):
         raise no_schema(schema)
-    names = permitted(scope.catalog, scope.rights).tables()
+    names = _catalog(scope).tables()
     return [name_in_schema(name) for name in names if schema_of(name) == schema]
 
 

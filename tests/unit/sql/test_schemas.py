@@ -159,7 +159,7 @@ def test_views_in_schemas(lake: alluvia.Lake) -> None:
 
 def test_schemas_are_created_and_listed(lake: alluvia.Lake) -> None:
     assert rows(lake, "SHOW SCHEMAS") == [("main",), ("bronze",), ("silver",)]
-    assert rows(lake, "SHOW TABLES") == [("bronze.events",), ("events",), ("silver.events",)]
+    assert rows(lake, "SHOW TABLES") == [("events",), ("bronze.events",), ("silver.events",)]
     assert rows(lake, "SHOW TABLES FROM bronze") == rows(lake, "SHOW TABLES IN main") == [("events",)]
     assert rows(lake, "CREATE SCHEMA IF NOT EXISTS bronze") == rows(lake, "CREATE SCHEMA IF NOT EXISTS memory.bronze")
     lake.sql("CREATE SCHEMA IF NOT EXISTS main")
@@ -275,6 +275,35 @@ def test_what_a_token_may_do_in_schemas(lake: alluvia.Lake) -> None:
     whole = Rights((grant("read:*"),))
     assert execute(lake, "SHOW SCHEMAS", rights=whole)["name"].to_pylist() == ["main", "bronze", "silver"]
     assert execute(lake, "SELECT count(*) AS n FROM silver.events", rights=whole)["n"].to_pylist() == [2]
+
+
+def test_information_schema_says_which_schema_a_table_is_in(lake: alluvia.Lake) -> None:
+    lake.sql("CREATE SCHEMA gold")
+    lake.sql("CREATE VIEW silver.names AS SELECT name FROM silver.events")
+    text = "SELECT table_schema, table_name, table_type FROM information_schema.tables"
+    assert rows(lake, text) == [
+        ("main", "events", "BASE TABLE"),
+        ("bronze", "events", "BASE TABLE"),
+        ("silver", "events", "BASE TABLE"),
+        ("silver", "names", "VIEW"),
+    ]
+    assert rows(lake, f"{text} WHERE table_schema = 'silver' AND table_name = 'events'") == [
+        ("silver", "events", "BASE TABLE")
+    ]
+    text = "SELECT table_schema, column_name FROM information_schema.columns WHERE table_name = 'names'"
+    assert rows(lake, text) == [("silver", "name")]
+    found = rows(lake, "SELECT schema_name FROM information_schema.schemata")
+    assert [name for (name,) in found] == ["main", "bronze", "gold", "silver", "information_schema"]
+    for schema, table in rows(lake, "SELECT table_schema, table_name FROM information_schema.tables"):
+        assert rows(lake, f'SELECT count(*) > 0 FROM "{schema}"."{table}"') == [(True,)]
+
+
+def test_information_schema_hides_schemas_in_which_a_token_may_do_nothing(lake: alluvia.Lake) -> None:
+    bronze = Rights((grant("read:bronze.*"),))
+    told = execute(lake, "SELECT table_schema, table_name FROM information_schema.tables", rights=bronze)
+    assert told.to_pylist() == [{"table_schema": "bronze", "table_name": "events"}]
+    told = execute(lake, "SELECT schema_name FROM information_schema.schemata", rights=bronze)
+    assert told["schema_name"].to_pylist() == ["bronze", "information_schema"]
 
 
 def test_a_transaction_holds_tables_of_several_schemas(lake: alluvia.Lake) -> None:

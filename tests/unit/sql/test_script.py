@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from alluvia.engine.queries.tokens import tokens_of
@@ -24,6 +24,9 @@ def words(text: str) -> list[str]:
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=25))
+@example(["$a$", "SELECT", ";"])
+@example(["1e5", "$$", ";", "$$"])
+@example(["e'", "\\", "'", ";"])
 def test_a_script_has_the_statements_that_its_tokens_say(pieces: list[str]) -> None:
     text = "".join(pieces)
     try:
@@ -33,8 +36,12 @@ def test_a_script_has_the_statements_that_its_tokens_say(pieces: list[str]) -> N
     lines = text.splitlines(keepends=True)
     expected: list[list[str]] = [[]]
     starts: list[int] = []
+    depth = 0
     for token in tokens:
+        depth += {"(": 1, ")": -1}.get(token.word, 0)
         if token.word == ";":
+            if depth:  # each part alone is refused
+                return
             expected.append([])
             continue
         if not expected[-1]:

@@ -60,10 +60,9 @@ def _may_be_view(name: str, error: AlluviaError) -> bool:
 
 def _in_sql(name: str) -> str:
     """Return the name of a table in SQL, quoted."""
-    from alluvia.engine.duck.literals import quote_name
+    from alluvia.engine.duck.literals import quote_table
 
-    table, _, rejects = name.partition("/")
-    return ".".join(map(quote_name, filter(None, (table, rejects))))
+    return quote_table(name)
 
 
 @command

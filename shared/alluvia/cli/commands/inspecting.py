@@ -163,17 +163,18 @@ def suggest(
 @click.argument("tables", nargs=-1, type=TABLE)
 def rejects_list(common: Common, tables: tuple[str, ...]) -> list[dict[str, Any]]:
     """Count the rejected events of TABLES (all by default) by reason, the 20 most frequent of each."""
-    from alluvia.engine.duck.literals import quote_name
+    from alluvia.engine.duck.literals import quote_table
 
     lake = common.lake()
     given = tables or [name.partition("/")[0] for name in lake.tables(rejects=True) if name.endswith(f"/{REJECTS}")]
     rows: list[dict[str, Any]] = []
     for name in given:
         lake.table(name).snapshot()  # refuses a name without a table; one that has rejected nothing has no rejects
-        if f"{name}/{REJECTS}" in lake:
+        rejects = f"{name}/{REJECTS}"
+        if rejects in lake:
             counted = lake.sql(
                 f"SELECT '{name}' AS \"table\", reason, count(*) AS rejects, min(received_at) AS first, "  # noqa: S608 - a checked name
-                f"max(received_at) AS last FROM {quote_name(name)}.{REJECTS} "
+                f"max(received_at) AS last FROM {quote_table(rejects)} "
                 f"GROUP BY reason ORDER BY rejects DESC, reason LIMIT {_REASONS}"
             )
             rows += counted.to_pylist()

@@ -74,6 +74,19 @@ def _undrop(lake: Lake, table: str | None = None, version: int | None = None) ->
     return {"table": table, "version": done.version, "files": done.files, "rejects": done.rejects_version}
 
 
+def _schemas(lake: Lake) -> list[dict[str, Any]]:
+    from collections import Counter
+
+    from alluvia.operations.catalog.views import list_views
+    from alluvia.table_names import schema_of
+
+    tables, views = (
+        Counter(map(schema_of, lake.tables())),
+        Counter(schema_of(each.name) for each in list_views(lake.store)),
+    )
+    return [{"schema": name, "tables": tables[name], "views": views[name]} for name in lake.schemas()]
+
+
 def _tag(lake: Lake, name: str, table: str | None = None, *, version: int | None = None, **how: Any) -> Any:
     if table is not None:
         return lake.table(table).tag(name, version, **how)
@@ -321,6 +334,7 @@ _TABLE = (
         "Drop the rollup TABLE. `alluvia undrop` brings it back until vacuum deletes the files.",
         shows=_dropped,
     ),
+    verb("schemas", _schemas, "List the schemas, with how many tables and views are in each."),
     verb("rollup list", _rollups, "List the rollups, and how fresh each is."),
     verb(
         "stream create NAME TABLE",

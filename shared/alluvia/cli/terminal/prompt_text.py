@@ -82,7 +82,7 @@ def completions(text: str, tables: Sequence[str], columns: Callable[[str], Itera
     own = dict.fromkeys(_as_name(column) for name in known for column in columns(name))
     keywords = [keyword.lower() for keyword in KEYWORDS] if word.islower() else KEYWORDS
     return word, [
-        *_starting(word, [*own, *map(_as_name, tables)]),
+        *_starting(word, [*own, *map(_as_table, tables)]),
         *(_starting(word, keywords) if word and not word.startswith('"') else ()),
     ]
 
@@ -111,6 +111,10 @@ def _as_name(name: str) -> str:
     """Return a name as SQL takes it: quoted where it must be."""
     plain = re.fullmatch(r"[a-z_][a-z0-9_]*", name) and name.upper() not in KEYWORDS
     return name if plain else quote_name(name)
+
+
+def _as_table(name: str) -> str:
+    return ".".join(map(_as_name, name.split(".")))
 
 
 def _unquoted(name: str) -> str:

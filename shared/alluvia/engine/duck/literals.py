@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from alluvia.errors import Invalid, Unsupported
+from alluvia.table_names import sql_name
 
 
 def quote_name(name: str) -> str:
@@ -17,6 +18,11 @@ def quote_name(name: str) -> str:
         msg = f"the name {name!r} contains a NUL character, which SQL does not allow: read the other columns with scan"
         raise Unsupported(msg)
     return '"' + name.replace('"', '""') + '"'
+
+
+def quote_table(name: str) -> str:
+    """Return the name of a table in SQL, such as `"bronze"."events"."_rejects"`, by the library's name for it."""
+    return ".".join(map(quote_name, sql_name(name).split(".")))
 
 
 def quote_text(text: str) -> str:

@@ -20,10 +20,10 @@ _TOKEN = re.compile(
     | (?P<comment>/\*)
     | (?P<text>[eE]'(?:[^'\\]|\\.|'')*+'|'[^']*+(?:''[^']*+)*+'|(?P<quote>\$(?:[^\W\d]\w*+)?\$).*?(?P=quote))
     | (?P<quoted>"(?:[^"]|"")++")
-    | (?P<parameter>\$\w++|\?)
+    | (?P<parameter>\$(?![^\W\d]\w*+\$)\w++|\?)
     | (?P<number>(?:\d[\d_]*+)?\.?\d[\d_]*+(?:[eE][-+]?\d++)?|\d++\.)
-    | (?P<word>[^\W\d][\w$]*+)
-    | (?P<strange>[{_SPACES}'"$\0])
+    | (?P<word>(?![eE]')[^\W\d][\w$]*+)
+    | (?P<strange>[{_SPACES}'"$\0]|[eE])
     | (?P<sign>::|:=|=>|->>|->|<=|>=|<>|!=|\|\||.)""",
     re.VERBOSE | re.DOTALL,
 )
@@ -62,6 +62,7 @@ def tokens_of(text: str) -> list[Token]:
         match = _TOKEN.match(text, at)
         kind = "" if match is None or match.lastgroup is None else match.lastgroup
         if match is None or kind == "strange":
+            at += text[at] in "eE"  # the quote of a text with escapes
             if text.startswith('""', at):
                 raise Invalid(f"{place_in(text, at)}: a name in quotes is empty")
             error = Unfinished if text[at] in "'\"$" else Invalid

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from alluvia.clock import Clock
 from alluvia.delta.refs import BRANCH, find_keeper
 from alluvia.errors import Corrupt, Invalid, TableExists, TableNotFound
+from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.catalog.versioned_objects import Numbered, newest_numbered, write_numbered
 from alluvia.operations.catalog.views import VIEWS, check_no_view, find_view
 from alluvia.store import Store, Wrapper
@@ -46,6 +47,12 @@ def list_schemas(store: Store, tables: Iterable[str]) -> list[str]:
         if schema_of(view) not in names and find_view(store, view) is not None:
             names.add(schema_of(view))
     return [SCHEMA, *sorted(names - {SCHEMA})]
+
+
+def visible_schemas(catalog: Catalog) -> list[str]:
+    """Return the names of the schemas in which a catalog's caller may do something. Costs what `list_schemas` does."""
+    names, rights = list_schemas(catalog.store, catalog.tables()), catalog.rights
+    return names if rights is None else [name for name in names if rights.reaches(name)]
 
 
 def check_schema(store: Store, table: str) -> None:

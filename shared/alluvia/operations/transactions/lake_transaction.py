@@ -26,7 +26,7 @@ from alluvia.operations.tables.drop_plan import never_created, plan_drop, plan_r
 from alluvia.operations.transactions.lake_commit import SERIALIZABLE, check_age, commit_all
 from alluvia.operations.transactions.past_snapshots import LateTable
 from alluvia.operations.transactions.staging import StagedTable
-from alluvia.table_names import REJECTS, STREAMS
+from alluvia.table_names import REJECTS, STREAMS, in_order
 
 if TYPE_CHECKING:
     from alluvia.commit.changes import Changes
@@ -77,7 +77,7 @@ class StagedTables:
         """Return names of tables with those that the transaction creates, and without those that it drops."""
         created = {name for name, staged in self._staged.items() if staged.creates}
         dropped = {name for name, staged in self._staged.items() if staged.drops}
-        return sorted({*names, *created} - dropped)
+        return in_order({*names, *created} - dropped)
 
     def create(self, name: str, metadata: Metadata, *, exist_ok: bool, replace: bool = False) -> StagedTable:
         """Create a table in the transaction. Two LISTs. Raises `TableExists` unless `exist_ok` or `replace`.

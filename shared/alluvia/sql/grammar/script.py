@@ -14,6 +14,7 @@ _NEXT = re.compile(
     r"""(?P<comment>--[^\r\n]*+)
     | (?P<open>/\*)
     | (?P<escaped>[eE]')
+    | (?P<number>(?:\d[\d_]*+)?\.?\d[\d_]*+(?:[eE][-+]?\d++)?)
     | (?P<word>[^\W\d][\w$]*+)
     | (?P<quote>['"])
     | (?P<dollar>\$(?:[^\W\d]\w*+)?\$)
