@@ -35,6 +35,7 @@ from benchmarks import (
     row_groups,
     served,
     spark_reads,
+    spark_upkeep,
     streaming,
     transactions,
     uploads,
@@ -79,6 +80,7 @@ PARTS = {
     "transactions": transactions.figures,
     "uploads": uploads.figures,
     "spark_reads": spark_reads.figures,
+    "spark_upkeep": spark_upkeep.figures,
     "backfill": backfills.figures,
 }
 

@@ -28,6 +28,9 @@ def test_commands_maintain_tables_by_spark(spark: SparkSession, lake: Lake) -> N
     gone = json.loads(run(lake, "vacuum", "one", "--retention", "0s", "--yes", "--spark").stdout)
     assert gone["counts"]["data_files"] == 3
     assert lake["one"].count() == 3
+    checked = json.loads(run(lake, "verify", "one", "--full", "--spark").stdout)
+    assert (checked["ok"], checked["rows"], checked["full"]) == (True, 3, True)
+    assert "add --full" in run(lake, "verify", "one", "--spark").output
     missing = run(lake, "optimize", "nothing", "--spark")
     assert (missing.exit_code, "there is no table 'nothing'" in missing.output) == (1, True)
     assert "--spark works on the lake itself" in run(lake, "optimize", "one", "--spark", "--branch", "b").output

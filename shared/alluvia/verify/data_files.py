@@ -29,7 +29,7 @@ from alluvia.errors import Corrupt, Invalid, Unsupported
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.reading.datafile import BATCH_ROWS
 from alluvia.store import Store
-from alluvia.verify.event_ids import EventIds
+from alluvia.verify.event_ids import EventIds, IdTables
 from alluvia.verify.leaves import Leaf, Tally
 from alluvia.verify.report import Findings
 from alluvia.verify.statistics_checks import read_statistics, untrue
@@ -66,7 +66,9 @@ class FileVerification:
         self._findings = findings
         self._told: set[tuple[str, str]] = set()
 
-    def run(self, path: Path, *, vector_known: bool, ids: EventIds | None, committed_ms: int | None) -> int | None:
+    def run(
+        self, path: Path, *, vector_known: bool, ids: EventIds | IdTables | None, committed_ms: int | None
+    ) -> int | None:
         """Read the file at a path, and return how many live rows it has; None where that cannot be told.
 
         With `vector_known` its deletion vector can be read; without, only its footer is looked at.
@@ -84,7 +86,12 @@ class FileVerification:
         self._findings.add(kind, str(reason), file=self._file.path)
 
     def _read(
-        self, path: Path, parquet: pq.ParquetFile, vector_known: bool, ids: EventIds | None, committed_ms: int | None
+        self,
+        path: Path,
+        parquet: pq.ParquetFile,
+        vector_known: bool,
+        ids: EventIds | IdTables | None,
+        committed_ms: int | None,
     ) -> int | None:
         rows = parquet.metadata.num_rows
         said = self._file.num_records

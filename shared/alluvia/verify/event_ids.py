@@ -34,6 +34,31 @@ class Repeated:
     apart_ms: int | None
 
 
+def ids_of(rows: pa.RecordBatch, committed_ms: int | None) -> pa.Table:
+    """Return the ids of live rows and when each came: `id`, `source`, and in ms `committed` and `received`."""
+    ids = rows.column(EVENT_ID).cast(pa.string())
+    sources = pa.repeat("", len(ids))
+    if SOURCE in rows.schema.names and pa.types.is_string(rows.schema.field(SOURCE).type):
+        sources = pc.fill_null(rows.column(SOURCE), "")
+    received = pa.nulls(len(ids), pa.int64())
+    if RECEIVED_AT in rows.schema.names and rows.schema.field(RECEIVED_AT).type == _TIME:
+        received = pc.divide(rows.column(RECEIVED_AT).view(pa.int64()), 1000)
+    committed = pa.repeat(pa.scalar(committed_ms, pa.int64()), len(ids))
+    batch = pa.table({"id": ids, "source": sources, "committed": committed, "received": received})
+    return batch.filter(pc.is_valid(ids))
+
+
+class IdTables:
+    """Gathers event ids for the process that compares them."""
+
+    def __init__(self) -> None:
+        self.tables: list[pa.Table] = []
+
+    def add(self, rows: pa.RecordBatch, committed_ms: int | None) -> None:
+        """Take live rows, as `EventIds.add` does."""
+        self.tables.append(ids_of(rows, committed_ms))
+
+
 class EventIds:
     """The event ids of a table's rows, and when each row came. Use it in a `with` block."""
 
@@ -49,16 +74,10 @@ class EventIds:
 
     def add(self, rows: pa.RecordBatch, committed_ms: int | None) -> None:
         """Take live rows. `committed_ms` is when they were committed, None where optimize has mixed them since."""
-        ids = rows.column(EVENT_ID).cast(pa.string())
-        sources = pa.repeat("", len(ids))
-        if SOURCE in rows.schema.names and pa.types.is_string(rows.schema.field(SOURCE).type):
-            sources = pc.fill_null(rows.column(SOURCE), "")
-        received = pa.nulls(len(ids), pa.int64())
-        if RECEIVED_AT in rows.schema.names and rows.schema.field(RECEIVED_AT).type == _TIME:
-            received = pc.divide(rows.column(RECEIVED_AT).view(pa.int64()), 1000)
-        committed = pa.repeat(pa.scalar(committed_ms, pa.int64()), len(ids))
-        batch = pa.table({"id": ids, "source": sources, "committed": committed, "received": received})
-        batch = batch.filter(pc.is_valid(ids))
+        self.take(ids_of(rows, committed_ms))
+
+    def take(self, batch: pa.Table) -> None:
+        """Take what `ids_of` returns."""
         self._few.append(batch)
         self._few_bytes += batch.nbytes
         if self._few_bytes > _FEW_BYTES_MAX:

@@ -2,26 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from alluvia.commit.event_window.id_runs import EVENT_ID
+from alluvia.delta.log.actions import AddFile
 from alluvia.delta.snapshot import Snapshot
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.store import Store
 from alluvia.verify.data_files import FileVerification, RowRules
-from alluvia.verify.event_ids import EventIds, Repeated
+from alluvia.verify.event_ids import EventIds, IdTables, Repeated
 from alluvia.verify.file_checks import There
 from alluvia.verify.replaying import CommitOrigin, Replay
 from alluvia.verify.report import Findings
 from alluvia.verify.window_checks import WindowRecord
 
 
+class FileToRead(NamedTuple):
+    """A live file, whether its deletion vector can be read, and when its rows were committed, None if unknown."""
+
+    file: AddFile
+    vector_known: bool
+    committed_ms: int | None
+
+    @property
+    def size(self) -> int:
+        """Return the file's size in bytes."""
+        return self.file.size
+
+
+@dataclass(frozen=True, slots=True)
+class FilesRead:
+    """The rows of each of some files, None where one could not be read, what is wrong with them, and event ids."""
+
+    rows: Sequence[int | None]
+    findings: Findings
+    ids: Sequence[pa.Table] = ()
+
+
+FileReader: TypeAlias = Callable[[Snapshot, RowRules, Sequence[FileToRead], bool], Iterator[FilesRead]]
+"""Reads files of a snapshot elsewhere, some at a time, and the event ids of their rows if asked to."""
+
+
+def read_files(
+    store: Store,
+    snapshot: Snapshot,
+    rules: RowRules,
+    files: Sequence[FileToRead],
+    findings: Findings,
+    ids: EventIds | IdTables | None,
+) -> Iterator[int | None]:
+    """Read files one after the other, and yield how many live rows each has; None where one could not be read."""
+    paths = store.prefetch((snapshot.key(each.file), each.file.size) for each in files)
+    for (file, known, committed_ms), path in zip(files, paths, strict=True):
+        if path is None:
+            findings.add("data-file-missing", f"data file {file.path} is missing", file=file.path)
+            yield None
+        else:
+            verification = FileVerification(store, snapshot, rules, file, findings)
+            yield verification.run(path, vector_known=known, ids=ids, committed_ms=committed_ms)
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Reads the live files of a snapshot that are `there`."""
+    """Reads the live files of a snapshot that are `there`; by `reader`, if there is one."""
 
     store: Store
     snapshot: Snapshot
@@ -29,30 +76,39 @@ class Reading:
     there: There
     findings: Findings
     progress: Callable[[str, int, int], None]
+    reader: FileReader | None = None
 
     def run(self, replay: Replay, events: WindowRecord | None, window_ms: int) -> int | None:
         """Read all rows and return how many there are; None where a file could not be read.
 
         Without `events`, what the log says of them, events that are stored twice are not reported.
         """
-        files = [file for file in replay.files.values() if file.path in self.there.paths]
+        there = self.there
+        files = [
+            FileToRead(file, file.path not in there.broken_vectors, _committed_ms(replay.added.get(file.key)))
+            for file in replay.files.values()
+            if file.path in there.paths
+        ]
         counts: list[int | None] = [None] if len(files) < len(replay.files) else []
-        paths = self.store.prefetch((self.snapshot.key(file), file.size) for file in files)
         with ExitStack() as stack:
             ids = stack.enter_context(EventIds()) if events is not None and self._has_ids() else None
-            for done, (file, path) in enumerate(zip(files, paths, strict=True), 1):
-                if path is None:
-                    self.findings.add("data-file-missing", f"data file {file.path} is missing", file=file.path)
-                    counts.append(None)
-                else:
-                    verification = FileVerification(self.store, self.snapshot, self.rules, file, self.findings)
-                    known = file.path not in self.there.broken_vectors
-                    committed_ms = _committed_ms(replay.added.get(file.key))
-                    counts.append(verification.run(path, vector_known=known, ids=ids, committed_ms=committed_ms))
+            for done, count in enumerate(self._read(files, ids), 1):
+                counts.append(count)
                 self.progress("files", done, len(files))
             if ids is not None and events is not None:
                 self._report_repeated(ids.repeated(), window_ms if events.digests else None)
         return total_of(counts)
+
+    def _read(self, files: Sequence[FileToRead], ids: EventIds | None) -> Iterator[int | None]:
+        if self.reader is None:
+            yield from read_files(self.store, self.snapshot, self.rules, files, self.findings, ids)
+            return
+        for read in self.reader(self.snapshot, self.rules, files, ids is not None):
+            self.findings.take(read.findings)
+            if ids is not None:
+                for table in read.ids:
+                    ids.take(table)
+            yield from read.rows
 
     def _has_ids(self) -> bool:
         schema = self.snapshot.schema

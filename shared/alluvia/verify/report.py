@@ -116,6 +116,15 @@ class Findings:
         if self.found[kind] <= SHOWN_MAX:
             self._kept.append(Finding(kind, KINDS[kind], message, version, file, column))
 
+    def take(self, other: Findings) -> None:
+        """Take those that were gathered elsewhere."""
+        room = {kind: SHOWN_MAX - self.found[kind] for kind in other.found}
+        for finding in other._kept:
+            if room[finding.kind] > 0:
+                self._kept.append(finding)
+                room[finding.kind] -= 1
+        self.found.update(other.found)
+
     def worst_first(self) -> tuple[Finding, ...]:
         """Return what was kept, by severity."""
         order = list(Severity)

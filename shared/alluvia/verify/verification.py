@@ -45,7 +45,7 @@ from alluvia.verify.file_checks import (
 from alluvia.verify.leaves import stored_leaves
 from alluvia.verify.log_walk import LogWalk, Walk, note_absent
 from alluvia.verify.objects import Objects, sort_objects
-from alluvia.verify.reading import Reading, total_of
+from alluvia.verify.reading import FileReader, Reading, total_of
 from alluvia.verify.replaying import Replay
 from alluvia.verify.report import Findings, VerifyReport
 from alluvia.verify.window_checks import check_id_files, window_rules, wrong_index
@@ -55,13 +55,16 @@ Progress = Callable[[str, int, int], None]
 _INVARIANTS = '"delta.invariants"'
 
 
-def verify(handle: ReadableTable, *, full: bool = False, progress: Progress | None = None) -> VerifyReport:
+def verify(
+    handle: ReadableTable, *, full: bool = False, progress: Progress | None = None, reader: FileReader | None = None
+) -> VerifyReport:
     """Verify a table, no matter who wrote it, and report all that is wrong with it; damage never raises.
 
-    Quick mode looks at the log and at a listing; full mode reads every row of the newest version as well. Raises
+    Quick mode looks at the log and at a listing; full mode reads every row of the newest version as well, by
+    `reader` if there is one. Raises
     `TableNotFound`, `Unsupported` for a table that needs a feature which this library cannot read, `Unavailable`.
     """
-    return _Verification(handle, full, progress or _silent).run()
+    return _Verification(handle, full, progress or _silent, reader).run()
 
 
 def _silent(_what: str, _done: int, _total: int) -> None:
@@ -80,7 +83,8 @@ class _Contents:
 
 
 class _Verification:
-    def __init__(self, handle: ReadableTable, full: bool, progress: Progress) -> None:
+    def __init__(self, handle: ReadableTable, full: bool, progress: Progress, reader: FileReader | None) -> None:
+        self._reader = reader
         self._handle = handle
         self._store = handle.store
         self._full = full
@@ -211,7 +215,7 @@ class _Verification:
         rows = total_of(file.live_records for file in files)
         if self._full:
             rules = RowRules(leaves, self._constraints(snapshot, settings))
-            reading = Reading(self._store, snapshot, rules, there, findings, self._progress)
+            reading = Reading(self._store, snapshot, rules, there, findings, self._progress, self._reader)
             rows = reading.run(replay, walk.window if whole else None, settings.dedup_window_ms)
         return _Contents(len(files), rows, sum(file.size for file in files), orphans, oldest)
 

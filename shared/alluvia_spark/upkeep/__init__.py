@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from alluvia.operations.compaction.optimize import OptimizeOptions, OptimizeReport
 from alluvia_spark.tables import TablePlace
-from alluvia_spark.upkeep import optimizing, vacuuming
+from alluvia_spark.upkeep import optimizing, vacuuming, verifying
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from alluvia.api.lake import Lake
     from alluvia.operations.retention.vacuum_report import VacuumReport
+    from alluvia.verify.report import VerifyReport
+    from alluvia.verify.verification import Progress
 
 
 def optimize(
@@ -63,3 +65,18 @@ def vacuum(
     """
     where = TablePlace.of(place, table, options or {})
     return vacuuming.run(spark, where, retention, names_max, dry_run=dry_run)
+
+
+def verify(
+    spark: SparkSession,
+    place: str | Lake,
+    table: str | None = None,
+    *,
+    progress: Progress | None = None,
+    options: Mapping[str, str] | None = None,
+) -> VerifyReport:
+    """Verify a table and all of its rows, as `Table.verify` with `full`; tasks read the data files.
+
+    `place`, `table` and `options` are those of `optimize`, `progress` that of `Table.verify`. Writes nothing.
+    """
+    return verifying.run(spark, TablePlace.of(place, table, options or {}), progress)

@@ -11,12 +11,8 @@ from alluvia.operations.compaction.optimize import OptimizeOptions, OptimizeRepo
 from alluvia.operations.compaction.optimize_plan import FileGroup
 from alluvia.operations.compaction.rewriters import RewriteOrder, Rewritten, rewrite_group
 from alluvia_spark.tables import TablePlace
-from alluvia_spark.upkeep.work import jobs_at_once, results, task_memory_mb
+from alluvia_spark.upkeep.work import results, shared_out, task_memory_mb
 from alluvia_spark.writing.row_changes import TableTask, without_files
-
-PIECE_BYTES = 64 << 20
-OPEN_BYTES = 4 << 20
-"""Small groups share a task, since starting one takes about as long as reading this much."""
 
 
 @dataclass(frozen=True)
@@ -43,22 +39,7 @@ def run(
 
     def rewritten(order: RewriteOrder, groups: Sequence[FileGroup]) -> Iterator[tuple[FileGroup, Rewritten]]:
         task = GroupsTask(place, without_files(order.snapshot), order.target, order.folds, memory)
-        for piece, done in results(spark, task, pieces(groups, jobs_at_once(spark))):
+        for piece, done in results(spark, task, shared_out(groups, spark)):
             yield from zip(piece, done, strict=True)
 
     return optimize(place.handle(), options, dry_run=dry_run, rewriter=rewritten)
-
-
-def pieces(groups: Sequence[FileGroup], at_once: int) -> list[list[FileGroup]]:
-    """Divide groups among tasks, in their order: about `PIECE_BYTES` each, or less to keep `at_once` of them busy."""
-    divided: list[list[FileGroup]] = []
-    most = min(PIECE_BYTES, sum(group.size + OPEN_BYTES for group in groups) // at_once)
-    room = 0
-    for group in groups:
-        cost = group.size + OPEN_BYTES
-        if cost > room:
-            divided.append([])
-            room = max(most, cost)
-        divided[-1].append(group)
-        room -= cost
-    return divided

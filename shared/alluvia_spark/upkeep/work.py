@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
-from typing import Any, Generic, TypeVar
+from itertools import islice
+from typing import Any, TypeVar
 
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
@@ -20,6 +22,7 @@ from pyspark.sql import SparkSession
 from alluvia.clock import SystemClock
 from alluvia.errors import AlluviaError, Unavailable
 from alluvia_spark.failures import failures_explained
+from alluvia_spark.file_groups import GROUP_BYTES, OPEN_BYTES, Item, grouped
 from alluvia_spark.frames import Row, mapped, parallelism, tasks
 from alluvia_spark.writing.row_changes import dumped
 
@@ -34,7 +37,7 @@ Result = TypeVar("Result")
 
 
 def results(
-    spark: SparkSession, work: Callable[[Piece], Result], pieces: Sequence[Piece]
+    spark: SparkSession, work: Callable[[Piece], Result], pieces: Iterable[Piece]
 ) -> Iterator[tuple[Piece, Result]]:
     """Have tasks work on pieces, and yield each with its result, in the order in which they are done.
 
@@ -43,52 +46,63 @@ def results(
 
     Raises the error of a piece that fails for good, and `Unavailable` where Spark gives up.
     """
-    if not pieces:
-        return
+    waiting = iter(pieces)
+    with _jobs(spark, work) as start:
+        under_way = {start(piece): piece for piece in islice(waiting, _ahead(spark))}
+        while under_way:
+            for done in wait(under_way, return_when=FIRST_COMPLETED).done:
+                yield under_way.pop(done), done.result()
+                under_way.update((start(piece), piece) for piece in islice(waiting, 1))
+
+
+def in_order(spark: SparkSession, work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterator[Result]:
+    """Yield the results of pieces as `results` does, but in the order of the pieces."""
+    waiting = iter(pieces)
+    with _jobs(spark, work) as start:
+        under_way = deque(map(start, islice(waiting, _ahead(spark))))
+        while under_way:
+            yield under_way.popleft().result()
+            under_way.extend(map(start, islice(waiting, 1)))
+
+
+def _ahead(spark: SparkSession) -> int:
+    """Return how many pieces are under way or done before their turn: more would fill the driver's memory."""
+    return 2 * jobs_at_once(spark)
+
+
+@contextmanager
+def _jobs(spark: SparkSession, work: Callable[[Piece], Result]) -> Iterator[Callable[[Piece], Future[Result]]]:
+    """Give what starts a job of one task for a piece. If the block fails or is left, the jobs are cancelled."""
     tag = f"alluvia-{SystemClock().new_id()}"
     shared = dumped(work)
 
-    def job(piece: Piece) -> Any:
+    def start(piece: Piece) -> Future[Result]:
+        return threads.submit(job, piece)
+
+    def job(piece: Piece) -> Result:
         spark.addTag(tag)
         with failures_explained():
             frame = mapped(tasks(spark, 1), partial(_run, shared, dumped(piece)), {"result": "binary"})
             ((answer,),) = frame.collect()
-        return cloudpickle.loads(bytes(answer))
+        result: Result | _Failed = cloudpickle.loads(bytes(answer))
+        if isinstance(result, _Failed):
+            raise result.error
+        return result
 
-    with ThreadPoolExecutor(min(len(pieces), jobs_at_once(spark))) as threads:
-        under_way = {threads.submit(job, piece): piece for piece in pieces}
+    with ThreadPoolExecutor(jobs_at_once(spark)) as threads:
         try:
-            for done in as_completed(under_way):
-                result = done.result()
-                if isinstance(result, _Failed):
-                    raise result.error
-                yield under_way.pop(done), result
-        finally:
+            yield start
+        except BaseException:
             threads.shutdown(wait=False, cancel_futures=True)
-            if under_way:
-                with suppress(AlluviaError), failures_explained():
-                    spark.interruptTag(tag)
+            with suppress(AlluviaError), failures_explained():
+                spark.interruptTag(tag)
+            raise
 
 
-def in_order(spark: SparkSession, work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> Iterator[Result]:
-    """Yield the results of pieces in the order of the pieces, each as soon as it and those before are there."""
-    waiting: dict[int, Result] = {}
-    given = 0
-    for (at, _), result in results(spark, _Numbered(work), list(enumerate(pieces))):
-        waiting[at] = result
-        while given in waiting:
-            yield waiting.pop(given)
-            given += 1
-
-
-class _Numbered(Generic[Piece, Result]):
-    """Work on pieces that have numbers."""
-
-    def __init__(self, work: Callable[[Piece], Result]) -> None:
-        self._work = work
-
-    def __call__(self, piece: tuple[int, Piece]) -> Result:
-        return self._work(piece[1])
+def shared_out(things: Sequence[Item], spark: SparkSession) -> list[list[Item]]:
+    """Divide things among tasks as `grouped` does, with less for each where that keeps more tasks busy."""
+    size = sum(each.size + OPEN_BYTES for each in things)
+    return grouped(things, min(GROUP_BYTES, size // jobs_at_once(spark)))
 
 
 class _Failed:

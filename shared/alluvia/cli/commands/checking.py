@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from alluvia.cli.common import Common
-from alluvia.cli.options import TABLE, command, dry_run
+from alluvia.cli.options import SPARK, TABLE, command, dry_run
+from alluvia.cli.spark import spark_upkeep
 from alluvia.cli.terminal.output import size
 from alluvia.cli.terminal.terminal import say, tell
 from alluvia.errors import AlluviaError, Invalid
@@ -243,13 +244,19 @@ def _many(number: int, what: str) -> str:
 @command
 @click.argument("table", type=TABLE)
 @click.option("--full", is_flag=True, help="Read every row too, and compare it with the log.")
-def verify(common: Common, table: str, *, full: bool) -> None:
+@SPARK
+def verify(common: Common, table: str, *, full: bool, spark: bool) -> None:
     """Verify TABLE, and exit 1 if it is damaged. Nothing is written.
 
     TABLE is a table of the lake, or the path or URI of any Delta table. Without --full no data file is opened.
     """
-    with common.progress(f"verifying {table}"):
-        report = _opened(common, table).verify(full=full, progress=_tell)
+    if spark and not (full and TABLE_OR_REJECTS.fullmatch(table)):
+        raise click.UsageError("--spark reads the data files of a table of the lake: add --full, and name the table")
+    with spark_upkeep(common, wanted=spark) as call, common.progress(f"verifying {table}"):
+        if call is None:
+            report = _opened(common, table).verify(full=full, progress=_tell)
+        else:
+            report = call("verify", table, progress=_tell)
     if common.as_json:
         common.show(_json_rows(report))
     else:
