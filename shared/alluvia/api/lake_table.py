@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from alluvia.operations.compaction import optimize as optimizing
     from alluvia.operations.compaction.optimize_plan import FileGroup
     from alluvia.operations.erasure import erase_report
+    from alluvia.operations.erasure.erase_work import EraseWork
     from alluvia.operations.reading import history
     from alluvia.operations.references.tags import Tag
     from alluvia.operations.retention import expire as expiring
@@ -245,6 +246,7 @@ class Table(TableRows):
         dry_run: bool = False,
         release_tags: bool = False,
         anywhere: bool = False,
+        work: EraseWork | None = None,
     ) -> erase_report.EraseReport:
         """Delete the rows that match, everything that still holds them, and what shows their values, rejects included.
 
@@ -254,14 +256,17 @@ class Table(TableRows):
         by any name that they have had, and fields that are in `properties`; with `anywhere` also fields that the table
         has no place for, which earlier versions may have had. What could not be judged is in `unjudged`, and `ok` is
         false then. If it fails or stops, call it again. Tags whose versions hold such rows are deleted with
-        `release_tags`. Raises `Invalid` for an append-only table, and, before anything is changed, for such tags
-        without it, and clones and branches that hold such rows.
+        `release_tags`. `work` reads and rewrites files in place of this process, as for Spark. Raises `Invalid` for an
+        append-only table, and, before anything is changed, for such tags without it, and clones and branches that hold
+        such rows.
         """
         from alluvia.events.ingest import erasing
 
         check_whole_lake(self.lake.store, "erase")
         if dry_run:
-            return erasing.prove_erased(self.lake.catalog, self._handle, where, anywhere=anywhere, counts=True)
+            return erasing.prove_erased(
+                self.lake.catalog, self._handle, where, anywhere=anywhere, counts=True, work=work
+            )
         if self.is_rollup:
             self.refresh()
         failed: dict[str, str] = {}
@@ -281,6 +286,7 @@ class Table(TableRows):
             before_removal=refresh_rollups,
             release_tags=release_tags,
             anywhere=anywhere,
+            work=work,
         )
         return replace(report, rollups_failed=failed)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from alluvia.operations.compaction.optimize import OptimizeOptions, OptimizeReport
 from alluvia_spark.tables import TablePlace
-from alluvia_spark.upkeep import optimizing, vacuuming, verifying
+from alluvia_spark.upkeep import erasing, optimizing, vacuuming, verifying
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from alluvia.api.lake import Lake
+    from alluvia.operations.erasure.erase_report import EraseReport
     from alluvia.operations.retention.vacuum_report import VacuumReport
     from alluvia.verify.report import VerifyReport
     from alluvia.verify.verification import Progress
@@ -65,6 +66,28 @@ def vacuum(
     """
     where = TablePlace.of(place, table, options or {})
     return vacuuming.run(spark, where, retention, names_max, dry_run=dry_run)
+
+
+def erase(
+    spark: SparkSession,
+    place: str | Lake,
+    table: str | None = None,
+    *,
+    where: str,
+    prove: bool = False,
+    dry_run: bool = False,
+    release_tags: bool = False,
+    anywhere: bool = False,
+    options: Mapping[str, str] | None = None,
+) -> EraseReport:
+    """Erase the rows that match, as `Table.erase`; tasks find and rewrite files, search all others, list and delete.
+
+    `place`, `table` and `options` are those of `optimize`, the others those of `Table.erase`. The rows go in one
+    commit. If it fails or stops, call it again.
+    """
+    rows = erasing.ErasedRows(where, anywhere)
+    at = TablePlace.of(place, table, options or {})
+    return erasing.run(spark, at, rows, prove=prove, dry_run=dry_run, release_tags=release_tags)
 
 
 def verify(

@@ -38,7 +38,7 @@ from alluvia_spark.frames import mapped_batches, numbered, tasks
 from alluvia_spark.schemas import fitted, shown_schema, spelled, with_texts, written_schema
 from alluvia_spark.tables import TablePlace
 from alluvia_spark.wording import finding, unresolved
-from alluvia_spark.writing.row_changes import TableTask, dumped, parts_of, without_files
+from alluvia_spark.writing.row_changes import TableTask, answered, dumped, without_files
 
 INSERTED_BYTES = 128 << 20
 """About the bytes of rows that a task inserts at once."""
@@ -204,7 +204,8 @@ class JoinWorker:
         routed = self._routed([*groups, *done], len(groups))
         count = len(groups) + self._inserters
         rows = routed.repartition(count, _GROUP).sortWithinPartitions(_GROUP)
-        return parts_of(mapped_batches(rows, partial(_put, dumped((self._task, groups))), "parts binary").collect())
+        answers = mapped_batches(rows, partial(_put, dumped((self._task, groups))), "parts binary").collect()
+        return [part for parts in answered(answers) for part in parts]
 
     @property
     def _inserters(self) -> int:

@@ -7,7 +7,7 @@ again, with tasks only for files that are new.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -138,7 +138,12 @@ class SparkWorker:
             return _work(task, all_groups[at])
 
         numbers = self._spark.range(0, len(groups), 1, len(groups))
-        return parts_of(numbers.select(F.udf(work, "binary").asNondeterministic()("id")).collect())
+        answers = numbers.select(F.udf(work, "binary").asNondeterministic()("id")).collect()
+        parts: list[Part] = []
+        for done, found_out in answered(answers):
+            parts += done
+            self.edit.take(found_out)
+        return parts
 
 
 @lru_cache(maxsize=1)
@@ -158,15 +163,13 @@ def dumped(value: object) -> bytes:
     return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]  # of functions too
 
 
-def parts_of(answers: Iterable[Row]) -> list[Part]:
-    """Return the parts that tasks have made. Raises the error of one that failed for good."""
-    parts: list[Part] = []
+def answered(answers: Iterable[Row]) -> Iterator[Any]:
+    """Yield what tasks have answered. Raises the error of one that failed for good."""
     for answer in answers:
-        answered: Any = cloudpickle.loads(bytes(answer[0]))
-        if isinstance(answered, AlluviaError):
-            raise answered
-        parts += answered
-    return parts
+        value: Any = cloudpickle.loads(bytes(answer[0]))
+        if isinstance(value, AlluviaError):
+            raise value
+        yield value
 
 
 _edits: dict[str, Edit] = {}
@@ -174,15 +177,16 @@ _edits: dict[str, Edit] = {}
 
 
 def _work(task: EditTask, files: Sequence[AddFile]) -> bytes:
-    """Work on some files, and return the resulting parts, or a permanent error."""
+    """Work on some files, and return the resulting parts and what the edit has found out, or a permanent error."""
     try:
         handle, snapshot = task.opened()
         if task.number not in _edits:
             _edits.clear()
             with at_one_time():
                 _edits[task.number] = task.edit(snapshot)
-        rewriter = Rewriter(handle, snapshot, _edits[task.number])
+        edit = _edits[task.number]
+        rewriter = Rewriter(handle, snapshot, edit)
         rewriter.work(snapshot, files)
-        return dumped(rewriter.parts)
+        return dumped((rewriter.parts, edit.found_out()))
     except AlluviaError as error:
         return dumped(error)

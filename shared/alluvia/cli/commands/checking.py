@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -37,8 +37,9 @@ _VERSIONED = (
 @click.option("--prove", is_flag=True, help="Search every object afterwards, and exit 1 if anything is found.")
 @dry_run("Only search, and remove nothing.")
 @click.option("--release-tags", is_flag=True, help="Delete tags whose versions hold such rows, instead of refusing.")
+@SPARK
 def erase(
-    common: Common, tables: tuple[str, ...], where: str, *, prove: bool, dry_run: bool, release_tags: bool
+    common: Common, tables: tuple[str, ...], where: str, *, prove: bool, dry_run: bool, release_tags: bool, spark: bool
 ) -> None:
     """Erase rows of TABLES (all by default) for good: from all versions, the log, change files and rejects.
 
@@ -46,8 +47,15 @@ def erase(
     something is left, or could not be judged. Run it again if it stops.
     """
     lake = common.lake()
-    with common.progress("erasing"):
-        run = _Run(lake, where, prove=prove, dry_run=dry_run, release_tags=release_tags, named=bool(tables))
+    how: dict[str, Any] = {"where": where, "anywhere": not tables}
+    how |= {"prove": prove, "dry_run": dry_run, "release_tags": release_tags}
+    with spark_upkeep(common, wanted=spark) as call, common.progress("erasing"):
+
+        def erase_one(table: Table) -> EraseReport:
+            report: EraseReport = table.erase(**how) if call is None else call("erase", table.name, **how)
+            return report
+
+        run = _Run(lake, where, erase_one, dry_run=dry_run, named=bool(tables))
         run.erase(list(map(lake.table, tables)) if tables else _tables(lake, where))
         if not tables:
             run.look_at_dropped()
@@ -76,7 +84,9 @@ def erase(
 class _Run:
     """Erases from tables one after another: one that refuses does not keep it from the others."""
 
-    def __init__(self, lake: Lake, where: str, *, prove: bool, dry_run: bool, release_tags: bool, named: bool) -> None:
+    def __init__(
+        self, lake: Lake, where: str, erase_one: Callable[[Table], EraseReport], *, dry_run: bool, named: bool
+    ) -> None:
         self.reports: list[tuple[str, EraseReport]] = []
         self.failed: dict[str, str] = {}
         self._found: set[tuple[str, str]] = set()
@@ -84,7 +94,7 @@ class _Run:
         self._where = where
         self._dry_run = dry_run
         self._named = named
-        self._how = {"prove": prove, "dry_run": dry_run, "release_tags": release_tags, "anywhere": not named}
+        self._erase_one = erase_one
 
     def erase(self, tables: list[Table]) -> None:
         """Erase from tables. Those that refuse come again once: what their clones kept may be gone then."""
@@ -95,7 +105,7 @@ class _Run:
     def _erased(self, table: Table, *, last: bool) -> bool:
         self.failed.pop(table.name, None)
         try:
-            self.reports.append((table.name, self._once(table.erase(self._where, **self._how))))
+            self.reports.append((table.name, self._once(self._erase_one(table))))
         except AlluviaError as error:
             if last:
                 raise

@@ -38,6 +38,7 @@ from alluvia.operations.erasure.erase_matching import (
 from alluvia.operations.erasure.erase_places import places, sources_of
 from alluvia.operations.erasure.erase_report import ENDED_TEXTS, EraseReport
 from alluvia.operations.erasure.erase_texts import delete_ended
+from alluvia.operations.erasure.erase_work import EraseWork
 from alluvia.operations.results.jobs import delete_jobs
 from alluvia.operations.results.results import delete_results
 from alluvia.operations.results.upload_parts import delete_uploads
@@ -52,11 +53,12 @@ def erase_rows(
     before_removal: Callable[[], None] = lambda: None,
     release_tags: bool = False,
     anywhere: bool = False,
+    work: EraseWork | None = None,
 ) -> EraseReport:
     """Erase the rows of a table, and those of its rejects, for which an SQL condition holds; then search for them.
 
     Without `proof` nothing is searched. For `before_removal` see `erase`, for `anywhere` see `matching_rows`. Raises
-    `Invalid` as they do, before it writes anything.
+    `Invalid` as they do, before it writes anything. `work` is that on the table; this process does that on rejects.
     """
     find = matching_rows(where, anywhere=anywhere)
     matching = find(handle.newest())
@@ -69,7 +71,13 @@ def erase_rows(
     delete_uploads(handle.store, handle.name)  # before, so that one that is being completed commits nothing after
     skips = rejects is not None
     done = erase(
-        handle, find, skips_rejects=skips, before_removal=before_removal, release_tags=release_tags, facts=facts
+        handle,
+        find,
+        skips_rejects=skips,
+        before_removal=before_removal,
+        release_tags=release_tags,
+        facts=facts,
+        work=work,
     )
     _delete_kept(handle)
     if rejects is not None:
@@ -82,7 +90,7 @@ def erase_rows(
     done = replace(done, removed=removed, unknown=sorted(find(handle.newest()).unknown))
     if not proof:
         return done
-    proved = prove_erased(catalog, handle, where, anywhere=anywhere)
+    proved = prove_erased(catalog, handle, where, anywhere=anywhere, work=work)
     return _with_proof(done, proved)
 
 
@@ -94,6 +102,7 @@ def prove_erased(
     anywhere: bool = False,
     dropped: bool = False,
     counts: bool = False,
+    work: EraseWork | None = None,
 ) -> EraseReport:
     """Search a table, its rejects and what its lake keeps for rows for which an SQL condition holds. Writes nothing.
 
@@ -101,12 +110,12 @@ def prove_erased(
     """
     rejects = None if dropped else find_rejects(catalog, handle)
     find = matching_rows(where, anywhere=anywhere)
-    proof = prove(handle, find, skips_rejects=rejects is not None, dropped=dropped)
+    proof = prove(handle, find, skips_rejects=rejects is not None, dropped=dropped, work=work)
     if handle.root == f"{handle.name}/":  # opened in its lake
         searched, traces = search_lake(handle.store, handle.name, words_of(where), name_words_of(where))
         proof = replace(proof, searched=[*proof.searched, *searched], found=[*proof.found, *traces])
     unknown = sorted(find(handle.newest(dropped=dropped)).unknown)
-    report = EraseReport(proof.version, count_rows(handle, find) if counts else 0, proof=proof, unknown=unknown)
+    report = EraseReport(proof.version, count_rows(handle, find, work) if counts else 0, proof=proof, unknown=unknown)
     if rejects is None:
         return report
     find = _rejects_finder(handle, where)

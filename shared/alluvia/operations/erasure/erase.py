@@ -13,26 +13,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import pyarrow as pa
-
-from alluvia.arrow_compute import pc
-from alluvia.commit.changes import Changes
 from alluvia.commit.handle import TableHandle
 from alluvia.commit.versions import oldest_readable
-from alluvia.delta.data_files.scan import Scan
-from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.checkpoints.putting import parse_last_checkpoint
 from alluvia.delta.log.checkpoints.reader import Checkpoint
 from alluvia.delta.log.paths import LAST_CHECKPOINT, LOG_FOLDER, CheckpointFile, parse_name
 from alluvia.delta.properties import ROLLUP
-from alluvia.delta.skipping.predicate import Unknown
 from alluvia.delta.snapshot import Snapshot
-from alluvia.engine.conditions.condition import ROWS_AT_ONCE_BY_DUCKDB
 from alluvia.errors import Invalid, Unavailable
 from alluvia.operations.checkpointing import checkpoint
-from alluvia.operations.erasure.erase_files import judged_batches
+from alluvia.operations.erasure.erase_edit import ERASE, EraseEdit
 from alluvia.operations.erasure.erase_keepers import REWRITE_TRIES, KeptFacts, rewrite, without_rows
-from alluvia.operations.erasure.erase_matching import Find, Matching
+from alluvia.operations.erasure.erase_matching import Find
 from alluvia.operations.erasure.erase_report import (
     CHECKPOINT,
     COMMIT,
@@ -47,16 +39,14 @@ from alluvia.operations.erasure.erase_report import (
     unclear,
 )
 from alluvia.operations.erasure.erase_survey import Survey
-from alluvia.operations.reading.datafile import DataFile, opened
+from alluvia.operations.erasure.erase_work import EraseWork, OwnWork
 from alluvia.operations.retention.log_cleanup import record_oldest, settled
 from alluvia.operations.retention.referenced_files import KeptFiles
-from alluvia.operations.retention.table_objects import delete_all
-from alluvia.operations.rows.edits import Edit, Hits, RowChanges
+from alluvia.operations.rows.edits import RowChanges
 from alluvia.operations.rows.row_changes import change_rows
 from alluvia.store import ObjectInfo
 from alluvia.table_names import REJECTS
 
-ERASE = "ERASE"
 ROUNDS_MAX = 10
 """Rows that still arrive after this many rounds are left, and reported."""
 COMMITS_AT_ONCE = 256
@@ -70,6 +60,7 @@ def erase(
     before_removal: Callable[[], None] = lambda: None,
     release_tags: bool = False,
     facts: KeptFacts | None = None,
+    work: EraseWork | None = None,
 ) -> EraseReport:
     """Delete the rows that `find` says of a snapshot, and remove what holds them or shows their values.
 
@@ -79,21 +70,30 @@ def erase(
     the changes that led to the newest version can still be read. Raises `Invalid` for an append-only table, for a
     rollup that still has such rows, and where a tag, a clone or a branch keeps a version that does; with
     `release_tags`, such tags are deleted. `facts` has what is known of kept versions.
+    `work` reads and rewrites files, in this process by default.
     """
-    work = _Erasure(
+    erasure = _Erasure(
         handle,
         find,
         before_removal,
         skips_rejects=skips_rejects,
         release_tags=release_tags,
         facts=facts or KeptFacts(),
+        work=work or OwnWork(handle),
     )
-    while work.report.rounds < ROUNDS_MAX and work.round():
+    while erasure.report.rounds < ROUNDS_MAX and erasure.round():
         pass
-    return work.report
+    return erasure.report
 
 
-def prove(handle: TableHandle, find: Find, *, skips_rejects: bool = False, dropped: bool = False) -> Proof:
+def prove(
+    handle: TableHandle,
+    find: Find,
+    *,
+    skips_rejects: bool = False,
+    dropped: bool = False,
+    work: EraseWork | None = None,
+) -> Proof:
     """Search every object below the table's root for rows that `find` says, and for what shows their values.
 
     With `dropped` also below that of a table that was dropped.
@@ -101,7 +101,7 @@ def prove(handle: TableHandle, find: Find, *, skips_rejects: bool = False, dropp
     snapshot = handle.newest(dropped=dropped)
     spared = KeptFiles(handle)
     spared.look(snapshot.version, oldest_readable(snapshot.state))
-    survey = Survey(handle, skips_rejects=skips_rejects)
+    survey = Survey(handle, work or OwnWork(handle), skips_rejects=skips_rejects)
     traces = survey.look(find(snapshot), live=True, kept=spared, checkpoints=spared.checkpoints())
     proof = Proof(snapshot.version, traces.totals(), traces.traces)
     try:
@@ -113,56 +113,10 @@ def prove(handle: TableHandle, find: Find, *, skips_rejects: bool = False, dropp
     return replace(proof, old_versions=kept)
 
 
-def count_rows(handle: TableHandle, find: Find) -> int:
+def count_rows(handle: TableHandle, find: Find, work: EraseWork | None = None) -> int:
     """Return how many rows of the newest version an erasure would delete, by reading the files that can hold them."""
-    snapshot = handle.newest()
-    edit = EraseEdit(find(snapshot))
-    rows = 0
-    for data in opened(handle, snapshot, edit.candidates(snapshot), {}):
-        with data:
-            hits = edit.find(data)
-            rows += 0 if hits is None else hits.changed
-    return rows
-
-
-class EraseEdit(Edit):
-    """Matching rows are deleted, also those that a deletion vector has deleted already."""
-
-    operation = ERASE
-    erases = True
-
-    def __init__(self, matching: Matching) -> None:
-        self.parameters = {}
-        self.predicate = Unknown() if matching.hides else matching.predicate
-        self.unclear: dict[str, frozenset[str]] = {}
-        self._matching = matching
-        self._staying = Scan(matching.snapshot, matching.complement)
-
-    def candidates(self, snapshot: Snapshot) -> Sequence[AddFile]:
-        """Return files that can match; bounds say nothing of the rows that a deletion vector deletes."""
-        if self._matching.hides:
-            return [file for file in snapshot.files if file.deletion_vector or self._matching.can_match_now(file)]
-        files = Scan(snapshot, self.predicate).files
-        if not snapshot.protocol.reader_features:
-            return files
-        known = {file.key for file in files}
-        return [*files, *(file for file in snapshot.files if file.deletion_vector and file.key not in known)]
-
-    def goes_whole(self, file: AddFile) -> bool:
-        return file.deletion_vector is None and not self._staying.can_match(file)
-
-    def find(self, data: DataFile) -> Hits | None:
-        """Return the rows that match, and note what of the file could not be judged."""
-        judged = list(judged_batches(data, self._matching, strict=True, rows=ROWS_AT_ONCE_BY_DUCKDB))
-        if reasons := frozenset().union(*(each.unclear for each in judged)):
-            self.unclear[data.file.path] = reasons
-        masks = [each.mask for each in judged]
-        mask = pa.concat_arrays(masks) if masks else pa.array([], pa.bool_())
-        return Hits(pc.and_(mask, data.live)) if mask.true_count else None
-
-    def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
-        metrics = {"numAddedFiles": len(changes.adds), "numCopiedRows": done.rows_copied}
-        return metrics if done.rows_deleted is None else metrics | {"numDeletedRows": done.rows_deleted}
+    matching = find(handle.newest())
+    return (work or OwnWork(handle)).count(matching, EraseEdit(matching).candidates(matching.snapshot))
 
 
 class _Erasure:
@@ -177,13 +131,15 @@ class _Erasure:
         skips_rejects: bool,
         release_tags: bool,
         facts: KeptFacts,
+        work: EraseWork,
     ) -> None:
         self.report = EraseReport(0)
         self._release_tags = release_tags
         self._before_removal = before_removal
         self._handle = handle
         self._find = find
-        self._survey = Survey(handle, skips_rejects=skips_rejects)
+        self._work = work
+        self._survey = Survey(handle, work, skips_rejects=skips_rejects)
         self._facts = facts
 
     def round(self) -> bool:
@@ -225,7 +181,7 @@ class _Erasure:
             edits.append(EraseEdit(self._find(snapshot)))
             return edits[-1]
 
-        done = change_rows(self._handle, "erase", edit)
+        done = change_rows(self._handle, "erase", edit, self._work.worker)
         unclear_here = edits[-1].unclear if edits else {}
         self.report = replace(
             self.report,
@@ -238,13 +194,9 @@ class _Erasure:
 
     def _check_refreshed(self, rollup: Snapshot) -> None:
         """Raise `Invalid` for a rollup that has matching rows: only a refresh may write it."""
-        edit = EraseEdit(self._find(rollup))
-        for data in opened(self._handle, rollup, edit.candidates(rollup), {}):
-            with data:
-                if edit.find(data) is not None:
-                    raise Invalid(
-                        f"erase: the rollup {rollup.name} has such rows: erase those of its source, and refresh it"
-                    )
+        matching = self._find(rollup)
+        if self._work.count(matching, EraseEdit(matching).candidates(rollup)):
+            raise Invalid(f"erase: the rollup {rollup.name} has such rows: erase those of its source, and refresh it")
 
     def _count(self, done: RowChanges, snapshot: Snapshot) -> None:
         before = self.report
@@ -283,7 +235,7 @@ class _Erasure:
         if not every:
             return []
         root = self._handle.root
-        failed = [root + key for key in delete_all(self._handle, [key[len(root) :] for key in every])]
+        failed = [root + key for key in self._work.objects.delete([key[len(root) :] for key in every])]
         gone = Counter(self.report.removed) + Counter(kind for key, kind in every.items() if key not in failed)
         self.report = replace(self.report, removed=dict(gone))
         return failed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import field
 from functools import cached_property
 from urllib.parse import quote, quote_plus
 
@@ -141,8 +142,8 @@ class Matching:
     strict, it raises `Invalid` where the condition fails on a value. `predicate` holds for every such row of which the
     table's columns say that it is one, `complement` for every other one. `words` are the texts and numbers in the
     condition. `bounded` says of rows of which some of `columns` are known, the others being null, whether they match;
-    null where that is unclear. `places` are where its fields are, None where only the columns count. `name_words` are
-    those of the words that are looked for in names.
+    null where that is unclear. `places` are where its fields are, None where only the columns count. `seen` gets those
+    that rows have outside of columns. `name_words` are those of the words that are looked for in names.
     """
 
     snapshot: Snapshot
@@ -153,7 +154,7 @@ class Matching:
     predicate: Predicate
     complement: Predicate
     places: FieldPlaces | None = None
-    seen: Collection[str] = ()
+    seen: set[str] = field(default_factory=set)
     name_words: frozenset[str] = frozenset()
 
     @property

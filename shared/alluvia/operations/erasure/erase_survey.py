@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 
@@ -25,8 +25,7 @@ from alluvia.delta.log.paths import (
 )
 from alluvia.delta.properties import CONSTRAINT, MERGE_QUERY, ROLLUP
 from alluvia.errors import Corrupt, Unsupported
-from alluvia.operations.erasure.erase_files import judged_batches, mentions
-from alluvia.operations.erasure.erase_judging import Judged
+from alluvia.operations.erasure.erase_files import mentions
 from alluvia.operations.erasure.erase_log import (
     BOUNDS,
     CONDITION,
@@ -50,7 +49,6 @@ from alluvia.operations.erasure.erase_report import (
     SIDECAR,
     VECTORS,
     WINDOWS,
-    Judgement,
     KnownTraces,
     Trace,
     Traces,
@@ -58,8 +56,8 @@ from alluvia.operations.erasure.erase_report import (
     read_present,
     unclear,
 )
+from alluvia.operations.erasure.erase_work import EraseWork, FileToJudge
 from alluvia.operations.reading.change_files import CHANGE_FOLDER
-from alluvia.operations.reading.datafile import DataFile
 from alluvia.operations.retention.path_hashes import key_hash
 from alluvia.operations.retention.referenced_files import KeptFiles
 from alluvia.operations.retention.vacuum_cutoffs import LOG_AGE_MS_MIN, ORPHAN_AGE_MS_MIN
@@ -75,8 +73,9 @@ _VECTOR = re.compile(r"(^|/)deletion_vector_[^/]*\.bin$")
 class Survey:
     """Searches of one table, which remember what they know of objects that never change."""
 
-    def __init__(self, handle: TableHandle, *, skips_rejects: bool) -> None:
+    def __init__(self, handle: TableHandle, work: EraseWork, *, skips_rejects: bool) -> None:
         self._handle = handle
+        self._work = work
         self._skipped = f"{REJECTS}/" if skips_rejects else None
         self._known = KnownTraces()
 
@@ -97,7 +96,7 @@ class Survey:
         A `thorough` search finds each checkpoint with bounds of a file that is not kept and can have matched, whatever
         they show.
         """
-        search = _Search(self._handle, matching, self._known, live=live, thorough=thorough)
+        search = _Search(self._handle, self._work, matching, self._known, live=live, thorough=thorough)
         search.spare(kept, checkpoints)
         for info in self._listed():
             name = info.key[len(self._handle.root) :]
@@ -107,7 +106,7 @@ class Survey:
         return search.found
 
     def _listed(self) -> Iterator[ObjectInfo]:
-        for page in self._handle.store.list_pages(self._handle.root):
+        for page in self._work.objects.pages(None):
             yield from page.infos()
 
 
@@ -117,6 +116,7 @@ class _Search:
     def __init__(
         self,
         handle: TableHandle,
+        work: EraseWork,
         matching: Matching,
         known: KnownTraces,
         *,
@@ -124,6 +124,7 @@ class _Search:
         thorough: bool,
     ) -> None:
         self._handle = handle
+        self._work = work
         self._matching = matching
         self._snapshot = snapshot = matching.snapshot
         self._known = known
@@ -320,15 +321,11 @@ class _Search:
                 self._other(kind, info)
             else:
                 wanted.append((kind, name, info, live))
-        unread = [(name, info) for _, name, info, _ in wanted if info.key not in self._known.holds]
-        paths = self._handle.store.prefetch((info.key, info.size) for _, info in unread)
-        for at, (name, info) in enumerate(unread):
+        unread = [self._to_judge(name, info) for _, name, info, _ in wanted if info.key not in self._known.holds]
+        for at, (each, judgement) in enumerate(self._work.judge(self._matching, unread)):
             report(f"searching the files of {self._handle.name}", at, len(unread), "files")
-            path = next(paths)
-            if path is not None:
-                add = AddFile(name, self._values_of(name), info.size, 0, data_change=False)
-                with DataFile(self._handle, self._snapshot, add, path=path) as data:
-                    self._known.holds[info.key] = self._judgement(data, name)
+            if judgement is not None:
+                self._known.holds[each.key] = judgement
         for kind, _, info, live in wanted:
             judged = self._known.holds.get(info.key)
             if judged is not None and judged.holds:
@@ -336,23 +333,13 @@ class _Search:
             elif judged is not None and judged.unclear:
                 self.found.traces.append(Trace(kind, info.key, unclear(judged.unclear), removable=False))
 
-    def _values_of(self, name: str) -> Mapping[str, str | None]:
-        """Return a file's partition values: from the log, else from its path."""
-        path = name.removeprefix(CHANGE_FOLDER)
-        known = self._known.values.get(name) or values_of(FileEntry(path))
+    def _to_judge(self, name: str, info: ObjectInfo) -> FileToJudge:
+        """Return a file with its partition values: from the log, else from its path."""
+        known = self._known.values.get(name) or values_of(FileEntry(name.removeprefix(CHANGE_FOLDER)))
         spec = self._snapshot.partition_spec
         pairs = zip(spec.identity_columns, spec.stored_columns, strict=True)
-        return {stored: known.get(stored, known.get(column)) for column, stored in pairs}
-
-    def _judgement(self, data: DataFile, name: str) -> Judgement:
-        """Judge all rows of a file, deleted ones included. One that cannot be read counts as matching."""
-        try:
-            constants = self._known.values.get(name) or values_of(FileEntry(name.removeprefix(CHANGE_FOLDER)))
-            every: list[Judged] = list(judged_batches(data, self._matching, constants=constants))
-        except Corrupt:
-            return Judgement(holds=True)
-        reasons = frozenset().union(*(each.unclear for each in every))
-        return Judgement(any(each.mask.true_count for each in every), reasons)
+        values = {stored: known.get(stored, known.get(column)) for column, stored in pairs}
+        return FileToJudge(info.key, AddFile(name, values, info.size, 0, data_change=False), known)
 
     def _row_trace(self, kind: str, info: ObjectInfo, *, live: bool) -> Trace:
         if live:

@@ -127,6 +127,14 @@ class Edit(ABC):
     rows_at_once = ROWS_AT_ONCE_BY_DUCKDB
     columns_set: Sequence[str] = ()
 
+    def found_out(self) -> object:
+        """Return what it has found out besides which rows change, for the same edit in another process."""
+        return None
+
+    def take(self, found_out: object) -> None:
+        """Take what the same edit has found out in another process."""
+        assert found_out is None  # noqa: S101 - most edits find out nothing else
+
     def candidates(self, snapshot: Snapshot) -> Sequence[AddFile]:
         """Return the files of a snapshot that can hold rows that change."""
         return Scan(snapshot, self.predicate).files
