@@ -8,13 +8,14 @@ transaction.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
 import orjson
 import pyarrow as pa
 
+from alluvia.arrow_compute import pc
 from alluvia.commit.changes import Changes
 from alluvia.delta.log.actions import AddFile, Txn
 from alluvia.delta.snapshot import Snapshot
@@ -37,7 +38,7 @@ from alluvia.pipelines.table_planner import Planner
 from alluvia.pipelines.tables import staged_quarantine, staged_target
 from alluvia.rollups.change import PROGRESS, SourceChange, app_id, write_rows
 from alluvia.rollups.computing import Computing
-from alluvia.rollups.groups import Groups, write_groups, write_touched
+from alluvia.rollups.groups import Groups, Touched, write_groups, write_touched
 from alluvia.rollups.refresh import touched_groups
 from alluvia.scratch import scratch_root
 
@@ -210,7 +211,10 @@ class _Attempt:
             sequencing = folds_changes(step)
             if sequencing is not None and sequencing.delete_when is not None:
                 whole = {name: SourceChange(each, None, list(each.files)) for name, each in computing.sources.items()}
-                self._greatest = self._greatest_of(SequenceFolding(computing, sequencing, whole, {}).greatest(), None)
+                self._greatest = self._evaluate(
+                    SequenceFolding(computing, sequencing, whole, {}).greatest(),
+                    lambda columns, batches: _greatest(pa.Table.from_batches(batches, columns).column(0).to_pylist()),
+                )
             old = [] if quarantine is None else list(quarantine.newest().files)
             return _Work(plan, self._sorted(plan, computing.whole(), now, quarantine), list(now.files), old)
         rows = self._changed_rows(plan, folder)
@@ -219,49 +223,56 @@ class _Attempt:
         fold = _fold(plan, now)
         if fold is not None:
             return self._folded(plan, fold, now, folder)
-        units = self._evaluate(
-            computing.units(plan.changes, rows),
-            lambda _, batches: write_groups(batches, computing.unit_schema, folder / "units.parquet"),
-        )
+        sequencing = folds_changes(step)
+        changes = None if sequencing is None else SequenceFolding(computing, sequencing, plan.changes, rows)
+        units = self._units(plan, computing, changes, rows, folder)
         if not units.count:
             return _Work(plan, JudgedRows(failed={each.name: 0 for each in step.declaration.expectations}), units=0)
         files = computing.in_units(now, units)
-        updated = self._folding_changes(plan, computing, now, files, rows, folder)
-        done = self._sorted(plan, updated or computing.updated(now, files, units), now, quarantine)
+        updated = computing.updated(now, files, units)
+        if changes is not None:
+            updated = changes.updated(now, files, self._classified(changes, now, files, folder))
+            self._greatest = _greatest([self._greatest, greatest_seen(now)])
+        done = self._sorted(plan, updated, now, quarantine)
         old = self._requarantined(computing, quarantine, units, done)
         return _Work(plan, done, files, old, units.count)
 
-    def _folding_changes(
+    def _units(
         self,
         plan: StepPlan,
         computing: StepComputing,
-        now: Snapshot,
-        files: Sequence[AddFile],
+        changes: SequenceFolding | None,
         rows: Mapping[str, LocalRows],
         folder: Path,
-    ) -> Relation | None:
-        """Return how newer changes are folded into the table's rows; None where a step's rows are not changes."""
-        sequencing = folds_changes(plan.step)
-        if sequencing is None:
-            return None
-        folding = SequenceFolding(computing, sequencing, plan.changes, rows)
-        self._greatest = self._greatest_of(folding.greatest(), greatest_seen(now))
-        relation = folding.classified(now, files, greatest_seen(now))
-        touched = self._evaluate(
-            relation,
-            lambda _, batches: write_touched(
-                batches, computing.unit_schema, computing.unit_schema.names, lambda name: folder / f"{name}.parquet"
-            ),
-        )
-        return folding.updated(now, files, touched)
+    ) -> Groups:
+        """Write the units of a change to a file; if the rows are changes by key, note the greatest of them."""
+        path = folder / "units.parquet"
+        schema = computing.unit_schema
+        if changes is None:
+            relation = computing.units(plan.changes, rows)
+            return self._evaluate(relation, lambda _, batches: write_groups(batches, schema, path))
 
-    def _greatest_of(self, relation: Relation | None, before: int | None) -> int | None:
-        """Return the greatest number of a relation, or of runs before, if both are known."""
-        if relation is None:
-            return None
-        found = self._evaluate(relation, lambda columns, batches: pa.Table.from_batches(batches, columns).column(0))
-        numbers = [each for each in (*found.to_pylist(), before) if each is not None]
-        return max(numbers, default=None)
+        def take(_: pa.Schema, batches: Iterator[pa.RecordBatch]) -> tuple[Groups, list[int | None]]:
+            numbers: list[int | None] = []
+
+            def noted() -> Iterator[pa.RecordBatch]:
+                for batch in batches:
+                    numbers.append(pc.max(batch.column(len(schema))).as_py())
+                    yield batch.select(range(len(schema)))
+
+            return write_groups(noted(), schema, path), numbers
+
+        groups, numbers = self._evaluate(changes.units(), take)
+        self._greatest = _greatest(numbers)
+        return groups
+
+    def _classified(self, changes: SequenceFolding, now: Snapshot, files: Sequence[AddFile], folder: Path) -> Touched:
+        """Write the units of changes by key to files: those to fold, and those to compute again."""
+        schema = changes.computing.unit_schema
+        return self._evaluate(
+            changes.classified(now, files, greatest_seen(now)),
+            lambda _, batches: write_touched(batches, schema, schema.names, lambda name: folder / f"{name}.parquet"),
+        )
 
     def _folded(self, plan: StepPlan, fold: Computing, now: Snapshot, folder: Path) -> _Work:
         """Fold the rows that groups have gained into those of the table, and compute other changed groups again."""
@@ -328,6 +339,10 @@ class _Attempt:
             version,
             {name: each.snapshot.version for name, each in plan.sources.items()},
         )
+
+
+def _greatest(numbers: Iterable[int | None]) -> int | None:
+    return max((each for each in numbers if each is not None), default=None)
 
 
 def _fold(plan: StepPlan, now: Snapshot) -> Computing | None:

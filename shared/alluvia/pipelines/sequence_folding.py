@@ -39,21 +39,28 @@ class SequenceFolding:
     changes: Mapping[str, SourceChange]
     rows: Mapping[str, LocalRows]
 
-    def greatest(self) -> Relation | None:
-        """Return one row with the greatest value of SEQUENCE BY among new rows; None for a type without numbers."""
-        number = self._number(quote_name(self.sequencing.by))
-        if number is None:
-            return None
+    def greatest(self) -> Relation:
+        """Return one row: the greatest value of SEQUENCE BY among new rows as a number, null for other types."""
         inputs, views = self._more()
-        return Relation(inputs, {**views, "pipeline_greatest": f"SELECT max({number}) FROM {view('pipeline_more')}"})  # noqa: S608
+        text = f"SELECT max({self._number(quote_name(self.sequencing.by))}) FROM {view('pipeline_more')}"  # noqa: S608
+        return Relation(inputs, {**views, "pipeline_greatest": text})
+
+    def units(self) -> Relation:
+        """Return the units of the change, each once, and last the greatest value of SEQUENCE BY in each as a number."""
+        inputs, views, lost = self._more_and_lost()
+        number = self._number(quote_name(self.sequencing.by))
+        gained = f"SELECT {self._listed(self._unit_columns)}, max({number}) FROM {view('pipeline_more')} GROUP BY ALL"  # noqa: S608
+        parts = " UNION ALL ".join([gained, *(f"SELECT {each}, NULL FROM {view(seen)}" for seen, each in lost)])  # noqa: S608
+        named = self._listed([*self.computing.unit_schema.names, _AGAIN])
+        text = f"SELECT {self._listed(self.computing.unit_schema.names)}, max({_AGAIN}) FROM ({parts}) AS r({named}) GROUP BY ALL"  # noqa: S608, E501
+        return Relation(inputs, {**views, "pipeline_found": text})
 
     def classified(self, target: Snapshot, files: Sequence[AddFile], greatest: int | None) -> Relation:
         """Return the units of the change, and last whether to compute them again.
 
         `files` are those of the table that can hold them, and `greatest` is the greatest number that runs have seen.
         """
-        inputs, views = self._more()
-        lost_inputs, lost = self.computing.changed_rows(self.changes, self.rows, "< 0", "pipeline_lost")
+        inputs, views, lost = self._more_and_lost()
         keys, units = self._listed(self.step.declaration.key), self._listed(self._unit_columns)
         by = quote_name(self.sequencing.by)
         shown = f"SELECT {keys}, max({self._latest}) AS latest FROM {view('pipeline_old')} GROUP BY {keys}"  # noqa: S608
@@ -65,16 +72,13 @@ class SequenceFolding:
             f"SELECT {self._of('f', self._unit_columns)}, f.unplaced OR NOT ({newer}) AS again FROM ({found}) f "  # noqa: S608
             f"LEFT JOIN (SELECT *, true AS there FROM ({shown})) s ON {same}"
         )
-        again = [
-            f"SELECT {', '.join(self.computing.unit_values(name))}, true FROM {view(seen)}"  # noqa: S608
-            for name, (seen, _) in lost.items()
-        ]
+        again = [f"SELECT {each}, true FROM {view(seen)}" for seen, each in lost]  # noqa: S608
         parts = " UNION ALL ".join([f"SELECT {units}, again FROM ({judged})", *again])  # noqa: S608
         named = self._listed([*self.computing.unit_schema.names, _AGAIN])
         text = f"SELECT {self._listed(self.computing.unit_schema.names)}, bool_or({_AGAIN}) FROM ({parts}) AS r({named}) GROUP BY ALL"  # noqa: S608, E501
         return Relation(
-            {**inputs, **lost_inputs, "pipeline_old": Files(target, files)},
-            {**views, **dict(lost.values()), "pipeline_classified": text},
+            {**inputs, "pipeline_old": Files(target, files)},
+            {**views, "pipeline_classified": text},
         )
 
     def updated(self, target: Snapshot, files: Sequence[AddFile], touched: Touched) -> Relation:
@@ -116,8 +120,7 @@ class SequenceFolding:
         """Return SQL for whether a key that the table does not have has no greater change."""
         if self.sequencing.delete_when is None:
             return "true"
-        number = self._number("f.least")
-        return "false" if greatest is None or number is None else f"{number} > {greatest}"
+        return "false" if greatest is None else f"coalesce({self._number('f.least')} > {greatest}, false)"
 
     def _folded(self) -> str:
         """Return SQL of the rows that keys have with their new changes."""
@@ -148,11 +151,18 @@ class SequenceFolding:
         text = self.computing.typed({name: seen_as for name, (seen_as, _) in seen.items()})
         return inputs, {**dict(seen.values()), "pipeline_more": text}
 
-    def _number(self, value: str) -> str | None:
+    def _more_and_lost(self) -> tuple[dict[str, Files | LocalRows], dict[str, str], list[tuple[str, str]]]:
+        """Return the new changes, and of those that went the names of views, with SQL of their units."""
+        inputs, views = self._more()
+        lost_inputs, lost = self.computing.changed_rows(self.changes, self.rows, "< 0", "pipeline_lost")
+        units = [(seen, ", ".join(self.computing.unit_values(name))) for name, (seen, _) in lost.items()]
+        return {**inputs, **lost_inputs}, {**views, **dict(lost.values())}, units
+
+    def _number(self, value: str) -> str:
         kind = self.step.schema.field(self.computing.column(self.sequencing.by).name).type
         if pa.types.is_timestamp(kind):
             return f"epoch_us({value})"
-        return f"CAST({value} AS BIGINT)" if pa.types.is_integer(kind) else None
+        return f"CAST({value if pa.types.is_integer(kind) else 'NULL'} AS BIGINT)"
 
     def _same(self, one: str, other: str, names: Sequence[str]) -> str:
         return " AND ".join(

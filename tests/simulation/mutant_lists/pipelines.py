@@ -111,8 +111,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a pipeline that forgets the greatest change of runs before",
         "pipelines/running.py",
-        "for each in (*found.to_pylist(), before) if each is not None",
-        "for each in found.to_pylist() if each is not None",
+        "self._greatest = _greatest([self._greatest, greatest_seen(now)])",
+        "self._greatest = _greatest([self._greatest])",
         (_SEQUENCES,),
     ),
     Mutant(
