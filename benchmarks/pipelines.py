@@ -50,8 +50,8 @@ _CHANGES = "PARTITIONED BY (truncate(k, 1000)) KEY (k) SEQUENCE BY seq DELETE WH
 OPTIONS = {
     "keyed, sessions of a day": "KEY (day, visitor, session) PARTITIONED BY (day)",
     "aggregate, folded": "PARTITIONED BY (day)",
-    "changes by key, SCD 1": f"{_CHANGES} WITH (alluvia.target_file_size = '20 kb')",
-    "changes by key, SCD 2": f"{_CHANGES} SCD TYPE 2 WITH (alluvia.target_file_size = '20 kb')",
+    "changes by key, SCD 1": f"{_CHANGES} WITH (alluvia.target_file_size = '2 kb')",
+    "changes by key, SCD 2": f"{_CHANGES} SCD TYPE 2 WITH (alluvia.target_file_size = '2 kb')",
 }
 T = TypeVar("T")
 

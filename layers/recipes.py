@@ -52,7 +52,9 @@ CORE = Recipe(
     ),
 )
 QUERY = Recipe("query", ("duckdb", "fsspec"))
-SPARK = Recipe("spark", ("arro3-core", "boto3", "msgspec", "obstore", "orjson", "pandas", "pyarrow"))
+SPARK = Recipe(
+    "spark", ("arro3-core", "boto3", "duckdb", "fsspec", "msgspec", "obstore", "orjson", "pandas", "pyarrow")
+)
 LAYERS = (CORE, QUERY)
 
 # Patterns over paths relative to the layer's package folder; `*` crosses slashes.

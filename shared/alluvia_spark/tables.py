@@ -127,11 +127,17 @@ class TablePlace:
         """Return the table's handle."""
         return handle_of(self.uri, self.table, self.options)
 
+    def lake(self) -> Lake:
+        """Return the lake that the place is in, or is."""
+        given: Any = dict(self.options)
+        return alluvia.connect(_S3.sub("s3://", self.uri), **given)
+
     def opened(self) -> Table:
         """Return the table, with its lake."""
+        if self.table is not None:
+            return self.lake().table(self.table)
         given: Any = dict(self.options)
-        uri = _S3.sub("s3://", self.uri)
-        return open_table(uri, **given) if self.table is None else alluvia.connect(uri, **given).table(self.table)
+        return open_table(_S3.sub("s3://", self.uri), **given)
 
 
 def uris_of(spark: SparkSession, place: str | Lake, handle: TableHandle) -> Callable[[str], str]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from alluvia.cli.common import Common
+
+if TYPE_CHECKING:
+    from alluvia.pipelines.execution import Execution
 
 
 @contextmanager
@@ -18,8 +21,7 @@ def spark_upkeep(common: Common, *, wanted: bool) -> Iterator[Callable[..., Any]
     if not wanted:
         yield None
         return
-    if common.branch is not None:
-        raise click.UsageError("--spark works on the lake itself: leave --branch or --spark out")
+    _check_no_branch(common)
     from alluvia_spark import upkeep
     from alluvia_spark.session import QUICK_JAVA, session
 
@@ -30,3 +32,22 @@ def spark_upkeep(common: Common, *, wanted: bool) -> Iterator[Callable[..., Any]
             return work(*arguments, **how, options=common.store_options)
 
         yield call
+
+
+@contextmanager
+def spark_execution(common: Common, *, wanted: bool) -> Iterator[Execution | None]:
+    """Give what computes the runs of pipelines by Spark's tasks; None where that is not wanted."""
+    if not wanted:
+        yield None
+        return
+    _check_no_branch(common)
+    from alluvia_spark.pipelines import execution_of
+    from alluvia_spark.session import QUICK_JAVA, session
+
+    with common.progress("starting Spark"), session("alluvia pipeline", settings=QUICK_JAVA) as spark:
+        yield execution_of(spark, common.uri, options=common.store_options)
+
+
+def _check_no_branch(common: Common) -> None:
+    if common.branch is not None:
+        raise click.UsageError("--spark works on the lake itself: leave --branch or --spark out")

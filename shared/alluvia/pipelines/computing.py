@@ -126,7 +126,8 @@ class StepComputing:
         """
         inputs: dict[str, Files | LocalRows] = {}
         seen: dict[str, tuple[str, str]] = {}
-        for number, (source, change) in enumerate(changes.items()):
+        for source, change in changes.items():
+            number = self.step.query.sources.index(source)
             columns, parts = self._listed(source), list[str]()
             if sign != "< 0" and (change.files or source not in rows):
                 inputs[f"pipeline_appended{number}"] = Files(change.source, change.files)

@@ -28,4 +28,4 @@ def folding(step: Step, schema: pa.Schema, source: pa.Schema) -> Computing | Non
     own = {fold(name) for name in declaration.key}
     if columns is None or not keys or (own and not own >= set(map(fold, keys))):
         return None
-    return Computing(Definition(query.source, declaration.query, keys, columns), query, schema)
+    return Computing(Definition(query.source, declaration.query, keys, columns), query, schema, "pipeline_")

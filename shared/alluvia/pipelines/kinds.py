@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -38,11 +39,34 @@ class UnitColumn:
 
 @dataclass(frozen=True, slots=True)
 class TableKind:
-    """The kind of a table, why it has that one, and the columns of its units: none for `append` and `full`."""
+    """The kind of a table, why it has that one, and the columns of its units: none for `append` and `full`.
+
+    `parts` are the columns by which all rows can be computed in parts: those of the units, or of a table of the kind
+    `full`. `row_wise` is whether each row of the one source makes rows of its own.
+    """
 
     name: str
     why: str
     unit: tuple[UnitColumn, ...] = ()
+    parts: tuple[UnitColumn, ...] = ()
+    row_wise: bool = False
+
+    @property
+    def shared_out(self) -> str:
+        """Return how the work on all rows is shared out among tasks."""
+        if self.row_wise:
+            return "each file of the source by itself"
+        by = ", ".join(each.column for each in self.parts)
+        return f"by {by}" if by else "in one process: no column of the result tells which rows of the sources make it"
+
+    def restricted(self, parts: Sequence[UnitColumn]) -> TableKind:
+        """Return the kind if only some of its columns can be compared with the sources."""
+        if self.unit and not parts:
+            names = ", ".join(each.column for each in self.unit)
+            return TableKind(
+                FULL, f"the sources have {names} in different types: CAST it to one type where they are joined"
+            )
+        return replace(self, unit=tuple(parts) if self.unit else (), parts=tuple(parts))
 
 
 def derive_kind(declaration: Declaration, query: PipelineQuery, schemas: Mapping[str, pa.Schema]) -> TableKind:
@@ -53,7 +77,7 @@ def derive_kind(declaration: Declaration, query: PipelineQuery, schemas: Mapping
     kind = _derived(declaration, query, schemas)
     wanted = declaration.kind
     if wanted == FULL:
-        return TableKind(FULL, "it is declared so")
+        return replace(kind, name=FULL, why="it is declared so", unit=())
     if wanted is not None and wanted != kind.name:
         reason = kind.why if kind.name == FULL or wanted != APPEND else not_row_wise(query) or kind.why
         raise declaration.wrong(f"the query cannot be of the kind {wanted}, but is {kind.name}: {reason}")
@@ -66,21 +90,22 @@ def _derived(declaration: Declaration, query: PipelineQuery, schemas: Mapping[st
         return TableKind(FULL, f"{varying[0]} may give another value for the same rows")
     reason = not_row_wise(query)
     if not declaration.key and reason is None:
-        return TableKind(APPEND, f"each row of {query.sources[0].replace('/', '.')} makes rows of its own")
+        why = f"each row of {query.sources[0].replace('/', '.')} makes rows of its own"
+        return TableKind(APPEND, why, row_wise=True)
+    unit = unit_columns(query, schemas)
     if not declaration.key and not _groups(query.root):
         instead = "declare KEY (…) with the columns that tell the rows of the result apart"
-        return TableKind(FULL, f"the query has {reason}: to compute changed rows alone, {instead}")
-    unit = unit_columns(query, schemas)
+        return TableKind(FULL, f"the query has {reason}: to compute changed rows alone, {instead}", parts=unit)
     if declaration.key:
         names = {fold(name) for name in declaration.key}
         keyed = tuple(each for each in unit if fold(each.column) in names)
         if keyed:
             shown = ", ".join(each.column for each in keyed)
-            return TableKind(KEYED, f"rows are computed again for each {shown} that changed", keyed)
+            return TableKind(KEYED, f"rows are computed again for each {shown} that changed", keyed, keyed)
         return TableKind(FULL, _no_unit(declaration.key, unit))
     if unit:
         shown = ", ".join(each.column for each in unit)
-        return TableKind(AGGREGATE, f"groups are computed again for each {shown} that changed", unit)
+        return TableKind(AGGREGATE, f"groups are computed again for each {shown} that changed", unit, unit)
     return TableKind(FULL, "no column of the result tells which rows of the sources make its rows")
 
 

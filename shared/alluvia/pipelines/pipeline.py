@@ -9,6 +9,7 @@ from alluvia.errors import AlluviaError, Invalid
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.reading.relations import Evaluate
 from alluvia.pipelines.declaration import Declaration
+from alluvia.pipelines.execution import Execution, LocalExecution
 from alluvia.pipelines.graph import selected, upstream_of
 from alluvia.pipelines.planning import NOTHING
 from alluvia.pipelines.running import TableRun, run_table
@@ -41,8 +42,9 @@ class Pipeline:
 
         Rows have `table`, `kind`, `mode` (`nothing`, `appended`, `changed`, `rebuilt` or `refused`), `why`, `sources`
         with the versions that it goes from and to, and at most `files`, `rows`, `bytes`, `requests` and `dollars` that
-        it reads, and the `engine` that can: `duckdb` in a function, or `spark`. `after` names tables of the pipeline
-        that run before, and so change what it reads. A refused table has the reason in `why`.
+        it reads, and the `engine` that can: `duckdb` in a function, or `spark`, with the reason in `engine_why`.
+        `on_spark` says how tasks would share the work on all rows. `after` names tables of the pipeline that run
+        before, and so change what it reads. A refused table has the reason in `why`.
         """
         planner = Planner(self._catalog, self._evaluation())
         running: set[str] = set()
@@ -63,21 +65,28 @@ class Pipeline:
                     running.add(each.target)
         return rows
 
-    def run(self, select: Sequence[str] = (), *, full_refresh: bool = False) -> list[TableRun]:
+    def run(
+        self, select: Sequence[str] = (), *, full_refresh: bool = False, execution: Execution | None = None
+    ) -> list[TableRun]:
         """Bring tables to their sources' newest versions, each in one commit, and return what was done, in order.
 
         With `full_refresh`, all rows of the selected tables are computed again. A table that fails does not stop the
-        others: it is left as it was, and those that read it are skipped, each with the reason in `error`.
+        others: it is left as it was, and those that read it are skipped, each with the reason in `error`. `execution`
+        computes the rows, by default this machine's DuckDB.
         """
-        return list(self.running(select, full_refresh=full_refresh))
+        return list(self.running(select, full_refresh=full_refresh, execution=execution))
 
-    def running(self, select: Sequence[str] = (), *, full_refresh: bool = False) -> Iterator[TableRun]:
+    def running(
+        self, select: Sequence[str] = (), *, full_refresh: bool = False, execution: Execution | None = None
+    ) -> Iterator[TableRun]:
         """Yield what `run` returns, each as soon as it is done."""
         tables = selected(self.declarations, select)
-        return self._each(tables, {each.target for each in tables} if full_refresh else set())
+        return self._each(tables, {each.target for each in tables} if full_refresh else set(), execution)
 
-    def _each(self, tables: Sequence[Declaration], again: Container[str]) -> Iterator[TableRun]:
-        evaluate, stopped = self._evaluation(), set[str]()
+    def _each(
+        self, tables: Sequence[Declaration], again: Container[str], execution: Execution | None
+    ) -> Iterator[TableRun]:
+        execution, stopped = execution or LocalExecution(self._evaluation()), set[str]()
         above = upstream_of(self.declarations)
         for each in tables:
             if stopping := sorted(above[each.target] & stopped):
@@ -86,27 +95,27 @@ class Pipeline:
                 yield TableRun(each.target, mode=SKIPPED, error=str(each.wrong(reason)))
                 continue
             try:
-                yield run_table(self._catalog, evaluate, each, full_refresh=each.target in again)
+                yield run_table(self._catalog, execution, each, full_refresh=each.target in again)
             except AlluviaError as error:
                 stopped.add(each.target)
                 text = str(error)
                 placed = text if each.place and text.startswith(each.place) else str(each.wrong(text))
                 yield TableRun(each.target, mode=FAILED, error=placed)
 
-    def backfill(self, tables: Sequence[str]) -> list[TableRun]:
+    def backfill(self, tables: Sequence[str], *, execution: Execution | None = None) -> list[TableRun]:
         """Compute all rows of some tables again, and bring those that are made of them up to date, in order.
 
         The latter follow what the former have changed, and no more. Raises `Invalid` without a table.
         """
-        return list(self.backfilling(tables))
+        return list(self.backfilling(tables, execution=execution))
 
-    def backfilling(self, tables: Sequence[str]) -> Iterator[TableRun]:
+    def backfilling(self, tables: Sequence[str], *, execution: Execution | None = None) -> Iterator[TableRun]:
         """Yield what `backfill` returns, each as soon as it is done."""
         if not tables:
             raise Invalid("name the tables to backfill")
         again = {each.target for each in selected(self.declarations, tables)}
         below = [f"{name}+" for name in again]
-        return self._each(selected(self.declarations, below), again)
+        return self._each(selected(self.declarations, below), again, execution)
 
     def test(self) -> list[DeclarationTestResult]:
         """Run the tests of the declarations, each on a lake of its own in memory. The lake is read for its columns."""

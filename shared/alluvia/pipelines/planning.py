@@ -83,6 +83,9 @@ class StepPlan:
             "requests": requests,
             "dollars": dollars(requests, size),
             "engine": SPARK if size > FUNCTION_BYTES_MAX else DUCKDB,
+            "engine_why": f"a function can{'not' * (size > FUNCTION_BYTES_MAX)} read that much in its 15 minutes: "
+            f"{FUNCTION_BYTES_MAX // 10**9} GB at most",
+            "on_spark": self.step.kind.shared_out,
         }
 
 

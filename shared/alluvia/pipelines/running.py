@@ -10,7 +10,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import orjson
 import pyarrow as pa
@@ -22,18 +24,19 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, ObjectNotFound, TableExists, TableNotFound, VersionExpired
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import WritableCatalog
-from alluvia.operations.planning.layout import row_check
-from alluvia.operations.planning.optimistic_retry import TRIES_MAX, discard
-from alluvia.operations.reading.relations import Evaluate, Files, LocalRows, Relation
+from alluvia.operations.planning.optimistic_retry import TRIES_MAX
+from alluvia.operations.reading.relations import Files, LocalRows, Relation
 from alluvia.operations.transactions.lake_commit import SNAPSHOT
 from alluvia.operations.transactions.lake_transaction import StagedTables
 from alluvia.operations.transactions.staging import StagedTable
 from alluvia.pipelines.computing import StepComputing
 from alluvia.pipelines.declaration import APPEND, Declaration
+from alluvia.pipelines.execution import Execution, InputSplit, RowOutput, RowTable, Split, Take
 from alluvia.pipelines.folding import folding
 from alluvia.pipelines.planning import APPENDED, NOTHING, REBUILT, StepPlan, rebuilt_plan
 from alluvia.pipelines.sequence_folding import GREATEST, SequenceFolding, folds_changes, greatest_seen
-from alluvia.pipelines.sorting_rows import JudgedRows, sorting
+from alluvia.pipelines.sorting_rows import JudgedRows
+from alluvia.pipelines.splitting import split_of
 from alluvia.pipelines.table_planner import Planner
 from alluvia.pipelines.tables import staged_quarantine, staged_target
 from alluvia.rollups.change import PROGRESS, SourceChange, app_id, write_rows
@@ -41,6 +44,8 @@ from alluvia.rollups.computing import Computing
 from alluvia.rollups.groups import Groups, Touched, write_groups, write_touched
 from alluvia.rollups.refresh import touched_groups
 from alluvia.scratch import scratch_root
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +75,12 @@ class TableRun:
 
 
 def run_table(
-    catalog: WritableCatalog, evaluate: Evaluate, declaration: Declaration, *, full_refresh: bool = False
+    catalog: WritableCatalog, execution: Execution, declaration: Declaration, *, full_refresh: bool = False
 ) -> TableRun:
     """Bring a table up to date. Raises `Invalid`, with the place of the declaration, and a `Conflict` at last."""
     lost: Conflict | None = None
     for tries in range(1, TRIES_MAX + 1):
-        attempt = _Attempt(catalog, evaluate, declaration, full_refresh=full_refresh)
+        attempt = _Attempt(catalog, execution, declaration, full_refresh=full_refresh)
         try:
             return replace(attempt.run(), tries=tries)
         except Conflict as error:
@@ -94,14 +99,14 @@ class _Attempt:
     """One try to run a table, from the versions that it finds."""
 
     def __init__(
-        self, catalog: WritableCatalog, evaluate: Evaluate, declaration: Declaration, *, full_refresh: bool
+        self, catalog: WritableCatalog, execution: Execution, declaration: Declaration, *, full_refresh: bool
     ) -> None:
         self._catalog = catalog
-        self._evaluate = evaluate
+        self._execution = execution
         self._declaration = declaration
         self._full_refresh = full_refresh
         self._tables = StagedTables(catalog)
-        self._written: dict[str, list[AddFile]] = {}
+        self._outputs: list[RowOutput] = []
         self._staged: dict[str, StagedTable] = {}
         self._plan: StepPlan | None = None
         self._greatest: int | None = None
@@ -111,8 +116,8 @@ class _Attempt:
         try:
             report = self._prepared()
         except Exception:
-            for name, written in self._written.items():
-                discard(self._staged[name], self._staged[name].newest(), written)
+            for each in self._outputs:
+                each.discard()
             raise
         if report.version is not None:
             return report
@@ -123,7 +128,9 @@ class _Attempt:
     def _prepared(self) -> TableRun:
         """Stage a run in the transaction. The report has a version where there is nothing to commit."""
         target = self._existing()
-        plan = Planner(self._catalog, self._evaluate).plan(self._declaration, target, full_refresh=self._full_refresh)
+        plan = Planner(self._catalog, self._execution.evaluate).plan(
+            self._declaration, target, full_refresh=self._full_refresh
+        )
         self._plan = plan
         if plan.mode == NOTHING and not plan.redefined:
             return self._report(plan, None if target is None else target.version)
@@ -211,18 +218,15 @@ class _Attempt:
             sequencing = folds_changes(step)
             if sequencing is not None and sequencing.delete_when is not None:
                 whole = {name: SourceChange(each, None, list(each.files)) for name, each in computing.sources.items()}
-                self._greatest = self._evaluate(
-                    SequenceFolding(computing, sequencing, whole, {}).greatest(),
-                    lambda columns, batches: _greatest(pa.Table.from_batches(batches, columns).column(0).to_pylist()),
-                )
+                self._greatest = self._greatest_of(SequenceFolding(computing, sequencing, whole, {}).greatest())
             old = [] if quarantine is None else list(quarantine.newest().files)
-            return _Work(plan, self._sorted(plan, computing.whole(), now, quarantine), list(now.files), old)
+            return _Work(plan, self._written(plan, computing, computing.whole(), quarantine), list(now.files), old)
         rows = self._changed_rows(plan, folder)
         if plan.mode == APPENDED:
-            return _Work(plan, self._sorted(plan, computing.appended(plan.changes, rows), now, quarantine))
+            return _Work(plan, self._written(plan, computing, computing.appended(plan.changes, rows), quarantine))
         fold = _fold(plan, now)
         if fold is not None:
-            return self._folded(plan, fold, now, folder)
+            return self._folded(plan, computing, fold, now, folder)
         sequencing = folds_changes(step)
         changes = None if sequencing is None else SequenceFolding(computing, sequencing, plan.changes, rows)
         units = self._units(plan, computing, changes, rows, folder)
@@ -233,7 +237,7 @@ class _Attempt:
         if changes is not None:
             updated = changes.updated(now, files, self._classified(changes, now, files, folder))
             self._greatest = _greatest([self._greatest, greatest_seen(now)])
-        done = self._sorted(plan, updated, now, quarantine)
+        done = self._written(plan, computing, updated, quarantine)
         old = self._requarantined(computing, quarantine, units, done)
         return _Work(plan, done, files, old, units.count)
 
@@ -250,7 +254,7 @@ class _Attempt:
         schema = computing.unit_schema
         if changes is None:
             relation = computing.units(plan.changes, rows)
-            return self._evaluate(relation, lambda _, batches: write_groups(batches, schema, path))
+            return self._rows(computing, relation, lambda _, batches: write_groups(batches, schema, path))
 
         def take(_: pa.Schema, batches: Iterator[pa.RecordBatch]) -> tuple[Groups, list[int | None]]:
             numbers: list[int | None] = []
@@ -262,28 +266,38 @@ class _Attempt:
 
             return write_groups(noted(), schema, path), numbers
 
-        groups, numbers = self._evaluate(changes.units(), take)
+        groups, numbers = self._rows(computing, changes.units(), take)
         self._greatest = _greatest(numbers)
         return groups
 
     def _classified(self, changes: SequenceFolding, now: Snapshot, files: Sequence[AddFile], folder: Path) -> Touched:
         """Write the units of changes by key to files: those to fold, and those to compute again."""
         schema = changes.computing.unit_schema
-        return self._evaluate(
+        return self._rows(
+            changes.computing,
             changes.classified(now, files, greatest_seen(now)),
             lambda _, batches: write_touched(batches, schema, schema.names, lambda name: folder / f"{name}.parquet"),
         )
 
-    def _folded(self, plan: StepPlan, fold: Computing, now: Snapshot, folder: Path) -> _Work:
+    def _greatest_of(self, relation: Relation) -> int | None:
+        """Return the greatest of the numbers that a relation gives, which has one column."""
+        split: Split = dict.fromkeys(relation.inputs, InputSplit((), ()))
+        found = self._execution.rows(
+            relation, split, lambda columns, batches: pa.Table.from_batches(batches, columns).column(0)
+        )
+        return _greatest(found.to_pylist())
+
+    def _folded(self, plan: StepPlan, computing: StepComputing, fold: Computing, now: Snapshot, folder: Path) -> _Work:
         """Fold the rows that groups have gained into those of the table, and compute other changed groups again."""
         ((name, source),) = plan.sources.items()
-        change, groups = touched_groups(fold, source.handle, plan.changes[name], folder, self._evaluate)
+        evaluate = partial(self._rows, computing)
+        change, groups = touched_groups(fold, source.handle, plan.changes[name], folder, evaluate)
         if groups is None:
             raise VersionExpired(str(change.rebuild))
         if not groups.count:
             return _Work(plan, JudgedRows(), units=0)
         files = groups.in_rollup(now).files
-        done = self._sorted(plan, fold.updated(now, files, groups, change.source), now, None)
+        done = self._written(plan, computing, fold.updated(now, files, groups, change.source), None)
         return _Work(plan, done, files, (), groups.count)
 
     def _changed_rows(self, plan: StepPlan, folder: Path) -> dict[str, LocalRows]:
@@ -298,19 +312,19 @@ class _Attempt:
                 rows[name] = LocalRows(path, schema)
         return rows
 
-    def _sorted(
-        self, plan: StepPlan, relation: Relation, target: Snapshot, quarantine: StagedTable | None
+    def _rows(self, computing: StepComputing, relation: Relation, take: Take[T]) -> T:
+        return self._execution.rows(relation, split_of(computing, relation), take)
+
+    def _written(
+        self, plan: StepPlan, computing: StepComputing, relation: Relation, quarantine: StagedTable | None
     ) -> JudgedRows:
         """Write the rows of a relation to files of the table, and of the table of failed rows."""
-        declaration = plan.step.declaration
-        writer = self._staged[target.name].writer(target, row_check(target.settings.constraints, target.schema))
-        aside = None if quarantine is None else quarantine.writer(quarantine.newest())
         versions = {name: each.snapshot.version for name, each in plan.sources.items()}
-        written = self._written.setdefault(target.name, [])
-        set_aside = [] if quarantine is None else self._written.setdefault(quarantine.name, [])
-        return self._evaluate(
-            relation, sorting(declaration, target.schema, versions, writer, aside, written, set_aside)
-        )
+        aside = None if quarantine is None else RowTable(quarantine, quarantine.newest())
+        target = self._staged[plan.step.declaration.target]
+        output = RowOutput(plan.step.declaration, RowTable(target, target.newest()), aside, versions)
+        self._outputs.append(output)
+        return self._execution.written(relation, split_of(computing, relation), output)
 
     def _requarantined(
         self, computing: StepComputing, quarantine: StagedTable | None, units: Groups, done: JudgedRows
@@ -324,9 +338,9 @@ class _Attempt:
             return []
         inputs: dict[str, Files | LocalRows] = {"pipeline_old": Files(now, files), "pipeline_units": units.rows}
         relation = Relation(inputs, {"pipeline_kept": computing.kept("pipeline_old", "pipeline_units")})
-        writer, written = quarantine.writer(now), self._written.setdefault(quarantine.name, [])
-        unnamed = Declaration(self._declaration.target, self._declaration.query)
-        kept = self._evaluate(relation, sorting(unnamed, now.schema, {}, writer, None, written, []))
+        output = RowOutput(Declaration(self._declaration.target, self._declaration.query), RowTable(quarantine, now))
+        self._outputs.append(output)
+        kept = self._execution.written(relation, split_of(computing, relation), output)
         done.quarantined += kept.adds
         return list(files)
 

@@ -39,6 +39,14 @@ class JudgedRows:
     failed: dict[str, int] = field(default_factory=dict)
     rows_quarantined: int = 0
 
+    def add(self, more: JudgedRows) -> None:
+        """Take in further rows of the same declaration."""
+        self.adds += more.adds
+        self.quarantined += more.quarantined
+        self.made += more.made
+        self.failed = {name: count + more.failed[name] for name, count in self.failed.items()}
+        self.rows_quarantined += more.rows_quarantined
+
 
 def quarantine_schema(schema: pa.Schema) -> pa.Schema:
     """Return the columns of the table of a table's failed rows."""

@@ -17,7 +17,7 @@ from alluvia.engine.queries.shown_names import VIEW_SCHEMA
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.reading.relations import Evaluate, Files, LocalRows, Relation
-from alluvia.pipelines.declaration import APPEND, FULL, Declaration
+from alluvia.pipelines.declaration import APPEND, Declaration
 from alluvia.pipelines.definition import TableDefinition, changed_parts
 from alluvia.pipelines.kinds import TableKind, UnitColumn, derive_kind
 from alluvia.pipelines.query import PipelineQuery, read_query
@@ -99,14 +99,7 @@ def _resolve(
     }
     over = _Over(inputs, seen, evaluate)
     schema = over.columns(query.over(views), names_in_use(query.root), "the table")
-    unit = tuple(each for each in kind.unit if over.holds(each, views, schema))
-    if kind.unit and not unit:
-        names = ", ".join(each.column for each in kind.unit)
-        kind = TableKind(
-            FULL, f"the sources have {names} in different types: CAST it to one type where they are joined"
-        )
-    else:
-        kind = TableKind(kind.name, kind.why, unit)
+    kind = kind.restricted([each for each in kind.parts if over.holds(each, views, schema)])
     _check(declaration, schema, kind)
     if declaration.sequencing is not None and declaration.sequencing.scd == 2:
         by = schema.field(_named(declaration.sequencing.by, schema)).type

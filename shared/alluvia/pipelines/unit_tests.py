@@ -29,6 +29,7 @@ from alluvia.operations.append.append import append
 from alluvia.operations.catalog.catalog import NewTable, WritableCatalog
 from alluvia.operations.reading.relations import Evaluate
 from alluvia.pipelines.declaration import QUARANTINE_SUFFIX, Declaration
+from alluvia.pipelines.execution import LocalExecution
 from alluvia.pipelines.query import read_query
 from alluvia.pipelines.running import run_table
 from alluvia.query.engine import run
@@ -92,7 +93,7 @@ def run_test(
         declaration = _declaration(test, declarations)
         for source in read_query(declaration.query).sources:
             _fill(source, test.given.get(source), lake, scratch)
-        run_table(scratch, evaluate, declaration)
+        run_table(scratch, LocalExecution(evaluate), declaration)
         missing, unexpected = _compared(scratch, declaration.target, test.expected)
         if test.quarantined is not None:
             differences = _compared(scratch, declaration.target + QUARANTINE_SUFFIX, test.quarantined)

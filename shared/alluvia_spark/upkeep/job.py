@@ -1,11 +1,14 @@
-"""Upkeep as a job for spark-submit: `job.py upkeep OPERATION --lake URI --table NAME`, on EMR Serverless, say."""
+"""Upkeep as a job for spark-submit: `job.py upkeep OPERATION --lake URI --table NAME`, on EMR Serverless, say.
+
+The operation `pipeline` brings a table up to date by the declaration that it records.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from datetime import timedelta
 from typing import Any
@@ -16,11 +19,20 @@ from alluvia.clock import SystemClock
 from alluvia.errors import AlluviaError, Invalid
 from alluvia.operations.compaction.optimize import OptimizeOptions
 from alluvia.store import open_store
-from alluvia_spark import upkeep
+from alluvia_spark import pipelines, upkeep
 from alluvia_spark.session import QUICK_JAVA, session
 
-TAKEN = {"optimize": tuple(each.name for each in fields(OptimizeOptions)), "vacuum": ("retention_hours",)}
+TAKEN = {
+    "optimize": tuple(each.name for each in fields(OptimizeOptions)),
+    "vacuum": ("retention_hours",),
+    "pipeline": ("full_refresh", "share_bytes", "memory_mb"),
+}
 """The operations, and the arguments that each takes."""
+_WORK: Mapping[str, Callable[..., Any]] = {
+    "optimize": upkeep.optimize,
+    "vacuum": upkeep.vacuum,
+    "pipeline": pipelines.run_declared,
+}
 REPORTS = "_alluvia/upkeep/reports/"
 """Reports are kept here in the lake, as `<operation>/<table>.json`."""
 NAMES_MAX = 100
@@ -33,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         how = arguments_of(given.operation, given.how)
         with session(f"alluvia {given.operation} {given.table}", settings=QUICK_JAVA) as spark:
-            report = getattr(upkeep, given.operation)(spark, given.lake, given.table, **how, options=options)
+            report = _WORK[given.operation](spark, given.lake, given.table, **how, options=options)
         body = orjson.dumps({"operation": given.operation, "table": given.table, "report": report}, default=str)
         _keep(given.lake, f"{REPORTS}{given.operation}/{given.table}.json", body, options)
     except AlluviaError as error:
@@ -54,7 +66,18 @@ def arguments_of(operation: str, text: str) -> dict[str, Any]:
     known = TAKEN[operation]
     if unknown := sorted(how.keys() - set(known)):
         raise Invalid(f"how: {operation} takes {', '.join(known)}, not {unknown[0]!r:.100}")
+    if operation == "pipeline":
+        _check_pipeline(how)
     return _of_vacuum(how) if operation == "vacuum" else how
+
+
+def _check_pipeline(how: Mapping[str, Any]) -> None:
+    if not isinstance(how.get("full_refresh", False), bool):
+        raise Invalid(f"how: full_refresh must be true or false, not {how['full_refresh']!r:.100}")
+    for name in ("share_bytes", "memory_mb"):
+        value = how.get(name, 1)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise Invalid(f"how: {name} must be a number, 1 or more, not {value!r:.100}")
 
 
 def _of_vacuum(how: Mapping[str, Any]) -> dict[str, Any]:

@@ -113,7 +113,7 @@ class _Failed:
 
 
 def _run(shared: bytes, piece: bytes, _: Iterable[Row]) -> Iterator[Row]:
-    _spill_where_spark_does()
+    spill_where_spark_does()
     try:
         result = _loaded(shared)(cloudpickle.loads(piece))
     except Unavailable:  # Spark tries again
@@ -129,7 +129,7 @@ def _loaded(shared: bytes) -> Callable[[Any], Any]:
     return work
 
 
-def _spill_where_spark_does() -> None:
+def spill_where_spark_does() -> None:
     """Put temporary files on the disk that Spark has for its own: the system's may be small."""
     folder = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
     if folder and "TMPDIR" not in os.environ:

@@ -135,6 +135,25 @@ def test_all_is_computed_again_where_no_column_divides_the_sources(options: str,
     assert (kind.name, kind.unit) == ("full", ())
 
 
+_ONE = "in one process: no column of the result tells which rows of the sources make it"
+SHARED_OUT = [
+    ("", "SELECT event, status FROM events", "each file of the source by itself"),
+    ("KIND FULL", "SELECT event, status FROM events", "each file of the source by itself"),
+    ("KEY (visitor, session)", SESSIONS, "by visitor"),
+    ("", "SELECT DISTINCT visitor, event FROM events", "by visitor, event"),
+    ("KIND FULL", "SELECT event, count(*) AS n FROM events GROUP BY event", "by event"),
+    ("KEY (status) KIND FULL", "SELECT DISTINCT visitor, status FROM events", "by status"),
+    ("", "SELECT event, any_value(status) AS s FROM events GROUP BY event", _ONE),
+    ("", "SELECT DISTINCT visitor FROM events ORDER BY visitor LIMIT 3", _ONE),
+    ("", "SELECT count(*) AS n FROM events", _ONE),
+]
+
+
+@pytest.mark.parametrize(("options", "query", "says"), SHARED_OUT)
+def test_the_work_on_all_rows_is_shared_out(options: str, query: str, says: str) -> None:
+    assert kind_of(options, query).shared_out == says
+
+
 def test_the_reason_says_how_to_make_a_table_incremental() -> None:
     assert "declare KEY (…)" in kind_of("", "SELECT DISTINCT visitor FROM events").why
     why = kind_of("KEY (name)", "SELECT u.name, e.visitor FROM events e JOIN users u USING (visitor)").why

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from alluvia.cli.common import Common
-from alluvia.cli.options import command
+from alluvia.cli.options import SPARK, command
+from alluvia.cli.spark import spark_execution
 from alluvia.cli.terminal.output import size
 from alluvia.errors import Invalid
 
@@ -35,7 +36,20 @@ _FULL_REFRESH: Decorator = click.option("--full-refresh", is_flag=True, help="Co
 _RUN_COLUMNS = ("table", "kind", "mode", "version", "sources", "rows", "quarantined", "failed", "reason")
 _TEST_COLUMNS = ("table", "name", "result")
 _STATUS_COLUMNS = ("table", "kind", "version", "last_run", "behind", "mode", "why")
-_PLAN_COLUMNS = ("table", "kind", "mode", "from", "to", "files", "rows", "bytes", "dollars", "engine", "why")
+_PLAN_COLUMNS = (
+    "table",
+    "kind",
+    "mode",
+    "from",
+    "to",
+    "files",
+    "rows",
+    "bytes",
+    "dollars",
+    "engine",
+    "on_spark",
+    "why",
+)
 
 
 @command
@@ -52,15 +66,16 @@ def pipeline_plan(common: Common, path: str, select: tuple[str, ...], *, full_re
 @_PATH
 @_SELECT
 @_FULL_REFRESH
-def pipeline_run(common: Common, path: str, select: tuple[str, ...], *, full_refresh: bool) -> None:
+@SPARK
+def pipeline_run(common: Common, path: str, select: tuple[str, ...], *, full_refresh: bool, spark: bool) -> None:
     """Bring the tables of a pipeline up to date, each after those that it reads.
 
     A table that fails is left as it was, those that read it are skipped, and the others run. Exits 1 then.
     """
     pipeline = _pipeline(common, path)
     reports: list[TableRun] = []
-    with common.progress("running the pipeline"):
-        reports += pipeline.running(select, full_refresh=full_refresh)
+    with spark_execution(common, wanted=spark) as execution, common.progress("running the pipeline"):
+        reports += pipeline.running(select, full_refresh=full_refresh, execution=execution)
     _show_runs(common, reports)
 
 
@@ -76,11 +91,12 @@ def _show_runs(common: Common, reports: Sequence[TableRun]) -> None:
 @command
 @click.argument("tables", nargs=-1, required=True, metavar="TABLE…")
 @_PATH
-def pipeline_backfill(common: Common, tables: tuple[str, ...], path: str) -> None:
+@SPARK
+def pipeline_backfill(common: Common, tables: tuple[str, ...], path: str, *, spark: bool) -> None:
     """Compute all rows of TABLE again, and bring the tables that are made of it up to date."""
     reports: list[TableRun] = []
-    with common.progress("running the pipeline"):
-        reports += _pipeline(common, path).backfilling(tables)
+    with spark_execution(common, wanted=spark) as execution, common.progress("running the pipeline"):
+        reports += _pipeline(common, path).backfilling(tables, execution=execution)
     _show_runs(common, reports)
 
 
