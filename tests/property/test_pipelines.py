@@ -1,7 +1,8 @@
 """Pipelines over tables that change at random, compared with a full computation of what they read.
 
-Two sources are appended to, changed, restored, merged, vacuumed and widened; one is at times dropped and made again.
-Runs come in between, some of them of a few tables only. After each run, every table must have exactly the rows that its
+Two sources are appended to, changed, restored, merged, vacuumed, erased from, widened and published from branches; one
+is at times dropped and made again. Runs come in between, some of them of a few tables only, two at once, or with the
+rows shared out as tasks of Spark have them. After each run, every table must have exactly the rows that its
 query gives at the versions of the sources that it names: plain SQL computes them, a model in Python those of appends
 and of changes by key.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -20,10 +21,15 @@ import pytest
 
 from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
+from alluvia.operations.reading.relations import Relation
+from alluvia.pipelines.execution import Execution, LocalExecution, RowOutput, Split
+from alluvia.pipelines.running import TableRun
+from alluvia.pipelines.sorting_rows import JudgedRows
 from alluvia.store import MemoryStore
 from tests.examples import seeds_from
 from tests.property import row_model as model
 from tests.property.row_model import KINDS
+from tests.property.shared_rows import SharedRows
 
 Row = dict[str, Any]
 BY_QUERY = {
@@ -46,6 +52,10 @@ BY_QUERY = {
     "joined": (
         "KEY (id)",
         "SELECT t.id, count(u.id) AS c, sum(u.n) AS s FROM t LEFT JOIN u ON u.id = t.id AND u.n > 0 GROUP BY t.id",
+    ),
+    "crossed": (
+        "KEY (k)",
+        "SELECT t.id AS k, count(*) AS c, max(u.id) AS hi FROM t JOIN u ON u.n = t.id GROUP BY t.id",
     ),
     "outer_joined": (
         "KEY (id)",
@@ -71,7 +81,23 @@ NEWEST = "CREATE TABLE newest KEY (place) SEQUENCE BY n DELETE WHEN name = 'b' A
 HISTORY = (
     "CREATE TABLE history KEY (place) SEQUENCE BY n DELETE WHEN name = 'b' SCD TYPE 2 AS SELECT place, n, name FROM t"
 )
-STEPS = ["append", "append", "append", "delete", "update", "upsert", "merge", "restore", "vacuum", "evolve", "recreate"]
+STEPS = [
+    "append", "append", "append", "delete", "update", "upsert", "merge", "restore", "vacuum", "evolve", "recreate",
+    "erase", "publish", "merge_made", "run_twice",
+]  # fmt: skip
+
+
+class Interrupted:
+    """Computes relations as another execution does, but has something happen before rows are written."""
+
+    def __init__(self, inner: Execution, meddle: Callable[[], None]) -> None:
+        self._inner, self._meddle = inner, meddle
+        self.evaluate, self.rows = inner.evaluate, inner.rows
+
+    def written(self, relation: Relation, split: Split, output: RowOutput) -> JudgedRows:
+        meddle, self._meddle = self._meddle, lambda: None
+        meddle()
+        return self._inner.written(relation, split, output)
 
 
 class PipelineRun:
@@ -83,7 +109,7 @@ class PipelineRun:
         self.lake = Lake(MemoryStore("m", self.clock), self.clock)
         self.t = model.create(self.lake, kind, self.chance)
         self.u = self.lake.create_table("u", model.SCHEMA, properties=dict(KINDS[kind]))
-        chosen = {"counted", "joined", *self.chance.sample(sorted(BY_QUERY), 7)}
+        chosen = {"counted", "joined", "crossed", *self.chance.sample(sorted(BY_QUERY), 5)}
         self.queries = {name: BY_QUERY[name] for name in BY_QUERY if name in chosen}
         declared = [f"CREATE TABLE {name} {options} AS {query}" for name, (options, query) in self.queries.items()]
         (folder / "all.sql").write_text(";\n".join([*declared, JUDGED, NEWEST, HISTORY]))
@@ -97,6 +123,7 @@ class PipelineRun:
         self.gone: dict[str, int] = {}
         self.done: list[str] = []
         self.modes: Counter[str] = Counter()
+        self.shared = 0
 
     def step(self) -> None:
         name = self.chance.choice(STEPS)
@@ -107,14 +134,36 @@ class PipelineRun:
             self.run(self.chance.choice([[], [], ["counted+"], ["joined"], ["newest", "history"]]))
 
     def run(self, select: list[str]) -> None:
-        for report in self.pipeline.run(select):
-            self.done.append(f"run {report.table}: {report.mode} {report.reason or ''}")
-            assert report.error is None, (report, self.done)
-            self.modes[report.mode] += 1
-            self.check(report.table, report.sources)
-        (report,) = self.appends.run()
+        execution: Execution = LocalExecution(self.lake.evaluation())
+        if self.chance.random() < 0.3:
+            execution = SharedRows(self.lake.evaluation())
+        for report in self.pipeline.running(select, execution=execution):
+            self.check_run(report)
+        (report,) = self.appends.run(execution=execution)
         assert report.error is None, (report, self.done)
         self.check_appended()
+        self.shared += execution.shared if isinstance(execution, SharedRows) else 0
+
+    def check_run(self, report: TableRun) -> None:
+        self.done.append(f"run {report.table}: {report.mode} {report.reason or ''}")
+        assert report.error is None, (report, self.done)
+        self.modes[report.mode] += 1
+        self.check(report.table, report.sources)
+
+    def run_twice(self, table: Table) -> None:
+        """Run a table, and meanwhile change what it reads and run it again."""
+        name = self.chance.choice(["counted", "joined", "judged", "newest", "history"])
+
+        def meddle() -> None:
+            self.append(table)
+            (report,) = self.pipeline.run([name])
+            self.check_run(report)
+            if self.chance.random() < 0.5:
+                self.update(table)
+
+        execution = Interrupted(LocalExecution(self.lake.evaluation()), meddle)
+        (report,) = self.pipeline.run([name], execution=execution)
+        self.check_run(report)
 
     def check(self, name: str, versions: Mapping[str, int]) -> None:
         found = as_counter(self.lake[name].to_arrow().to_pylist())
@@ -195,6 +244,31 @@ class PipelineRun:
             table.vacuum(timedelta(hours=1))
             self.gone[table.name] = table.version - 1
 
+    def erase(self, table: Table) -> None:
+        if table is self.t:  # whose changes are gone then
+            self.run([])
+        table.erase(self.chance.choice(["id = 1", "place = 'a'"]))
+        self.gone[table.name] = table.version - 1
+
+    def publish(self, table: Table) -> None:
+        """Change a table on a branch, in several versions that become one."""
+        branch = self.lake.branch("fix")
+        there = branch.table(table.name)
+        rows = model.as_dicts([model.random_row(self.chance) for _ in range(3)])
+        there.append(rows[:2])
+        there.append(rows[2:])
+        branch.publish()
+        self.lake.drop_branch("fix")
+        if table is self.t:
+            self.pending.append((table.version, rows))
+
+    def merge_made(self, table: Table) -> None:
+        """Merge the files of a table of the pipeline."""
+        del table
+        made = [each.target for each in self.pipeline.declarations if each.target in self.lake]
+        if made:
+            self.lake[self.chance.choice(made)].optimize(full=True)
+
     def evolve(self, table: Table) -> None:
         table.evolve(add={f"more{table.version}": "long"})
 
@@ -262,3 +336,4 @@ def run(kind: str, seed: int, folder: Path, steps: int) -> PipelineRun:
 def test_tables_equal_their_queries_through_many_changes(kind: str, seed: int, tmp_path: Path) -> None:
     found = run(kind, seed, tmp_path, steps=25)
     assert {"nothing", "changed", "rebuilt"} <= set(found.modes)
+    assert found.shared

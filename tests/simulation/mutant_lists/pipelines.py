@@ -151,6 +151,27 @@ MUTANTS: tuple[Mutant, ...] = (
         (_RUNS,),
     ),
     Mutant(
+        "a pipeline that shares the rows of all sources out by the values of the first",
+        "pipelines/splitting.py",
+        "step.query.sources[int(of_source[1] or 0)]",
+        "step.query.sources[0]",
+        (_PROPERTY,),
+    ),
+    Mutant(
+        "a pipeline that shares out the rows of a query that may give another value for the same rows",
+        "pipelines/kinds.py",
+        "    if varying:\n",
+        "    if varying and declaration.kind is not None:\n",
+        (_KINDS,),
+    ),
+    Mutant(
+        "a pipeline that takes the rows of one table for rows of their own, whatever the query",
+        "pipelines/splitting.py",
+        "    values: list[str] = []\n    for each in step.kind.parts:\n",
+        "    values: list[str] = []\n    for each in ():\n",
+        (_PROPERTY,),
+    ),
+    Mutant(
         "a branch that is published with a pipeline's progress in its own versions",
         "operations/branches/branch_publish.py",
         "changed = [_without_progress(each, moved) for each in tables",
