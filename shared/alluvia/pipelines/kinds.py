@@ -57,7 +57,7 @@ class TableKind:
         if self.row_wise:
             return "each file of the source by itself"
         by = ", ".join(each.column for each in self.parts)
-        return f"by {by}" if by else "in one process: no column of the result tells which rows of the sources make it"
+        return f"by {by}" if by else "in one process"
 
     def restricted(self, parts: Sequence[UnitColumn]) -> TableKind:
         """Return the kind if only some of its columns can be compared with the sources."""

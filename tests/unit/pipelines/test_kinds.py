@@ -135,7 +135,7 @@ def test_all_is_computed_again_where_no_column_divides_the_sources(options: str,
     assert (kind.name, kind.unit) == ("full", ())
 
 
-_ONE = "in one process: no column of the result tells which rows of the sources make it"
+_ONE = "in one process"
 SHARED_OUT = [
     ("", "SELECT event, status FROM events", "each file of the source by itself"),
     ("KIND FULL", "SELECT event, status FROM events", "each file of the source by itself"),

@@ -156,5 +156,8 @@ def _listed(values: Any) -> str:
 def _plan_row(row: dict[str, Any]) -> dict[str, Any]:
     versions = row.get("sources") or {}
     known = {name: row.get(name) for name in _PLAN_COLUMNS}
-    between = {end: ", ".join(f"{name}@{each[end]}" for name, each in versions.items()) for end in ("from", "to")}
+    between = {
+        end: ", ".join(f"{name}@{each[end]}" for name, each in versions.items() if each[end] is not None)
+        for end in ("from", "to")
+    }
     return {**known, **between, "bytes": None if row.get("bytes") is None else size(row["bytes"])}
