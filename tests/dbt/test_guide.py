@@ -1,0 +1,158 @@
+"""The project of the guide, as a user builds it from the page, and what the page says of the refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import alluvia
+from tests.dbt.running import ROOT, dbt
+from tests.dbt.suite import left_out
+
+GUIDE = ROOT / "docs" / "guides" / "dbt.md"
+FIRST = datetime(2026, 11, 27, 10, tzinfo=UTC)
+pytestmark = pytest.mark.slow
+
+
+def files_of_the_guide() -> dict[str, str]:
+    """Return the files that the page shows, by the path in their first line."""
+    found = re.findall(
+        r"^```(?:yaml|sql)\n(?:#|--) (\S+\.\w+)\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL
+    )
+    return dict(found)
+
+
+def write(project: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    write(tmp_path, files_of_the_guide())
+    lake = alluvia.connect(tmp_path / "lake")
+    lake.sql("CREATE TABLE requests (ts TIMESTAMP, ip STRING)")
+    lake["requests"].append([{"ts": FIRST + timedelta(hours=n), "ip": f"10.0.0.{n % 3}"} for n in range(20)])
+    return tmp_path
+
+
+def test_the_project_is_built_and_follows_the_lake(project: Path) -> None:
+    (built,) = dbt(project, "build")
+    assert built.ok, built.said
+    lake = alluvia.connect(project / "lake")
+    days = "SELECT day::VARCHAR AS day, requests, visitors FROM daily ORDER BY day"
+    assert lake.sql(days).to_pylist() == [
+        {"day": "2026-11-27", "requests": 14, "visitors": 3},
+        {"day": "2026-11-28", "requests": 6, "visitors": 3},
+    ]
+    lake["requests"].append([{"ts": FIRST + timedelta(hours=21), "ip": "10.0.0.9"}])
+    again, fresh, documented = dbt(project, "build", "source freshness", "docs generate")
+    assert again.ok, again.said
+    assert lake.sql(days).to_pylist()[1] == {"day": "2026-11-28", "requests": 7, "visitors": 4}
+    assert lake["daily"].history(1)[0].operation == "MERGE"
+    assert lake.sql("SELECT count(*) AS n FROM people WHERE dbt_valid_to IS NULL")["n"].to_pylist() == [4]
+    assert fresh.ok, fresh.said
+    assert "PASS freshness of lake.requests" in fresh.said
+    assert documented.ok, documented.said
+    catalog = json.loads((project / "target" / "catalog.json").read_text())
+    types = {node["metadata"]["name"]: node["metadata"]["type"] for node in catalog["nodes"].values()}
+    assert types == {"daily": "BASE TABLE", "visitors": "VIEW", "people": "BASE TABLE"}
+    assert catalog["nodes"]["model.web.daily"]["columns"]["day"]["type"] == "DATE"
+
+
+REFUSED: dict[str, tuple[str, str]] = {
+    left_out.FUNCTIONS: ("twice", "CREATE FUNCTION is not supported"),
+    left_out.PYTHON: ("py", "only supports languages ['sql']; got \"python\""),
+    left_out.MATERIALIZED: ("materialized", "a lake has rollups, which dbt does not declare"),
+    left_out.GRANTS: ("granted", "grants: a lake has none"),
+    left_out.COMMENTS: ("commented", "persist_docs: a lake keeps no comments of tables and columns"),
+    left_out.HEADER: ("headed", "SET is not supported"),
+    left_out.QUOTED_CHECK: ("quoted", "which cannot be checked here"),
+    left_out.NAMES: ("with.dots", "use up to 128 lower-case letters, digits and underscores"),
+    "files": ("reads_files", "read_csv"),
+    "strategies": ("unknown_strategy", "insert_overwrite"),
+}
+REFUSED_FILES = {
+    "functions/twice.sql": "SELECT n * 2",
+    "functions/twice.yml": "functions: [{name: twice, arguments: [{name: n, data_type: bigint}], "
+    "returns: {data_type: bigint}}]",
+    "models/py.py": "def model(dbt, session):\n    return dbt.ref('daily')\n",
+    "models/materialized.sql": "{{ config(materialized='materialized_view') }} SELECT 1 AS n",
+    "models/granted.sql": "{{ config(materialized='table', grants={'select': ['ada']}) }} SELECT 1 AS n",
+    "models/commented.sql": "{{ config(materialized='table', persist_docs={'relation': true}) }} SELECT 1 AS n",
+    "models/headed.sql": "{{ config(materialized='table', sql_header=\"SET TIME ZONE 'UTC';\") }} SELECT 1 AS n",
+    "models/quoted.sql": "{{ config(materialized='table', contract={'enforced': true}) }} SELECT 1 AS \"from\"",
+    "models/quoted.yml": "models: [{name: quoted, columns: [{name: from, quote: true, data_type: integer, "
+    "constraints: [{type: check, expression: '\"from\" > 0'}]}]}]",
+    "seeds/with.dots.csv": "n\n1",
+    "models/elsewhere.sql": "{{ config(database=var('database', 'memory')) }} SELECT 1 AS n",
+    "models/reads_files.sql": "SELECT * FROM read_csv('/etc/passwd')",
+    "models/unknown_strategy.sql": "{{ config(materialized='incremental', incremental_strategy='insert_overwrite') }} "
+    "SELECT 1 AS n",
+}
+
+
+def test_what_is_refused_says_so_and_leaves_the_lake_as_it_was(project: Path) -> None:
+    write(project, REFUSED_FILES)
+    names = " ".join(name for name, _ in REFUSED.values())
+    done, empty, elsewhere = dbt(project, f"build --select {names}", "seed --empty", "parse --vars '{database: shop}'")
+    assert not done.ok
+    for _, said in REFUSED.values():
+        assert said in done.said
+    assert f"PASS=1 WARN=0 ERROR={len(REFUSED) - 1}" in done.said  # comments are a warning
+    assert alluvia.connect(project / "lake").tables() == ["commented", "requests"]
+    assert "No such option '--empty'" in empty.said
+    assert not elsewhere.ok
+    assert "database shop: a lake has one database, 'memory'" in elsewhere.said
+
+
+def test_every_reason_for_leaving_out_a_class_is_shown() -> None:
+    """By a refusal here, by another class of the suite, which runs and says the opposite, or by the suite itself."""
+    by_classes = {left_out.CLONES, left_out.ZONED, left_out.QUOTES}
+    by_others = {left_out.HELPER, left_out.SEED_EMPTY, left_out.DATABASES}
+    assert set(left_out.REASONS) == (set(REFUSED) - {"files", "strategies"}) | by_classes | by_others
+
+
+def test_a_model_that_fails_leaves_what_there_was(project: Path) -> None:
+    """Of a table and of a view, which another kind of model is to replace."""
+    write(
+        project, {"models/kept.sql": "{{ config(materialized=var('kind'), sort_by='n') }} SELECT {{ var('n') }} AS n"}
+    )
+
+    def build(*models: tuple[str, str]) -> list[bool]:
+        commands = (f"run --select kept --vars '{{kind: {kind}, n: {column}}}'" for kind, column in models)
+        return [done.ok for done in dbt(project, *commands)]
+
+    lake = alluvia.connect(project / "lake")
+    assert build(("table", "1"), ("view", "nothing")) == [True, False]
+    assert lake["kept"].to_arrow().to_pylist() == [{"n": 1}]
+    assert build(("view", "2"), ("table", "nothing")) == [True, False]
+    assert lake.sql("FROM kept").to_pylist() == [{"n": 2}]
+    assert lake.tables() == ["requests"]
+
+
+PROFILES = {
+    "both": ("path: lake, url: 'http://localhost:1'", "one of the two"),
+    "neither": ("threads: 1", "one of the two"),
+    "address": ("path: 'http://localhost:1'", "give it as url"),
+    "token": ("path: lake, token: t", "token is an option of servers"),
+    "place": ("url: 's3://bucket'", "url: expected http://"),
+    "options": ("url: 'http://localhost:1', options: {region: r}", "options are those of the lake's store"),
+    "database": ("path: lake, database: shop", "a lake has one database"),
+    "branch": ("path: lake, branch: none", "there is no branch 'none'"),
+}
+
+
+def test_a_profile_that_makes_no_sense_is_refused(project: Path) -> None:
+    outputs = ", ".join(f"{name}: {{type: alluvia, schema: main, {text}}}" for name, (text, _) in PROFILES.items())
+    write(project, {"profiles.yml": f"web: {{target: both, outputs: {{{outputs}}}}}\n"})
+    for done, (_, said) in zip(
+        dbt(project, *(f"debug --target {name}" for name in PROFILES)), PROFILES.values(), strict=True
+    ):
+        assert not done.ok
+        assert said in done.said
