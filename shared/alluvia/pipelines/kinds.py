@@ -26,6 +26,10 @@ from alluvia.pipelines.query import PipelineQuery
 _ROW_WISE = frozenset({"star", "rows"})
 """Expressions that a row-wise query may have besides: they give several columns, or several rows."""
 _VARIES = frozenset({"changes", "order", "ties"})
+_ORDERED = {
+    "order": ": give it an ORDER BY that ends with its argument",
+    "ties": ": end its ORDER BY with its argument, so that no ties are left",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +89,10 @@ def derive_kind(declaration: Declaration, query: PipelineQuery, schemas: Mapping
 
 
 def _derived(declaration: Declaration, query: PipelineQuery, schemas: Mapping[str, pa.Schema]) -> TableKind:
-    varying = [what for what, why in expressions(query.root) if why in _VARIES]
-    if varying:
-        return TableKind(FULL, f"{varying[0]} may give another value for the same rows")
+    varying = next(((what, why) for what, why in expressions(query.root) if why in _VARIES), None)
+    if varying is not None:
+        what, why = varying
+        return TableKind(FULL, f"{what} may give another value for the same rows{_ORDERED.get(why, '')}")
     reason = not_row_wise(query)
     if not declaration.key and reason is None:
         why = f"each row of {query.sources[0].replace('/', '.')} makes rows of its own"

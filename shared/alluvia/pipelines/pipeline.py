@@ -11,7 +11,7 @@ from alluvia.operations.reading.relations import Evaluate
 from alluvia.pipelines.declaration import Declaration
 from alluvia.pipelines.execution import Execution, LocalExecution
 from alluvia.pipelines.graph import selected, upstream_of
-from alluvia.pipelines.planning import NOTHING
+from alluvia.pipelines.planning import MODES, NOTHING
 from alluvia.pipelines.running import TableRun, run_table
 from alluvia.pipelines.table_planner import Planner
 from alluvia.pipelines.unit_tests import DeclarationTest, DeclarationTestResult, Scratch, run_test
@@ -44,7 +44,8 @@ class Pipeline:
         with the versions that it goes from and to, and at most `files`, `rows`, `bytes`, `requests` and `dollars` that
         it reads, and the `engine` that can: `duckdb` in a function, or `spark`, with the reason in `engine_why`.
         `on_spark` says how tasks would share the work on all rows. `after` names tables of the pipeline that run
-        before, and so change what it reads. A refused table has the reason in `why`.
+        before, and so change what it reads: what it then costs is not known, and None. A refused table has the reason in
+        `why`.
         """
         planner = Planner(self._catalog, self._evaluation())
         running: set[str] = set()
@@ -60,6 +61,10 @@ class Pipeline:
                 row = plan.to_row()
             if each.target in wanted:
                 after = sorted(shown(name) for name in above[each.target] & running)
+                if after and (row["mode"] == NOTHING or not row.get("sources")):
+                    mode = MODES[str(row["kind"])] if row["mode"] == NOTHING else row["mode"]
+                    row |= {"mode": mode, "why": f"after {' and '.join(after)}"}
+                    row |= dict.fromkeys(("files", "rows", "bytes", "requests", "dollars"))
                 rows.append({**row, "after": after})
                 if row["mode"] != NOTHING:
                     running.add(each.target)

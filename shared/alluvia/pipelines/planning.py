@@ -23,6 +23,8 @@ from alluvia.rollups.change import SourceChange, claims_held, find_appends, find
 
 NOTHING, APPENDED, CHANGED, REBUILT = "nothing", "appended", "changed", "rebuilt"
 """Modes of a run: it appends rows, replaces those that a change concerns, or replaces all."""
+MODES = {APPEND: APPENDED, KEYED: CHANGED, AGGREGATE: CHANGED, FULL: REBUILT}
+"""How a table of each kind follows a change of its sources."""
 DUCKDB, SPARK = "duckdb", "spark"
 FUNCTION_BYTES_MAX = 50_000_000_000
 """A function can read about this much in the quarter of an hour that it may run: more is work for Spark."""

@@ -27,6 +27,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.nearest_name import hint
 from alluvia.operations.append.append import append
 from alluvia.operations.catalog.catalog import NewTable, WritableCatalog
+from alluvia.operations.catalog.schemas import create_schema
 from alluvia.operations.reading.relations import Evaluate
 from alluvia.pipelines.declaration import QUARANTINE_SUFFIX, Declaration
 from alluvia.pipelines.execution import LocalExecution
@@ -35,6 +36,7 @@ from alluvia.pipelines.running import run_table
 from alluvia.query.engine import run
 from alluvia.sql.grammar.cursor import Cursor
 from alluvia.sql.grammar.script import script_parts
+from alluvia.table_names import schema_of
 
 FOLDER = "tests"
 _EXAMPLE = "TEST t 'what it shows' GIVEN source AS (SELECT …) EXPECT (SELECT …)"
@@ -91,7 +93,10 @@ def run_test(
     """Run a test on an empty catalog. `lake` has the columns of tables."""
     try:
         declaration = _declaration(test, declarations)
-        for source in read_query(declaration.query).sources:
+        sources = read_query(declaration.query).sources
+        for name in {schema_of(each) for each in (declaration.target, *sources)}:
+            create_schema(scratch.store, scratch.clock, name, exist_ok=True)
+        for source in sources:
             _fill(source, test.given.get(source), lake, scratch)
         run_table(scratch, LocalExecution(evaluate), declaration)
         missing, unexpected = _compared(scratch, declaration.target, test.expected)

@@ -158,6 +158,10 @@ def test_the_reason_says_how_to_make_a_table_incremental() -> None:
     assert "declare KEY (…)" in kind_of("", "SELECT DISTINCT visitor FROM events").why
     why = kind_of("KEY (name)", "SELECT u.name, e.visitor FROM events e JOIN users u USING (visitor)").why
     assert "visitor does: add it to KEY" in why
+    query = "SELECT visitor, first(status ORDER BY {}) AS s FROM events GROUP BY visitor"
+    assert "end its ORDER BY with its argument" in kind_of("", query.format("ts")).why
+    assert "an ORDER BY that ends with its argument" in kind_of("", query.replace(" ORDER BY {}", "")).why
+    assert kind_of("", query.format("ts, status")).name == "aggregate"
 
 
 def test_a_kind_that_the_query_cannot_have_is_refused_with_the_reason() -> None:

@@ -331,6 +331,6 @@ def test_plan_and_status_come_from_the_log(lake: Lake, events: Table, declare: D
     copy, totals = pipeline.plan()
     assert (copy["mode"], copy["sources"], copy["rows"]) == ("appended", {"events": {"from": 1, "to": 2}}, 1)
     assert (copy["files"], copy["engine"]) == (1, "duckdb")
-    assert (totals["mode"], totals["rows"], totals["after"]) == ("nothing", 0, ["copy"])
+    assert (totals["mode"], totals["rows"], totals["why"], totals["after"]) == ("changed", None, "after copy", ["copy"])
     copy, totals = pipeline.status()
     assert (copy["behind"], copy["mode"], totals["behind"]) == ({"events": 1}, "appended", {"copy": 0})

@@ -135,7 +135,8 @@ def _pipeline(common: Common, path: str) -> Pipeline:
 
 
 def _run_row(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "sources": _listed(row["sources"]), "failed": _listed(row["failed"])}
+    failed = {name: count for name, count in row["failed"].items() if count}
+    return {**row, "sources": _listed(row["sources"]), "failed": _listed(failed)}
 
 
 def _test_row(row: dict[str, Any]) -> dict[str, Any]:
@@ -160,4 +161,5 @@ def _plan_row(row: dict[str, Any]) -> dict[str, Any]:
         end: ", ".join(f"{name}@{each[end]}" for name, each in versions.items() if each[end] is not None)
         for end in ("from", "to")
     }
-    return {**known, **between, "bytes": None if row.get("bytes") is None else size(row["bytes"])}
+    read = {} if row.get("bytes") is None else {"bytes": size(row["bytes"]), "dollars": f"{row['dollars']:.7f}"}
+    return {**known, **between, **read}
