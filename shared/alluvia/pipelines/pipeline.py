@@ -44,8 +44,7 @@ class Pipeline:
         with the versions that it goes from and to, and at most `files`, `rows`, `bytes`, `requests` and `dollars` that
         it reads, and the `engine` that can: `duckdb` in a function, or `spark`, with the reason in `engine_why`.
         `on_spark` says how tasks would share the work on all rows. `after` names tables of the pipeline that run
-        before, and so change what it reads: what it then costs is not known, and None. A refused table has the reason in
-        `why`.
+        before, and so change what it reads: that cost is not known, and None. A refused table has the reason in `why`.
         """
         planner = Planner(self._catalog, self._evaluation())
         running: set[str] = set()
