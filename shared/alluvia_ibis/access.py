@@ -7,17 +7,7 @@ from collections.abc import Generator, Sequence
 
 import pyarrow as pa
 
-from alluvia.lazy_dataclasses import dataclass
-
 Rows = pa.Table | pa.RecordBatchReader
-
-
-@dataclass(frozen=True, slots=True)
-class NamedTable:
-    """A table or view of a lake; with `rejects`, the events that were rejected by it."""
-
-    name: str
-    rejects: bool = False
 
 
 class LakeAccess(ABC):
@@ -36,8 +26,8 @@ class LakeAccess(ABC):
         """Return the names of the tables."""
 
     @abstractmethod
-    def schema_of(self, table: NamedTable) -> pa.Schema:
-        """Return the columns of a table or view. Raises `TableNotFound`."""
+    def schema_of(self, table: str) -> pa.Schema:
+        """Return the columns of a table or view, by the lake's name for it. Raises `TableNotFound`."""
 
     @abstractmethod
     def columns(self, query: str) -> pa.Schema:
@@ -68,6 +58,10 @@ class LakeAccess(ABC):
     def views(self) -> Sequence[str]:
         """Return the names of the views."""
         return [str(name) for name in self.execute("SHOW VIEWS")["name"].to_pylist()]
+
+    def schemas(self) -> Sequence[str]:
+        """Return the names of the schemas."""
+        return [str(name) for name in self.execute("SHOW SCHEMAS")["name"].to_pylist()]
 
     @abstractmethod
     def close(self) -> None:

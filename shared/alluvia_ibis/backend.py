@@ -14,17 +14,18 @@ import ibis.common.exceptions as exc
 import ibis.expr.operations as ops
 import ibis.expr.schema as sch
 import pyarrow as pa
-from ibis.backends import NoExampleLoader
+from ibis.backends import CanCreateDatabase, HasCurrentDatabase, NoExampleLoader
 from ibis.backends.sql import SQLBackend
 
-from alluvia.engine.duck.literals import quote_name
+from alluvia.engine.duck.literals import quote_name, quote_table
 from alluvia.errors import Forbidden, Invalid, TableNotFound
 from alluvia.extras import needing
 from alluvia.operations.merge_query.folding import FINAL
 from alluvia.rollups.asking import FRESHNESS, LIVE
-from alluvia.table_names import DATABASE, REJECTS, SCHEMA
-from alluvia_ibis.access import LakeAccess, NamedTable
+from alluvia.table_names import SCHEMA, in_schema, name_in_schema, schema_of
+from alluvia_ibis.access import LakeAccess
 from alluvia_ibis.ibis_rows import AlluviaCompiler, columns_for, fitted, for_columns, in_memory, is_in_memory
+from alluvia_ibis.names import check_catalog, lake_name, schema_called
 from alluvia_ibis.opening import opened
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ class NoSuchTable(TableNotFound, exc.TableNotFound):  # type: ignore[misc]  # ib
     """The lake has no table of that name: an error of this library, and of ibis."""
 
 
-class Backend(SQLBackend, NoExampleLoader):  # type: ignore[misc]  # ibis has no types
-    """A lake, to ibis."""
+class Backend(SQLBackend, CanCreateDatabase, HasCurrentDatabase, NoExampleLoader):  # type: ignore[misc]  # no types
+    """A lake, to ibis, for which the schemas of a lake are databases."""
 
     name = "alluvia"
     compiler = AlluviaCompiler()
@@ -102,16 +103,39 @@ class Backend(SQLBackend, NoExampleLoader):  # type: ignore[misc]  # ibis has no
         return self.con.version
 
     def list_tables(self, *, like: str | None = None, database: Any = None) -> list[str]:
-        self._no_database(database)
-        names: list[str] = self._filter_with_like([*self.con.tables(), *self.con.views()], like)
+        schema = schema_called(database) or SCHEMA
+        every = (*self.con.tables(), *self.con.views())
+        held = [name_in_schema(name) for name in every if schema_of(name) == schema]
+        if not held and schema not in self.con.schemas():
+            raise Invalid(f"database: there is no schema {schema!r:.100}: create_database creates it")
+        names: list[str] = self._filter_with_like(held, like)
         return names
 
-    def get_schema(self, name: str, *, catalog: str | None = None, database: str | None = None) -> Any:
-        return sch.Schema.from_pyarrow(self._columns_of(name, catalog, database))
+    @property
+    def current_database(self) -> str:
+        """Return the schema of tables that are named without one."""
+        return SCHEMA
 
-    def _columns_of(self, name: str, catalog: str | None = None, database: str | None = None) -> pa.Schema:
+    def list_databases(self, *, like: str | None = None, catalog: str | None = None) -> list[str]:
+        check_catalog(catalog)
+        names: list[str] = self._filter_with_like(list(self.con.schemas()), like)
+        return names
+
+    def create_database(self, name: str, /, *, catalog: str | None = None, force: bool = False) -> None:
+        check_catalog(catalog)
+        self.raw_sql(f"CREATE SCHEMA {'IF NOT EXISTS ' if force else ''}{quote_name(name)}")
+
+    def drop_database(self, name: str, /, *, catalog: str | None = None, force: bool = False) -> None:
+        """Drop a schema that holds no table and no view. With `force`, one that does not exist is no error."""
+        check_catalog(catalog)
+        self.raw_sql(f"DROP SCHEMA {'IF EXISTS ' if force else ''}{quote_name(name)}")
+
+    def get_schema(self, name: str, *, catalog: str | None = None, database: str | None = None) -> Any:
+        return sch.Schema.from_pyarrow(self._columns_of(lake_name(name, (catalog, database))))
+
+    def _columns_of(self, table: str) -> pa.Schema:
         try:
-            return self.con.schema_of(_table_name(name, catalog, database))
+            return self.con.schema_of(table)
         except TableNotFound as error:
             raise NoSuchTable(str(error)) from error
 
@@ -167,47 +191,46 @@ class Backend(SQLBackend, NoExampleLoader):  # type: ignore[misc]  # ibis has no
         temp: bool = False,
         overwrite: bool = False,
     ) -> Any:
-        self._no_database(database)
+        table = lake_name(name, database)
         if temp:
             raise Invalid("a lake has no temporary tables, so nothing is cached: use create_table, or ibis.memtable")
         if obj is None and schema is None:
             raise Invalid("create_table: give rows, an expression or a schema")
         schema = None if schema is None else ibis.schema(schema)
         if obj is None:
-            self.con.create(name, columns_for(schema.to_pyarrow()), None, replace=overwrite)
+            self.con.create(table, columns_for(schema.to_pyarrow()), None, replace=overwrite)
         elif is_in_memory(obj) and (self.con.in_transactions or not overwrite):
             rows = in_memory(obj, schema)
             columns = columns_for(rows.schema)
-            self.con.create(name, columns, for_columns(rows, columns), replace=overwrite)
+            self.con.create(table, columns, for_columns(rows, columns), replace=overwrite)
         else:
             replacing = "OR REPLACE " if overwrite else ""
-            self.raw_sql(f"CREATE {replacing}TABLE {quote_name(name)} AS {self._query(_expression(obj, schema))}")
-        return self.table(name)
+            self.raw_sql(f"CREATE {replacing}TABLE {quote_table(table)} AS {self._query(_expression(obj, schema))}")
+        return self.table(name, database=database)
 
     def create_view(self, name: str, /, obj: Any, *, database: Any = None, overwrite: bool = False) -> Any:
-        self._no_database(database)
         replacing = "OR REPLACE " if overwrite else ""
-        self.raw_sql(f"CREATE {replacing}VIEW {quote_name(name)} AS {self._query(obj)}")
-        return self.table(name)
+        self.raw_sql(f"CREATE {replacing}VIEW {quote_table(lake_name(name, database))} AS {self._query(obj)}")
+        return self.table(name, database=database)
 
     def insert(self, name: str, /, obj: Any, *, database: Any = None, overwrite: bool = False) -> None:
-        self._no_database(database)
+        table = lake_name(name, database)
         if is_in_memory(obj) and not overwrite:
             rows = in_memory(obj)
             with suppress(Forbidden):  # who may append alone is to know the columns
-                rows = for_columns(rows, self._columns_of(name))
-            self.con.append(name, rows)
+                rows = for_columns(rows, self._columns_of(table))
+            self.con.append(table, rows)
             return
-        columns = self._columns_of(name)
+        columns = self._columns_of(table)
         if is_in_memory(obj) and self.con.in_transactions:
-            self.con.append(name, for_columns(in_memory(obj), columns), replace=True)
+            self.con.append(table, for_columns(in_memory(obj), columns), replace=True)
             return
         source = _expression(obj)
         names = source.columns if set(source.columns) <= set(columns.names) else columns.names
         if overwrite:
-            self._check_apart(name, source)
-        emptied = f"TRUNCATE {quote_name(name)};\n" if overwrite else ""
-        target = f"{quote_name(name)} ({', '.join(map(quote_name, names))})"
+            self._check_apart(table, source)
+        emptied = f"TRUNCATE {quote_table(table)};\n" if overwrite else ""
+        target = f"{quote_table(table)} ({', '.join(map(quote_name, names))})"
         self.raw_sql(f"{emptied}INSERT INTO {target} {self._query(source)}")
 
     def drop_table(self, name: str, /, *, database: Any = None, force: bool = False) -> None:
@@ -217,8 +240,7 @@ class Backend(SQLBackend, NoExampleLoader):  # type: ignore[misc]  # ibis has no
         self._drop("VIEW", name, database, force=force)
 
     def _drop(self, kind: str, name: str, database: Any, *, force: bool) -> None:
-        self._no_database(database)
-        self.raw_sql(f"DROP {kind} {'IF EXISTS ' if force else ''}{quote_name(name)}")
+        self.raw_sql(f"DROP {kind} {'IF EXISTS ' if force else ''}{quote_table(lake_name(name, database))}")
 
     def rename_table(self, old_name: str, new_name: str) -> NoReturn:
         raise Invalid(
@@ -237,41 +259,27 @@ class Backend(SQLBackend, NoExampleLoader):  # type: ignore[misc]  # ibis has no
                     "(to_pyarrow, to_pandas)"
                 )
 
-    def _check_apart(self, name: str, source: Any) -> None:
+    def _check_apart(self, table: str, source: Any) -> None:
         """Raise `Invalid` where an expression may read the table whose rows it is to replace: they are gone by then."""
-        read = {each.name.lower() for each in source.op().find(ops.DatabaseTable)}
+        read = {
+            in_schema(each.namespace.database or "", each.name).lower() for each in source.op().find(ops.DatabaseTable)
+        }
         texts = [each.query for each in source.op().find((ops.SQLQueryResult, ops.SQLStringView))]
         words = {word.lower() for text in texts for word in re.findall(r"\w+", text)}
-        made_of_tables = {word for word in words if word.endswith(MADE_OF_TABLES)} | words.intersection(
-            self.con.views()
-        )
-        if name.lower() in read | words or made_of_tables or not read.issubset(self.con.tables()):
+        views = map(name_in_schema, self.con.views())
+        made_of_tables = {word for word in words if word.endswith(MADE_OF_TABLES)} | words.intersection(views)
+        named = table.lower() in read or name_in_schema(table).lower() in words
+        if named or made_of_tables or not read.issubset(self.con.tables()):
             raise Invalid(
-                f"insert: the expression may read {name}, whose rows are gone before it runs: store it with "
+                f"insert: the expression may read {table}, whose rows are gone before it runs: store it with "
                 "create_table first, and insert that table"
             )
-
-    @staticmethod
-    def _no_database(database: Any) -> None:
-        if database not in (None, SCHEMA, (DATABASE, SCHEMA)):
-            raise Invalid(f"database: a lake has {SCHEMA} alone, but got {database!r}: name the table alone")
 
     def _register_in_memory_table(self, op: Any) -> None:
         """Do nothing: its rows are in the text of each query."""
 
     def _make_memtable_finalizer(self, name: str) -> None:
         """Return nothing to do."""
-
-
-def _table_name(name: str, catalog: str | None, database: str | None) -> NamedTable:
-    """Return what ibis names; `database` may be a table, for the events that it rejected. Raises `Invalid`."""
-    if catalog is None and database is not None and name == REJECTS:
-        return NamedTable(database, rejects=True)
-    if catalog not in (None, DATABASE) or database not in (None, SCHEMA):
-        raise Invalid(
-            f"database: a lake has {SCHEMA} alone: name the table alone, or table({REJECTS!r}, database=table)"
-        )
-    return NamedTable(name)
 
 
 def _expression(obj: Any, schema: Any = None) -> Any:

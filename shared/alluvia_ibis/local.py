@@ -7,12 +7,11 @@ from collections.abc import Generator, Sequence
 import pyarrow as pa
 
 from alluvia.api.lake import Lake
-from alluvia.engine.duck.literals import quote_name
+from alluvia.engine.duck.literals import quote_table
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.query.engine import Result, columns, run
-from alluvia.table_names import REJECTS
 from alluvia.version import __version__
-from alluvia_ibis.access import LakeAccess, NamedTable, Rows
+from alluvia_ibis.access import LakeAccess, Rows
 
 
 class OpenLake(LakeAccess):
@@ -30,13 +29,11 @@ class OpenLake(LakeAccess):
     def tables(self) -> Sequence[str]:
         return self._lake.tables()
 
-    def schema_of(self, table: NamedTable) -> pa.Schema:
-        if table.rejects:
-            return self._lake.table(f"{table.name}/{REJECTS}").schema
+    def schema_of(self, table: str) -> pa.Schema:
         try:
-            return self._lake.table(table.name).schema
+            return self._lake.table(table).schema
         except (TableNotFound, Invalid):  # a view, what is made of tables, such as <table>_final, or in capitals
-            return self.columns(f"SELECT * FROM {quote_name(table.name)}")  # noqa: S608
+            return self.columns(f"SELECT * FROM {quote_table(table)}")  # noqa: S608
 
     def columns(self, query: str) -> pa.Schema:
         return columns(self._lake.catalog, query)

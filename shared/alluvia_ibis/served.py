@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from alluvia.api.served_lake import ServedLake
 from alluvia.client.uploading import upload
-from alluvia.engine.duck.literals import quote_name
+from alluvia.engine.duck.literals import quote_name, quote_table
 from alluvia.errors import Unsupported
 from alluvia.sql.showing import sql_type
-from alluvia.table_names import REJECTS
-from alluvia_ibis.access import LakeAccess, NamedTable, Rows
+from alluvia.table_names import sql_name
+from alluvia_ibis.access import LakeAccess, Rows
 
 
 class ServedAccess(LakeAccess):
@@ -29,9 +29,8 @@ class ServedAccess(LakeAccess):
     def tables(self) -> Sequence[str]:
         return self._lake.tables()
 
-    def schema_of(self, table: NamedTable) -> pa.Schema:
-        name = quote_name(table.name) + (f".{quote_name(REJECTS)}" if table.rejects else "")
-        return self.columns(f"SELECT * FROM {name}")  # noqa: S608
+    def schema_of(self, table: str) -> pa.Schema:
+        return self.columns(f"SELECT * FROM {quote_table(table)}")  # noqa: S608
 
     def columns(self, query: str) -> pa.Schema:
         return self._lake.columns(query)
@@ -48,19 +47,19 @@ class ServedAccess(LakeAccess):
             for field in schema
         ]
         replacing = "OR REPLACE " if replace else ""
-        self.execute(f"CREATE {replacing}TABLE {quote_name(name)} ({', '.join(columns)})")
+        self.execute(f"CREATE {replacing}TABLE {quote_table(name)} ({', '.join(columns)})")
         if rows is not None:
             try:
                 self.append(name, rows)
             except BaseException:
                 with suppress(Exception):  # what went wrong first is what to tell
-                    self.execute(f"DROP TABLE {quote_name(name)}")
+                    self.execute(f"DROP TABLE {quote_table(name)}")
                 raise
 
     def append(self, name: str, rows: Rows, *, replace: bool = False) -> None:
         if replace:
             raise Unsupported("a server stores rows of this process outside transactions: insert an expression instead")
-        upload(self._lake.server, name, rows)
+        upload(self._lake.server, sql_name(name), rows)
 
     def close(self) -> None:
         self._lake.close()
