@@ -126,7 +126,7 @@ class Backend(SQLBackend, CanCreateDatabase, HasCurrentDatabase, NoExampleLoader
         self.raw_sql(f"CREATE SCHEMA {'IF NOT EXISTS ' if force else ''}{quote_name(name)}")
 
     def drop_database(self, name: str, /, *, catalog: str | None = None, force: bool = False) -> None:
-        """Drop a schema that holds no table and no view. With `force`, one that does not exist is no error."""
+        """Drop a schema that holds no table and no view. `force` ignores one that does not exist."""
         check_catalog(catalog)
         self.raw_sql(f"DROP SCHEMA {'IF EXISTS ' if force else ''}{quote_name(name)}")
 

@@ -1,4 +1,4 @@
-"""From what ibis calls a table to the lake's name of it: a schema is a `database` to ibis. Pure."""
+"""The lake's names of the tables that ibis names: a schema is a `database` to ibis. Pure."""
 
 from __future__ import annotations
 

@@ -153,6 +153,7 @@ def test_words_that_leave(text: str, ends: bool) -> None:
 
 
 COLUMNS = {"events": ["ts", "two words", "kind"], "totals": ["n", 'a"b'], "empty": []}
+COLUMNS |= {"bronze.events": ["n"], "bronze.users": ["id", "kind"]}
 
 
 @pytest.mark.parametrize(
@@ -168,6 +169,14 @@ COLUMNS = {"events": ["ts", "two words", "kind"], "totals": ["n", 'a"b'], "empty
         ("SELECT * FROM events AS e JOIN totals t ON e.t", "t", ["ts", '"two words"']),
         ("SELECT * FROM events AS e JOIN totals t ON t.", "", ["n", '"a""b"']),
         ("SELECT * FROM nothing WHERE nothing.", "", []),
+        ("SELECT * FROM bro", "bro", ["bronze.events", "bronze.users"]),
+        ("SELECT * FROM bronze.", "", ["events", "users"]),
+        ('SELECT * FROM "bronze".u', "u", ["users"]),
+        ("SELECT * FROM main.e", "e", ["empty", "events"]),
+        ("SELECT * FROM bronze.users WHERE bronze.users.", "", ["id", "kind"]),
+        ("SELECT * FROM bronze.users WHERE users.k", "k", ["kind"]),
+        ("SELECT * FROM bronze.users AS u WHERE u.", "", ["id", "kind"]),
+        ("SELECT * FROM bronze.events WHERE ki", "ki", []),
         (".t", ".t", [".tables", ".timing"]),
         (".schema t", "t", ["totals"]),
         (".tables x", "x", []),
@@ -175,7 +184,10 @@ COLUMNS = {"events": ["ts", "two words", "kind"], "totals": ["n", 'a"b'], "empty
     ],
 )
 def test_completions(text: str, word: str, found: list[str]) -> None:
-    assert completions(text, ["empty", "events", "totals"], COLUMNS.__getitem__) == (word, found)
+    assert completions(text, ["empty", "events", "totals", "bronze.events", "bronze.users"], COLUMNS.__getitem__) == (
+        word,
+        found,
+    )
 
 
 def test_the_history_is_where_the_user_keeps_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -37,6 +37,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
     )
     lake.sql("CREATE VIEW names AS SELECT name FROM people")
+    lake.create_schema("bronze")
+    lake.create_table("bronze.people", {"id": "long", "day": "date"}).append([{"id": 3}])
+    lake.sql("CREATE VIEW bronze.days AS SELECT day FROM bronze.people")
+    lake.create_schema("empty")
     lake.create_table("old", {"id": "long"}).append([{"id": 1}])
     lake.sql("CREATE VIEW broken AS SELECT id FROM old")
     lake.drop_table("old")
@@ -117,8 +121,15 @@ def test_rows_of_a_data_frame(served: Served) -> None:
             cursor.adbc_ingest("frames_none", rows, mode="append")
         with pytest.raises(adbc_driver_manager.Error, match="column id is long in the table"):
             cursor.adbc_ingest("frames", pa.table({"id": ["x"]}), mode="append")
-        with pytest.raises(adbc_driver_manager.Error, match="one schema, main"):
-            cursor.adbc_ingest("frames", rows, mode="append", db_schema_name="other")
+        assert cursor.adbc_ingest("frames", rows, mode="create", db_schema_name="bronze") == 5000
+        assert served.rows("SELECT count(*), max(frames.id) FROM bronze.frames") == [(5000, 4999)]
+        with pytest.raises(adbc_driver_manager.Error, match=r"no schema 'other'.*CREATE SCHEMA other"):
+            cursor.adbc_ingest("frames", rows, mode="create", db_schema_name="other")
+        with pytest.raises(adbc_driver_manager.Error, match="one catalog, memory"):
+            cursor.adbc_ingest("frames", rows, mode="append", catalog_name="other")
+        cursor.execute("SELECT id FROM bronze.frames WHERE id = ? AND bronze.frames.name = ?", (7, "x"))
+        assert cursor.fetchall() == [(7,)]
+        cursor.execute("DROP TABLE bronze.frames")
     assert served.rows("SELECT count(*) FROM frames") == [(5000,)]
 
 
@@ -148,13 +159,23 @@ def test_what_tools_list(served: Served) -> None:
         assert connection.adbc_get_table_types() == ["TABLE", "VIEW"]
         found = connection.adbc_get_objects(depth="all", table_name_filter="%e%").read_all().to_pylist()
         ours = connection.adbc_get_objects(depth="all", table_name_filter="%e%", db_schema_filter="main")
-        assert ours.read_all().to_pylist() == found
+        assert ours.read_all().to_pylist()[0]["catalog_db_schemas"] == found[0]["catalog_db_schemas"][:1]
+        within = connection.adbc_get_objects(depth="all", db_schema_filter="b%").read_all().to_pylist()
+        days = connection.adbc_get_table_schema("people", db_schema_filter="bronze")
         (other,) = connection.adbc_get_objects(depth="all", db_schema_filter="other").read_all().to_pylist()
         assert not other["catalog_db_schemas"]
         schema = connection.adbc_get_table_schema("types")
         info = connection.adbc_get_info()
     (catalog,) = found
-    (db_schema,) = catalog["catalog_db_schemas"]
+    assert [each["db_schema_name"] for each in catalog["catalog_db_schemas"]] == ["main", "bronze", "empty"]
+    db_schema = catalog["catalog_db_schemas"][0]
+    ((bronze,),) = (each["catalog_db_schemas"] for each in within)
+    assert bronze["db_schema_name"] == "bronze"
+    assert {
+        each["table_name"]: [column["column_name"] for column in each["table_columns"]]
+        for each in bronze["db_schema_tables"]
+    } == {"days": ["day"], "people": ["id", "day"]}
+    assert days.names == ["id", "day"]
     listed = {each["table_name"]: each for each in db_schema["db_schema_tables"]}
     assert {"types", "people", "names", "broken"} <= listed.keys()
     assert listed["names"]["table_type"] == "VIEW"

@@ -139,7 +139,8 @@ def test_what_tools_ask(java: Any, connection: Any) -> None:
     asked = connection.getMetaData()
     tables = {(row[2], row[3]) for row in rows_of(asked.getTables(None, None, "%", None))}
     assert {("people", "TABLE"), ("names", "VIEW")} <= tables
-    assert [row[2] for row in rows_of(asked.getTables(None, None, "peo%", None))] == ["people"]
+    assert [row[1:3] for row in rows_of(asked.getTables(None, None, "peo%", None))] == [["main", "people"]]
+    assert ["main"] in [row[:1] for row in rows_of(asked.getSchemas())]
     columns = [(row[3], row[5]) for row in rows_of(asked.getColumns(None, None, "people", None))]
     assert columns == [
         ("id", "long"), ("name", "string"), ("amount", "decimal(10,2)"), ("at", "timestamp"), ("day", "date")

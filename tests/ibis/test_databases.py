@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import ibis
+import pyarrow as pa
 import pytest
 from ibis import _
 
@@ -35,7 +36,7 @@ def test_tables_of_a_database(con: Any, bronze: str) -> None:
     assert not {"made", "bronze.made", "copied", "seen"} & set(con.list_tables())
     with pytest.raises(TableNotFound):
         con.table("made")
-    con.upsert("copied", [{"n": 7, "m": 9}, {"n": 8, "m": 0}], on="n", database=bronze)
+    con.upsert("copied", pa.table({"n": [7, 8], "m": [9, 0]}), on="n", database=bronze)
     assert rows_of(con.table("seen", database=bronze).order_by("n")) == [{"n": 7, "m": 9}, {"n": 8, "m": 0}]
     con.truncate_table("copied", database=bronze)
     assert rows_of(con.table("seen", database=bronze)) == []

@@ -20,7 +20,7 @@ from alluvia.sql.fitting import table_schema
 from alluvia.sql.grammar.nodes import CreateTable, Insert
 from alluvia.sql.grammar.statements import SqlStatement
 from alluvia.sql.scope import check_statement
-from alluvia.table_names import DATABASE, SCHEMA
+from alluvia.table_names import DATABASE, in_schema
 
 Values = Mapping[str, Any]
 
@@ -79,14 +79,13 @@ class IngestTarget:
     def of(cls, asked: Message) -> IngestTarget:
         """Return what CommandStatementIngest asks for. Raises `Invalid` for what a lake does not have."""
         options = asked.table_definition_options
-        if asked.temporary or asked.catalog not in ("", DATABASE) or asked.schema not in ("", SCHEMA):
+        if asked.temporary or asked.catalog not in ("", DATABASE):
             raise Invalid(
-                f"a lake has no temporary tables, and one schema, {SCHEMA} of the catalog {DATABASE}: name the table "
-                "alone"
+                f"a lake has no temporary tables, and one catalog, {DATABASE}: name the table and its schema alone"
             )
         if options.if_not_exist not in (CREATE, NOT_CREATE) or options.if_exists not in (FAIL, APPEND, REPLACE):
             raise Invalid("table_definition_options: say what to do if the table exists, and if it does not")
-        return cls(fold(asked.table), options.if_not_exist, options.if_exists)
+        return cls(in_schema(fold(asked.schema), fold(asked.table)), options.if_not_exist, options.if_exists)
 
 
 def ingest(

@@ -13,7 +13,7 @@ from threading import Lock
 import pyarrow as pa
 
 from alluvia.clock import Clock
-from alluvia.engine.duck.literals import quote_name
+from alluvia.engine.duck.literals import quote_table
 from alluvia.errors import Invalid
 from alluvia.flight import metadata
 from alluvia.flight.bulk_ingest import IngestTarget
@@ -252,7 +252,7 @@ class Commands:
         if name == "CommandGetSqlInfo":
             yield sql_info(asked.info, allow_writes=self._statements.rules.allow_writes)
         elif name == "CommandGetDbSchemas":
-            yield metadata.db_schemas(asked)
+            yield metadata.db_schemas(asked, permitted(self._statements.lake.catalog, caller.rights))
         elif name == "CommandGetTableTypes":
             yield metadata.table_types()
         elif name == "CommandGetXdbcTypeInfo":
@@ -260,7 +260,7 @@ class Commands:
         elif name == "CommandGetTables":
             catalog = permitted(self._statements.lake.catalog, caller.rights)
             yield from metadata.tables(
-                asked, catalog, lambda view: self._statements.columns(f"TABLE {quote_name(view)}", caller, None)
+                asked, catalog, lambda view: self._statements.columns(f"TABLE {quote_table(view)}", caller, None)
             )
 
     def _transaction(self, handle: bytes, caller: FlightCaller) -> OpenTransaction | None:

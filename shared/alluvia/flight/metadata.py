@@ -1,6 +1,6 @@
 """Answers to tools that explore a lake: its tables, views and types, as the caller may see them.
 
-Names of tables stand alone here. Filters may name the one schema, `main` of the catalog `memory`, as SQL does.
+Tables without a schema are in `main`, as in SQL. Filters may name the one catalog, `memory`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from alluvia.errors import Invalid, TableNotFound
 from alluvia.flight.handles import HELD_MS_MAX
 from alluvia.flight.messages import Message
 from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.catalog.schemas import visible_schemas
 from alluvia.operations.catalog.views import VIEWS
 from alluvia.query.permitted import visible_schema
-from alluvia.table_names import DATABASE
+from alluvia.table_names import DATABASE, in_order, name_in_schema, schema_of
 from alluvia.table_names import SCHEMA as MAIN_SCHEMA
 from alluvia.version import __version__
 
@@ -182,30 +183,33 @@ def tables(asked: Message, catalog: Catalog, view_columns: Callable[[str], pa.Sc
     """Yield what CommandGetTables asks for, by names. `view_columns` returns the columns of a view, by its name."""
     schema = tables_schema(asked)
     types = set(asked.table_types) or {TABLE, VIEW}
-    if not _is_ours(asked):
+    if not _is_our_catalog(asked):
         return
-    pattern = asked.table_name_filter_pattern if asked.HasField("table_name_filter_pattern") else "%"
-    names = [(name, TABLE) for name in catalog.tables() if TABLE in types and like(name, pattern)]
-    taken = {name for name, _ in names}
+    kinds = {name: TABLE for name in catalog.tables() if TABLE in types and _is_asked(asked, name)}
     if VIEW in types:
-        folders = (name for name in catalog.store.list_folders(VIEWS) if name not in taken and like(name, pattern))
-        names += [(name, VIEW) for name in folders if catalog.find_view(name) is not None]
-    names.sort()
+        folders = (name for name in catalog.store.list_folders(VIEWS) if name not in kinds and _is_asked(asked, name))
+        kinds |= {name: VIEW for name in folders if catalog.find_view(name) is not None}
+    names = in_order(kinds)
     for start in range(0, len(names), TABLES_AT_ONCE):
         part = names[start : start + TABLES_AT_ONCE]
+        if asked.include_schema:
+            snapshots = catalog.readable(name for name in part if kinds[name] == TABLE)
+            part = [name for name in part if kinds[name] == VIEW or name in snapshots]
         rows: list[dict[str, Any]] = [
-            {"catalog_name": None, "db_schema_name": None, "table_name": name, "table_type": kind}
-            for name, kind in part
+            {
+                "catalog_name": None,
+                "db_schema_name": schema_of(name),
+                "table_name": name_in_schema(name),
+                "table_type": kinds[name],
+            }
+            for name in part
         ]
         if asked.include_schema:
-            snapshots = catalog.readable(name for name, kind in part if kind == TABLE)
-            rows = [row for row in rows if row["table_type"] == VIEW or row["table_name"] in snapshots]
-            for row in rows:
-                name = str(row["table_name"])
+            for name, row in zip(part, rows, strict=True):
                 columns = (
                     visible_schema(catalog, snapshots[name]) if name in snapshots else _or_nothing(view_columns, name)
                 )
-                row["table_schema"] = bytes(described(name, columns).serialize())
+                row["table_schema"] = bytes(described(name_in_schema(name), columns).serialize())
         yield pa.RecordBatch.from_pylist(rows, schema)
 
 
@@ -220,9 +224,10 @@ def described(table: str, schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def db_schemas(asked: Message) -> pa.RecordBatch:
-    """Return what CommandGetDbSchemas asks for: one without a name and without a catalog, which all tables are in."""
-    rows = [{"catalog_name": None, "db_schema_name": ""}] if _is_ours(asked) else []
+def db_schemas(asked: Message, catalog: Catalog) -> pa.RecordBatch:
+    """Return what CommandGetDbSchemas asks for, without a catalog: schemas in which the caller may do something."""
+    names = visible_schemas(catalog) if _is_our_catalog(asked) else []
+    rows = [{"catalog_name": None, "db_schema_name": name} for name in names if _is_asked_schema(asked, name)]
     return pa.RecordBatch.from_pylist(rows, DB_SCHEMAS)
 
 
@@ -231,10 +236,19 @@ def table_types() -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"table_type": [TABLE, VIEW]}, TABLE_TYPES)
 
 
-def _is_ours(asked: Message) -> bool:
-    """Whether a request is about the one schema, which has no name here, but is `main` in SQL."""
+def _is_our_catalog(asked: Message) -> bool:
+    return asked.catalog in ("", DATABASE)
+
+
+def _is_asked_schema(asked: Message, schema: str) -> bool:
+    """Whether a filter lets a schema through. Tables in `main` are also those without a schema."""
     pattern = asked.db_schema_filter_pattern if asked.HasField("db_schema_filter_pattern") else "%"
-    return asked.catalog in ("", DATABASE) and (like("", pattern) or like(MAIN_SCHEMA, pattern))
+    return like(schema, pattern) or (schema == MAIN_SCHEMA and like("", pattern))
+
+
+def _is_asked(asked: Message, name: str) -> bool:
+    pattern = asked.table_name_filter_pattern if asked.HasField("table_name_filter_pattern") else "%"
+    return _is_asked_schema(asked, schema_of(name)) and like(name_in_schema(name), pattern)
 
 
 def types(asked: Message) -> pa.RecordBatch:

@@ -26,7 +26,7 @@ from alluvia.sql.grammar.cursor import Cursor
 from alluvia.sql.grammar.nodes import Insert
 from alluvia.sql.grammar.statements import parse
 from alluvia.sql.grammar.types import column_type
-from alluvia.table_names import TABLE_NAME
+from alluvia.table_names import TABLE_NAME, lake_names
 
 _COMPARED = frozenset(("=", "==", "<", ">", "<=", ">=", "<>", "!="))
 _LIKE = frozenset(("like", "ilike"))
@@ -60,7 +60,7 @@ def parameter_schema(text: str, catalog: Catalog) -> pa.Schema:
 
 def _columns(text: str, tokens: Sequence[Token], catalog: Catalog) -> Types:
     """Return the types of the columns of the tables that a text names; none of a name that has several."""
-    tables = catalog.readable(dict.fromkeys(name for name in _tables(text, tokens) if TABLE_NAME.fullmatch(name)))
+    tables = catalog.readable(dict.fromkeys(_tables(text, tokens)))
     types: dict[str, set[pa.DataType]] = {}
     for snapshot in tables.values():
         for field in visible_schema(catalog, snapshot):
@@ -69,12 +69,16 @@ def _columns(text: str, tokens: Sequence[Token], catalog: Catalog) -> Types:
 
 
 def _tables(text: str, tokens: Sequence[Token]) -> Iterator[str]:
-    """Yield the names that stand where those of tables do."""
+    """Yield the lake's names of the tables that a text names, without those on branches."""
     listed = False
-    for before, token in pairwise(tokens):
+    for at, (before, token) in enumerate(pairwise(tokens), 1):
         if before.word in _BEFORE_TABLES or (listed and before.word == ","):
             listed = True
-            yield name_of(text, token)
+            parts, more = [fold(name_of(text, token))], at + 1
+            while more + 1 < len(tokens) and tokens[more].word == "." and tokens[more + 1].kind in ("word", "quoted"):
+                parts.append(fold(name_of(text, tokens[more + 1])))
+                more += 2
+            yield from filter(TABLE_NAME.fullmatch, lake_names(parts)[:1])
         elif token.kind == "word" and token.word in _AFTER_TABLES:
             listed = False
 

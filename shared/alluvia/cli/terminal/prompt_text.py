@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from alluvia.engine.duck.literals import quote_name
 from alluvia.engine.queries.tokens import Unfinished, tokens_of
 from alluvia.errors import Invalid
+from alluvia.table_names import name_in_schema, schema_of
 
 DOT_COMMANDS = {
     ".exit": "end; so does Ctrl-D",
@@ -32,7 +33,8 @@ _AS_DOT_COMMANDS = {
 }  # fmt: skip
 """Names of these commands at other prompts, such as psql's."""
 _NAME = re.compile(r"""[^\W\d][\w$]*|"(?:""|[^"])*\"""")
-_LAST = re.compile(r"""(?:(?P<table>[^\W\d]\w*|"(?:""|[^"])+")\.)?(?P<word>[^\W\d]\w*|"[^"]*)?\Z""")
+_NAMES = re.compile(rf"(?:{_NAME.pattern})(?:\.(?:{_NAME.pattern}))*")
+_LAST = re.compile(rf"""(?:(?P<before>{_NAMES.pattern})\.)?(?P<word>[^\W\d]\w*|"[^"]*)?\Z""")
 
 
 def ends_prompt(text: str) -> bool:
@@ -73,11 +75,13 @@ def completions(text: str, tables: Sequence[str], columns: Callable[[str], Itera
     if text.lstrip().startswith("."):
         return _dot_completions(text.lstrip(), tables)
     last = _LAST.search(text)
-    table, word = (None, "") if last is None else (last["table"], last["word"] or "")
-    named = {_unquoted(name) for name in _NAME.findall(text)}
-    if table is not None:
-        of = _table_called(_unquoted(table), text, tables)
-        return word, _starting(word, () if of is None else map(_as_name, columns(of)))
+    before, word = (None, "") if last is None else (last["before"], last["word"] or "")
+    if before is not None:
+        name = _unquoted(before)
+        of = _table_called(name, text, tables)
+        held = [*(() if of is None else columns(of)), *_tables_in(name, tables)]
+        return word, _starting(word, map(_as_name, held))
+    named = {_unquoted(name) for name in _NAMES.findall(text)}
     known = [name for name in tables if name in named]
     own = dict.fromkeys(_as_name(column) for name in known for column in columns(name))
     keywords = [keyword.lower() for keyword in KEYWORDS] if word.islower() else KEYWORDS
@@ -95,11 +99,17 @@ def _dot_completions(text: str, tables: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _table_called(name: str, text: str, tables: Sequence[str]) -> str | None:
-    """Return the table that a name stands for: its own, or an alias that the text gives it."""
+    """Return the table that a name stands for: its own, an alias that the text gives it, or that in its schema."""
     if name in tables:
         return name
-    pattern = re.compile(rf"""([^\W\d]\w*)\s+(?:as\s+)?"?{re.escape(name)}"?(?!\w)""", re.IGNORECASE)
-    return next((match[1] for match in pattern.finditer(text) if match[1] in tables), None)
+    pattern = re.compile(rf"""([^\W\d][\w.]*)\s+(?:as\s+)?"?{re.escape(name)}"?(?!\w)""", re.IGNORECASE)
+    aliased = next((match[1] for match in pattern.finditer(text) if match[1] in tables), None)
+    named = {_unquoted(each) for each in _NAMES.findall(text)}
+    return aliased or next((each for each in tables if each in named and name_in_schema(each) == name), None)
+
+
+def _tables_in(schema: str, tables: Sequence[str]) -> list[str]:
+    return [name_in_schema(name) for name in tables if schema_of(name) == schema]
 
 
 def _starting(word: str, names: Iterable[str]) -> list[str]:
@@ -118,4 +128,6 @@ def _as_table(name: str) -> str:
 
 
 def _unquoted(name: str) -> str:
-    return name[1:-1].replace('""', '"') if name.startswith('"') else name
+    """Return a name, whose parts may be quoted, without the quotes."""
+    parts = _NAME.findall(name)
+    return ".".join(part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts)

@@ -197,7 +197,7 @@ PATH_FIELDS = {
     "query": in_path("query", "The name of the published query."),
     "result": in_path("result", "result. and the format of the request: result.csv."),
     "source": in_path("source", "The name of a webhook source of the lake."),
-    "table": in_path("table", "The table that takes the rows."),
+    "table": in_path("table", "The table that takes the rows: events, or bronze.events in a schema."),
     "upload": in_path("upload", "The id of an upload in parts."),
 }
 """Names in paths, where a route does not describe them itself."""

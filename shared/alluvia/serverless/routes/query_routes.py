@@ -206,7 +206,7 @@ _ROUTES = (
         "Describe a table",
         {200: "table"},
         (422,),
-        (in_path("table", "Its name. events._rejects is the table of rejected events."),),
+        (in_path("table", "Its name, or bronze.events in a schema. events._rejects is the table of rejected events."),),
         on_branch=True,
     ),
     Route(

@@ -19,6 +19,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.nearest_name import likeness
 from alluvia.serverless.http import Request, Response, failure
 from alluvia.serverless.routes.fields import IN_QUERY, RequestField
+from alluvia.table_names import folder_name, sql_name
 
 ELSEWHERE = {
     "/": "ClickHouse's / is /q here, with the same query, parameters (param_x) and body",
@@ -137,9 +138,15 @@ class Route:
         return self.right in (PUBLIC, SENDER, LINKED)
 
     def names_in(self, path: str) -> list[str] | None:
-        """Return the names in a path, in the order of those in braces; None for a path that is not this route's."""
+        """Return the names in a path, in the order of those in braces; None for a path that is not this route's.
+
+        A table is named as in SQL, and `main.events` is `events`.
+        """
         match = _pattern(self.key).fullmatch(path)
-        return None if match is None else [unquote(name) for name in match.groups()]
+        if match is None:
+            return None
+        named = zip(_NAME.findall(self.path), map(unquote, match.groups()), strict=True)
+        return [_table_named(name) if of == _TABLE else name for of, name in named]
 
     def check_parameters(self, request: Request) -> None:
         """Raise `Invalid`, naming it, for a parameter in the query string that callers of this route cannot give.
@@ -179,6 +186,10 @@ class RouteTable:
         for route in self._by_start.get(_start(path), ()):
             if (names := route.names_in(path)) is not None:
                 yield route, names
+
+
+def _table_named(name: str) -> str:
+    return name if "/" in name else sql_name(folder_name(name))
 
 
 def _start(path: str) -> str:
