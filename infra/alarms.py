@@ -48,13 +48,27 @@ CALL_ERRORS = {
         "Deleted data of some tables still exists: a batch of tables, or a sweep, failed, by a time-out, a crash or a "
         "setting. It comes again by itself; if this persists, VacuumDeadLetters follows. Vacuum's log has the error."
     ),
+    "Pipeline": (
+        "Tables of pipelines and rollups get behind: a look for due tables failed, by a time-out, a crash or a "
+        "setting, or a table whose log cannot be read. The next look is a minute later. Pipeline's log has the error."
+    ),
     "Backfill": (
         "A caller could not start a backfill: the request is invalid, or EMR Serverless refuses it. The function's "
         "log and its answer name the field or the reason."
     ),
 }
 
-FELT = {"Merge": "Queries and cold starts of some tables get slower", "Vacuum": "Deleted data still exists, and costs"}
+FELT = {
+    "Merge": "Queries and cold starts of some tables get slower",
+    "Vacuum": "Deleted data still exists, and costs",
+    "Pipeline": "Some tables of pipelines and rollups are behind their sources",
+}
+AGAIN = {"Merge": "in an hour and a half", "Vacuum": "in an hour and a half", "Pipeline": "in a quarter of an hour"}
+MISSED = {
+    "Merge": (SWEEP_EVERY, "days"),
+    "Vacuum": (SWEEP_EVERY, "days"),
+    "Pipeline": (Duration.hours(1), "hours"),
+}
 
 
 class Alarms(Construct):
@@ -171,6 +185,7 @@ class Alarms(Construct):
     def watch_tables(self, name: str, queue: sqs.Queue, dead_letters: sqs.Queue, metrics: LogMetrics) -> None:
         """A function that takes tables from a queue: that it keeps up, that none fails, that the sweeps come."""
         felt, service = FELT[name], name.lower()
+        period, unit = MISSED[name]
         self._dead_letters(
             f"{name}DeadLetters",
             dead_letters,
@@ -189,15 +204,15 @@ class Alarms(Construct):
             f"{name}Failures",
             metrics.metric("PartialBatchFailures", PERIOD, service=service),
             1,
-            f"{felt}: {name} failed on a table, or got a message that it cannot read. It tries again in an hour and a "
-            "half. Its log names the table and the error; if it says Unavailable, wait for the next try.",
+            f"{felt}: {name} failed on a table, or got a message that it cannot read. It tries again "
+            f"{AGAIN[name]}. Its log names the table and the error; if it says Unavailable, wait for the next try.",
         )
         self._alarm(
             f"{name}Missing",
-            metrics.metric("Sweeps", SWEEP_EVERY, service=service),
+            metrics.metric("Sweeps", period, service=service),
             1,
-            f"{felt}: no sweep of {name} has put the tables into its queue for two days. The rule is disabled or gone, "
-            "or the function fails. See the rule in EventBridge, and call the function's alias live by hand with {}.",
+            f"{felt}: no sweep of {name} has put the tables into its queue for two {unit}. The rule is disabled or "
+            "gone, or the function fails. See the rule in EventBridge; call the function's alias live by hand with {}.",
             periods=2,
             too_few=True,
         )

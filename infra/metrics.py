@@ -20,9 +20,11 @@ class LogMetrics(Construct):
     Rejects                 events that became rejects, at once or on their way out of the queue
     HandledFailures         requests that a function answered with 500 or more; by service: ingest, query, sql,
                             upload
-    PartialBatchFailures    messages of a queue that failed and will come again; by service: ingest, merge, vacuum
+    PartialBatchFailures    messages of a queue that failed and will come again; by service: ingest, merge,
+                            pipeline, vacuum
     CommitsSinceCheckpoint  of one table, after its merge
-    Sweeps                  that put all tables into a queue; by service: merge, vacuum
+    Sweeps                  that put all tables into a queue; by service: merge, pipeline,
+                            vacuum
 
     They read lines of the level INFO: with a higher one the alarms on them see nothing.
     """
@@ -38,10 +40,10 @@ class LogMetrics(Construct):
         over_http = [name for name in ("Ingest", "Query", "Sql", "Upload") if name in log_groups]
         self._count("HandledFailures", over_http, failures, "1", by_service=True)
         failed, commits = "$.failed_messages", "$.commits_since_checkpoint"
-        consumers = ["Commit", "Merge", "Vacuum"]
+        consumers = ["Commit", "Merge", "Pipeline", "Vacuum"]
         self._count("PartialBatchFailures", consumers, _number(failed), failed, by_service=True)
         self._count("CommitsSinceCheckpoint", ["Merge"], _number(commits), commits)
-        self._count("Sweeps", ["Merge", "Vacuum"], _number("$.tables_enqueued"), "1", by_service=True)
+        self._count("Sweeps", ["Merge", "Pipeline", "Vacuum"], _number("$.tables_enqueued"), "1", by_service=True)
 
     def metric(
         self, name: str, period: Duration, *, statistic: str = "Sum", service: str | None = None

@@ -78,7 +78,8 @@ class Settings:
     `job_concurrency`   how many jobs (queries whose senders do not wait) may be queued or running, 1 to 100: what is
                         over it gets a 429
     `commit_concurrency`  how many functions may commit from the queue at once, 2 to 1000
-    `merge_concurrency`, `vacuum_concurrency`  how many may merge, and vacuum, tables at once, 2 to 1000
+    `merge_concurrency`, `pipeline_concurrency`, `vacuum_concurrency`  how many may merge tables, run tables of
+                        pipelines, and vacuum tables at once, 2 to 1000
     """
 
     ingest_mode: str = "queued"
@@ -121,6 +122,7 @@ class Settings:
     job_concurrency: int = 4
     commit_concurrency: int = 8
     merge_concurrency: int = 4
+    pipeline_concurrency: int = 4
     vacuum_concurrency: int = 2
 
 
@@ -224,6 +226,7 @@ def _with_concurrency(settings: Settings, values: Mapping[str, str]) -> Settings
         job_concurrency=number("job_concurrency", values, DEFAULT.job_concurrency, 1, JOBS_MAX),
         commit_concurrency=number("commit_concurrency", values, DEFAULT.commit_concurrency, 2, 1000),
         merge_concurrency=number("merge_concurrency", values, DEFAULT.merge_concurrency, 2, 1000),
+        pipeline_concurrency=number("pipeline_concurrency", values, DEFAULT.pipeline_concurrency, 2, 1000),
         vacuum_concurrency=number("vacuum_concurrency", values, DEFAULT.vacuum_concurrency, 2, 1000),
     )
 

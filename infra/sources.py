@@ -12,7 +12,7 @@ from layers.compiling import one_pyodide
 from layers.emr import build_job
 from layers.recipes import LAMBDA, LAYERS
 
-FUNCTIONS = ("ingest", "merge", "query", "vacuum", "backfill")
+FUNCTIONS = ("ingest", "merge", "pipeline", "query", "vacuum", "backfill")
 LIBRARY = "library"
 # A function's folder also holds its README and, for backfill, the job that runs on Spark and not on Lambda.
 LEFT_OUT = ("README.md", "job.py", "__pycache__", ".*")

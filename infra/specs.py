@@ -33,5 +33,6 @@ QUERY = Spec("query", 3538, 29, WITH_DUCKDB, "Answers SQL over HTTP", disk_mb=20
 JOBS = Spec("query", 3538, 900, WITH_DUCKDB, "Runs queries whose senders do not wait", disk_mb=2048)
 SQL = Spec("query", 3538, 29, WITH_DUCKDB, "Runs SQL that writes, over HTTP", disk_mb=2048)
 MERGE = Spec("merge", 3538, 900, WITH_DUCKDB, "Makes few sorted files out of many small ones", disk_mb=4096)
+PIPELINE = Spec("pipeline", 3538, 900, WITH_DUCKDB, "Brings tables that are made of others up to date", disk_mb=4096)
 VACUUM = Spec("vacuum", 1769, 900, CORE, "Deletes what no retained version needs")
 BACKFILL = Spec("backfill", 512, 30, CORE, "Starts Spark jobs and tells how they do")

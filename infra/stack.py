@@ -12,13 +12,13 @@ from infra.backfill import Backfill
 from infra.http_api import HttpApi, authorization_environment, authorizer_of, browser_environment
 from infra.lambdas import Functions
 from infra.metrics import LogMetrics
-from infra.queues import EVENTS, TABLES, FunctionQueue
+from infra.queues import EVENTS, STEPS, TABLES, FunctionQueue
 from infra.schedules import Schedules
 from infra.secrets import allow_secrets
 from infra.settings import Settings
 from infra.sources import Sources
 from infra.spark_runs import BACKFILL_REPORTS, UPKEEP_REPORTS, SparkRuns
-from infra.specs import BACKFILL, COMMIT, INGEST, JOBS, MERGE, QUERY, SQL, UPLOAD, VACUUM
+from infra.specs import BACKFILL, COMMIT, INGEST, JOBS, MERGE, PIPELINE, QUERY, SQL, UPLOAD, VACUUM
 from infra.storage import LAKE_PREFIX, REJECTS, Storage
 
 # DuckDB gets two thirds of the function's memory; Python, Arrow results and the runtime share the rest.
@@ -39,6 +39,7 @@ class AlluviaStack(Stack):
               reads the secrets that the settings name
     Commit    the same folder behind the queue: takes messages, appends to the lake
     Merge     takes messages about tables and sends itself some, appends to the lake
+    Pipeline  the same with a queue of its own: runs the tables that are made of others
     Query     reads the lake, and keeps results of queries and jobs, which are all that it can write; where the settings
               let queries be published over HTTP, it keeps these, too; starts Jobs
     Jobs      the same folder with more time: runs a query whose sender does not wait, and can do no more than Query
@@ -64,6 +65,9 @@ class AlluviaStack(Stack):
             name: FunctionQueue(self, f"{name}Queue", spec=TABLES, timeout_seconds=spec.timeout_seconds)
             for name, spec in (("Merge", MERGE), ("Vacuum", VACUUM))
         }
+        self.tables["Pipeline"] = FunctionQueue(
+            self, "PipelineQueue", spec=STEPS, timeout_seconds=PIPELINE.timeout_seconds
+        )
         self.storage.notify(self.tables["Merge"].queue)
         self.spark = Backfill(
             self,
@@ -82,6 +86,7 @@ class AlluviaStack(Stack):
         # One log takes about 15 conditional writes a second: 8 committers of a table seldom wait for each other.
         self.events.feed(live["Commit"], settings.commit_concurrency)
         self.tables["Merge"].feed(live["Merge"], settings.merge_concurrency)
+        self.tables["Pipeline"].feed(live["Pipeline"], settings.pipeline_concurrency)
         self.tables["Vacuum"].feed(live["Vacuum"], settings.vacuum_concurrency)
         self.http = HttpApi(
             self,
@@ -100,7 +105,7 @@ class AlluviaStack(Stack):
             else None,
             preflights=bool(settings.cors_origins),
         )
-        Schedules(self, "Schedules", merge=live["Merge"], vacuum=live["Vacuum"])
+        Schedules(self, "Schedules", merge=live["Merge"], vacuum=live["Vacuum"], pipeline=live["Pipeline"])
         self.runs = SparkRuns(
             self,
             "BackfillRuns",
@@ -122,7 +127,7 @@ class AlluviaStack(Stack):
             reports=UPKEEP_REPORTS,
             named=("operation", "table"),
         )
-        for name in self.tables:
+        for name in ("Merge", "Vacuum"):
             self.functions.by_name[name].add_environment(SPARK_UPKEEP, runs.machine.state_machine_arn)
             runs.allow_hand_over(self.functions.roles[name])
         return runs
@@ -136,7 +141,7 @@ class AlluviaStack(Stack):
         for name in ("Ingest", "Query", "Sql", "Upload"):
             if name in functions:
                 alarms.watch_requests(name, functions[name], metrics)
-        for name in ("Commit", "Jobs", "Merge", "Vacuum", "Backfill"):
+        for name in ("Commit", "Jobs", "Merge", "Pipeline", "Vacuum", "Backfill"):
             alarms.watch_calls(name, functions[name])
         alarms.watch_rejects(metrics)
         for name, tables in self.tables.items():
@@ -173,6 +178,7 @@ class AlluviaStack(Stack):
         add("Commit", COMMIT, {**lake, "ALLUVIA_MODE": "direct", **create})
         own = {name: {**lake, TABLES_QUEUE: tables.queue.queue_url} for name, tables in self.tables.items()}
         add("Merge", MERGE, own["Merge"])
+        add("Pipeline", PIPELINE, own["Pipeline"])
         publishing = {"ALLUVIA_ALLOW_PUBLISH": "true"} if settings.publishing else {}
         add("Jobs", JOBS, {**lake, **query})
         jobs = {
@@ -206,6 +212,7 @@ class AlluviaStack(Stack):
         for name, tables in self.tables.items():
             tables.queue.grant_send_messages(roles[name])
         self.storage.allow_append(roles["Merge"])
+        self.storage.allow_append(roles["Pipeline"])
         self.storage.allow_results(roles["Query"])
         self.storage.allow_results(roles["Jobs"])
         self._allow_jobs(roles["Query"])

@@ -13,10 +13,18 @@ from functions.backfill import handler as backfill
 from functions.ingest import events
 from functions.ingest import handler as ingest
 from functions.merge import handler as merge
+from functions.pipeline import handler as pipeline
 from functions.query import handler as query
 from functions.vacuum import handler as vacuum
 
-HANDLERS = {"ingest": ingest, "merge": merge, "query": query, "vacuum": vacuum, "backfill": backfill}
+HANDLERS = {
+    "ingest": ingest,
+    "merge": merge,
+    "pipeline": pipeline,
+    "query": query,
+    "vacuum": vacuum,
+    "backfill": backfill,
+}
 
 
 class Lines:

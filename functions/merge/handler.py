@@ -11,11 +11,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from alluvia import Table
-from alluvia.errors import AlluviaError
 from alluvia.serverless import spark_upkeep, warm_lake
 from alluvia.serverless.deadlines import in_time
 from alluvia.serverless.events import messages_of
-from alluvia.serverless.function_limits import limits_of, too_big_to_merge
+from alluvia.serverless.function_limits import limits_of, process_memory_mb, too_big_to_merge
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.rounds import MARGIN_MS, checked, every_table, remaining_ms
 from alluvia.serverless.settings import number
@@ -49,29 +48,6 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     def time_left() -> bool:
         return next(asked) == 0 or remaining_ms(context) > MARGIN_MS  # each run gets something done
 
-    def refreshed(table: Table, *, swept: bool) -> dict[str, Any]:
-        """Refresh the table if it is a rollup, and then those of it, and so on. One that fails stops no other.
-
-        Where all tables get their turn, a table that is not a rollup leaves its rollups to theirs.
-        """
-        names = [table.name] if table.is_rollup else []
-        names += table.lake.rollups(table.name, nested=True) if names or not swept else []
-        reports: dict[str, Any] = {}
-        failed: list[str] = []
-        for name in names:
-            if not time_left():
-                break
-            try:
-                with turn:
-                    reports[name] = asdict(table.lake.table(name).refresh(memory_mb=memory_mb))
-            except Exception as error:
-                logger.exception("a rollup failed", extra={"table": table.name, "rollup": name})
-                failed.append(f"{name}: {error}")
-        if failed:
-            raise AlluviaError(f"rollups failed: {'; '.join(failed)}")
-        left = {"left": 1} if len(reports) < len(names) else {}
-        return {"refreshed": reports, **left} if names else {}
-
     def merged(table: Table, how: Mapping[str, Any]) -> tuple[OptimizeReport, dict[str, Any]]:
         """Merge a table, or have Spark do it where the function's limits do not hold the work."""
         merge = partial(table.optimize, **how, memory_mb=memory_mb, go_on=time_left, turn=turn)
@@ -87,27 +63,24 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
         handed = spark_upkeep.hand_over(lake, table.name, "optimize", how, too_big[0], logger)
         return (merge(), {}) if handed is None else (report, {"left": 0, "handed_over": handed})
 
-    def work(table: Table, *, swept: bool, when_due: bool = False) -> dict[str, Any]:
+    def work(table: Table, *, when_due: bool = False) -> dict[str, Any]:
         report, handed = merged(table, {"when_due": when_due} | options)
         checkpoint_version = table.lake.catalog.handle(table.name).log.checkpoint_version
         since = report.version - (-1 if checkpoint_version is None else checkpoint_version)
         # A checkpoint may be of a later version than the merge saw.
-        outcome = {**asdict(report), "commits_since_checkpoint": max(0, since), **handed}
-        return outcome if outcome["left"] or options.get("dry_run") else {**outcome, **refreshed(table, swept=swept)}
+        return {**asdict(report), "commits_since_checkpoint": max(0, since), **handed}
 
     def asked_for(table: Table, wishes: Sequence[Look]) -> dict[str, Any]:
-        swept, notified = all(each.swept for each in wishes), all(each.version is not None for each in wishes)
-        return work(table, swept=swept, when_due=notified)
+        return work(table, when_due=all(each.version is not None for each in wishes))
 
     if isinstance(event, dict) and "Records" in event:
         return consume(lake, messages_of(event), context, asked_for, logger, queue_url)
     wanted = checked(event, "tables", *OPTIONS)
     given = {name: wanted[name] for name in OPTIONS if name in wanted}
     options |= given
-    swept = wanted.get("tables") is None
-    if queue_url and swept and not given:
+    if queue_url and wanted.get("tables") is None and not given:
         return fan_out(lake, queue_url, logger)
-    done = every_table(lake, wanted, context, lambda table: work(table, swept=swept), logger)
+    done = every_table(lake, wanted, context, work, logger)
     logger.info("round done", extra={"tables_left": len(done["left"])})
     return done
 
@@ -118,7 +91,5 @@ def target_file_bytes(environment: Mapping[str, str]) -> int | None:
 
 
 def merge_memory_mb(environment: Mapping[str, str]) -> int | None:
-    """Return how much memory the process may take, in MB: nine tenths of a Lambda function's; outside, any."""
-    given = number(environment, "ALLUVIA_MERGE_MEMORY_MB", "MB", None)
-    function_mb = number(environment, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "MB", None)
-    return given or (None if function_mb is None else function_mb * 9 // 10)
+    """Return how much memory the process may take, in MB: by default that of the function; outside, any."""
+    return number(environment, "ALLUVIA_MERGE_MEMORY_MB", "MB", None) or process_memory_mb(environment)

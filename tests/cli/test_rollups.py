@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import CliRunner, Result
 
 import alluvia
 from alluvia.cli.command_line import cli
-from alluvia.server.gateway import Gateway, ServerRules
-from alluvia.server.upkeep import Refresher
-from alluvia.serverless.settings import environment
-from alluvia.serverless.warm_lake import using
 
 QUERY = "SELECT page, count(*) AS hits FROM views GROUP BY page"
 
@@ -81,27 +74,3 @@ def test_what_goes_wrong_is_one_clear_line(tmp_path: Path) -> None:
         assert result.exit_code == 1
         assert reason in result.stderr
         assert len(result.stderr.splitlines()) == 1
-
-
-def test_a_server_refreshes_rollups_after_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lake = alluvia.connect(str(tmp_path))
-    lake.create_events("views")
-    kinds = lake.create_rollup("kinds", "SELECT event, count(*) AS n FROM views GROUP BY event")
-    total = lake.create_rollup("a_total", "SELECT sum(n) AS n FROM kinds")
-    lake.create_rollup("broken", "SELECT max(event::LONG) AS n FROM views")
-    refresher = Refresher(lake)
-    gateway = Gateway(lake.clock, ServerRules(), changed=refresher.changed)
-    refresher.start()
-    answers: list[str] = []
-    with environment({"ALLUVIA_AUTH": "open"}), using(lake):
-        for number in range(3):
-            body = f'{{"event": "view", "event_id": "{number}"}}'.encode()
-            environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/v1/events/views", "wsgi.input": BytesIO(body)}
-            gateway(environ | {"HTTP_HOST": "localhost"}, lambda status, _: answers.append(status))
-    assert answers == ["200 OK"] * 3
-    deadline = time.monotonic() + 60
-    while kinds.to_arrow()["n"].to_pylist() != [3] or total.to_arrow()["n"].to_pylist() != [3]:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    refresher.stop()
-    assert "refreshing the rollup broken failed: the rollup broken cannot be refreshed" in capsys.readouterr().err

@@ -77,6 +77,27 @@ def test_a_table_is_merged_once_that_saves_enough_files(tmp_path: Path) -> None:
         assert process.wait(timeout=30) == 0
 
 
+def test_tables_of_pipelines_and_rollups_follow_posted_events(tmp_path: Path) -> None:
+    lake = alluvia.connect(str(tmp_path / "lake"))
+    lake.create_events("app")
+    kinds = lake.create_rollup("kinds", "SELECT event, count(*) AS n FROM app GROUP BY event")
+    lake.create_rollup("broken", "SELECT max(event::LONG) AS n FROM app")
+    (tmp_path / "all.sql").write_text(
+        "CREATE TABLE silver SCHEDULE ON CHANGE AS SELECT event_id, event FROM app;"
+        "CREATE TABLE gold SCHEDULE ON CHANGE AS SELECT event, count(*) AS n FROM silver GROUP BY event"
+    )
+    assert [each.error for each in lake.pipeline(tmp_path / "all.sql").run()] == [None, None]
+    with serving(tmp_path / "lake") as (_, port):
+        for at in range(3):
+            assert Client(port).post("/v1/events/app", {"event_id": str(at), "event": "view"}).status == 200
+        expected, deadline = [{"event": "view", "n": 3}], time.monotonic() + 60
+        while [lake["gold"].to_arrow().to_pylist(), kinds.to_arrow().to_pylist()] != [expected, expected]:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    status = {row["table"]: row["behind"] for row in lake.pipeline(tmp_path / "all.sql").status()}
+    assert status == {"silver": {"app": 0}, "gold": {"silver": 0}}
+
+
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with serving(tmp_path / "lake") as (_, port):
         result = CliRunner().invoke(cli, ["serve", "--lake", str(tmp_path / "lake"), "--port", str(port)])
@@ -91,7 +112,7 @@ def test_a_host_that_is_elsewhere_is_named(tmp_path: Path) -> None:
     assert result.stderr.startswith("alluvia: --host 192.0.2.1: cannot listen there")
 
 
-@pytest.mark.parametrize("option", ["--merge-every", "--vacuum-every"])
+@pytest.mark.parametrize("option", ["--merge-every", "--vacuum-every", "--pipeline-every"])
 @pytest.mark.parametrize("seconds", ["-1", "inf", "soon"])
 def test_intervals_that_are_none_are_wrong_usage(tmp_path: Path, option: str, seconds: str) -> None:
     result = CliRunner().invoke(cli, ["serve", "--lake", str(tmp_path), "--port", "0", option, seconds])

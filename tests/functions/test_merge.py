@@ -55,47 +55,6 @@ def files(lake: alluvia.Lake, table: str) -> int:
     return len(lake.table(table).snapshot().files)
 
 
-def test_rollups_are_refreshed(lake: alluvia.Lake) -> None:
-    query = "SELECT event, count(*) AS n FROM quiet GROUP BY event"
-    clicks = lake.create_rollup("clicks", query)
-    add(lake, "quiet", "r")
-    reports = {
-        report["table"]: report.get("refreshed") for report in handler(payload("merge_schedule"), None)["tables"]
-    }
-    assert {name for name, report in reports.items() if report} == {"clicks"}
-    assert reports["clicks"]["clicks"]["mode"] == "folded"
-    assert clicks.to_arrow().to_pylist() == [{"event": "click", "n": 2}]
-    add(lake, "quiet", "s")
-    (report,) = handler({"tables": ["quiet"]}, None)["tables"]
-    assert report["refreshed"]["clicks"]["source_version"] == lake["quiet"].version
-    assert clicks.to_arrow().to_pylist() == [{"event": "click", "n": 3}]
-
-
-def test_a_rollup_that_fails_stops_no_other_one(lake: alluvia.Lake) -> None:
-    lake.create_rollup("a_bad", "SELECT max(event_id::LONG) AS n FROM quiet WHERE event_id <> 'q'")
-    good = lake.create_rollup("b_good", "SELECT count(*) AS n FROM quiet")
-    add(lake, "quiet", "x")
-    with pytest.raises(AlluviaError, match=r"quiet: .*rollups failed: a_bad: the rollup a_bad cannot be refreshed"):
-        handler({"tables": ["quiet"]}, None)
-    assert good.to_arrow().to_pylist() == [{"n": 2}]
-
-
-def test_rollups_of_rollups_are_refreshed_after_them(lake: alluvia.Lake) -> None:
-    lake.create_rollup("kinds", "SELECT event, count(*) AS n FROM quiet GROUP BY event")
-    total = lake.create_rollup("all_kinds", "SELECT sum(n) AS n FROM kinds")
-    for at, event in enumerate(({"tables": ["quiet"]}, payload("merge_schedule"), {"tables": ["kinds"]})):
-        add(lake, "quiet", f"x{at}")
-        handler(event, None)
-        assert total.to_arrow().to_pylist() == [{"n": at + 2}]
-
-
-def test_a_rollup_that_cannot_be_refreshed_is_named(lake: alluvia.Lake) -> None:
-    lake.create_rollup("numbers", "SELECT max(event_id::LONG) AS n FROM quiet WHERE event_id <> 'q'")
-    add(lake, "quiet", "x")
-    with pytest.raises(AlluviaError, match=r"1 of 4 tables failed: numbers: .*the rollup numbers cannot be refreshed"):
-        handler(payload("merge_schedule"), None)
-
-
 def test_a_schedule_merges_every_table(lake: alluvia.Lake) -> None:
     answer = handler(payload("merge_schedule"), None)
     reports = {report["table"]: (report["files_removed"], report["files_added"]) for report in answer["tables"]}

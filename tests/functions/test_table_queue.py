@@ -127,24 +127,6 @@ def test_a_table_that_has_nothing_to_do_gets_no_commit(lake: alluvia.Lake) -> No
     assert lake["b"].version == version
 
 
-def test_a_table_that_has_changed_refreshes_its_rollups_and_a_sweep_does_each_by_itself(lake: alluvia.Lake) -> None:
-    counts = lake.create_rollup("counts", "SELECT n, count(*) AS rows FROM b GROUP BY n")
-
-    def behind() -> int:
-        return lake["b"].count() - sum(row["rows"] or 0 for row in counts.to_arrow().to_pylist())
-
-    lake["b"].append([{"n": 7}])
-    assert behind() == 1
-    merge(event(message_for("b", swept=True)), Context("r"))
-    assert behind() == 1
-    merge(event(message_for("counts", swept=True)), Context("r"))
-    assert behind() == 0
-    lake["b"].append([{"n": 5}])
-    assert behind() == 1
-    merge(event(committed("b", 0)), Context("r"))
-    assert behind() == 0
-
-
 def test_messages_about_tables_that_are_gone_are_done(lake: alluvia.Lake) -> None:
     lake.drop_table("b")
     bodies: list[str | bytes] = [

@@ -13,7 +13,20 @@ from tests.infra.test_bucket import bucket_statements
 from tests.infra.test_privileges import lake, role_id
 
 Template = dict[str, Any]
-ROLES = ("Ingest", "Commit", "Merge", "Query", "Jobs", "Sql", "Upload", "Vacuum", "Backfill", "Job", "Upkeep")
+ROLES = (
+    "Ingest",
+    "Commit",
+    "Merge",
+    "Pipeline",
+    "Query",
+    "Jobs",
+    "Sql",
+    "Upload",
+    "Vacuum",
+    "Backfill",
+    "Job",
+    "Upkeep",
+)
 ACCESS = ("tokens/keys/k.json", "tokens/issued/t.json", "tokens/revoked/1-t", "sources.toml")
 PUBLISHED = "queries/top/00000000000000000000.json"
 REQUESTS: tuple[dict[str, str], ...] = ({}, {"none_match": "*"}, {"match": '"e"'})

@@ -24,12 +24,20 @@ EXPECTED = {
     "PartialBatchFailures",
     "ApiFailures",
     *(f"{name}{kind}" for name in ("Ingest", "Query") for kind in ("Errors", "Throttles", "Unavailable")),
-    *(f"{name}{kind}" for name in ("Commit", "Jobs", "Merge", "Vacuum") for kind in ("Errors", "Throttles")),
+    *(
+        f"{name}{kind}"
+        for name in ("Commit", "Jobs", "Merge", "Pipeline", "Vacuum")
+        for kind in ("Errors", "Throttles")
+    ),
     *(f"Backfill{kind}" for kind in ("Errors", "Throttles")),
     "Rejects",
     "CommitsSinceCheckpoint",
     "UpkeepFailed",
-    *(f"{name}{kind}" for name in ("Merge", "Vacuum") for kind in ("Missing", "Failures", "DeadLetters", "QueueAge")),
+    *(
+        f"{name}{kind}"
+        for name in ("Merge", "Pipeline", "Vacuum")
+        for kind in ("Missing", "Failures", "DeadLetters", "QueueAge")
+    ),
 }
 
 
@@ -96,6 +104,8 @@ def test_only_what_must_run_is_missed(template: Template, name: str) -> None:
         ("QueueAge", "EventQueueEvents", "ApproximateAgeOfOldestMessage", 900),
         ("MergeDeadLetters", "MergeQueueDeadLetters", "ApproximateNumberOfMessagesVisible", 1),
         ("MergeQueueAge", "MergeQueueTables", "ApproximateAgeOfOldestMessage", 7200),
+        ("PipelineDeadLetters", "PipelineQueueDeadLetters", "ApproximateNumberOfMessagesVisible", 1),
+        ("PipelineQueueAge", "PipelineQueueSteps", "ApproximateAgeOfOldestMessage", 7200),
         ("VacuumDeadLetters", "VacuumQueueDeadLetters", "ApproximateNumberOfMessagesVisible", 1),
         ("VacuumQueueAge", "VacuumQueueTables", "ApproximateAgeOfOldestMessage", 7200),
     ],
@@ -116,7 +126,7 @@ def test_a_message_that_failed_once_is_tried_again_before_its_age_raises_an_alar
 
 
 @pytest.mark.parametrize("kind", ["Errors", "Throttles"])
-@pytest.mark.parametrize("name", ["Commit", "Jobs", "Merge", "Vacuum", "Backfill"])
+@pytest.mark.parametrize("name", ["Commit", "Jobs", "Merge", "Pipeline", "Vacuum", "Backfill"])
 def test_each_failure_of_what_works_by_itself_raises_an_alarm(template: Template, name: str, kind: str) -> None:
     alarm = alarms(template)[f"{name}{kind}"]
     assert (alarm["Namespace"], alarm["MetricName"], alarm["Statistic"]) == ("AWS/Lambda", kind, "Sum")
@@ -192,12 +202,20 @@ def test_a_sweep_that_does_not_come_is_missed(template: Template, name: str) -> 
     assert rule["ScheduleExpression"] == "rate(1 day)"
 
 
+def test_looks_for_due_tables_that_do_not_come_are_missed_within_hours(template: Template) -> None:
+    alarm = alarms(template)["PipelineMissing"]
+    assert (alarm["MetricName"], dimensions(alarm)) == ("Sweeps", {"service": "pipeline"})
+    assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (1, "LessThanThreshold")
+    assert (alarm["Period"], alarm["EvaluationPeriods"]) == (3600, 2)
+
+
 @pytest.mark.parametrize(
     ("name", "metric", "service", "threshold", "statistic", "seconds", "periods", "breaching"),
     [
         ("PartialBatchFailures", "PartialBatchFailures", "ingest", 1, "Sum", 300, 6, 3),
         ("CommitsSinceCheckpoint", "CommitsSinceCheckpoint", None, 1000, "Maximum", 600, 3, 3),
         ("MergeFailures", "PartialBatchFailures", "merge", 1, "Sum", 300, 1, 1),
+        ("PipelineFailures", "PartialBatchFailures", "pipeline", 1, "Sum", 300, 1, 1),
         ("VacuumFailures", "PartialBatchFailures", "vacuum", 1, "Sum", 300, 1, 1),
     ],
 )

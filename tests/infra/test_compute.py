@@ -22,12 +22,13 @@ FOLDERS = {
     "Ingest": "ingest",
     "Commit": "ingest",
     "Merge": "merge",
+    "Pipeline": "pipeline",
     "Query": "query",
     "Jobs": "query",
     "Vacuum": "vacuum",
     "Backfill": "backfill",
 }
-WITH_DUCKDB = ("Ingest", "Commit", "Query", "Jobs", "Merge")
+WITH_DUCKDB = ("Ingest", "Commit", "Query", "Jobs", "Merge", "Pipeline")
 
 
 def function(template: Template, name: str) -> dict[str, Any]:
@@ -114,6 +115,7 @@ def test_the_environment_is_what_the_handlers_read(template: Template) -> None:
     lake = f"s3://{{{the_id(template, 'AWS::S3::Bucket', 'StorageLake')}}}/lake"
     queue = the_id(template, "AWS::SQS::Queue", "EventQueueEvents")
     tables = {name: the_id(template, "AWS::SQS::Queue", f"{name}QueueTables") for name in ("Merge", "Vacuum")}
+    steps = the_id(template, "AWS::SQS::Queue", "PipelineQueueSteps")
     code = found["Backfill"].pop("ALLUVIA_CODE_URI")
     upkeep = f"{{{the_id(template, 'AWS::StepFunctions::StateMachine', 'UpkeepRunsMachine')}}}"
     query = {
@@ -136,6 +138,7 @@ def test_the_environment_is_what_the_handlers_read(template: Template) -> None:
             "ALLUVIA_TABLES_QUEUE_URL": f"{{{tables['Merge']}}}",
             "ALLUVIA_SPARK_UPKEEP_ARN": upkeep,
         },
+        "Pipeline": {"ALLUVIA_LAKE": lake, "ALLUVIA_TABLES_QUEUE_URL": f"{{{steps}}}"},
         "Query": {
             **query,
             "ALLUVIA_JOBS_FUNCTION": f"{{{the_id(template, 'AWS::Lambda::Alias', 'FunctionsJobsLive')}}}",
@@ -241,6 +244,6 @@ def test_outputs_name_what_a_user_needs(template: Template) -> None:
         "IncomingUri",
         "EmrApplicationId",
         "QueueUrl",
-        *(f"{name}{kind}Url" for name in ("Merge", "Vacuum") for kind in ("Queue", "DeadLetters")),
+        *(f"{name}{kind}Url" for name in ("Merge", "Vacuum", "Pipeline") for kind in ("Queue", "DeadLetters")),
         *(f"{name}FunctionName" for name in FOLDERS),
     }

@@ -14,7 +14,7 @@ from tests.infra.test_bucket import bucket_statements, denied
 from tests.infra.test_privileges import lake, role_id
 
 Template = dict[str, Any]
-WRITERS = ("Commit", "Merge", "Sql", "Upload", "Vacuum", "Job", "Upkeep")
+WRITERS = ("Commit", "Merge", "Pipeline", "Sql", "Upload", "Vacuum", "Job", "Upkeep")
 """Those that may put anything below the lake's prefix; Ingest puts rejects."""
 KEPT = (
     "t/ts_day=2026-11-01/part-0.parquet",

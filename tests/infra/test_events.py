@@ -22,12 +22,13 @@ READ_PATHS = (
 )  # fmt: skip
 
 
-QUEUES = {"Commit": "EventQueueEvents", "Merge": "MergeQueueTables", "Vacuum": "VacuumQueueTables"}
+QUEUES = {"Commit": "EventQueueEvents", "Merge": "MergeQueueTables", "Vacuum": "VacuumQueueTables",
+          "Pipeline": "PipelineQueueSteps"}  # fmt: skip
 """What feeds which function."""
 
 
 def dead_letters_of(template: Template, name: str) -> str:
-    return the_id(template, QUEUE, re.sub("(Events|Tables)$", "DeadLetters", QUEUES[name]))
+    return the_id(template, QUEUE, re.sub("(Events|Tables|Steps)$", "DeadLetters", QUEUES[name]))
 
 
 def mapping_of(template: Template, name: str) -> dict[str, Any]:
@@ -38,7 +39,7 @@ def mapping_of(template: Template, name: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(("name", "receives"), [("Commit", 5), ("Merge", 3), ("Vacuum", 3)])
+@pytest.mark.parametrize(("name", "receives"), [("Commit", 5), ("Merge", 3), ("Vacuum", 3), ("Pipeline", 3)])
 def test_a_message_that_keeps_failing_goes_to_the_dead_letters(template: Template, name: str, receives: int) -> None:
     queues = resources_of(template, QUEUE)
     dead, fed = dead_letters_of(template, name), the_id(template, QUEUE, QUEUES[name])
@@ -91,7 +92,21 @@ def test_a_queue_is_read_in_batches_that_can_fail_in_part(
     assert mapping["ScalingConfig"] == {"MaximumConcurrency": concurrency}
 
 
-@pytest.mark.parametrize("name", QUEUES)
+def test_the_queue_of_pipelines_delivers_one_message_of_a_table_at_a_time(template: Template) -> None:
+    queues = resources_of(template, QUEUE)
+    fed, dead = queues[the_id(template, QUEUE, QUEUES["Pipeline"])], queues[dead_letters_of(template, "Pipeline")]
+    assert (fed["FifoQueue"], dead["FifoQueue"]) == (True, True)
+    assert all("FifoQueue" not in queues[the_id(template, QUEUE, QUEUES[name])] for name in ("Merge", "Vacuum"))
+    mapping = mapping_of(template, "Pipeline")
+    assert (mapping["BatchSize"], mapping["ScalingConfig"]) == (1, {"MaximumConcurrency": 4})
+    assert "MaximumBatchingWindowInSeconds" not in mapping  # Lambda takes none for a FIFO queue
+    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    functions = resources_of(template, "AWS::Lambda::Function")
+    timeout = functions[the_id(template, "AWS::Lambda::Function", "FunctionsPipeline")]["Timeout"]
+    assert fed["VisibilityTimeout"] >= timeout
+
+
+@pytest.mark.parametrize("name", [name for name in QUEUES if name != "Pipeline"])
 def test_a_batch_stays_invisible_for_six_time_outs_and_the_window(template: Template, name: str) -> None:
     functions = resources_of(template, "AWS::Lambda::Function")
     function = functions[the_id(template, "AWS::Lambda::Function", f"Functions{name}")]
@@ -220,6 +235,7 @@ def test_rates_and_concurrency_are_settings(placeholders: Sources, tmp_path: Pat
         "commit_concurrency": "5",
         "merge_concurrency": "6",
         "vacuum_concurrency": "7",
+        "pipeline_concurrency": "3",
     }
     found = read_template(synthesise(placeholders, tmp_path, **chosen))
     (stage,) = resources_of(found, "AWS::ApiGatewayV2::Stage").values()
@@ -231,7 +247,7 @@ def test_rates_and_concurrency_are_settings(placeholders: Sources, tmp_path: Pat
     )
     assert stage["RouteSettings"] == {key: {"ThrottlingRateLimit": 2, "ThrottlingBurstLimit": 3} for key in routes}
     concurrency = {name: mapping_of(found, name)["ScalingConfig"]["MaximumConcurrency"] for name in QUEUES}
-    assert concurrency == {"Commit": 5, "Merge": 6, "Vacuum": 7}
+    assert concurrency == {"Commit": 5, "Merge": 6, "Vacuum": 7, "Pipeline": 3}
     functions = resources_of(found, "AWS::Lambda::Function")
     key, kind = "ReservedConcurrentExecutions", "AWS::Lambda::Function"
     reserved = {name: each[key] for name, each in functions.items() if key in each}
@@ -251,6 +267,14 @@ def test_merge_and_vacuum_sweep_by_themselves(template: Template, name: str) -> 
     assert target["Arn"] == {"Ref": the_id(template, "AWS::Lambda::Alias", f"Functions{name}Live")}
 
 
+def test_pipelines_are_looked_at_every_minute(template: Template) -> None:
+    rule = template["Resources"][the_id(template, "AWS::Events::Rule", "SchedulesPipeline")]["Properties"]
+    (target,) = rule["Targets"]
+    assert (rule["ScheduleExpression"], rule["State"]) == ("rate(1 minute)", "ENABLED")
+    assert target["Arn"] == {"Ref": the_id(template, "AWS::Lambda::Alias", "FunctionsPipelineLive")}
+    assert target["RetryPolicy"] == {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 0}
+
+
 def test_nothing_else_has_a_schedule(template: Template) -> None:
     rules = resources_of(template, "AWS::Events::Rule").values()
-    assert len([rule for rule in rules if "ScheduleExpression" in rule]) == 2
+    assert len([rule for rule in rules if "ScheduleExpression" in rule]) == 3

@@ -174,6 +174,7 @@ def test_a_function_s_asset_holds_its_code_and_not_its_neighbours(tmp_path: Path
     assert found == {
         "ingest": ["functions/ingest/answers.py", "functions/ingest/handler.py"],
         "merge": ["functions/merge/handler.py"],
+        "pipeline": ["functions/pipeline/handler.py"],
         "query": ["functions/query/handler.py"],
         "vacuum": ["functions/vacuum/handler.py"],
         "backfill": ["functions/backfill/handler.py"],

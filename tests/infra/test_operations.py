@@ -48,7 +48,7 @@ def test_its_settings_have_their_defaults() -> None:
             )
             assert (getattr(default, name) or None) == wanted, name
             seen += 1
-    assert seen == 30
+    assert seen == 31
 
 
 def test_it_names_outputs_of_the_stack(template: Template) -> None:

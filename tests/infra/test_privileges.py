@@ -15,7 +15,7 @@ Template = dict[str, Any]
 
 ROLE = "AWS::IAM::Role"
 BUCKET = "AWS::S3::Bucket"
-LAMBDAS = ("Ingest", "Commit", "Merge", "Query", "Jobs", "Vacuum", "Backfill")
+LAMBDAS = ("Ingest", "Commit", "Merge", "Pipeline", "Query", "Jobs", "Vacuum", "Backfill")
 JOBS = ("Job", "Upkeep")
 READ = {"s3:GetObject", "s3:ListBucket"}
 APPEND = READ | {"s3:PutObject", "s3:AbortMultipartUpload"}
@@ -23,6 +23,7 @@ LAKE_ACTIONS = {
     "Ingest": APPEND,
     "Commit": APPEND,
     "Merge": APPEND,
+    "Pipeline": APPEND,
     "Query": APPEND,
     "Jobs": APPEND,
     "Vacuum": APPEND | {"s3:DeleteObject"},
@@ -67,7 +68,7 @@ def test_rights_in_the_lake_end_at_its_prefix(template: Template, name: str) -> 
     assert not allowed(found, "s3:ListBucket", lake(template), prefix="elsewhere/")
 
 
-@pytest.mark.parametrize("name", ["Ingest", "Commit", "Merge", "Query", "Vacuum", *JOBS])
+@pytest.mark.parametrize("name", ["Ingest", "Commit", "Merge", "Pipeline", "Query", "Vacuum", *JOBS])
 def test_readers_read_and_list_the_lake(template: Template, name: str) -> None:
     found = statements(template, name)
     assert allowed(found, "s3:GetObject", lake(template, "lake/events/_delta_log/_last_checkpoint"))
@@ -75,7 +76,7 @@ def test_readers_read_and_list_the_lake(template: Template, name: str) -> None:
     assert allowed(found, "s3:ListBucket", lake(template), prefix="lake/events/_delta_log/")
 
 
-@pytest.mark.parametrize("name", ["Commit", "Merge", "Vacuum", *JOBS])
+@pytest.mark.parametrize("name", ["Commit", "Merge", "Pipeline", "Vacuum", *JOBS])
 def test_writers_put_into_the_lake(template: Template, name: str) -> None:
     key = "lake/events/_delta_log/00000000000000000000.json"
     assert allowed(statements(template, name), "s3:PutObject", lake(template, key), none_match="*")
@@ -89,7 +90,7 @@ def test_ingest_over_http_writes_rejects_and_nothing_else(template: Template) ->
         assert not allowed(found, "s3:PutObject", lake(template, key), none_match="*")
 
 
-@pytest.mark.parametrize("name", ["Ingest", "Commit", "Merge", "Query", "Backfill", "Job"])
+@pytest.mark.parametrize("name", ["Ingest", "Commit", "Merge", "Pipeline", "Query", "Backfill", "Job"])
 def test_only_vacuum_deletes(template: Template, name: str) -> None:
     found = statements(template, name)
     assert not [action for action, _ in grants(found) if action.lower().startswith("s3:delete")]
@@ -149,9 +150,11 @@ def test_ingest_sends_and_commit_receives(template: Template) -> None:
         assert actions(template, name, "sqs") == set()
 
 
-@pytest.mark.parametrize("name", ["Merge", "Vacuum"])
-def test_merge_and_vacuum_send_to_their_own_queue_and_receive_from_it(template: Template, name: str) -> None:
-    queue = f"{{{the_id(template, 'AWS::SQS::Queue', f'{name}QueueTables')}.Arn}}"
+@pytest.mark.parametrize(("name", "kind"), [("Merge", "Tables"), ("Vacuum", "Tables"), ("Pipeline", "Steps")])
+def test_what_works_on_tables_sends_to_its_own_queue_and_receives_from_it(
+    template: Template, name: str, kind: str
+) -> None:
+    queue = f"{{{the_id(template, 'AWS::SQS::Queue', f'{name}Queue{kind}')}.Arn}}"
     found = {pair for pair in grants(statements(template, name)) if pair[0].startswith("sqs:")}
     names = (
         "SendMessage",
@@ -177,7 +180,7 @@ def test_backfill_starts_jobs_on_one_application_with_the_roles_of_jobs(template
     assert allowed(found, "iam:PassRole", role, service="emr-serverless.amazonaws.com")
     assert not allowed(found, "iam:PassRole", role, service="lambda.amazonaws.com")
     assert not allowed(found, "iam:PassRole", role)
-    for name in ("Ingest", "Commit", "Merge", "Query", "Vacuum", *JOBS):
+    for name in ("Ingest", "Commit", "Merge", "Pipeline", "Query", "Vacuum", *JOBS):
         assert actions(template, name, "iam") | actions(template, name, "emr-serverless") == set()
 
 
@@ -245,6 +248,7 @@ def test_a_function_is_called_by_the_api_and_the_schedules_alone(template: Templ
     base = f"arn:{{AWS::Partition}}:execute-api:{{AWS::Region}}:{{AWS::AccountId}}:{{{api}}}/*/*"
     merge = the_id(template, "AWS::Events::Rule", "SchedulesMerge")
     vacuum = the_id(template, "AWS::Events::Rule", "SchedulesVacuum")
+    pipeline = the_id(template, "AWS::Events::Rule", "SchedulesPipeline")
     assert found == [
         *[("apigateway.amazonaws.com", f"{base}/healthz")] * 2,
         *[("apigateway.amazonaws.com", f"{base}/openapi.json")] * 2,
@@ -263,6 +267,7 @@ def test_a_function_is_called_by_the_api_and_the_schedules_alone(template: Templ
         *[("apigateway.amazonaws.com", f"{base}/v1/tables")] * 2,
         *[("apigateway.amazonaws.com", f"{base}/v1/tables/{{table}}")] * 2,
         ("events.amazonaws.com", f"{{{merge}.Arn}}"),
+        ("events.amazonaws.com", f"{{{pipeline}.Arn}}"),
         ("events.amazonaws.com", f"{{{vacuum}.Arn}}"),
     ]
     assert not has_any(template, "AWS::Lambda::Url")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -236,8 +237,8 @@ class Lake(OutsideTables, LakeSchemas, LakeStreams, LakeTags, LakeQueries):
         tests = read_tests(Path(path))
         return Pipeline(self.catalog, self.evaluation, read_project(path), tests, scratch)
 
-    def evaluation(self, memory_mb: int | None = None) -> Evaluate:
-        """Return what computes rollups, within a memory limit in MB, and no longer than a transaction may take.
+    def evaluation(self, memory_mb: int | None = None, seconds: float = inf) -> Evaluate:
+        """Return what computes rollups, within a memory limit in MB and a time, at most that of a transaction.
 
         DuckDB, in a process of its own, gets two thirds of it: the rest is for what the two processes hold besides.
         """
@@ -245,7 +246,7 @@ class Lake(OutsideTables, LakeSchemas, LakeStreams, LakeTags, LakeQueries):
         from alluvia.query.process.evaluator import evaluation
 
         memory_bytes = None if memory_mb is None else memory_mb * 1_000_000 * 2 // 3
-        return evaluation(self.store, QueryLimits(TRANSACTION_AGE_MS_MAX / 1000, memory_bytes))
+        return evaluation(self.store, QueryLimits(min(seconds, TRANSACTION_AGE_MS_MAX / 1000), memory_bytes))
 
     def drop_table(self, name: str) -> Commit:
         """Drop a table and its rejected events, in one commit each. Deletes no files. Raises `TableNotFound`.

@@ -63,6 +63,11 @@ def definition_of(snapshot: Snapshot) -> TableDefinition | None:
         raise Corrupt(msg) from error
 
 
+def is_quarantine(snapshot: Snapshot) -> bool:
+    """Whether a table has the rows that failed the expectations of another one."""
+    return f'"{_OF}"' in snapshot.properties.get(PIPELINE, "")
+
+
 def quarantine_text(target: str) -> str:
     """Return the property of the table of rows that failed the expectations of a table."""
     return to_text({_OF: target})

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
 
+import orjson
+
 from alluvia.clock import datetime_of
 from alluvia.errors import AlluviaError, Invalid
 from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.operations.reading.history import history
 from alluvia.operations.reading.relations import Evaluate
 from alluvia.pipelines.declaration import Declaration
 from alluvia.pipelines.execution import Execution, LocalExecution
 from alluvia.pipelines.graph import selected, upstream_of
+from alluvia.pipelines.marks import read_marks
 from alluvia.pipelines.planning import MODES, NOTHING
 from alluvia.pipelines.running import TableRun, run_table
 from alluvia.pipelines.table_planner import Planner
+from alluvia.pipelines.tables import OPERATION
 from alluvia.pipelines.unit_tests import DeclarationTest, DeclarationTestResult, Scratch, run_test
 from alluvia.rollups.change import PROGRESS, progress_of
 
 REFUSED, FAILED, SKIPPED = "refused", "failed", "skipped"
+COMMITS_LOOKED_AT = 20
+"""Of a table, for its last run: merges may have come since."""
 
 
 class Pipeline:
@@ -135,11 +142,15 @@ class Pipeline:
 
         Rows have `table`, `kind`, `version`, `last_run`, the time at which it looked at its sources, `behind`, the
         versions of each source that it does not show yet, None for a source that it has never shown, and the `mode` of
-        the next run, with the reason in `why`.
+        the next run, with the reason in `why`. `failed` counts the rows that did not meet each expectation in the last
+        run, None if it is not among the newest commits; `error` is the reason why a run that its schedule started
+        failed, if none has succeeded since.
         """
         planner, rows = Planner(self._catalog, self._evaluation()), list[dict[str, object]]()
+        failed_runs = {} if self._catalog.origin else read_marks(self._catalog.store).failed
         for each in self.declarations:
             row: dict[str, object] = {"table": shown(each.target), "version": None, "last_run": None, "behind": {}}
+            failed_run = failed_runs.get(each.target)
             target = planner.newest(each.target)
             try:
                 plan = planner.plan(each, target)
@@ -156,9 +167,19 @@ class Pipeline:
             if target is not None:
                 txn = target.state.txns.get(PROGRESS)
                 looked = None if txn is None or txn.last_updated is None else datetime_of(txn.last_updated)
-                row |= {"version": target.version, "last_run": looked}
+                row |= {"version": target.version, "last_run": looked, "failed": self._failed_rows(each.target)}
+                if failed_run is not None and looked is not None and looked > failed_run.failed_at:
+                    failed_run = None
+            row["error"] = None if failed_run is None else failed_run.error
             rows.append(row)
         return rows
+
+    def _failed_rows(self, name: str) -> dict[str, int] | None:
+        """Return the counts of the last run's commit."""
+        for entry in history(self._catalog.handle(name), COMMITS_LOOKED_AT):
+            if entry.operation == OPERATION:
+                return dict(orjson.loads(entry.parameters.get("failed", "{}")))
+        return None
 
 
 def shown(name: str) -> str:

@@ -20,6 +20,7 @@ from alluvia.operations.tables.evolve import plan_evolve
 from alluvia.operations.transactions.lake_transaction import StagedTables
 from alluvia.operations.transactions.staging import StagedTable
 from alluvia.pipelines.definition import definition_of, quarantine_text
+from alluvia.pipelines.marks import put_mark
 from alluvia.pipelines.planning import REBUILT, StepPlan
 from alluvia.pipelines.sorting_rows import quarantine_schema
 from alluvia.pipelines.steps import Step
@@ -33,6 +34,8 @@ def staged_target(
     """Return a step's table, with the columns and properties of its declaration. `before` is None for a new one."""
     step = plan.step
     metadata = _metadata(catalog, step)
+    if before is None or before.properties.get(PIPELINE) != step.definition.to_text():
+        put_mark(catalog.store, step.declaration.target)
     if before is None:
         return tables.create(step.declaration.target, metadata, exist_ok=False)
     if plan.mode == REBUILT and _differs(before, step, metadata):

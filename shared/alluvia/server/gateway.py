@@ -28,14 +28,14 @@ from alluvia.server.metrics import OTHER, Metrics
 from alluvia.server.metrics import PATH as METRICS_PATH
 from alluvia.serverless.authorization import AUTH
 from alluvia.serverless.cors import cors_headers, preflight_answer
-from alluvia.serverless.http import GONE, NOSNIFF, OPERATOR, OPERATOR_HEADER, TABLE_HEADER, Response, failure
+from alluvia.serverless.http import GONE, NOSNIFF, OPERATOR, OPERATOR_HEADER, Response, failure
 from alluvia.serverless.log_lines import caller_name, forget_caller
 from alluvia.serverless.routes.ingest_routes import INGEST_ROUTES, is_of_source
 from alluvia.serverless.routes.query_routes import QUERY_ROUTES
 from alluvia.serverless.routes.route import RouteTable, route_at
 
 Handler = Callable[[dict[str, Any], Any], Any]
-FUNCTIONS = ("ingest", "merge", "query", "vacuum", "backfill")
+FUNCTIONS = ("ingest", "merge", "pipeline", "query", "vacuum", "backfill")
 _PACKAGE = Path(__file__).parents[1]
 _INSTALLED = (_PACKAGE / "functions").is_dir()
 _FUNCTIONS = "alluvia.functions" if _INSTALLED else "functions"
@@ -100,7 +100,7 @@ class ServerRules:
 class Gateway:
     """Routes requests to the ingest and query functions, and tells `log` of each request on one line.
 
-    `changed` is called with each table that events came into. `downloads` answers signed paths.
+    `downloads` answers signed paths.
     """
 
     def __init__(
@@ -108,7 +108,6 @@ class Gateway:
         clock: Clock,
         rules: ServerRules,
         log: Callable[[str], object] = lambda _: None,
-        changed: Callable[[str], object] = lambda _: None,
         metrics: Metrics | None = None,
         downloads: Downloads | None = None,
     ) -> None:
@@ -116,7 +115,6 @@ class Gateway:
         self._downloads = downloads
         self._rules = rules
         self._log = log
-        self._changed = changed
         self._metrics = metrics or Metrics()
         self._ingest = load_handler("ingest")
         self._query = load_handler("query")
@@ -192,11 +190,7 @@ class Gateway:
         if next(QUERY_ROUTES.at(event["rawPath"]), None) is None:
             call = partial(self._call, self._ingest, event)
             admission = self._uploads if event["rawPath"].startswith(UPLOAD_PATHS) else self._large
-            answer = admission.through(call) if admission is self._uploads or _is_large(event) else call()
-            table = answer["headers"].get(TABLE_HEADER)
-            if answer["statusCode"] < 300 and table is not None:
-                self._changed(table)
-            return answer
+            return admission.through(call) if admission is self._uploads or _is_large(event) else call()
         return self._queries.through(partial(self._call, self._query, event))
 
     def _tell_metrics(self, event: dict[str, Any]) -> Response:

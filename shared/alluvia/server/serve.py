@@ -20,11 +20,12 @@ from alluvia.server.job_pool import AT_ONCE, JobPool
 from alluvia.server.large_results import download
 from alluvia.server.listening import HttpServer, listen
 from alluvia.server.metrics import CommitCount, Metrics
-from alluvia.server.upkeep import CommitWatch, Refresher, Upkeep
+from alluvia.server.upkeep import CommitWatch, Upkeep
 from alluvia.serverless.authorization import AUTH, OPEN
 from alluvia.serverless.job_starting import using_pool
 from alluvia.serverless.settings import environment
 from alluvia.serverless.signed_paths import signer_of, using_signer
+from alluvia.serverless.table_messages import NOTIFIED_EVERY
 from alluvia.serverless.table_queue import QUEUE_URL
 from alluvia.serverless.warm_lake import using
 
@@ -39,6 +40,7 @@ DEFAULTS = {
 """Settings that are others than a function's, where none are set. The command says whom it answers in any case."""
 MERGE_SECONDS = 3600.0
 VACUUM_SECONDS = 24 * 3600.0
+PIPELINE_SECONDS = 60.0
 METRICS_THREADS = 2
 THREADS = 128
 """Threads for small requests: nearly all of them wait for a commit together. Queries and large bodies have others."""
@@ -59,8 +61,7 @@ class Options:
     merge_seconds: float = MERGE_SECONDS
     vacuum_seconds: float = VACUUM_SECONDS
     log_requests: bool = True
-    refresh_rollups: bool = False
-    """Refresh rollups at once after events came into their source, and not only with each merge."""
+    pipeline_seconds: float = PIPELINE_SECONDS
     tells_metrics: bool = True
     """Whether every caller that may send requests may read `/metrics`."""
     operator_key: str = ""
@@ -101,16 +102,23 @@ def running(lake: Lake, options: Options, metrics: Metrics | None = None) -> Ite
     log = _log if options.log_requests else _log_nothing
     merge = Upkeep(lake, "merge", options.merge_seconds, {"when_due": True}) if options.merge_seconds else None
     vacuum = Upkeep(lake, "vacuum", options.vacuum_seconds) if options.vacuum_seconds else None
-    store = CommitCount(lake.store, metrics.commits)
-    lake = Lake(store if merge is None else CommitWatch(store, merge.changed), lake.clock)
-    upkeep = [each for each in (merge, vacuum) if each is not None]
+    pipeline = (
+        Upkeep(lake, "pipeline", options.pipeline_seconds, {"when_due": True}) if options.pipeline_seconds else None
+    )
+
+    def committed(table: str, version: int) -> None:
+        if merge is not None and version % NOTIFIED_EVERY == 0:
+            merge.changed(table)
+        if pipeline is not None:
+            pipeline.changed(table)
+
+    lake = Lake(CommitWatch(CommitCount(lake.store, metrics.commits), committed), lake.clock)
+    upkeep = [each for each in (merge, vacuum, pipeline) if each is not None]
     signer, jobs = signer_of(os.environ, lake.clock), JobPool(lake, _run_job)
     with using(lake), using_signer(signer), using_pool(jobs.take), environment(settings, without=[QUEUE_URL]):
         threads = THREADS + rules.queries.total + rules.large.total + rules.uploads.total
-        refresher = Refresher(lake)
-        changed = refresher.changed if options.refresh_rollups else _log_nothing
         downloads = partial(download, lake.store, signer)
-        gateway = Gateway(lake.clock, rules, log, changed, metrics, downloads)
+        gateway = Gateway(lake.clock, rules, log, metrics, downloads)
         server = listen(
             gateway, options.host, options.port, threads, log, admits=gateway.admits, refused=gateway.note_refusal
         )
@@ -118,7 +126,6 @@ def running(lake: Lake, options: Options, metrics: Metrics | None = None) -> Ite
         POOL.prepare(1)
         for each in upkeep:
             each.start()
-        refresher.start()
         jobs.start()
         try:
             flight_port = None
@@ -134,7 +141,6 @@ def running(lake: Lake, options: Options, metrics: Metrics | None = None) -> Ite
             jobs.stop()
             for each in upkeep:
                 each.stop()
-            refresher.stop()
 
 
 def _run_job(job_id: str) -> object:
@@ -157,7 +163,7 @@ def _log_nothing(_: str) -> None:
 @contextmanager
 def in_background(lake: Lake) -> Iterator[int]:
     """Serve a lake in a thread, without schedules, and yield the port."""
-    options = Options(merge_seconds=0, vacuum_seconds=0, log_requests=False)
+    options = Options(merge_seconds=0, vacuum_seconds=0, pipeline_seconds=0, log_requests=False)
     with running(lake, options) as served, _in_thread(served.http):
         yield int(served.http.effective_port)
 

@@ -1,4 +1,4 @@
-"""What `serve` does in place of notifications and schedules: merge tables, refresh rollups, and sweep all tables."""
+"""What `serve` does in place of notifications and schedules: merge and vacuum tables, and run derived ones."""
 
 from __future__ import annotations
 
@@ -16,81 +16,24 @@ from alluvia.store import PutResult, Store
 from alluvia.store.wrapper import Wrapper
 from alluvia.table_names import TABLE_OR_REJECTS
 
-
-class Refresher:
-    """Refreshes the rollups of tables that changed, one after another; what comes meanwhile waits for the next turn.
-
-    Requests never wait for it. A rollup that fails goes to stderr, and is left to the next events or the next merge.
-    """
-
-    def __init__(self, lake: Lake) -> None:
-        self._lake = lake
-        self._changed: set[str] = set()
-        self._stopping = False
-        self._news = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="refresh", daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def changed(self, table: str) -> None:
-        """Note that a table changed."""
-        with self._news:
-            self._changed.add(table)
-            self._news.notify()
-
-    def stop(self) -> None:
-        """End, after a refresh that is under way."""
-        with self._news:
-            self._stopping = True
-            self._news.notify()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while (tables := self._next()) is not None:
-            for table in tables:
-                self._refresh(table)
-
-    def _next(self) -> set[str] | None:
-        """Wait for tables that changed; None at the end."""
-        with self._news:
-            self._news.wait_for(lambda: self._changed or self._stopping)
-            changed, self._changed = self._changed, set()
-            return None if self._stopping else changed
-
-    def _refresh(self, table: str) -> None:
-        try:
-            for name in self._lake.rollups(table, nested=True):
-                self._attempt(name)
-        except Exception as error:  # noqa: BLE001 - the server goes on; the next events, or a merge, try again
-            sys.stderr.write(f"looking for the rollups of {table} failed: {error}\n")
-
-    def _attempt(self, name: str) -> None:
-        try:
-            self._lake.table(name).refresh()
-        except Exception as error:  # noqa: BLE001 - as above, and the other rollups get their turn
-            sys.stderr.write(f"refreshing the rollup {name} failed: {error}\n")
-
-
 REST_TIMES = 9
 """How long a table rests, as a multiple of its last call: one that always changes takes a tenth of a core."""
 REST_SECONDS_MAX = 5.0
-_TENTH_COMMIT = re.compile(rf"({TABLE_OR_REJECTS.pattern})/_delta_log/\d{{19}}0\.json")
+_COMMIT = re.compile(rf"(?P<table>{TABLE_OR_REJECTS.pattern})/_delta_log/(?P<version>\d{{20}})\.json")
 
 
 class CommitWatch(Wrapper):
-    """A store that reports every tenth commit of a table that is written through it."""
+    """A store that reports every commit of a table that is written through it: the table, and its version."""
 
-    def __init__(self, inner: Store, told: Callable[[str], object]) -> None:
+    def __init__(self, inner: Store, told: Callable[[str, int], object]) -> None:
         super().__init__(inner)
         self._told = told
 
     def put_if_absent(self, key: str, data: bytes) -> PutResult:
         result = super().put_if_absent(key, data)
-        commit = _TENTH_COMMIT.fullmatch(key) if result is PutResult.CREATED else None
+        commit = _COMMIT.fullmatch(key) if result is PutResult.CREATED else None
         if commit is not None:
-            self._told(commit[1])
+            self._told(commit["table"], int(commit["version"]))
         return result
 
 

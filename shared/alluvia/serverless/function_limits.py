@@ -37,6 +37,17 @@ class FunctionLimits:
     disk_bytes: int
 
 
+def process_memory_mb(environment: Mapping[str, str]) -> int | None:
+    """Return how much memory the process may take, in MB: nine tenths of a Lambda function's; None outside: any."""
+    function_mb = number(environment, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "MB", None)
+    return None if function_mb is None else function_mb * 9 // 10
+
+
+def seconds_left(context: object) -> float:
+    """Return how long work may take, so that there is time to record how it ended."""
+    return max(1.0, (remaining_ms(context) - MARGIN_MS) / 1000)
+
+
 def limits_of(context: object, environment: Mapping[str, str], memory_mb: int | None = None) -> FunctionLimits:
     """Return the limits of this invocation; outside Lambda, time and memory have none.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from alluvia.errors import Unavailable
 from alluvia.events.ingest.messages import batches
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_sqs.type_defs import SendMessageBatchRequestEntryTypeDef
@@ -17,6 +18,16 @@ if TYPE_CHECKING:
     from alluvia.clock import Clock
 
 _TRIES = 5
+
+
+class MessageGroup(NamedTuple):
+    """The group of a message, of which one is worked on at a time, and its id: the same one within 5 minutes is lost.
+
+    Both are up to 128 letters and digits.
+    """
+
+    name: str
+    message_id: str
 
 
 @cache
@@ -29,18 +40,23 @@ def sqs() -> SQSClient:
     return boto3.client("sqs", config=config)
 
 
-def send(client: SQSClient, queue_url: str, messages: Sequence[bytes], clock: Clock) -> None:
+def send(
+    client: SQSClient,
+    queue_url: str,
+    messages: Sequence[bytes],
+    clock: Clock,
+    groups: Mapping[bytes, MessageGroup] = MappingProxyType({}),
+) -> None:
     """Send all messages. Messages of a batch that SQS does not confirm are sent again, with growing pauses.
 
+    `groups` are those of the messages to a FIFO queue.
     Raises Unavailable if some were still refused: the others are in the queue, so sending all again is safe only
     because a message makes the same rows however often it comes.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
     for batch in batches(messages):
-        entries: list[SendMessageBatchRequestEntryTypeDef] = [
-            {"Id": str(number), "MessageBody": message.decode()} for number, message in enumerate(batch)
-        ]
+        entries = [_entry(str(number), message, groups.get(message)) for number, message in enumerate(batch)]
         for tries in range(1, _TRIES + 1):
             try:
                 answer = client.send_message_batch(QueueUrl=queue_url, Entries=entries)
@@ -55,3 +71,10 @@ def send(client: SQSClient, queue_url: str, messages: Sequence[bytes], clock: Cl
                 code = failed[0]["Code"] if failed else "its answer does not name them"
                 raise Unavailable(f"the queue refused {len(entries)} messages: {code}")
             clock.sleep(0.05 * 2**tries * (0.5 + clock.uniform()))
+
+
+def _entry(entry_id: str, message: bytes, group: MessageGroup | None) -> SendMessageBatchRequestEntryTypeDef:
+    entry: SendMessageBatchRequestEntryTypeDef = {"Id": entry_id, "MessageBody": message.decode()}
+    if group is not None:
+        entry |= {"MessageGroupId": group.name, "MessageDeduplicationId": group.message_id}
+    return entry

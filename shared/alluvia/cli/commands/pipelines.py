@@ -35,7 +35,7 @@ _SELECT: Decorator = click.option(
 _FULL_REFRESH: Decorator = click.option("--full-refresh", is_flag=True, help="Compute all rows again.")
 _RUN_COLUMNS = ("table", "kind", "mode", "version", "sources", "rows", "quarantined", "failed", "reason")
 _TEST_COLUMNS = ("table", "name", "result")
-_STATUS_COLUMNS = ("table", "kind", "version", "last_run", "behind", "mode", "why")
+_STATUS_COLUMNS = ("table", "kind", "version", "last_run", "behind", "failed", "mode", "why", "error")
 _PLAN_COLUMNS = (
     "table",
     "kind",
@@ -124,9 +124,9 @@ def pipeline_init(common: Common, path: str) -> None:
 @command
 @_PATH
 def pipeline_status(common: Common, path: str) -> None:
-    """Show how far each table of a pipeline is behind the tables that it reads, and what its next run does."""
+    """Show how far each table of a pipeline is behind the tables that it reads, and how its last run ended."""
     rows = _pipeline(common, path).status()
-    behind = ({**row, "behind": _listed(row["behind"])} for row in rows)
+    behind = ({**row, "behind": _listed(row["behind"]), "failed": _listed(row.get("failed") or {})} for row in rows)
     common.show(rows if common.as_json else behind, None if common.as_json else _STATUS_COLUMNS)
 
 

@@ -32,7 +32,8 @@ def _seconds(option: str, name: str, default: float, about: str) -> Decorator:
 @_seconds("--merge-every", "merge_seconds", 3600.0,
           "Merge all tables this often, and due files after every ten commits of a table. 0: neither.")  # fmt: skip
 @_seconds("--vacuum-every", "vacuum_seconds", 86400.0, "Vacuum all tables this often. 0: never.")
-@click.option("--refresh-rollups", is_flag=True, help="Refresh rollups after each post of events; else with merges.")
+@_seconds("--pipeline-every", "pipeline_seconds", 60.0,
+          "Run tables of pipelines and rollups that are due this often, and after commits. 0: neither.")  # fmt: skip
 @click.option("--create-tables-max", type=click.IntRange(1), help="Events create no more tables than this.  [1000]")
 @click.option("--allow-writes", is_flag=True, help="Let SQL over HTTP write, too.")
 @names("--outside", "outside", "Attach tables from below here only; else $ALLUVIA_OUTSIDE.", "URI")

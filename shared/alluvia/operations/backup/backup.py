@@ -35,7 +35,8 @@ from alluvia.store import Store
 
 TAG_DAYS = 7
 """How long the tag of a killed backup keeps its moment, unless the backup is repeated before."""
-SHARED = ("_alluvia/views/", "_alluvia/schemas/", "_alluvia/queries/", "_alluvia/rollups/", "_alluvia/dropped/")
+_KINDS = ("views", "schemas", "queries", "rollups", "pipelines/tables", "dropped")
+SHARED = tuple(f"_alluvia/{kind}/" for kind in _KINDS)
 SOURCES = "_alluvia/sources.toml"
 _GROUP = 256
 

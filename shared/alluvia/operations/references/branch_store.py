@@ -45,8 +45,9 @@ NOT_THERE = -1
 """The base of a table that the lake did not have at the branch's moment."""
 _LAKES = ("_alluvia/tokens/", "_alluvia/sources.toml", "_alluvia/queries/")
 """Keys of what a lake has for all its branches: a branch reads them, and cannot write them."""
-_SHARED = (RESULTS, UPLOADS)
-"""Keys of what branches read and write in the lake, where clean-up and erasures delete it, and links lead to it."""
+_SHARED = (RESULTS, UPLOADS, "_alluvia/pipelines/")
+"""Keys of what branches read and write in the lake: clean-up and erasures delete it there, and links lead to it; the
+marks of tables of pipelines are valid on the lake once these are published."""
 _FALL_THROUGH = ("_alluvia/views/", "_alluvia/schemas/", "_alluvia/rollups/", "_alluvia/dropped/", *_LAKES)
 """Starts of the keys of what a branch has from its lake, besides tables."""
 _OF_TABLE = re.compile(rf"(?P<table>{TABLE_OR_REJECTS.pattern})/(?P<rest>(?!_rejects/).*)", re.DOTALL)

@@ -1,0 +1,179 @@
+"""The derived tables of a lake: those that pipelines make, and rollups. Their logs say which are due."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from alluvia.delta.properties import ROLLUP
+from alluvia.delta.snapshot import Snapshot
+from alluvia.errors import AlluviaError, TableNotFound
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.pipelines.declaration import Declaration
+from alluvia.pipelines.definition import definition_of, is_quarantine
+from alluvia.pipelines.graph import tables_of
+from alluvia.pipelines.marks import FailedRun, clear_failure, note_failure, read_marks
+from alluvia.rollups import definition as rollup_definition
+from alluvia.rollups.change import PROGRESS, progress_of
+from alluvia.rollups.creating import MARKS as ROLLUP_MARKS
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedTable:
+    """A table that is made of `sources`. `makes` are its own name and that of its quarantine.
+
+    It runs when a source has changed (`on_change`), or at intervals of `every_seconds` if one has. `declaration` is
+    None for a rollup.
+    """
+
+    name: str
+    sources: tuple[str, ...]
+    makes: tuple[str, ...]
+    on_change: bool = True
+    every_seconds: int | None = None
+    declaration: Declaration | None = None
+
+
+class DerivedTables:
+    """One look at the derived tables of a lake, each after those that it reads.
+
+    `broken` has the reasons why some cannot be kept up to date: their logs cannot be read, or they are made of each
+    other. Snapshots are looked up once, and again after `note_run`.
+    """
+
+    def __init__(self, catalog: WritableCatalog) -> None:
+        self._catalog = catalog
+        self._snapshots: dict[str, Snapshot | None] = {}
+        self.broken: dict[str, str] = {}
+        marks = read_marks(catalog.store)
+        self._failed = marks.failed
+        rollups = {each.key.rpartition("/")[2] for each in catalog.store.list(ROLLUP_MARKS)}
+        names = sorted(marks.tables | rollups)
+        found = [each for each in catalog.store.map(self._derived, names) if each is not None]
+        self.tables = self._in_order({each.name: each for each in found})
+        for name in marks.failed.keys() - {each.name for each in found} - self.broken.keys():
+            clear_failure(catalog.store, name)
+
+    def named(self, name: str) -> DerivedTable | None:
+        """Return a derived table; None for any other."""
+        return next((each for each in self.tables if each.name == name), None)
+
+    def below(self, names: Iterable[str]) -> list[DerivedTable]:
+        """Return the tables that are made of some, directly or by way of others."""
+        reached, found = set(names), list[DerivedTable]()
+        for each in self.tables:
+            if reached & set(each.sources):
+                reached |= set(each.makes)
+                found.append(each)
+        return found
+
+    def due(self, tables: Iterable[DerivedTable]) -> list[DerivedTable]:
+        """Return those that are due, but for tables that read another one that is due: they come after it."""
+        due: list[DerivedTable] = []
+        waiting: set[str] = set()
+        for each in tables:
+            if self.is_due(each):
+                if not waiting & set(each.sources):
+                    due.append(each)
+                waiting |= set(each.makes)
+        return due
+
+    def is_due(self, table: DerivedTable, *, again: bool = False) -> bool:
+        """Whether a table is behind its sources, its schedule says that it runs now, and it does not rest.
+
+        With `again`, a failed run may be repeated, and the table does not rest.
+        """
+        failed, now_ms = self.failed_run(table.name), self._catalog.clock.now_ms()
+        if failed is not None and not again and now_ms < failed.rests_until_ms:
+            return False
+        looked_ms = self._looked_ms(table.name)
+        every_ms = None if table.every_seconds is None else 1000 * table.every_seconds
+        comes = table.on_change or (every_ms is not None and (looked_ms is None or now_ms - looked_ms >= every_ms))
+        return comes and self.is_behind(table)
+
+    def versions(self, table: DerivedTable) -> dict[str, tuple[int | None, int]]:
+        """Return for each source the version that a table shows, None for none, and the newest, -1 for none."""
+        target = self._newest(table.name)
+        found: dict[str, tuple[int | None, int]] = {}
+        for name in table.sources:
+            source = self._newest(name)
+            shown = None if target is None or source is None else progress_of(target, source)
+            found[name] = (shown, -1 if source is None else source.version)
+        return found
+
+    def is_behind(self, table: DerivedTable) -> bool:
+        """Whether a source has another version than the one that a table shows."""
+        return any(at != newest for at, newest in self.versions(table).values())
+
+    def source_bytes(self, table: DerivedTable) -> int:
+        """Return the bytes of all files of a table's sources."""
+        sources = [self._newest(name) for name in table.sources]
+        return sum(file.size for source in sources if source is not None for file in source.files)
+
+    def failed_run(self, name: str) -> FailedRun | None:
+        """Return the failed run of a table; None if it has run since."""
+        failed = self._failed.get(name)
+        if failed is None:
+            return None
+        looked_ms = self._looked_ms(name)
+        return failed if looked_ms is None or looked_ms <= failed.failed_ms else None
+
+    def note_run(self, table: DerivedTable, error: str | None) -> None:
+        """Record the outcome of a run, and look at the table again."""
+        for name in (*table.makes, *table.sources):
+            self._snapshots.pop(name, None)
+        if error is not None:
+            run = note_failure(self._catalog.store, self._catalog.clock, table.name, error)
+            self._failed = {**self._failed, table.name: run}
+        elif table.name in self._failed:
+            clear_failure(self._catalog.store, table.name)
+            self._failed = {name: run for name, run in self._failed.items() if name != table.name}
+
+    def _looked_ms(self, name: str) -> int | None:
+        """Return when the last run of a table looked at its sources."""
+        target = self._newest(name)
+        txn = None if target is None else target.state.txns.get(PROGRESS)
+        return None if txn is None else txn.last_updated
+
+    def _newest(self, name: str) -> Snapshot | None:
+        if name not in self._snapshots:
+            try:
+                self._snapshots[name] = self._catalog.handle(name).newest()
+            except TableNotFound:
+                self._snapshots[name] = None
+        return self._snapshots[name]
+
+    def _derived(self, name: str) -> DerivedTable | None:
+        """Return a table that has a mark; None if it is gone, or an ordinary one by now."""
+        try:
+            snapshot = self._newest(name)
+            return None if snapshot is None else derived_table(snapshot)
+        except AlluviaError as error:  # the log of one table must not stop the others
+            self.broken[name] = str(error)
+            return None
+
+    def _in_order(self, tables: Mapping[str, DerivedTable]) -> list[DerivedTable]:
+        made_by = {name: each.name for each in tables.values() for name in each.makes}
+        above = {name: {made_by[one] for one in each.sources if one in made_by} for name, each in tables.items()}
+        ordered: list[DerivedTable] = []
+        left = dict(tables)
+        while ready := [name for name in left if not above[name] & left.keys()]:
+            ordered += [left.pop(name) for name in ready]
+        for name in left:
+            reason = (
+                f"tables are made of each other: {', '.join(sorted(left))}; drop one, or declare it by another query"
+            )
+            self.broken[name] = reason
+        return ordered
+
+
+def derived_table(snapshot: Snapshot) -> DerivedTable | None:
+    """Return a derived table by its own properties; None for an ordinary one. Raises `Corrupt`."""
+    name = snapshot.name
+    if ROLLUP in snapshot.properties:
+        return DerivedTable(name, (rollup_definition.definition_of(snapshot).source,), (name,))
+    definition = None if is_quarantine(snapshot) else definition_of(snapshot)
+    if definition is None:
+        return None
+    it = definition.declaration
+    return DerivedTable(name, tuple(definition.columns), tuple(tables_of(it)), it.on_change, it.every_seconds, it)

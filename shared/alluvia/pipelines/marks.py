@@ -1,0 +1,89 @@
+"""Marks of the tables that pipelines make, and records of runs that failed: objects under the lake's root.
+
+A mark is an empty object that names a table, so that one LIST finds them. It is put before the table's commit and
+stays: the table itself decides. Branches put marks in their lake too, where the table is once it is published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import orjson
+
+from alluvia.clock import Clock, datetime_of
+from alluvia.errors import ObjectNotFound
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.store import Store
+
+PIPELINES = "_alluvia/pipelines/"
+_TABLES, _FAILED = f"{PIPELINES}tables/", f"{PIPELINES}failed/"
+_MINUTE_MS = 60_000
+REST_MINUTES_MAX = 360
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRun:
+    """The last scheduled run of a table, which failed, as `tries` in a row have.
+
+    The reason may show values of a row. It goes with the next run, after `REST_MINUTES_MAX` at the latest.
+    """
+
+    error: str
+    failed_ms: int
+    tries: int = 1
+
+    @property
+    def failed_at(self) -> datetime:
+        """Return the time of the failure."""
+        return datetime_of(self.failed_ms)
+
+    @property
+    def rests_until_ms(self) -> int:
+        """Return when the table is due again: after twice as long as the last time, and six hours at most."""
+        minutes: int = min(1 << min(self.tries, 10), REST_MINUTES_MAX)
+        return self.failed_ms + minutes * _MINUTE_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The names of tables that have a mark, and the failed runs of tables, by name."""
+
+    tables: frozenset[str]
+    failed: Mapping[str, FailedRun]
+
+
+def put_mark(store: Store, table: str) -> None:
+    """Have the lake know that a pipeline makes a table. One PUT."""
+    store.put(_TABLES + table, b"1")
+
+
+def read_marks(store: Store) -> Marks:
+    """Return the marks of a lake: one LIST for 1,000 tables, and a GET for each failed run."""
+    infos = list(store.list(PIPELINES))
+    tables = frozenset(each.key.removeprefix(_TABLES) for each in infos if each.key.startswith(_TABLES))
+    names = [each.key.removeprefix(_FAILED) for each in infos if each.key.startswith(_FAILED) and each.size > 1]
+    found = zip(names, store.map(lambda name: read_failure(store, name), names), strict=True)
+    return Marks(tables, {name: run for name, run in found if run is not None})
+
+
+def read_failure(store: Store, table: str) -> FailedRun | None:
+    """Return the failed run of a table; None if the last one did not fail."""
+    try:
+        data = store.get(_FAILED + table)
+    except ObjectNotFound:
+        return None
+    return FailedRun(**orjson.loads(data)) if len(data) > 1 else None
+
+
+def note_failure(store: Store, clock: Clock, table: str, error: str) -> FailedRun:
+    """Record that a run of a table failed. A record that two runs write at once counts one of them."""
+    before = read_failure(store, table)
+    run = FailedRun(error, clock.now_ms(), 1 if before is None else before.tries + 1)
+    store.put(_FAILED + table, orjson.dumps({"error": run.error, "failed_ms": run.failed_ms, "tries": run.tries}))
+    return run
+
+
+def clear_failure(store: Store, table: str) -> None:
+    """Record that the last run of a table did not fail: the reason is overwritten. No role of a function deletes."""
+    store.put(_FAILED + table, b"0")
