@@ -7,6 +7,7 @@ import pytest
 from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
 from alluvia.pipelines.declaration import QUARANTINE, Declaration, Expectation
+from alluvia.pipelines.execution import LocalExecution
 from alluvia.pipelines.running import TableRun, run_table
 from alluvia.store import MemoryStore
 from tests.faults.attempts import attempts, check_log, tried
@@ -28,7 +29,7 @@ def behind(clock: ManualClock) -> MemoryStore:
 
 
 def run(lake: Lake) -> TableRun:
-    return run_table(lake.catalog, lake.evaluation(), STEP)
+    return run_table(lake.catalog, LocalExecution(lake.evaluation()), STEP)
 
 
 def rows(lake: Lake) -> list[tuple[str, int]]:

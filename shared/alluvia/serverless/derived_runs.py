@@ -10,6 +10,7 @@ from alluvia.api.lake import Lake
 from alluvia.errors import Unsupported
 from alluvia.operations.reading.relations import Evaluate
 from alluvia.pipelines.derived_tables import DerivedTable, DerivedTables
+from alluvia.pipelines.execution import LocalExecution
 from alluvia.pipelines.planning import FUNCTION_BYTES_MAX
 from alluvia.pipelines.running import run_table
 from alluvia.pipelines.table_planner import Planner
@@ -26,7 +27,7 @@ def run_derived(lake: Lake, derived: DerivedTables, table: DerivedTable, context
     if table.declaration is None:
         return asdict(refresh(lake.catalog, table.name, evaluate))
     _check_size(lake, derived, table, evaluate)
-    return asdict(run_table(lake.catalog, evaluate, table.declaration))
+    return asdict(run_table(lake.catalog, LocalExecution(evaluate), table.declaration))
 
 
 def _check_size(lake: Lake, derived: DerivedTables, table: DerivedTable, evaluate: Evaluate) -> None:
