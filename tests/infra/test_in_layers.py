@@ -15,7 +15,7 @@ import pytest
 import alluvia
 from alluvia.operations.results.jobs import ask_job
 from infra import specs
-from infra.specs import BACKFILL, COMMIT, INGEST, JOBS, MERGE, QUERY, SQL, UPLOAD, VACUUM, Spec
+from infra.specs import BACKFILL, COMMIT, INGEST, JOBS, MERGE, PIPELINE, QUERY, SQL, UPLOAD, VACUUM, Spec
 from tests.infra.conftest import ROOT
 from tests.infra.lambda_runtime import Deployed, Json
 from tests.s3server import CREDENTIALS, REGION
@@ -84,7 +84,7 @@ def body_of(answer: Json) -> Json:
 
 def test_no_function_is_left_out() -> None:
     assert {each for each in vars(specs).values() if isinstance(each, Spec)} == {
-        *(INGEST, COMMIT, MERGE, QUERY, JOBS, SQL, UPLOAD, VACUUM, BACKFILL)
+        *(INGEST, COMMIT, MERGE, PIPELINE, QUERY, JOBS, SQL, UPLOAD, VACUUM, BACKFILL)
     }
 
 
@@ -140,6 +140,18 @@ def test_merge_makes_one_file_of_every_kind_of_table(deployed: Deployed) -> None
     (answer,) = deployed.run(MERGE, {"tables": list(TABLES)})
     assert {report["table"]: report["files_after"] for report in answer["tables"]} == dict.fromkeys(TABLES, 1)
     assert {name: deployed.ids(name) for name in TABLES} == dict.fromkeys(TABLES, KEPT)
+
+
+def test_pipeline_brings_a_rollup_up_to_date(deployed: Deployed) -> None:
+    rollup = deployed.lake.create_rollup("kinds", "SELECT kind, count(*) AS n FROM plain GROUP BY kind")
+    times = {"ts": NOON, "received_at": NOON}
+    deployed.lake["plain"].append([{"event_id": "old-3", "amount": 4, "kind": "b", **times}])
+    (answer,) = deployed.run(PIPELINE, {"tables": ["plain"]})
+    assert [each["table"] for each in answer["tables"]] == ["kinds"]
+    assert sorted(map(tuple, map(dict.values, rollup.scan(["kind", "n"]).read_all().to_pylist()))) == [
+        ("a", 2),
+        ("b", 1),
+    ]
 
 
 def test_query_reads_every_kind_of_table(deployed: Deployed) -> None:

@@ -16,7 +16,7 @@ from tests.infra.test_compute import WITH_DUCKDB
 Template = dict[str, Any]
 VERSION = "AWS::Lambda::Version"
 ALIAS = "AWS::Lambda::Alias"
-NAMES = ("Ingest", "Commit", "Merge", "Query", "Jobs", "Vacuum", "Backfill")
+NAMES = ("Ingest", "Commit", "Merge", "Pipeline", "Query", "Jobs", "Vacuum", "Backfill")
 
 
 def version(template: Template, name: str) -> str:
