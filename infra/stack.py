@@ -118,7 +118,7 @@ class AlluviaStack(Stack):
         self._outputs()
 
     def _hand_over(self) -> SparkRuns:
-        """Has Merge and Vacuum hand over to Spark the upkeep that is beyond them."""
+        """Has Merge, Pipeline and Vacuum hand over to Spark the work that is beyond them."""
         runs = SparkRuns(
             self,
             "UpkeepRuns",
@@ -127,7 +127,7 @@ class AlluviaStack(Stack):
             reports=UPKEEP_REPORTS,
             named=("operation", "table"),
         )
-        for name in ("Merge", "Vacuum"):
+        for name in ("Merge", "Pipeline", "Vacuum"):
             self.functions.by_name[name].add_environment(SPARK_UPKEEP, runs.machine.state_machine_arn)
             runs.allow_hand_over(self.functions.roles[name])
         return runs

@@ -111,7 +111,7 @@ def _check(done: Mapping[str, Any], broken: Mapping[str, str]) -> None:
 def _run(lake: Lake, derived: DerivedTables, table: DerivedTable, context: object) -> dict[str, Any]:
     """Run a table, and record how that ended."""
     try:
-        report = run_derived(lake, derived, table, context)
+        report = run_derived(lake, derived, table, context, logger)
     except Exception as error:
         derived.note_run(table, str(error))
         raise

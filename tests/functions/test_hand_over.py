@@ -1,4 +1,4 @@
-"""Merge and vacuum hand upkeep over to Spark where their limits do not hold it: one job of a table at a time."""
+"""Functions hand work over to Spark where their limits do not hold it: one job of a table at a time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from moto.emrserverless.models import emrserverless_backends
 import alluvia
 from alluvia.api.lake import Lake
 from alluvia.errors import AlluviaError, Invalid
-from alluvia.serverless import function_limits, spark_upkeep
+from alluvia.serverless import derived_runs, function_limits, spark_upkeep
 from alluvia.serverless.function_limits import FunctionLimits, too_big_to_merge, too_big_to_vacuum
 from alluvia_spark.upkeep import job
 from functions.backfill import handler as backfill
 from functions.merge.handler import handler as merge
+from functions.pipeline.handler import handler as pipeline
 from functions.vacuum.handler import handler as vacuum
 from tests.log_lines import Context
 
@@ -106,6 +107,29 @@ def test_vacuum_hands_a_table_over(lake: Lake, machine: str, monkeypatch: pytest
     lake["t"].optimize()
     (other,) = merge({"tables": ["t"]}, Context("one"))["tables"]
     assert "handed_over" not in other
+
+
+def test_a_run_of_a_pipeline_is_handed_over_once_an_hour(
+    lake: Lake, machine: str, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    declared = tmp_path_factory.mktemp("pipelines") / "copy.sql"
+    declared.write_text("CREATE TABLE copy SCHEDULE ON CHANGE AS SELECT id FROM t")
+    lake.pipeline(declared).run()
+    lake["t"].append([{"id": FILES}])
+    monkeypatch.setattr(derived_runs, "FUNCTION_BYTES_MAX", 10)
+    for started in (True, False):
+        (report,) = pipeline({}, Context("one"))["tables"]
+        assert (report["table"], report["handed_over"]["started"]) == ("copy", started)
+    assert "more than the 10 of a function" in report["handed_over"]["reason"]
+    (given,) = executions(machine)
+    token = report["handed_over"]["execution"]
+    assert given == {"action": "upkeep", "operation": "pipeline", "table": "copy", "how": {}, "token": token}
+    assert given["operation"] in backfill.OPERATIONS
+    assert job.arguments_of("pipeline", json.dumps(given["how"])) == {}
+    end_all(machine)
+    with pytest.raises(AlluviaError, match=r"copy: Unsupported: .* the job of Spark for it has ended: the next one"):
+        pipeline({}, Context("one"))
+    assert lake["copy"].count() == FILES
 
 
 def test_work_that_fits_or_has_no_machine_stays(lake: Lake, machine: str, monkeypatch: pytest.MonkeyPatch) -> None:

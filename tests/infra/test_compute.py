@@ -138,7 +138,11 @@ def test_the_environment_is_what_the_handlers_read(template: Template) -> None:
             "ALLUVIA_TABLES_QUEUE_URL": f"{{{tables['Merge']}}}",
             "ALLUVIA_SPARK_UPKEEP_ARN": upkeep,
         },
-        "Pipeline": {"ALLUVIA_LAKE": lake, "ALLUVIA_TABLES_QUEUE_URL": f"{{{steps}}}"},
+        "Pipeline": {
+            "ALLUVIA_LAKE": lake,
+            "ALLUVIA_TABLES_QUEUE_URL": f"{{{steps}}}",
+            "ALLUVIA_SPARK_UPKEEP_ARN": upkeep,
+        },
         "Query": {
             **query,
             "ALLUVIA_JOBS_FUNCTION": f"{{{the_id(template, 'AWS::Lambda::Alias', 'FunctionsJobsLive')}}}",

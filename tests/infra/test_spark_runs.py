@@ -104,19 +104,19 @@ def test_it_may_call_the_function_and_read_reports(template: Template, machine: 
     }
 
 
-def test_upkeep_is_handed_over_by_merge_and_vacuum_alone(template: Template) -> None:
+def test_work_is_handed_over_by_merge_pipeline_and_vacuum_alone(template: Template) -> None:
     machine = the_id(template, MACHINE, "UpkeepRunsMachine")
     wanted = {("states:StartExecution", f"{{{machine}}}"), ("states:ListExecutions", f"{{{machine}}}")}
-    for name in ("Ingest", "Commit", "Merge", "Query", "Jobs", "Vacuum", "Backfill"):
+    for name in ("Ingest", "Commit", "Merge", "Pipeline", "Query", "Jobs", "Vacuum", "Backfill"):
         found = grants(statements_of_role(template, the_id(template, "AWS::IAM::Role", f"Functions{name}Role")))
         handed = {(action, text(resource)) for action, resource in found if action.startswith("states:")}
-        assert handed == (wanted if name in ("Merge", "Vacuum") else set())
+        assert handed == (wanted if name in ("Merge", "Pipeline", "Vacuum") else set())
         function = resources_of(template, "AWS::Lambda::Function")[
             the_id(template, "AWS::Lambda::Function", f"Functions{name}")
         ]
         told = function.get("Properties", function)
         given = told["Environment"]["Variables"].get("ALLUVIA_SPARK_UPKEEP_ARN")
-        assert (given is not None) == (name in ("Merge", "Vacuum"))
+        assert (given is not None) == (name in ("Merge", "Pipeline", "Vacuum"))
 
 
 def test_the_job_of_upkeep_answers_with_its_report(template: Template) -> None:

@@ -16,27 +16,40 @@ from alluvia.pipelines.running import run_table
 from alluvia.pipelines.table_planner import Planner
 from alluvia.rollups.refresh import refresh
 from alluvia.serverless.function_limits import process_memory_mb, seconds_left
+from alluvia.serverless.log_lines import Logger
+from alluvia.serverless.spark_upkeep import hand_over, is_on
+
+HAND_OVER_HOURS = 1
+"""A table has at most one start of a job on Spark in this time."""
 
 
-def run_derived(lake: Lake, derived: DerivedTables, table: DerivedTable, context: object) -> dict[str, Any]:
+def run_derived(
+    lake: Lake, derived: DerivedTables, table: DerivedTable, context: object, logger: Logger
+) -> dict[str, Any]:
     """Bring a table up to date, by its declaration in its own log, and return the report.
 
-    Raises `Unsupported` for a run that reads more than a function can, and what the run raises.
+    A run that reads more than a function can is handed over to Spark; the report then has `handed_over` alone. Raises
+    `Unsupported` for such a run if there is no Spark, or its job has ended in this hour, and what the run raises.
     """
     evaluate = lake.evaluation(process_memory_mb(os.environ), seconds_left(context))
     if table.declaration is None:
         return asdict(refresh(lake.catalog, table.name, evaluate))
-    _check_size(lake, derived, table, evaluate)
-    return asdict(run_table(lake.catalog, LocalExecution(evaluate), table.declaration))
+    reason = _too_big(lake, derived, table, evaluate)
+    if reason is None:
+        return asdict(run_table(lake.catalog, LocalExecution(evaluate), table.declaration))
+    if not is_on():
+        raise Unsupported(f"{reason}: run `alluvia pipeline run --spark`, or deploy with alluvia:heavy_upkeep")
+    handed = hand_over(lake, table.name, "pipeline", {}, reason, logger, period_hours=HAND_OVER_HOURS)
+    if handed is None:
+        raise Unsupported(f"{reason}, and the job of Spark for it has ended: the next one can start in the next hour")
+    return {"handed_over": handed}
 
 
-def _check_size(lake: Lake, derived: DerivedTables, table: DerivedTable, evaluate: Evaluate) -> None:
-    """Raise `Unsupported` for a run that is too big. A table of small sources is not planned for that."""
+def _too_big(lake: Lake, derived: DerivedTables, table: DerivedTable, evaluate: Evaluate) -> str | None:
+    """Return why a function cannot do a run; None if it can. A table of small sources is not planned for that."""
     if table.declaration is None or derived.source_bytes(table) <= FUNCTION_BYTES_MAX:
-        return
-    row = Planner(lake.catalog, evaluate).plan(table.declaration).to_row()
-    if int(str(row["bytes"])) > FUNCTION_BYTES_MAX:
-        raise Unsupported(
-            f"a run reads up to {row['bytes']} bytes, more than the {FUNCTION_BYTES_MAX} of a function: run "
-            "`alluvia pipeline run` on a bigger machine"
-        )
+        return None
+    size = int(str(Planner(lake.catalog, evaluate).plan(table.declaration).to_row()["bytes"]))
+    if size <= FUNCTION_BYTES_MAX:
+        return None
+    return f"a run reads up to {size} bytes, more than the {FUNCTION_BYTES_MAX} of a function"

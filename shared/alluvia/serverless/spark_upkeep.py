@@ -31,7 +31,14 @@ def is_on() -> bool:
 
 
 def hand_over(
-    lake: Lake, table: str, operation: str, how: Mapping[str, Any], reason: str, logger: Logger
+    lake: Lake,
+    table: str,
+    operation: str,
+    how: Mapping[str, Any],
+    reason: str,
+    logger: Logger,
+    *,
+    period_hours: int = PERIOD_HOURS,
 ) -> dict[str, Any] | None:
     """Have Spark do an operation, unless it does so already, and return the facts for the function's answer.
 
@@ -49,7 +56,7 @@ def hand_over(
             for each in page["executions"]:
                 if each["name"].startswith(prefix):
                     return {**facts, "execution": each["name"], "started": False}
-        name = f"{prefix}{lake.clock.now_ms() // (PERIOD_HOURS * 3_600_000)}"
+        name = f"{prefix}{lake.clock.now_ms() // (period_hours * 3_600_000)}"
         given = {"action": "upkeep", "operation": operation, "table": table, "how": dict(how), "token": name}
         _client().start_execution(stateMachineArn=arn, name=name, input=orjson.dumps(given).decode())
     except ClientError as error:
