@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 import alluvia
 import alluvia_spark
@@ -31,6 +31,25 @@ def test_a_place_that_no_lake_lists_is_refused(registered: SparkSession, lake: L
         with pytest.raises(Invalid, match=message):
             alluvia_spark.write_table(registered.range(1), path)
     assert lake.tables() == ["t"]
+
+
+def test_a_table_in_a_schema_is_found_by_its_name_and_by_its_path(registered: SparkSession, lake: Lake) -> None:
+    rows = registered.range(2).toDF("n")
+    for save in (lambda: named(rows).save(lake.uri), lambda: writer(rows, "append").save(f"{lake.uri}/bronze.t")):
+        with pytest.raises(PySparkException, match=r"there is no schema 'bronze' for 'bronze.t': run CREATE SCHEMA"):
+            save()
+    lake.create_schema("bronze")
+    named(rows).save(lake.uri)
+    writer(rows, "append").save(f"{lake.uri}/bronze.t")
+    alluvia_spark.write_table(rows, lake, "bronze.t")
+    read = registered.read.format("alluvia")
+    assert read.load(f"{lake.uri}/bronze.t").count() == read.option("table", "bronze.t").load(lake.uri).count() == 6
+    assert (lake.tables(), lake["bronze.t"].count()) == (["bronze.t"], 6)
+
+
+def named(frame: DataFrame) -> DataFrameWriter:
+    """Return what appends to the table `bronze.t` of a lake."""
+    return writer(frame, "append").option("table", "bronze.t")
 
 
 def test_a_relative_path_begins_where_the_source_was_registered(

@@ -29,6 +29,7 @@ from alluvia.errors import Invalid, TableNotFound
 from alluvia.operations.append.append import fits
 from alluvia.operations.append.write_files import FileWrite, commit_written, file_writer, plan_write
 from alluvia.operations.catalog.catalog import NewTable, check_name
+from alluvia.operations.catalog.schemas import check_may_be_created
 from alluvia.operations.planning.optimistic_retry import applied
 from alluvia.operations.tables.create import create, plan_create
 from alluvia_spark.frames import spare_later_tasks
@@ -193,8 +194,13 @@ def _with_nulls(rows: pa.RecordBatchReader, columns: Sequence[str]) -> pa.Record
 
 
 def _check_new(handle: TableHandle) -> None:
-    """Raise `Invalid` for a place where no lake would list a new table: one list request."""
+    """Raise `Invalid` for a place where no lake would list a new table, and `TableNotFound` for a missing schema.
+
+    A list request, and those of `check_may_be_created`. Tasks write files before the table is there, and a folder of
+    files is a table of the schema to those that look later.
+    """
     check_name(handle.name)
+    check_may_be_created(handle.store, handle.name)
     if next(iter(handle.store.list(LOG_FOLDER)), None) is not None:
         raise Invalid(f"path: {handle.store.uri} is a table, and a table cannot contain another: choose another folder")
 
