@@ -22,6 +22,7 @@ from alluvia.serverless.rounds import MARGIN_MS, checked, remaining_ms, wanted_t
 from alluvia.serverless.sqs_sender import MessageGroup, send, sqs
 from alluvia.serverless.table_messages import Look, message_for
 from alluvia.serverless.table_queue import QUEUE_URL, consume
+from alluvia.table_names import folder_name
 
 logger = Logger(service="pipeline")
 warm_lake.prepare()
@@ -37,20 +38,23 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     due; then those that are made of it run, or are queued, if they are due. A table that fails stops no other.
     """
     lake, queue_url = warm_lake.lake(), os.environ.get(QUEUE_URL)
+    records = messages_of(event) if isinstance(event, dict) and "Records" in event else None
 
     def asked_for(table: Table, wishes: Sequence[Look]) -> Mapping[str, Any]:  # noqa: ARG001 - all ask for the same
         derived = DerivedTables(lake.catalog)
         it = derived.named(table.name)
-        report = {} if it is None or not derived.is_due(it, again=True) else _run(lake, derived, it, context)
+        report: dict[str, Any] = {}
+        if it is not None and not _is_done(derived, it, records or []) and derived.is_due(it, again=_again(records)):
+            report = _run(lake, derived, it, context)
         below = derived.below([table.name] if it is None else it.makes)
         if queue_url:
-            return {**report, "tables_enqueued": _enqueue(lake, derived, below, queue_url)}
+            return {**report, "below_enqueued": _enqueue(lake, derived, below, queue_url)}
         done = _each(lake, derived, below, (), context)
         _check(done, derived.broken)
         return {**report, **done}
 
-    if isinstance(event, dict) and "Records" in event:
-        return consume(lake, messages_of(event), context, asked_for, logger, None)
+    if records is not None:
+        return consume(lake, records, context, asked_for, logger, None)
     given = checked(event, "tables", "when_due")
     named, when_due = given.get("tables"), given.get("when_due", False)
     if not isinstance(when_due, bool):
@@ -61,19 +65,36 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     if queue_url and named is None:
         queued = {"tables_enqueued": _enqueue(lake, derived, derived.tables, queue_url)}
         logger.info("tables enqueued", extra=queued)
+        _check({"tables": [], "failed": {}}, derived.broken)
         return queued
-    wanted: list[str] = []
+    wanted, reached = list[str](), set[str]()
     tables = derived.tables
     if named is not None:
-        wanted = wanted_tables(lake, {"tables": named})
+        wanted = list(map(folder_name, wanted_tables(lake, {"tables": named})))
         if missing := [name for name in wanted if name not in lake]:
             raise TableNotFound(f"there is no table {missing[0]!r}")
-        reached = {each.name for each in derived.below(wanted)} | set(wanted)
+        reached |= {each.name for each in derived.below(wanted)} | set(wanted)
         tables = [each for each in tables if each.name in reached]
     done = _each(lake, derived, tables, [] if when_due else wanted, context)
     logger.info("round done", extra={"tables_left": len(done["left"])})
-    _check(done, derived.broken if named is None else {})
+    _check(done, {name: why for name, why in derived.broken.items() if named is None or name in reached})
     return {"tables": done["tables"], "left": done["left"]}
+
+
+def _is_done(derived: DerivedTables, table: DerivedTable, records: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a run has looked at a table's sources after all of some messages about it were sent.
+
+    A table is queued again each minute in which it is behind, also while it runs: one run answers all of these.
+    """
+    looked_ms = derived.looked_ms(table.name)
+    sent_ms = [int(each.get("attributes", {}).get("SentTimestamp", "0")) for each in records]
+    return looked_ms is not None and bool(sent_ms) and 0 < max(sent_ms) < looked_ms
+
+
+def _again(records: Sequence[Mapping[str, Any]] | None) -> bool:
+    """Whether a run may repeat a failed one: for a message that is delivered again, and for a call by name."""
+    received = [int(each.get("attributes", {}).get("ApproximateReceiveCount", "1")) for each in records or []]
+    return records is None or max(received, default=1) > 1
 
 
 def _each(

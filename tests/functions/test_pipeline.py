@@ -16,7 +16,7 @@ from alluvia.clock import ManualClock
 from alluvia.errors import AlluviaError, Invalid, TableNotFound
 from alluvia.pipelines import derived_tables
 from alluvia.pipelines.derived_tables import DerivedTables
-from alluvia.pipelines.marks import read_failure
+from alluvia.pipelines.marks import note_failure, read_failure
 from alluvia.serverless import derived_runs, sqs_sender, warm_lake
 from alluvia.serverless.rounds import MARGIN_MS
 from alluvia.serverless.table_messages import message_for
@@ -201,16 +201,67 @@ def test_a_poisoned_table_ends_among_the_dead_letters(lake: Lake, tmp_path: Path
     append(lake, (2, "b", 5))
     assert handler({}, Context("r")) == {"tables_enqueued": 1}
     for _ in range(3):
-        (message,) = client.receive_message(QueueUrl=queue)["Messages"]
+        (message,) = client.receive_message(QueueUrl=queue, AttributeNames=["All"])["Messages"]
+        other = delivered(message["Body"], SentTimestamp=message["Attributes"]["SentTimestamp"])
         with log_lines() as lines:
-            assert failed(handler(event(message["Body"]), Context("r"))) == ["0"]
+            assert failed(handler(delivered(message["Body"], **message["Attributes"]), Context("r"))) == ["0"]
         assert any("broken" in str(line.get("exception")) for line in lines.parsed())
         assert handler({}, Context("r")) == {"tables_enqueued": 0}
+        assert failed(handler(other, Context("r"))) == []  # another message does not disturb its rest
     assert "Messages" not in client.receive_message(QueueUrl=queue)
     assert waiting(dead) == [{"table": "bad"}]
     failure = read_failure(lake.store, "bad")
     assert failure is not None
     assert (failure.tries, "broken" in failure.error) == (3, True)
+
+
+def test_one_run_answers_all_messages_that_were_sent_before_it(
+    lake: Lake, tmp_path: Path, queue: str, clock: ManualClock
+) -> None:
+    declare(lake, tmp_path, SILVER)
+    clock.sleep(MINUTE)
+    first = delivered(message_for("silver").decode(), SentTimestamp=str(clock.now_ms()))
+    append(lake, (2, "b", 5))
+    clock.sleep(MINUTE)
+    assert failed(handler(first, Context("r"))) == []
+    assert lake["silver"].count() == 2
+    append(lake, (3, "c", 6))
+    assert failed(handler(first, Context("r"))) == []
+    assert lake["silver"].count() == 2
+    clock.sleep(MINUTE)
+    later = delivered(message_for("silver").decode(), SentTimestamp=str(clock.now_ms()))
+    assert failed(handler(later, Context("r"))) == []
+    assert lake["silver"].count() == 3
+
+
+def delivered(body: str, **attributes: str) -> dict[str, Any]:
+    """Return the function's event for one message with attributes of SQS."""
+    records = event(body)["Records"]
+    return {"Records": [{**each, "attributes": attributes} for each in records]}
+
+
+def test_a_source_that_cannot_be_read_stops_no_other_table(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, queue: str
+) -> None:
+    lake.create_table("other", {"n": "long"})
+    declare(lake, tmp_path, SILVER, "CREATE TABLE of_other SCHEDULE ON CHANGE AS SELECT count(*) AS c FROM other")
+    append(lake, (2, "b", 5))
+    features = {"readerFeatures": ["unheardOf"], "writerFeatures": ["unheardOf"]}
+    protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
+    lake.store.put(f"other/_delta_log/{1:020}.json", json.dumps(protocol).encode())
+    lake = Lake(lake.store, lake.clock)
+    why = r"of_other: a source cannot be read: .*unheardOf"
+    with warm_lake.using(lake):
+        with pytest.raises(AlluviaError, match=why):
+            handler({}, Context("r"))
+        assert waiting(queue) == [{"table": "silver"}]
+        assert failed(handler(event(message_for("silver")), Context("r"))) == []
+        with pytest.raises(AlluviaError, match=why):
+            handler({"tables": ["main.of_other"]}, Context("r"))
+        monkeypatch.delenv("ALLUVIA_TABLES_QUEUE_URL")
+        with pytest.raises(AlluviaError, match=why):
+            handler({}, Context("r"))
+    assert lake["silver"].count() == 2
 
 
 def test_time_that_runs_out_leaves_tables_to_the_next_round(lake: Lake, tmp_path: Path) -> None:
@@ -224,9 +275,27 @@ def test_a_run_beyond_the_function_is_refused(lake: Lake, tmp_path: Path, monkey
     declare(lake, tmp_path, SILVER)
     append(lake, (2, "b", 5))
     monkeypatch.setattr(derived_runs, "FUNCTION_BYTES_MAX", 10)
-    with pytest.raises(AlluviaError, match=r"silver: Unsupported: a run reads up to \d+ bytes, more than the 10 of a"):
+    with pytest.raises(AlluviaError, match=r"silver: Unsupported: a run reads \d+ bytes, more than the 10 of a"):
         handler({}, Context("r"))
     assert lake["silver"].count() == 1
+
+
+def test_a_small_change_of_large_sources_is_tried_once(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: ManualClock
+) -> None:
+    declare(
+        lake, tmp_path, "CREATE TABLE totals SCHEDULE ON CHANGE AS SELECT who, avg(n) AS a FROM events GROUP BY who"
+    )
+    append(lake, (2, "a", 5))
+    size = sum(file.size for file in lake["events"].files)
+    monkeypatch.setattr(derived_runs, "FUNCTION_BYTES_MAX", size - 1)
+    assert ran(handler({}, Context("r"))) == {"totals": "changed"}
+    append(lake, (3, "a", 6))
+    clock.sleep(1)
+    note_failure(lake.store, clock, "totals", "there was not enough time")
+    clock.sleep(3 * MINUTE)
+    with pytest.raises(AlluviaError, match=r"totals: Unsupported: a run reads up to \d+ bytes"):
+        handler({}, Context("r"))
 
 
 def test_tables_that_are_made_of_each_other_do_not_run_for_ever(lake: Lake, tmp_path: Path) -> None:
@@ -234,7 +303,7 @@ def test_tables_that_are_made_of_each_other_do_not_run_for_ever(lake: Lake, tmp_
     again = "CREATE TABLE silver KIND FULL SCHEDULE ON CHANGE AS SELECT s AS id, who, s AS n FROM gold"
     (tmp_path / "pipelines" / "again.sql").write_text(again)
     lake.pipeline(tmp_path / "pipelines").run(full_refresh=True)
-    with pytest.raises(AlluviaError, match="tables are made of each other: gold, silver"):
+    with pytest.raises(AlluviaError, match="tables are made of each other, or of such tables: gold, silver"):
         handler({}, Context("r"))
 
 

@@ -37,8 +37,8 @@ class DerivedTable:
 class DerivedTables:
     """One look at the derived tables of a lake, each after those that it reads.
 
-    `broken` has the reasons why some cannot be kept up to date: their logs cannot be read, or they are made of each
-    other. Snapshots are looked up once, and again after `note_run`.
+    `broken` has the reasons why some cannot be kept up to date: their logs or those of their sources cannot be read, or
+    they are made of each other. Snapshots are looked up once, and again after `note_run`.
     """
 
     def __init__(self, catalog: WritableCatalog) -> None:
@@ -81,12 +81,13 @@ class DerivedTables:
     def is_due(self, table: DerivedTable, *, again: bool = False) -> bool:
         """Whether a table is behind its sources, its schedule says that it runs now, and it does not rest.
 
-        With `again`, a failed run may be repeated, and the table does not rest.
+        With `again`, a failed run may be repeated, and the table does not rest. A table whose sources cannot be read is
+        not due, but `broken`.
         """
         failed, now_ms = self.failed_run(table.name), self._catalog.clock.now_ms()
         if failed is not None and not again and now_ms < failed.rests_until_ms:
             return False
-        looked_ms = self._looked_ms(table.name)
+        looked_ms = self.looked_ms(table.name)
         every_ms = None if table.every_seconds is None else 1000 * table.every_seconds
         comes = table.on_change or (every_ms is not None and (looked_ms is None or now_ms - looked_ms >= every_ms))
         return comes and self.is_behind(table)
@@ -102,8 +103,12 @@ class DerivedTables:
         return found
 
     def is_behind(self, table: DerivedTable) -> bool:
-        """Whether a source has another version than the one that a table shows."""
-        return any(at != newest for at, newest in self.versions(table).values())
+        """Whether a source has another version than the one that a table shows; False for one that is `broken`."""
+        try:
+            return any(at != newest for at, newest in self.versions(table).values())
+        except AlluviaError as error:  # a source of one table must not stop the others
+            self.broken[table.name] = f"a source cannot be read: {error}"
+            return False
 
     def source_bytes(self, table: DerivedTable) -> int:
         """Return the bytes of all files of a table's sources."""
@@ -115,7 +120,7 @@ class DerivedTables:
         failed = self._failed.get(name)
         if failed is None:
             return None
-        looked_ms = self._looked_ms(name)
+        looked_ms = self.looked_ms(name)
         return failed if looked_ms is None or looked_ms <= failed.failed_ms else None
 
     def note_run(self, table: DerivedTable, error: str | None) -> None:
@@ -129,7 +134,7 @@ class DerivedTables:
             clear_failure(self._catalog.store, table.name)
             self._failed = {name: run for name, run in self._failed.items() if name != table.name}
 
-    def _looked_ms(self, name: str) -> int | None:
+    def looked_ms(self, name: str) -> int | None:
         """Return when the last run of a table looked at its sources."""
         target = self._newest(name)
         txn = None if target is None else target.state.txns.get(PROGRESS)
@@ -159,11 +164,11 @@ class DerivedTables:
         left = dict(tables)
         while ready := [name for name in left if not above[name] & left.keys()]:
             ordered += [left.pop(name) for name in ready]
+        names = ", ".join(sorted(left))
         for name in left:
-            reason = (
-                f"tables are made of each other: {', '.join(sorted(left))}; drop one, or declare it by another query"
+            self.broken[name] = (
+                f"tables are made of each other, or of such tables: {names}; drop one, or declare it by another query"
             )
-            self.broken[name] = reason
         return ordered
 
 

@@ -26,7 +26,8 @@ REST_MINUTES_MAX = 360
 class FailedRun:
     """The last scheduled run of a table, which failed, as `tries` in a row have.
 
-    The reason may show values of a row. It goes with the next run, after `REST_MINUTES_MAX` at the latest.
+    The reason may show values of a row. It goes with the next run that does not fail, and an erasure of such a value
+    deletes it.
     """
 
     error: str

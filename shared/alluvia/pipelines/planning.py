@@ -63,6 +63,12 @@ class StepPlan:
         whole = [list(source.snapshot.files) for source in self.sources.values()]
         return whole if self.mode == REBUILT else [*whole, *map(_files_of, self.changes.values())]
 
+    @property
+    def bytes_at_least(self) -> int:
+        """Return the bytes that a run reads at least: of a change, those of its files alone."""
+        changed = [_files_of(change) for change in self.changes.values()]
+        return sum(file.size for files in (changed if self.mode == CHANGED else self.reading) for file in files)
+
     def to_row(self) -> dict[str, object]:
         """Return the plan as users see it: `files`, `rows`, `bytes`, `requests` and `dollars` are upper bounds."""
         files = [file for several in self.reading for file in several]

@@ -46,10 +46,15 @@ def run_derived(
 
 
 def _too_big(lake: Lake, derived: DerivedTables, table: DerivedTable, evaluate: Evaluate) -> str | None:
-    """Return why a function cannot do a run; None if it can. A table of small sources is not planned for that."""
+    """Return why a function cannot do a run; None if it can. A table of small sources is not planned for that.
+
+    A run that follows a change is tried if the change is small enough; if it failed, all that it may read counts.
+    """
     if table.declaration is None or derived.source_bytes(table) <= FUNCTION_BYTES_MAX:
         return None
-    size = int(str(Planner(lake.catalog, evaluate).plan(table.declaration).to_row()["bytes"]))
+    plan = Planner(lake.catalog, evaluate).plan(table.declaration)
+    failed = derived.failed_run(table.name) is not None
+    size = sum(file.size for files in plan.reading for file in files) if failed else plan.bytes_at_least
     if size <= FUNCTION_BYTES_MAX:
         return None
-    return f"a run reads up to {size} bytes, more than the {FUNCTION_BYTES_MAX} of a function"
+    return f"a run reads {'up to ' if failed else ''}{size} bytes, more than the {FUNCTION_BYTES_MAX} of a function"

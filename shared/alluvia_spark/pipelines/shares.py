@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -215,6 +216,7 @@ def compute_share(shared: bytes, rows: Iterator[Row]) -> Iterator[Row]:
     error: bytes | None = None
     with _folder() as folder, ExitStack() as stack:
         writers: dict[str, pq.ParquetWriter] = {}
+        held: defaultdict[str, list[pa.RecordBatch]] = defaultdict(list)
         for _, name, body in rows:
             if name == _ERROR:
                 error = bytes(body)
@@ -223,7 +225,11 @@ def compute_share(shared: bytes, rows: Iterator[Row]) -> Iterator[Row]:
             if name not in writers:
                 path = folder / f"{name}.parquet"
                 writers[name] = stack.enter_context(pq.ParquetWriter(path, columns, store_schema=False))
-            writers[name].write_batch(pa.ipc.read_record_batch(pa.py_buffer(body), columns))
+            held[name].append(pa.ipc.read_record_batch(pa.py_buffer(body), work.inputs[name].columns))
+            if sum(each.nbytes for each in held[name]) >= HELD_BYTES:
+                writers[name].write_table(pa.Table.from_batches(held.pop(name)))
+        for name, batches in held.items():
+            writers[name].write_table(pa.Table.from_batches(batches))
         stack.close()
         if error is not None:
             yield (error,)

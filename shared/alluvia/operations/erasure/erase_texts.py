@@ -1,7 +1,8 @@
 """Texts of a lake that users write: which an erasure may delete because they have ended, and how to end the others.
 
-A record of a token or link has ended once that is revoked or expired. A version of a view has ended when a newer one is
-there, and one of a published query when the query was withdrawn after it, since tokens may name earlier versions.
+A record of a token or link has ended once that is revoked or expired, and one of a failed run at once. A version of a
+view has ended when a newer one is there, and one of a published query when the query was withdrawn after it, since
+tokens may name earlier versions.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from alluvia.operations.erasure.erase_report import read_if_there
 from alluvia.store import Store
 
 QUERIES = "_alluvia/queries/"
+FAILED_RUNS = "_alluvia/pipelines/failed/"
 
 
 def how_to_end(key: str) -> str:
@@ -38,13 +40,13 @@ def how_to_end(key: str) -> str:
 def delete_ended(store: Store, clock: Clock, words: Collection[str]) -> int:
     """Delete the texts that have ended and contain one of some words, and return how many.
 
-    Three LISTs, a GET for each token, and one for each earlier version of a view or a query.
+    Four LISTs, a GET for each token and each failed run, and one for each earlier version of a view or a query.
     """
     pattern = word_pattern([word for word in words if not word.isdecimal()])
     if pattern is None:
         return 0
     ended = []
-    for key in (*_superseded(store, VIEWS), *_withdrawn(store), *_tokens(store)):
+    for key in (*_superseded(store, VIEWS), *_withdrawn(store), *_keys(store, ISSUED), *_keys(store, FAILED_RUNS)):
         data = read_if_there(store, key)
         if data is not None and mentions(data, pattern) and _has_ended(store, clock, key):
             ended.append(key)
@@ -62,8 +64,8 @@ def _has_ended(store: Store, clock: Clock, key: str) -> bool:
     return token.revoked or token.claims.expires_s < clock.now_ms() / 1000
 
 
-def _tokens(store: Store) -> Iterator[str]:
-    return (info.key for info in store.list(ISSUED))
+def _keys(store: Store, folder: str) -> Iterator[str]:
+    return (info.key for info in store.list(folder))
 
 
 def _superseded(store: Store, folder: str) -> Iterator[str]:

@@ -18,6 +18,7 @@ from alluvia.operations.erasure.erase_report import ENDED_TEXTS
 from alluvia.operations.results.jobs import JOBS
 from alluvia.operations.results.results import RESULTS, KeptResult, keep_result
 from alluvia.operations.results.upload_parts import UPLOADS
+from alluvia.pipelines.marks import note_failure, read_failure
 from tests.erased import traces
 from tests.unit.operations.erasure.people import VICTIM, WHERE, post
 
@@ -222,6 +223,14 @@ def test_a_published_query_is_deleted_once_it_is_withdrawn(disk: Lake) -> None:
     disk.unpublish_query("q")
     disk.publish_query("q", "SELECT 2 AS two")
     assert _left(disk) == {}
+
+
+def test_the_reason_of_a_failed_run_is_deleted(disk: Lake) -> None:
+    post(disk, {"event_id": "a", "user_id": "bob"})
+    for table, error in (("silver", f"row {{'user_id': '{VICTIM}'}} fails"), ("gold", "no time")):
+        note_failure(disk.store, disk.clock, table, error)
+    assert _left(disk) == {}
+    assert (read_failure(disk.store, "silver"), read_failure(disk.store, "gold") is None) == (None, False)
 
 
 def test_a_dry_run_counts_the_rows_that_it_would_erase(lake: Lake) -> None:
