@@ -31,7 +31,7 @@ from alluvia.operations.branches.branch_changes import BranchedTable, branched_t
 from alluvia.operations.branches.branch_diff import TableDiff, diff_rows, diff_table
 from alluvia.operations.branches.branch_publish import PublishReport, publish_branch
 from alluvia.operations.branches.branch_reads import Elsewhere
-from alluvia.operations.catalog.schemas import was_created
+from alluvia.operations.catalog.schemas import has_schema
 from alluvia.operations.references.branch_store import (
     NOT_THERE,
     BranchClock,
@@ -180,7 +180,7 @@ def elsewhere(lake: Lake, branch: str) -> Elsewhere:
 
 def create_branch(lake: Lake, name: str, at: datetime | str | None, expires: timedelta | None) -> Branch:
     """Cut a branch; `at` is a time, or the name of a tag of the lake. See `Lake.branch`."""
-    if name in NO_BRANCHES or (SCHEMA_NAME.fullmatch(name) and was_created(lake.store, name)):
+    if name in NO_BRANCHES or (SCHEMA_NAME.fullmatch(name) and has_schema(lake.store, name)):
         raise Invalid(f"branch name {name!r} has another meaning in queries: choose another name")
     at_ms = None if at is None else _moment_ms(lake, at)
     expires_ms = None if expires is None else lake.clock.now_ms() + int(expires / timedelta(milliseconds=1))

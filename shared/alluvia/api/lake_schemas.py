@@ -59,8 +59,7 @@ class LakeSchemas(OfCatalog):
         outside = [each for source in sources for each in rollups_of(self.catalog, source) if schema_of(each) != name]
         if outside:
             raise Invalid(f"tables of schema {name} are sources of {', '.join(outside)}: drop these rollups first")
-        if schemas.was_created(store, name) or not held:
-            schemas.note_dropped(store, clock, name)  # so that no other writer creates tables in it meanwhile
+        schemas.note_dropped(store, clock, name)  # so that no other writer creates tables in it meanwhile
         for view in held_views:
             views.write_view(store, clock, view.name, "", known=view)
         own = [each for each in reversed(rollups) if each in tables]

@@ -207,19 +207,20 @@ class DirectoryStore(Store):
         return flushed_file(path, fill, lambda folder: self._judge(key, f"{folder}/{name}"), like)
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
-        folder, _, _ = check_prefix(prefix).rpartition("/")
-        for key, entry, follow in self._walk(folder):
+        folder, _, start = check_prefix(prefix).rpartition("/")
+        for key, entry, follow in self._walk(folder, start):
             if key.startswith(prefix) and (start_after is None or key > start_after):
                 with suppress(FileNotFoundError):  # deleted since the folder was read: as if listed later
                     yield _info(key, entry.stat(follow_symlinks=follow))
 
-    def _walk(self, folder: str) -> Iterator[tuple[str, os.DirEntry[str], bool]]:
+    def _walk(self, folder: str, start: str = "") -> Iterator[tuple[str, os.DirEntry[str], bool]]:
         """Yield the files below a folder by key, in order; False with a link that must not be followed.
 
+        Entries of the folder itself are left out unless their names begin with `start`.
         Raises `Unsupported` for a folder behind such a link.
         """
         try:
-            entries = list(os.scandir(self.root / folder))
+            entries = [entry for entry in os.scandir(self.root / folder) if entry.name.startswith(start)]
         except (FileNotFoundError, NotADirectoryError):
             return
         prefix = f"{folder}/" if folder else ""

@@ -241,8 +241,22 @@ def test_tables_of_another_writer_make_a_schema(lake: alluvia.Lake) -> None:
     assert lake.schemas() == ["main", "bronze", "gold", "silver"]
     lake.sql("CREATE TABLE gold.more (id INT)")
     assert rows(lake, "SELECT * FROM gold.events") == [(2,)]
+    with pytest.raises(Invalid, match="another meaning"):
+        lake.branch("gold")
+    assert lake.on_branch(lake.branch("fix").name).schemas() == ["main", "bronze", "gold", "silver"]
     lake.sql("DROP SCHEMA gold CASCADE")
     assert lake.schemas() == ["main", "bronze", "silver"]
+    with pytest.raises(TableNotFound, match="CREATE SCHEMA gold"):
+        lake.sql("CREATE TABLE gold.more (id INT)")
+
+
+def test_a_folder_that_is_no_table_makes_no_schema(lake: alluvia.Lake) -> None:
+    lake.store.put("old.backup/notes.txt", b"")
+    lake.store.put("older.backup.zip", b"")
+    for name in ("old", "older"):
+        with pytest.raises(TableNotFound, match=f"CREATE SCHEMA {name}"):
+            lake.sql(f"CREATE TABLE {name}.t (id INT)")
+        lake.branch(name)
 
 
 def test_what_a_token_may_do_in_schemas(lake: alluvia.Lake) -> None:

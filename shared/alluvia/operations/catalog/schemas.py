@@ -2,7 +2,7 @@
 
 Nothing is stored in a schema: the folder of a table has the whole name. So `_alluvia/schemas/<name>/<number>.json` only
 says that a schema was created, or dropped; the highest number counts, as for views. A schema without such an object
-exists as long as a folder of a table or a view of it does: another writer may have made it.
+exists as long as the log of a table or a view in it does: another writer may have made it.
 """
 
 from __future__ import annotations
@@ -10,26 +10,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from alluvia.clock import Clock
+from alluvia.delta.log.paths import LOG_FOLDER, parse_name
 from alluvia.delta.refs import BRANCH, find_keeper
 from alluvia.errors import Corrupt, Invalid, TableExists, TableNotFound
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.catalog.versioned_objects import Numbered, newest_numbered, write_numbered
 from alluvia.operations.catalog.views import VIEWS, check_no_view, find_view
 from alluvia.store import Store, Wrapper
-from alluvia.table_names import NAME_RULE, NO_SCHEMAS, REJECTS, SCHEMA, SCHEMA_NAME, schema_of
+from alluvia.table_names import NAME_RULE, NO_SCHEMAS, REJECTS, SCHEMA, SCHEMA_NAME, TABLE_NAME, schema_of
 
 SCHEMAS = "_alluvia/schemas/"
 
 
 def has_schema(store: Store, name: str) -> bool:
-    """Whether a schema exists: one LIST and one GET, or three LISTs for one that was never created."""
+    """Whether a schema exists: one LIST and one GET for one that was ever created here, else three LISTs.
+
+    Two more for one that another writer has made, and one for each folder that only has the name of a table in it.
+    """
     if name == SCHEMA:
         return True
     stored = newest_numbered(store, f"{SCHEMAS}{name}/")
-    return name in _implied(store) if stored is None else not _is_dropped(stored)
+    return _is_implied(store, name) if stored is None else not _is_dropped(stored)
 
 
-def was_created(store: Store, name: str) -> bool:
+def _was_created(store: Store, name: str) -> bool:
     """Whether a schema was created and not dropped. One LIST, and one GET where it was."""
     stored = newest_numbered(store, f"{SCHEMAS}{name}/")
     return stored is not None and not _is_dropped(stored)
@@ -42,7 +46,7 @@ def list_schemas(store: Store, tables: Iterable[str]) -> list[str]:
     """
     names = {SCHEMA, *map(schema_of, tables)}
     created = [name for name in store.list_folders(SCHEMAS) if SCHEMA_NAME.fullmatch(name)]
-    names |= {name for name in created if name not in names and was_created(store, name)}
+    names |= {name for name in created if name not in names and _was_created(store, name)}
     for view in store.list_folders(VIEWS):
         if schema_of(view) not in names and find_view(store, view) is not None:
             names.add(schema_of(view))
@@ -79,12 +83,17 @@ def create_schema(store: Store, clock: Clock, name: str, *, exist_ok: bool = Fal
         if exist_ok:
             return False
         raise TableExists(f"schema {name!r} already exists: choose another name, or write IF NOT EXISTS")
-    if find_keeper(_lake_of(store), None, BRANCH, name) is not None:
-        raise Invalid(
-            f"there is a branch {name!r}, so {name}.t would have two meanings: choose another name for the schema"
-        )
+    _check_no_branch(store, name)
     _write(store, clock, name, dropped=False)
     return True
+
+
+def missing_schemas(store: Store, tables: Iterable[str]) -> list[str]:
+    """Return the names of the schemas that tables need and a lake lacks. Raises `Invalid` for that of a branch."""
+    missing = [name for name in sorted({*map(schema_of, tables)}) if not has_schema(store, name)]
+    for name in missing:
+        _check_no_branch(store, name)
+    return missing
 
 
 def note_dropped(store: Store, clock: Clock, name: str) -> None:
@@ -110,9 +119,28 @@ def _write(store: Store, clock: Clock, name: str, *, dropped: bool) -> None:
     write_numbered(store, clock, f"{SCHEMAS}{name}/", number, body, what=f"schema {name}")
 
 
-def _implied(store: Store) -> set[str]:
-    """Return the schemas of all folders of tables and views, those of dropped ones included."""
-    return {schema_of(name) for name in (*store.list_folders(""), *store.list_folders(VIEWS))}
+def _check_no_branch(store: Store, name: str) -> None:
+    if find_keeper(_lake_of(store), None, BRANCH, name) is not None:
+        raise Invalid(
+            f"there is a branch {name!r}, so {name}.t would have two meanings: choose another name for the schema"
+        )
+
+
+def _is_implied(store: Store, name: str) -> bool:
+    """Whether a table, also a dropped one, or a view makes a schema. Other folders do not count."""
+    starts = (f"{name}.", f"{VIEWS}{name}.")
+    if _lake_of(store) is store and not any(store.map(lambda start: next(store.list(start), None), starts)):
+        return False  # for a lake of any size
+
+    def has_log(folder: str) -> bool:
+        log = f"{folder}/{LOG_FOLDER}"
+        return any(parse_name(info.key.removeprefix(log)) is not None for info in store.list(log))
+
+    def within(folder: str) -> list[str]:
+        names = store.list_folders(folder)
+        return [each for each in names if TABLE_NAME.fullmatch(each) and schema_of(each) == name]
+
+    return any(map(has_log, within(""))) or any(find_view(store, each) is not None for each in within(VIEWS))
 
 
 def _is_dropped(stored: Numbered) -> bool:

@@ -31,10 +31,10 @@ def counted(lake: Lake) -> CountingStore:
     return lake.store
 
 
-def test_cutting_a_branch_is_two_requests(lake: Lake) -> None:
+def test_cutting_a_branch_is_four_requests(lake: Lake) -> None:
     counted(lake).reset()
     lake.branch("fix")
-    assert dict(counted(lake).requests) == {"list": 1, "put": 1}
+    assert dict(counted(lake).requests) == {"list": 3, "put": 1}
 
 
 def test_it_shows_the_lake_as_it_was(lake: Lake, clock: ManualClock) -> None:
