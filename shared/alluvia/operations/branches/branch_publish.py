@@ -36,6 +36,7 @@ from alluvia.errors import (
     ConcurrentDeleteDelete,
     Conflict,
     FilesCompacted,
+    Invalid,
     ObjectNotFound,
     TableExists,
     TableNotFound,
@@ -46,6 +47,8 @@ from alluvia.errors import (
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.branches.branch_changes import CHANGED, DROPPED, REPLACED, BranchedTable
 from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.operations.catalog.schemas import create_schema, missing_schemas
+from alluvia.operations.catalog.views import check_no_view
 from alluvia.operations.compaction.revert_compaction import UndoPlan, plan_undo
 from alluvia.operations.planning.optimistic_retry import commit_planned
 from alluvia.operations.references.branch_store import NOT_THERE, BranchStore
@@ -105,7 +108,8 @@ def publish_branch(
     """Commit what a branch has changed to its lake, in one transaction.
 
     Raises a `Conflict` that names the table and the rule where commits of others stand in the way; in a dry run, the
-    report has it. A branch that was published before is not published again, and written to no more: else `Conflict`.
+    report has it. Schemas of tables that the branch has created are created before. A branch that was published before
+    is not published again, and written to no more: else `Conflict`.
     """
     tips = {each.name: each.tip.version for each in tables}
     rollups = tuple(each.name for each in tables if each.is_rollup and each.kind is not None)
@@ -134,6 +138,8 @@ def publish_branch(
             main.store.map(lambda key: main.store.copy(store.folder + key, key), copied)
         for part in parts:
             part.undo_compactions()
+        for schema in {schema for part in parts for schema in part.schemas}:
+            create_schema(main.store, main.clock, schema, exist_ok=True)
         try:
             versions = commit_all([each.staged for each in parts], main.clock, main.clock.now_ms(), isolation)
         except Conflict:
@@ -161,12 +167,18 @@ class _Part:
         self._store = store
         self._taken: Conflict | None = None
         self._undo: UndoPlan | None = None
+        self.schemas: list[str] = []
         marker = Txn(app_id, table.tip.version, main.clock.now_ms())
         try:
             self.staged = _staged(main, table, marker, branch, reads=reads)
         except TableExists as error:
             both = "it was created on the branch and, since the branch was cut, also on the lake"
             self._taken = Conflict(both if table.name in main else str(error))
+            return
+        try:
+            self.schemas = [] if table.base is not None else missing_schemas(main.store, [table.name])
+        except Invalid as error:
+            self._taken = Conflict(str(error))
 
     def verdict(self) -> PublishedTable:
         """Return what the conflict rules say of what was committed to the lake's table since the branch was cut."""
@@ -237,7 +249,7 @@ def _staged(main: WritableCatalog, table: BranchedTable, marker: Txn, branch: st
     now_ms, tip, base = main.clock.now_ms(), table.tip, table.base
     published = {"branch": branch}
     if base is None:
-        staged = StagedTables(main).create(table.name, table.metadata, exist_ok=False)
+        staged = StagedTables(main).create(table.name, table.metadata, exist_ok=False, check=check_no_view)
         staged.begin_again(replace(table.filled(staged.staged[0], marker), parameters=published))
         return staged
     handle = main.handle(table.name)

@@ -19,6 +19,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound, VersionExpired, VersionNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.operations.catalog.schemas import create_schema, missing_schemas
 from alluvia.operations.catalog.views import check_no_view
 from alluvia.operations.references.pinned_versions import kept_at
 from alluvia.operations.streams import streams
@@ -76,10 +77,11 @@ def restore_lake(
 ) -> LakeRestore:
     """Make the tables of a lake what they were at a moment, all or none of them.
 
-    Tables that were created since are dropped, and those that were dropped since come back. `check` is asked about each
-    table that would change, before any does. `then_of` says what the moment means, where that is not the times of
-    commits. Raises `VersionExpired`, naming a table that retention does not let go so far back, `Invalid` for one that
-    cannot be restored, and `Conflict` where other writers change the tables all the time.
+    Tables that were created since are dropped, and those that were dropped since come back, before them their schemas.
+    `check` is asked about each table that would change, before any does. `then_of` says what the moment means, where
+    that is not the times of commits. Raises `VersionExpired`, naming a table that retention does not let go so far
+    back, `Invalid` for one that cannot be restored, or for a schema with the name of a branch, and `Conflict` where
+    other writers change the tables all the time.
     """
     at_ms = int(moment.timestamp() * 1000)
     if at_ms > catalog.clock.now_ms():
@@ -93,8 +95,11 @@ def restore_lake(
         steps = tuple(each.step for each in planned)
         unchanged = sum(not name.startswith(STREAMS) for name in names) - len({step.name for step in steps})
         report = LakeRestore(moment, steps, unchanged, {}, dry_run)
+        missing = missing_schemas(catalog.store, [step.name for step in steps if step.action == UNDROP])
         if dry_run:
             return report
+        for schema in missing:
+            create_schema(catalog.store, catalog.clock, schema, exist_ok=True)
         try:
             tables = StagedTables(catalog, [])
             tables.use(_used(planned))

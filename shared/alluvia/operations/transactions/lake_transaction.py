@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from alluvia.commit.changes import Changes
     from alluvia.operations.streams.stream_batches import StreamBatch
     from alluvia.operations.streams.streams import StreamState
+    from alluvia.store import Store
 
 
 class StagedTables:
@@ -79,10 +80,18 @@ class StagedTables:
         dropped = {name for name, staged in self._staged.items() if staged.drops}
         return in_order({*names, *created} - dropped)
 
-    def create(self, name: str, metadata: Metadata, *, exist_ok: bool, replace: bool = False) -> StagedTable:
+    def create(
+        self,
+        name: str,
+        metadata: Metadata,
+        *,
+        exist_ok: bool,
+        replace: bool = False,
+        check: Callable[[Store, str], object] = check_may_be_created,
+    ) -> StagedTable:
         """Create a table in the transaction. Two LISTs. Raises `TableExists` unless `exist_ok` or `replace`.
 
-        One that the transaction has dropped is replaced; a view is not.
+        One that the transaction has dropped is replaced; a view is not. `check` is asked about the name of a new one.
         """
         staged = self._staged.get(name) or self._base_of(name, metadata)
         self._staged[name] = staged
@@ -91,7 +100,7 @@ class StagedTables:
                 return staged
             raise TableExists(f"table {name!r} already exists: choose another name, or pass exist_ok=True")
         if staged.drops:
-            check_may_be_created(staged.store, name)
+            check(staged.store, name)
         protocol = new_protocol(
             read_properties(metadata.configuration).writers, metadata.schema_string, metadata.configuration
         )

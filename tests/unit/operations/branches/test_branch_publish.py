@@ -316,7 +316,7 @@ def test_the_cost_does_not_depend_on_tables_that_were_not_touched(clock: ManualC
         store.reset()
         fix = fresh.branch("fix")
         clock.advance(1)
-        assert store.requests.total() == 2
+        assert store.requests.total() == 4
         for number in (3, 5, 7):
             fix[f"t{number:04}"].append([{"id": number}])
         assert [each.rows_added for each in fix.diff()] == [1, 1, 1]
@@ -337,3 +337,30 @@ def test_a_branch_of_a_dropped_table_finds_none(lake: Lake, clock: ManualClock) 
     fix.create_table("orders", {"id": "long"}).append([{"id": 4}])
     fix.publish()
     assert ids(lake) == [4]
+
+
+def test_schemas_of_new_tables_are_published(lake: Lake, fix: Branch) -> None:
+    fix.create_schema("empty")
+    for name in ("gold", "silver"):
+        fix.create_schema(name)
+        fix.create_table(f"{name}.g", {"id": "long"}).append([{"id": 7}])
+    lake.create_schema("silver")
+    assert [each.how for each in fix.publish(dry_run=True).tables] == ["fast-forward", "fast-forward"]
+    assert lake.schemas() == ["main", "silver"]
+    fix.publish()
+    assert (lake.schemas(), ids(lake, "gold.g"), ids(lake, "silver.g")) == (["main", "gold", "silver"], [7], [7])
+    lake.create_table("gold.more", {"id": "long"})
+
+
+def test_a_branch_with_the_name_of_a_new_schema_is_a_conflict(lake: Lake, fix: Branch) -> None:
+    fix.create_schema("gold")
+    fix.create_table("gold.g", {"id": "long"})
+    fix["orders"].append([{"id": 10, "v": "x"}])
+    lake.branch("gold")
+    assert [each.how for each in fix.publish(dry_run=True).tables] == ["conflict", "fast-forward"]
+    with pytest.raises(Conflict, match=r"table gold\.g: there is a branch 'gold'"):
+        fix.publish()
+    assert (lake.schemas(), ids(lake)) == (["main"], [1, 2])
+    lake.drop_branch("gold")
+    fix.publish()
+    assert lake.tables() == ["orders", "others", "gold.g"]

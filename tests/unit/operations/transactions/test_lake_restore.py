@@ -298,3 +298,20 @@ def test_of_a_thousand_tables_those_that_changed_cost(clock: ManualClock) -> Non
     assert len(Lake(store, clock).restore(offset="30 minutes ago").steps) == 3
     assert store.requests["put"] == 7  # three claims, the decision, and what was claimed
     assert store.requests.total() - look.total() < 100
+
+
+def test_a_dropped_schema_comes_back_with_its_tables(clock: ManualClock) -> None:
+    lake = Lake(MemoryStore("restored schemas", clock), clock)
+    lake.create_schema("bronze")
+    lake.create_table("bronze.a", COLUMNS).append([{"id": 1}])
+    clock.advance(3600)
+    lake.drop_schema("bronze", cascade=True)
+    assert steps(lake.restore(offset="30 minutes ago", dry_run=True)) == [("bronze.a", "undrop", 1)]
+    assert lake.schemas() == ["main"]
+    lake.restore(offset="30 minutes ago")
+    assert (lake.schemas(), ids(lake, "bronze.a")) == (["main", "bronze"], [1])
+    lake.create_table("bronze.b", COLUMNS)
+    lake.drop_schema("bronze", cascade=True)
+    lake.branch("bronze")
+    with pytest.raises(Invalid, match="there is a branch 'bronze'"):
+        lake.restore(offset="30 minutes ago", dry_run=True)
