@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 import alluvia
-from tests.dbt.running import ROOT, dbt
+from tests.dbt.running import ROOT, Dbt, running_dbt
 from tests.dbt.suite import left_out
 
 GUIDE = ROOT / "docs" / "guides" / "dbt.md"
@@ -32,6 +33,12 @@ def write(project: Path, files: dict[str, str]) -> None:
         (project / name).write_text(text)
 
 
+@pytest.fixture(scope="module")
+def dbt() -> Iterator[Dbt]:
+    with running_dbt() as dbt:
+        yield dbt
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     write(tmp_path, files_of_the_guide())
@@ -41,7 +48,11 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_project_is_built_and_follows_the_lake(project: Path) -> None:
+def test_the_project_is_built_and_follows_the_lake(dbt: Dbt, project: Path) -> None:
+    checked = "schema: main, config: {freshness: {warn_after: {count: 1, period: day}}}"
+    write(
+        project, {"models/old.yml": f"sources: [{{name: old, {checked}, tables: [{{name: idle}}, {{name: unused}}]}}]"}
+    )
     (built,) = dbt(project, "build")
     assert built.ok, built.said
     lake = alluvia.connect(project / "lake")
@@ -51,6 +62,12 @@ def test_the_project_is_built_and_follows_the_lake(project: Path) -> None:
         {"day": "2026-11-28", "requests": 6, "visitors": 3},
     ]
     lake["requests"].append([{"ts": FIRST + timedelta(hours=21), "ip": "10.0.0.9"}])
+    loaded = lake["requests"].history(1)[0].timestamp
+    lake["requests"].optimize()
+    lake.sql("CREATE TABLE unused (n INT)")
+    lake.sql("CREATE TABLE idle AS SELECT 1 AS n")
+    for number in range(100):
+        lake.sql(f"ALTER TABLE idle SET TBLPROPERTIES ('note' = '{number}')")
     again, fresh, documented = dbt(project, "build", "source freshness", "docs generate")
     assert again.ok, again.said
     assert lake.sql(days).to_pylist()[1] == {"day": "2026-11-28", "requests": 7, "visitors": 4}
@@ -58,11 +75,23 @@ def test_the_project_is_built_and_follows_the_lake(project: Path) -> None:
     assert lake.sql("SELECT count(*) AS n FROM people WHERE dbt_valid_to IS NULL")["n"].to_pylist() == [4]
     assert fresh.ok, fresh.said
     assert "PASS freshness of lake.requests" in fresh.said
+    assert lake["requests"].history(1)[0].operation == "OPTIMIZE"
+    assert loaded_at(project, "lake.requests") == loaded
+    assert loaded_at(project, "old.idle") == lake["idle"].history(100)[-1].timestamp  # the rows are older than that
+    assert loaded_at(project, "old.unused").year == 1
+    assert "WARN freshness of old.unused" in fresh.said
     assert documented.ok, documented.said
     catalog = json.loads((project / "target" / "catalog.json").read_text())
     types = {node["metadata"]["name"]: node["metadata"]["type"] for node in catalog["nodes"].values()}
     assert types == {"daily": "BASE TABLE", "visitors": "VIEW", "people": "BASE TABLE"}
     assert catalog["nodes"]["model.web.daily"]["columns"]["day"]["type"] == "DATE"
+
+
+def loaded_at(project: Path, source: str) -> datetime:
+    """Return when the rows of a source came, as the last `dbt source freshness` found."""
+    found = json.loads((project / "target" / "sources.json").read_text())["results"]
+    (text,) = (each["max_loaded_at"] for each in found if each["unique_id"] == f"source.web.{source}")
+    return datetime.fromisoformat(text)
 
 
 REFUSED: dict[str, tuple[str, str]] = {
@@ -97,7 +126,7 @@ REFUSED_FILES = {
 }
 
 
-def test_what_is_refused_says_so_and_leaves_the_lake_as_it_was(project: Path) -> None:
+def test_what_is_refused_says_so_and_leaves_the_lake_as_it_was(dbt: Dbt, project: Path) -> None:
     write(project, REFUSED_FILES)
     names = " ".join(name for name, _ in REFUSED.values())
     done, empty, elsewhere = dbt(project, f"build --select {names}", "seed --empty", "parse --vars '{database: shop}'")
@@ -118,22 +147,33 @@ def test_every_reason_for_leaving_out_a_class_is_shown() -> None:
     assert set(left_out.REASONS) == (set(REFUSED) - {"files", "strategies"}) | by_classes | by_others
 
 
-def test_a_model_that_fails_leaves_what_there_was(project: Path) -> None:
-    """Of a table and of a view, which another kind of model is to replace."""
-    write(
-        project, {"models/kept.sql": "{{ config(materialized=var('kind'), sort_by='n') }} SELECT {{ var('n') }} AS n"}
-    )
-
-    def build(*models: tuple[str, str]) -> list[bool]:
-        commands = (f"run --select kept --vars '{{kind: {kind}, n: {column}}}'" for kind, column in models)
-        return [done.ok for done in dbt(project, *commands)]
-
+def test_what_fails_leaves_what_there_was(dbt: Dbt, project: Path) -> None:
+    """Of a table and of a view, which another kind of model is to replace, and of tables that become clones."""
+    model = "{{{{ config(materialized=var('{}'), sort_by='n') }}}} SELECT {{{{ var('n') }}}} AS n"
+    kinds = {"kept": "table", "cloned": "table", "taken": "table", "shown": "view"}
+    write(project, {f"models/{name}.sql": model.format(kind) for name, kind in kinds.items()})
+    profile = (project / "profiles.yml").read_text()
+    write(project, {"profiles.yml": profile + "    prod: { type: alluvia, path: lake, schema: prod }\n"})
     lake = alluvia.connect(project / "lake")
-    assert build(("table", "1"), ("view", "nothing")) == [True, False]
-    assert lake["kept"].to_arrow().to_pylist() == [{"n": 1}]
-    assert build(("view", "2"), ("table", "nothing")) == [True, False]
-    assert lake.sql("FROM kept").to_pylist() == [{"n": 2}]
-    assert lake.tables() == ["requests"]
+    alluvia.connect(project / "other").sql("CREATE TABLE taken AS SELECT 3 AS n")
+    lake.sql("CREATE SCHEMA prod")
+    lake.sql("CREATE TABLE prod.cloned AS SELECT 3 AS n")
+    lake.attach("prod.taken", str(project / "other" / "taken"))
+    good, bad = "--vars '{table: table, view: view, n: 1}'", "--vars '{table: view, view: table, n: nothing}'"
+    built, failed, parsed, cloned = dbt(
+        project,
+        f"run --select {' '.join(kinds)} {good}",
+        f"run --select kept shown {bad}",
+        f"parse --target prod --target-path state {good}",
+        f"clone --full-refresh --state state --select cloned taken {good}",
+    )
+    assert (built.ok, failed.ok, parsed.ok, cloned.ok) == (True, False, True, False), cloned.said
+    assert "PASS=0 WARN=0 ERROR=2" in failed.said
+    assert "where nothing keeps files for this lake" in cloned.said
+    assert lake["cloned"].history()[0].operation == "CLONE"
+    rows = {name: lake.sql(f"SELECT n FROM {name}")["n"].to_pylist() for name in kinds}
+    assert rows == {"kept": [1], "cloned": [3], "taken": [1], "shown": [1]}
+    assert "shown" not in lake.tables()
 
 
 PROFILES = {
@@ -148,7 +188,7 @@ PROFILES = {
 }
 
 
-def test_a_profile_that_makes_no_sense_is_refused(project: Path) -> None:
+def test_a_profile_that_makes_no_sense_is_refused(dbt: Dbt, project: Path) -> None:
     outputs = ", ".join(f"{name}: {{type: alluvia, schema: main, {text}}}" for name, (text, _) in PROFILES.items())
     write(project, {"profiles.yml": f"web: {{target: both, outputs: {{{outputs}}}}}\n"})
     for done, (_, said) in zip(

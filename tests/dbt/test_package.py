@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +17,11 @@ from tests.package.conftest import build_wheel
 OURS = ("dbt/adapters/alluvia/", "dbt/include/alluvia/")
 
 
-def test_the_adapter_has_the_version_of_the_library() -> None:
+def test_the_adapter_has_the_version_of_the_library_and_needs_that_one() -> None:
+    """Not a later one: MAY_USE has modules that promise nothing from version to version."""
     assert f'version = "{__version__}"' in (ADAPTER / "dbt" / "adapters" / "alluvia" / "__version__.py").read_text()
+    needs = tomllib.loads((ADAPTER / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert f"alluvia[aws,client]=={__version__}" in needs
 
 
 MAY_USE = {
@@ -42,7 +46,7 @@ def imported(folder: Path) -> Iterator[str]:
                 yield node.module or ""
 
 
-def test_the_adapter_builds_on_the_api_and_on_what_sql_says_of_types_and_names() -> None:
+def test_the_adapter_uses_the_api_and_what_it_needs_of_types_names_and_limits() -> None:
     """import-linter cannot tell, since dbt, whose packages the adapter joins, is not installed beside it."""
     assert {name for name in imported(ADAPTER) if name.partition(".")[0] == "alluvia"} == MAY_USE
 
@@ -60,5 +64,5 @@ def test_the_wheel_holds_the_adapter_and_its_macros(tmp_path: Path) -> None:
     assert set(names) == there
     assert all(name.startswith(OURS) for name in names)  # the packages above belong to dbt-core
     needs = wheel.read(f"{info}METADATA").decode()
-    assert "Requires-Dist: alluvia[aws,client]" in needs
+    assert f"Requires-Dist: alluvia[aws,client]=={__version__}" in needs
     assert "Requires-Dist: dbt-core" in needs

@@ -66,7 +66,8 @@ def clone(
 
     A shallow clone takes some ten requests, however large the table is. A deep one takes a PUT for each file besides,
     which S3 copies itself within a bucket. Raises `TableExists`, `TableNotFound`, `VersionNotFound`, `VersionExpired`,
-    and `Invalid` for a shallow clone of an attached table, whose files cannot be kept from here.
+    and `Invalid` for a shallow clone of an attached table, whose files cannot be kept from here. `TableExists` comes
+    after what is wrong with the source, so that it says that the name alone is in the way.
     """
     origin, target = catalog.handle(source), catalog.handle(name).own()
     rejects = rejects_handle(catalog, name)
@@ -75,9 +76,9 @@ def clone(
     if [version, timestamp, tag].count(None) < 2:
         raise Invalid("version, timestamp, tag: give one of them")
     newest = newest_versions(catalog, source)
-    check_free(target)
     if not deep:
         _check_sharable(origin, newest[0])
+    check_free(target)
     clone_id = catalog.clock.new_id()
     if origin.attached_place is not None:
         if tag is not None:

@@ -13,7 +13,7 @@ from dbt_common.contracts.constraints import ConstraintType
 from dbt_common.contracts.metadata import CatalogTable, ColumnMetadata, TableMetadata
 from dbt_common.exceptions import DbtDatabaseError
 
-from alluvia.errors import TableNotFound
+from alluvia.errors import TableExists, TableNotFound
 from dbt.adapters.alluvia.columns import AlluviaColumn, columns_of
 from dbt.adapters.alluvia.connections import AlluviaConnectionManager
 from dbt.adapters.alluvia.relations import AlluviaRelation
@@ -144,6 +144,15 @@ class AlluviaAdapter(SQLAdapter):
     def run_with_values(self, text: str, values: dict[str, Any]) -> None:
         """Run a text with the values of its `$name`. dbt's log has the text alone."""
         self.connections.add_query(text, bindings=values)
+
+    @available.parse_none
+    def check_that_only_the_name_is_taken(self, clone: str) -> None:
+        """Run the statement that makes a clone of a name that is taken, and raise any error but that one."""
+        try:
+            self.connections.add_query(clone)
+        except DbtDatabaseError as error:
+            if not isinstance(error.__cause__, TableExists):
+                raise
 
     @available
     @staticmethod

@@ -45,19 +45,20 @@
   {{ return(alluvia__catalog(alluvia__named(relation))) }}
 {%- endmacro %}
 
-{# The time of the newest version, from the logs alone. #}
+{# When rows came last, by the newest 100 commits. Where none of these added any, the oldest is at least as young. #}
 {% macro alluvia__get_relation_last_modified(information_schema, relations) -%}
+  {%- set adds_none = ['OPTIMIZE', 'UNDO OPTIMIZE', 'REORG', 'EXPIRE', 'ERASE', 'DELETE', 'RESTORE', 'UNDROP TABLE'] -%}
   {%- call statement('last_modified', fetch_result=True) -%}
     {%- for relation in relations %}
       select
         {{ alluvia__text(relation.schema) }} as schema,
         {{ alluvia__text(relation.identifier) }} as identifier,
-        committed_at as last_modified,
+        coalesce(
+          max(timestamp) filter (where files_added > 0 and operation not in ('{{ adds_none | join("', '") }}')),
+          case when min(version) > 0 then min(timestamp) end
+        ) as last_modified,
         now() as snapshotted_at
-      from tables()
-      where name = {{ alluvia__text(
-        relation.identifier | lower if relation.schema | lower == 'main' else relation.schema | lower ~ '.' ~ relation.identifier | lower
-      ) }}
+      from history({{ alluvia__text(relation.schema | lower ~ '.' ~ relation.identifier | lower) }}, 100)
       {{ 'union all' if not loop.last }}
     {%- endfor -%}
   {%- endcall -%}

@@ -61,7 +61,12 @@
   {{ return(True) }}
 {%- endmacro %}
 
+{# A clone replaces nothing in one statement, so the table of its name is dropped, once nothing else is in the way. #}
 {% macro alluvia__create_or_replace_clone(this_relation, defer_relation) -%}
-  {% do run_query('drop table if exists ' ~ this_relation.render()) %}
-  create table {{ this_relation.render() }} shallow clone {{ defer_relation.render() }}
+  {% set sql = 'create table ' ~ this_relation.render() ~ ' shallow clone ' ~ defer_relation.render() %}
+  {% if load_cached_relation(this_relation) is not none %}
+    {% do adapter.check_that_only_the_name_is_taken(sql) %}
+    {% do run_query('drop table if exists ' ~ this_relation.render()) %}
+  {% endif %}
+  {{ sql }}
 {%- endmacro %}
