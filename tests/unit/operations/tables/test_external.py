@@ -214,6 +214,8 @@ def test_a_deep_clone_is_a_table_like_any(lake: Lake, files: Path) -> None:
     with pytest.raises(Invalid, match="make a deep clone"):
         lake.clone("t", "shared")
     copy = lake.clone("t", "copy", deep=True)
+    with pytest.raises(Invalid, match="make a deep clone"):  # before the name, which TableExists says is all
+        lake.clone("t", "copy")
     for path in files.rglob("*.parquet"):
         path.unlink()
     copy.append([{"id": 1, "name": "own", "year": 2024}])
