@@ -80,7 +80,7 @@ def test_names_of_a_token_that_the_lake_lacks_are_told(place: Path) -> None:
     lake = alluvia.connect(place)
     lake.sql("CREATE VIEW v AS FROM daily_hits")
     lake.publish_query("hits", "SELECT count(*) AS n FROM daily_hits")
-    granted = ("--read", "daily_hits", "--read", "v", "--read", "day*", "--query", "hits", "--append", "later")
+    granted = ("--read", "main.daily_hits", "--read", "v", "--read", "day*", "--query", "hits", "--append", "later")
     assert "does not exist" not in alluvia_token(place, "create", *granted).stderr
     said = alluvia_token(place, "create", "--read", "daily_hit", "--write", "orders", "--query", "hitz@1")
     assert said.returncode == 0

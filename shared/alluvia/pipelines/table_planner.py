@@ -11,6 +11,7 @@ import pyarrow as pa
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import TableNotFound
 from alluvia.operations.catalog.catalog import WritableCatalog
+from alluvia.operations.catalog.schemas import check_schema
 from alluvia.operations.reading.relations import Evaluate
 from alluvia.pipelines.declaration import Declaration
 from alluvia.pipelines.definition import definition_of
@@ -31,10 +32,13 @@ class Planner:
     def plan(self, declaration: Declaration, target: Snapshot | None = None, *, full_refresh: bool = False) -> StepPlan:
         """Return what a run of a table does. `target` is the table as it is, which is looked up if it is not given.
 
-        Raises `Invalid`, `TableNotFound` for a source that there is not, and what else looking them up raises.
+        Raises `Invalid`, `TableNotFound` for a source that there is not, or the schema of a new table, and what else
+        looking them up raises.
         """
         names = read_query(declaration.query).sources
         target = self.newest(declaration.target) if target is None else target
+        if target is None:
+            check_schema(self._catalog.store, declaration.target)
         recorded = None if target is None else definition_of(target)
         if target is not None and recorded is None:
             raise declaration.wrong("there is a table of this name that no pipeline has made: drop or rename it first")

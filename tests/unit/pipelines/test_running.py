@@ -320,6 +320,15 @@ def test_versions_of_a_branch_do_not_count_on_the_lake(lake: Lake, events: Table
     assert rows(lake, "totals") == [("a", 4), ("b", 2), ("y", 3), ("z", 3)]
 
 
+def test_a_plan_says_that_the_schema_of_a_new_table_is_missing(lake: Lake, events: Table, declare: Declare) -> None:
+    pipeline = declare(COPY.replace("TABLE copy", "TABLE gold.copy"))
+    for row in (*pipeline.plan(), *pipeline.status()):
+        assert row["mode"] == "refused"
+        assert "run CREATE SCHEMA gold first" in str(row["why"])
+    lake.create_schema("gold")
+    assert [row["mode"] for row in pipeline.plan()] == ["rebuilt"]
+
+
 def test_plan_and_status_come_from_the_log(lake: Lake, events: Table, declare: Declare) -> None:
     pipeline = declare(COPY, TOTALS.replace("events", "copy"))
     planned = pipeline.plan()

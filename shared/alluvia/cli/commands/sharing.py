@@ -15,6 +15,7 @@ from alluvia.cli.options import expires, lake_command, names
 from alluvia.cli.terminal.terminal import say, tell
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.nearest_name import did_you_mean
+from alluvia.table_names import folder_name
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -204,7 +205,7 @@ def _tell_missing(lake: Lake, grants: list[Grant]) -> None:
     from alluvia.operations.catalog.views import list_views
     from alluvia.query.published import list_published
 
-    tables = {name for grant in grants for name in grant.tables if grant.operations != {APPEND}}
+    tables = {folder_name(name) for grant in grants for name in grant.tables if grant.operations != {APPEND}}
     queries = {
         pattern.partition("@")[0] for grant in grants for pattern in grant.queries if PUBLISH not in grant.operations
     }
