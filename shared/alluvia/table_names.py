@@ -16,13 +16,16 @@ NO_BRANCHES = (MAIN, SCHEMA, DATABASE, "information_schema")
 NO_SCHEMAS = (*NO_BRANCHES, "pg_catalog", "system", "temp")
 """Names that no schema can have: engines and tools have schemas and databases of these names themselves."""
 PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]{0,127}")
-"""The name of a schema, of a table in the schema `main`, and of a stream, which lies in no schema."""
-SCHEMA_NAME = re.compile(rf"(?!(?:{'|'.join(NO_SCHEMAS)})(?![a-z0-9_])){PLAIN_NAME.pattern}")
+"""The name of a table within its schema, and of a stream, which lies in no schema."""
+SCHEMA_NAME = re.compile(rf"(?!(?:{'|'.join(NO_SCHEMAS)})(?![a-z0-9_]))[a-z][a-z0-9_]{{0,62}}")
+"""Shorter than that of a table, so that file systems take both together as the name of a folder."""
 TABLE_NAME = re.compile(rf"(?:{SCHEMA_NAME.pattern}\.)?{PLAIN_NAME.pattern}")
 """`events`, or `bronze.events` in the schema `bronze`. The folder of a table in the lake has its name."""
 TABLE_OR_REJECTS = re.compile(rf"{TABLE_NAME.pattern}(/{REJECTS})?")
 NAME_RULE = "up to 128 lower-case letters, digits and underscores, with a letter first"
-"""The rule that errors state."""
+"""The rule that errors state for a table's name within its schema, and for a stream's."""
+SCHEMA_RULE = "up to 63 lower-case letters, digits and underscores, with a letter first"
+TABLE_RULE = f"{NAME_RULE}, and a schema of up to 63 in front as in bronze.events"
 STREAMS = "_alluvia/streams/"
 """The logs of streams, from the lake's root: tables without rows, which no table's name can mean."""
 STREAM_LOG = re.compile(rf"{STREAMS}{PLAIN_NAME.pattern}")
@@ -66,9 +69,11 @@ def lake_names(parts: Sequence[str], *, dotted: bool = False) -> tuple[str, ...]
 
     These are `t`, `main.t`, `s.t`, `memory.s.t`, `branch.t`, `branch.main.t` and `branch.s.t`, each also with
     `._rejects` behind. `x.t` is a table in the schema `x`, or else one on the branch `x`. With `dotted`, a branch may
-    have dots in its name. There are none for a name that no table can have.
+    have dots in its name. There are none for a name that no table can have, as one with an empty part.
     """
     *before, table = parts
+    if not all(parts):
+        return ()
     if table == REJECTS and before:
         *before, last = before
         table = f"{last}/{REJECTS}"

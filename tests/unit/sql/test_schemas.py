@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -166,6 +167,9 @@ def test_schemas_are_created_and_listed(lake: alluvia.Lake) -> None:
     for text, error, message in (
         ("CREATE SCHEMA bronze", TableExists, "schema 'bronze' already exists"),
         ("CREATE SCHEMA pg_catalog", Invalid, "none of lake, main"),
+        (f"CREATE SCHEMA {'s' * 64}", Invalid, "up to 63 lower-case letters"),
+        (f"CREATE TABLE {'s' * 65}.t (id INT)", Invalid, "a schema of up to 63 in front"),
+        (f"CREATE TABLE bronze.{'t' * 129} (id INT)", Invalid, "up to 128 lower-case letters"),
         ('CREATE SCHEMA "Bad-Name"', Invalid, "schema name 'bad-name'"),
         ("CREATE TABLE gold.t (id INT)", TableNotFound, "there is no schema 'gold'"),
         ("CREATE TABLE gold.t AS SELECT 1 AS x", TableNotFound, "there is no schema 'gold'"),
@@ -257,6 +261,26 @@ def test_a_folder_that_is_no_table_makes_no_schema(lake: alluvia.Lake) -> None:
         with pytest.raises(TableNotFound, match=f"CREATE SCHEMA {name}"):
             lake.sql(f"CREATE TABLE {name}.t (id INT)")
         lake.branch(name)
+
+
+def test_the_longest_names_fit_into_a_directory(tmp_path: Path) -> None:
+    lake, name = alluvia.connect(tmp_path), f"{'s' * 63}.{'t' * 128}"
+    lake.create_schema("s" * 63)
+    lake.sql(f"CREATE TABLE {name} (id INT); INSERT INTO {name} VALUES (1)")
+    fix = lake.branch("fix")
+    fix.sql(f"INSERT INTO {name} VALUES (2)")
+    fix.publish()
+    assert rows(lake, f"SELECT count(*) FROM {name}") == [(2,)]
+
+
+@pytest.mark.parametrize("name", [".events", "events.", "memory..events", "bronze..events", "..events", "."])
+def test_a_name_with_an_empty_part_is_no_table(lake: alluvia.Lake, name: str) -> None:
+    assert name not in lake
+    with pytest.raises(Invalid):
+        lake.table(name)
+    for text in (f"SELECT * FROM history('{name}')", f"SELECT * FROM files('{name}')"):
+        with pytest.raises(Invalid):
+            lake.sql(text)
 
 
 def test_what_a_token_may_do_in_schemas(lake: alluvia.Lake) -> None:

@@ -225,7 +225,8 @@ class _Visitor:
         self._add(node, table, at, Call(name, given), is_function=True)
 
     def _add(self, node: Node, name: Sequence[str], at: At, call: Call | None = None, *, is_function: bool) -> None:
-        shown = ".".join(part for part in name if part)
+        name = name if call is not None and is_function else [part for part in name if part]  # a text has all its parts
+        shown = ".".join(name)
         if at.moment is not None and any(each.get("class") == "PARAMETER" for each in walk(at.moment)):
             raise Invalid(f"the version of {shown} cannot be a parameter: write it into the query")
         known_as = call.function.rpartition(".")[2] if call is not None else node.get(KNOWN_AS) or name[-1]
@@ -255,7 +256,7 @@ def _check_expression(node: Node, *, parameters: bool) -> bool:
 
 
 def _lake_names(parts: Sequence[str], *, dotted: bool = False) -> tuple[str, ...]:
-    return lake_names([fold(part) for part in parts if part] or [""], dotted=dotted)
+    return lake_names([fold(part) for part in parts], dotted=dotted)
 
 
 def _at_clause(clause: Node) -> At:

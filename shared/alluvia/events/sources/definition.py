@@ -16,7 +16,7 @@ from alluvia.events.sources.kinds.generic import ALGORITHMS, ENCODINGS
 from alluvia.events.sources.kinds.registry import KINDS
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.nearest_name import hint
-from alluvia.table_names import NAME_RULE, TABLE_NAME
+from alluvia.table_names import TABLE_NAME, TABLE_RULE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -194,7 +194,7 @@ def _check_type(name: str, value: object) -> None:
 
 def _check(source: Source) -> None:
     if TABLE_NAME.fullmatch(source.table) is None:
-        raise Invalid(f"table: use {NAME_RULE}, and a schema in front as in bronze.events")
+        raise Invalid(f"table: use {TABLE_RULE}")
     _check_secrets(source)
     for name in ("event_id", "ts", "event"):
         _check_place(name, getattr(source, name))

@@ -17,7 +17,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.request_batching import RequestGroups
 from alluvia.operations.catalog.views import View
 from alluvia.store import Store
-from alluvia.table_names import NAME_RULE, REJECTS, TABLE_OR_REJECTS
+from alluvia.table_names import REJECTS, TABLE_OR_REJECTS, TABLE_RULE
 
 if TYPE_CHECKING:
     from alluvia.operations.streams.stream_batches import StreamBatch
@@ -124,4 +124,4 @@ def check_whole_lake(store: Store, what: str) -> None:
 def check_name(name: object) -> None:
     """Raise `Invalid` for what cannot be a table's name."""
     if not isinstance(name, str) or not TABLE_OR_REJECTS.fullmatch(name):
-        raise Invalid(f"table name {name!r:.100}: use {NAME_RULE}, and a schema in front as in bronze.events")
+        raise Invalid(f"table name {name!r:.100}: use {TABLE_RULE}")

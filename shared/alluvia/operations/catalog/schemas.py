@@ -17,7 +17,7 @@ from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.catalog.versioned_objects import Numbered, newest_numbered, write_numbered
 from alluvia.operations.catalog.views import VIEWS, check_no_view, find_view
 from alluvia.store import Store, Wrapper
-from alluvia.table_names import NAME_RULE, NO_SCHEMAS, REJECTS, SCHEMA, SCHEMA_NAME, TABLE_NAME, schema_of
+from alluvia.table_names import NO_SCHEMAS, REJECTS, SCHEMA, SCHEMA_NAME, SCHEMA_RULE, TABLE_NAME, schema_of
 
 SCHEMAS = "_alluvia/schemas/"
 
@@ -104,7 +104,7 @@ def note_dropped(store: Store, clock: Clock, name: str) -> None:
 def check_schema_name(name: object) -> None:
     """Raise `Invalid` for a name that no new schema can have."""
     if not isinstance(name, str) or not SCHEMA_NAME.fullmatch(name):
-        raise Invalid(f"schema name {name!r:.100}: use {NAME_RULE}, and none of {', '.join(NO_SCHEMAS)}")
+        raise Invalid(f"schema name {name!r:.100}: use {SCHEMA_RULE}, and none of {', '.join(NO_SCHEMAS)}")
 
 
 def no_schema(name: str) -> TableNotFound:

@@ -14,7 +14,7 @@ from alluvia.errors import Corrupt, Invalid, TableExists, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.versioned_objects import newest_numbered, write_numbered
 from alluvia.store import Store
-from alluvia.table_names import NAME_RULE, TABLE_NAME
+from alluvia.table_names import TABLE_NAME, TABLE_RULE
 
 VIEWS = "_alluvia/views/"
 RESERVED = ("_live", "_final", "_freshness")
@@ -84,10 +84,7 @@ def write_view(store: Store, clock: Clock, name: str, query: str, *, known: View
     Raises `Conflict` where another writer has changed the view since.
     """
     if not may_be_view(name):
-        raise Invalid(
-            f"view name {name!r:.100}: use {NAME_RULE}, and none of {', '.join(RESERVED)} at the end; a schema goes in "
-            "front, as in bronze.daily"
-        )
+        raise Invalid(f"view name {name!r:.100}: use {TABLE_RULE}, and none of {', '.join(RESERVED)} at the end")
     before = known or _newest(store, name)  # a dropped view's numbers go on
     version = 0 if before is None else before.version + 1
     view = View(name, version, query, clock.now_ms())
