@@ -92,7 +92,7 @@ def test_keys_and_dot_commands(tmp_path: Path) -> None:
         assert "there is no command '.nope'" in ask(prompt, ".nope")
         # Ctrl-C stops the statement, and nothing else.
         prompt.type(f"INSERT INTO clicks (visitor) {SLOW}{ENTER}")
-        prompt.until("running: 1 s")
+        prompt.until("running: ", " s")  # a busy machine shows no second of its own
         prompt.type(CTRL_C)
         prompt.until("Cancelled: nothing was committed.", "alluvia>")
         assert alluvia.connect(str(lake)).table("clicks").version == 1
