@@ -21,6 +21,7 @@ from alluvia.pipelines.table_planner import Planner
 from alluvia.pipelines.tables import OPERATION
 from alluvia.pipelines.unit_tests import DeclarationTest, DeclarationTestResult, Scratch, run_test
 from alluvia.rollups.change import PROGRESS, progress_of
+from alluvia.table_names import sql_name
 
 REFUSED, FAILED, SKIPPED = "refused", "failed", "skipped"
 COMMITS_LOOKED_AT = 20
@@ -62,11 +63,11 @@ class Pipeline:
             try:
                 plan = planner.plan(each, full_refresh=full_refresh and each.target in wanted)
             except AlluviaError as error:
-                row: dict[str, object] = {"table": shown(each.target), "mode": REFUSED, "why": str(error)}
+                row: dict[str, object] = {"table": sql_name(each.target), "mode": REFUSED, "why": str(error)}
             else:
                 row = plan.to_row()
             if each.target in wanted:
-                after = sorted(shown(name) for name in above[each.target] & running)
+                after = sorted(sql_name(name) for name in above[each.target] & running)
                 if after and (row["mode"] == NOTHING or not row.get("sources")):
                     mode = MODES[str(row["kind"])] if row["mode"] == NOTHING else row["mode"]
                     row |= {"mode": mode, "why": f"after {' and '.join(after)}"}
@@ -102,7 +103,7 @@ class Pipeline:
         for each in tables:
             if stopping := sorted(above[each.target] & stopped):
                 stopped.add(each.target)
-                reason = f"skipped, since {' and '.join(map(shown, stopping))} failed"
+                reason = f"skipped, since {' and '.join(map(sql_name, stopping))} failed"
                 yield TableRun(each.target, mode=SKIPPED, error=str(each.wrong(reason)))
                 continue
             try:
@@ -149,7 +150,7 @@ class Pipeline:
         planner, rows = Planner(self._catalog, self._evaluation()), list[dict[str, object]]()
         failed_runs = {} if self._catalog.origin else read_marks(self._catalog.store).failed
         for each in self.declarations:
-            row: dict[str, object] = {"table": shown(each.target), "version": None, "last_run": None, "behind": {}}
+            row: dict[str, object] = {"table": sql_name(each.target), "version": None, "last_run": None, "behind": {}}
             failed_run = failed_runs.get(each.target)
             target = planner.newest(each.target)
             try:
@@ -160,7 +161,7 @@ class Pipeline:
                 row |= {"kind": plan.step.kind.name, "mode": plan.mode, "why": plan.reason}
                 if target is not None:
                     row["behind"] = {
-                        shown(name): None if (at := progress_of(target, source.snapshot)) is None
+                        sql_name(name): None if (at := progress_of(target, source.snapshot)) is None
                         else source.snapshot.version - at
                         for name, source in plan.sources.items()
                     }  # fmt: skip
@@ -180,8 +181,3 @@ class Pipeline:
             if entry.operation == OPERATION:
                 return dict(orjson.loads(entry.parameters.get("failed", "{}")))
         return None
-
-
-def shown(name: str) -> str:
-    """Return a table's name in SQL."""
-    return name.replace("/", ".")

@@ -20,6 +20,7 @@ from alluvia.pipelines.definition import TableDefinition, changed_parts
 from alluvia.pipelines.steps import Step
 from alluvia.query.limits import dollars, requests_of
 from alluvia.rollups.change import SourceChange, claims_held, find_appends, find_change, progress_of, rebuilt
+from alluvia.table_names import sql_name
 
 NOTHING, APPENDED, CHANGED, REBUILT = "nothing", "appended", "changed", "rebuilt"
 """Modes of a run: it appends rows, replaces those that a change concerns, or replaces all."""
@@ -74,12 +75,12 @@ class StepPlan:
         files = [file for several in self.reading for file in several]
         size, requests = sum(file.size for file in files), requests_of(files)
         return {
-            "table": self.step.declaration.target.replace("/", "."),
+            "table": sql_name(self.step.declaration.target),
             "kind": self.step.kind.name,
             "mode": self.mode,
             "why": self.step.kind.why if self.reason is None else self.reason,
             "sources": {
-                name.replace("/", "."): {
+                sql_name(name): {
                     "from": None if (change := self.changes.get(name)) is None else change.shown,
                     "to": source.snapshot.version,
                 }
@@ -133,7 +134,7 @@ def plan_table(
         return StepPlan(step, REBUILT, rebuild, sources, changes, redefined=True)
     if all(change.is_empty for change in changes.values()):
         return plan
-    mode = {APPEND: APPENDED, KEYED: CHANGED, AGGREGATE: CHANGED, FULL: REBUILT}[step.kind.name]
+    mode = MODES[step.kind.name]
     return StepPlan(step, mode, step.kind.why if mode == REBUILT else None, sources, changes, redefined=plan.redefined)
 
 

@@ -38,7 +38,7 @@ from alluvia.pipelines.sequence_folding import GREATEST, SequenceFolding, folds_
 from alluvia.pipelines.sorting_rows import JudgedRows
 from alluvia.pipelines.splitting import split_of
 from alluvia.pipelines.table_planner import Planner
-from alluvia.pipelines.tables import staged_quarantine, staged_target
+from alluvia.pipelines.tables import OPERATION, staged_quarantine, staged_target
 from alluvia.rollups.change import PROGRESS, SourceChange, app_id, write_rows
 from alluvia.rollups.computing import Computing
 from alluvia.rollups.groups import Groups, Touched, write_groups, write_touched
@@ -204,7 +204,7 @@ class _Attempt:
             return
         now_ms = self._catalog.clock.now_ms()
         removes = [file.removed(now_ms, data_change=True) for file in removed]
-        changes = Changes("PIPELINE RUN", parameters, adds=added, removes=removes, txns=txns)
+        changes = Changes(OPERATION, parameters, adds=added, removes=removes, txns=txns)
         table.transaction(table.newest()).commit(changes)
 
     def _work(self, plan: StepPlan, target: StagedTable, quarantine: StagedTable | None, folder: Path) -> _Work:
