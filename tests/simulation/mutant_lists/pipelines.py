@@ -160,8 +160,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a pipeline that shares out the rows of a query that may give another value for the same rows",
         "pipelines/kinds.py",
-        "    if varying:\n",
-        "    if varying and declaration.kind is not None:\n",
+        "    if varying is not None:\n",
+        "    if varying is not None and declaration.kind is not None:\n",
         (_KINDS,),
     ),
     Mutant(
