@@ -6,7 +6,7 @@ import pytest
 
 from alluvia.api.lake import Lake
 from alluvia.clock import ManualClock
-from alluvia.pipelines.declaration import QUARANTINE, Declaration, Expectation
+from alluvia.pipelines.declarations.declaration import QUARANTINE, Declaration, Expectation
 from alluvia.pipelines.execution import LocalExecution
 from alluvia.pipelines.running import TableRun, run_table
 from alluvia.store import MemoryStore

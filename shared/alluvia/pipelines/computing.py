@@ -24,7 +24,7 @@ from alluvia.engine.queries.scopes import Filter, Scope, filters_by_table, table
 from alluvia.engine.queries.shown_names import VIEW_SCHEMA
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.reading.relations import Files, LocalRows, Relation
-from alluvia.pipelines.query import source_name
+from alluvia.pipelines.queries.query import source_name
 from alluvia.pipelines.sequences import HISTORY, sequenced
 from alluvia.pipelines.steps import Step
 from alluvia.rollups.change import SourceChange

@@ -9,8 +9,8 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import WritableCatalog
-from alluvia.pipelines.declaration import Declaration
-from alluvia.pipelines.definition import definition_of, is_quarantine
+from alluvia.pipelines.declarations.declaration import Declaration
+from alluvia.pipelines.declarations.definition import definition_of, is_quarantine
 from alluvia.pipelines.graph import tables_of
 from alluvia.pipelines.marks import FailedRun, clear_failure, note_failure, read_marks
 from alluvia.rollups import definition as rollup_definition

@@ -16,7 +16,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.planning.layout import row_check
 from alluvia.operations.planning.optimistic_retry import discard
 from alluvia.operations.reading.relations import Evaluate, Relation
-from alluvia.pipelines.declaration import Declaration
+from alluvia.pipelines.declarations.declaration import Declaration
 from alluvia.pipelines.sorting_rows import JudgedRows, sorting
 
 T = TypeVar("T")

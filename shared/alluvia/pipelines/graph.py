@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from alluvia.errors import Invalid
 from alluvia.nearest_name import hint
-from alluvia.pipelines.declaration import Declaration
-from alluvia.pipelines.query import read_query
+from alluvia.pipelines.declarations.declaration import Declaration
+from alluvia.pipelines.queries.query import read_query
 
 
 def in_order(declarations: Sequence[Declaration]) -> list[Declaration]:

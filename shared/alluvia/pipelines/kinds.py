@@ -18,10 +18,10 @@ from alluvia.engine.queries.expression_text import expression_text
 from alluvia.engine.queries.parse import Node, walk
 from alluvia.engine.queries.reproducible import clauses, expressions
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.pipelines.declaration import AGGREGATE, APPEND, FULL, KEYED, Declaration
-from alluvia.pipelines.from_clauses import aggregates
-from alluvia.pipelines.lineage import trace_columns
-from alluvia.pipelines.query import PipelineQuery
+from alluvia.pipelines.declarations.declaration import AGGREGATE, APPEND, FULL, KEYED, Declaration
+from alluvia.pipelines.queries.from_clauses import aggregates
+from alluvia.pipelines.queries.lineage import trace_columns
+from alluvia.pipelines.queries.query import PipelineQuery
 
 _ROW_WISE = frozenset({"star", "rows"})
 """Expressions that a row-wise query may have besides: they give several columns, or several rows."""

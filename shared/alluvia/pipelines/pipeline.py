@@ -11,7 +11,7 @@ from alluvia.errors import AlluviaError, Invalid
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.reading.history import history
 from alluvia.operations.reading.relations import Evaluate
-from alluvia.pipelines.declaration import Declaration
+from alluvia.pipelines.declarations.declaration import Declaration
 from alluvia.pipelines.execution import Execution, LocalExecution
 from alluvia.pipelines.graph import selected, upstream_of
 from alluvia.pipelines.marks import read_marks

@@ -15,8 +15,8 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, VersionExpired
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.changes.feed_commits import read_commits
-from alluvia.pipelines.declaration import AGGREGATE, APPEND, FULL, KEYED
-from alluvia.pipelines.definition import TableDefinition, changed_parts
+from alluvia.pipelines.declarations.declaration import AGGREGATE, APPEND, FULL, KEYED
+from alluvia.pipelines.declarations.definition import TableDefinition, changed_parts
 from alluvia.pipelines.steps import Step
 from alluvia.query.limits import dollars, requests_of
 from alluvia.rollups.change import SourceChange, claims_held, find_appends, find_change, progress_of, rebuilt

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from alluvia.errors import Invalid
-from alluvia.pipelines.conditions import check_conditions
-from alluvia.pipelines.declaration import Declaration
-from alluvia.pipelines.grammar import read_declarations
+from alluvia.pipelines.declarations.conditions import check_conditions
+from alluvia.pipelines.declarations.declaration import Declaration
+from alluvia.pipelines.declarations.grammar import read_declarations
+from alluvia.pipelines.declarations.python_files import declarations_in
 from alluvia.pipelines.graph import in_order
-from alluvia.pipelines.python_files import declarations_in
 
 FOLDER = "pipelines"
 

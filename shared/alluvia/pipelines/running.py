@@ -30,7 +30,7 @@ from alluvia.operations.transactions.lake_commit import SNAPSHOT
 from alluvia.operations.transactions.lake_transaction import StagedTables
 from alluvia.operations.transactions.staging import StagedTable
 from alluvia.pipelines.computing import StepComputing
-from alluvia.pipelines.declaration import APPEND, Declaration
+from alluvia.pipelines.declarations.declaration import APPEND, Declaration
 from alluvia.pipelines.execution import Execution, InputSplit, RowOutput, RowTable, Split, Take
 from alluvia.pipelines.folding import folding
 from alluvia.pipelines.planning import APPENDED, NOTHING, REBUILT, StepPlan, rebuilt_plan

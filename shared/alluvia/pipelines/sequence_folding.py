@@ -18,7 +18,7 @@ from alluvia.engine.duck.literals import quote_name
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.reading.relations import Files, LocalRows, Relation
 from alluvia.pipelines.computing import StepComputing, view
-from alluvia.pipelines.declaration import DROP, QUARANTINE, Sequencing
+from alluvia.pipelines.declarations.declaration import DROP, QUARANTINE, Sequencing
 from alluvia.pipelines.kinds import not_row_wise
 from alluvia.pipelines.sequences import HISTORY, sequenced
 from alluvia.pipelines.steps import Step

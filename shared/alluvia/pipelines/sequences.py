@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from alluvia.engine.duck.literals import quote_name
-from alluvia.pipelines.declaration import Declaration, Sequencing
+from alluvia.pipelines.declarations.declaration import Declaration, Sequencing
 
 HISTORY = ("valid_from", "valid_to", "is_current")
 """The columns of SCD type 2: from when a row was so, until when, null for now; and whether it is so now."""

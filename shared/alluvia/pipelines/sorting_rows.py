@@ -13,7 +13,7 @@ from alluvia.delta.data_files.writer import FileWriter
 from alluvia.delta.log.actions import AddFile
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.pipelines.declaration import DROP, FAIL, QUARANTINE, Declaration, Expectation
+from alluvia.pipelines.declarations.declaration import DROP, FAIL, QUARANTINE, Declaration, Expectation
 
 FAILED, VERSIONS = "_failed", "_source_versions"
 """Columns of a table of failed rows besides those of the rows: the expectations, and the sources' versions as JSON."""

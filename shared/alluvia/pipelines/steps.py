@@ -17,10 +17,10 @@ from alluvia.engine.queries.shown_names import VIEW_SCHEMA
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.reading.relations import Evaluate, Files, LocalRows, Relation
-from alluvia.pipelines.declaration import APPEND, Declaration
-from alluvia.pipelines.definition import TableDefinition, changed_parts
+from alluvia.pipelines.declarations.declaration import APPEND, Declaration
+from alluvia.pipelines.declarations.definition import TableDefinition, changed_parts
 from alluvia.pipelines.kinds import TableKind, UnitColumn, derive_kind
-from alluvia.pipelines.query import PipelineQuery, read_query
+from alluvia.pipelines.queries.query import PipelineQuery, read_query
 from alluvia.pipelines.sequences import HISTORY
 from alluvia.rollups.result_columns import is_held, result_columns
 

@@ -13,10 +13,10 @@ from alluvia.errors import TableNotFound
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.catalog.schemas import check_schema
 from alluvia.operations.reading.relations import Evaluate
-from alluvia.pipelines.declaration import Declaration
-from alluvia.pipelines.definition import definition_of
+from alluvia.pipelines.declarations.declaration import Declaration
+from alluvia.pipelines.declarations.definition import definition_of
 from alluvia.pipelines.planning import REBUILT, StepPlan, StepSource, plan_table
-from alluvia.pipelines.query import read_query
+from alluvia.pipelines.queries.query import read_query
 from alluvia.pipelines.steps import Step, resolve
 from alluvia.scratch import scratch_root
 

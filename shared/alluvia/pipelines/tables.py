@@ -19,7 +19,7 @@ from alluvia.operations.tables.create import plan_create
 from alluvia.operations.tables.evolve import plan_evolve
 from alluvia.operations.transactions.lake_transaction import StagedTables
 from alluvia.operations.transactions.staging import StagedTable
-from alluvia.pipelines.definition import definition_of, quarantine_text
+from alluvia.pipelines.declarations.definition import definition_of, quarantine_text
 from alluvia.pipelines.marks import put_mark
 from alluvia.pipelines.planning import REBUILT, StepPlan
 from alluvia.pipelines.sorting_rows import quarantine_schema

@@ -29,9 +29,9 @@ from alluvia.operations.append.append import append
 from alluvia.operations.catalog.catalog import NewTable, WritableCatalog
 from alluvia.operations.catalog.schemas import create_schema
 from alluvia.operations.reading.relations import Evaluate
-from alluvia.pipelines.declaration import QUARANTINE_SUFFIX, Declaration
+from alluvia.pipelines.declarations.declaration import QUARANTINE_SUFFIX, Declaration
 from alluvia.pipelines.execution import LocalExecution
-from alluvia.pipelines.query import read_query
+from alluvia.pipelines.queries.query import read_query
 from alluvia.pipelines.running import run_table
 from alluvia.query.engine import run
 from alluvia.sql.grammar.cursor import Cursor

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from alluvia.errors import Invalid
-from alluvia.pipelines.definition import definition_of
+from alluvia.pipelines.declarations.definition import definition_of
 from alluvia.pipelines.running import TableRun, run_table
 from alluvia_spark.pipelines.spark_execution import SHARE_BYTES, SparkExecution
 from alluvia_spark.tables import TablePlace

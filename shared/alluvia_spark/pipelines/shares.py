@@ -27,7 +27,7 @@ from alluvia.engine.duck.literals import free_name, quote_name
 from alluvia.errors import AlluviaError, Unavailable
 from alluvia.operations.reading.relations import Evaluate, Files, LocalRows, Relation
 from alluvia.pipelines.computing import view
-from alluvia.pipelines.declaration import Declaration
+from alluvia.pipelines.declarations.declaration import Declaration
 from alluvia.pipelines.execution import RowOutput, RowTable
 from alluvia.pipelines.sorting_rows import JudgedRows
 from alluvia.scratch import scratch_root

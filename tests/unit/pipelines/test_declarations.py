@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from alluvia.errors import Invalid
-from alluvia.pipelines.declaration import Declaration, Expectation, Sequencing, declaration_of
-from alluvia.pipelines.grammar import read_declaration
+from alluvia.pipelines.declarations.declaration import Declaration, Expectation, Sequencing, declaration_of
+from alluvia.pipelines.declarations.grammar import read_declaration
 from alluvia.pipelines.graph import in_order, selected
 from alluvia.pipelines.project import read_project
 

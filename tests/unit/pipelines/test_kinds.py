@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from alluvia.errors import Invalid
-from alluvia.pipelines.grammar import read_declaration
+from alluvia.pipelines.declarations.grammar import read_declaration
 from alluvia.pipelines.kinds import TableKind, derive_kind
-from alluvia.pipelines.query import read_query
+from alluvia.pipelines.queries.query import read_query
 
 SCHEMAS = {
     "events": pa.schema(

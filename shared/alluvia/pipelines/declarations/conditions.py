@@ -7,8 +7,8 @@ from alluvia.engine.conditions.sql_condition import read_expression
 from alluvia.engine.queries.parse import Node, walk
 from alluvia.engine.queries.reproducible import changes
 from alluvia.errors import Invalid
-from alluvia.pipelines.declaration import Declaration
-from alluvia.pipelines.from_clauses import aggregates
+from alluvia.pipelines.declarations.declaration import Declaration
+from alluvia.pipelines.queries.from_clauses import aggregates
 
 
 def check_conditions(declaration: Declaration) -> None:

@@ -12,8 +12,8 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.queries.parse import same
 from alluvia.errors import Corrupt, Invalid
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.pipelines.declaration import Declaration, declaration_of, to_text
-from alluvia.pipelines.query import read_query
+from alluvia.pipelines.declarations.declaration import Declaration, declaration_of, to_text
+from alluvia.pipelines.queries.query import read_query
 
 _OF = "quarantine_of"
 

@@ -21,7 +21,7 @@ from alluvia.engine.queries.derived import Shown
 from alluvia.engine.queries.parse import Node, integer_literal, walk
 from alluvia.engine.queries.references import References
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.pipelines.from_clauses import (
+from alluvia.pipelines.queries.from_clauses import (
     ONE_SIDED,
     FromClause,
     FromColumn,

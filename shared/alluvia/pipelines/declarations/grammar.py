@@ -12,7 +12,7 @@ from dataclasses import field
 from alluvia.engine.queries.tokens import tokens_of
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.pipelines.declaration import (
+from alluvia.pipelines.declarations.declaration import (
     APPEND,
     DROP,
     FAIL,

@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from alluvia.errors import Invalid
-from alluvia.pipelines.declaration import WARN, Declaration, Expectation, Sequencing
+from alluvia.pipelines.declarations.declaration import WARN, Declaration, Expectation, Sequencing
 
 _declared: ContextVar[list[Declaration] | None] = ContextVar("declared", default=None)
 Query = Callable[[], str]

@@ -1,0 +1,1 @@
+"""Queries of derived tables: their parts, their sources, and the columns of a source that a result follows."""
