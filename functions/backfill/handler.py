@@ -32,7 +32,7 @@ _SOURCE = re.compile(r"s3a?://[a-z0-9][a-z0-9.-]+/[^\x00-\x1f]+")
 _CODE_URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9._/-]*)?")
 _RUN_ID = re.compile(r"[0-9a-z]{1,64}")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,80}")
-OPERATIONS = ("optimize", "vacuum", "pipeline")
+OPERATIONS = ("optimize", "vacuum", "verify", "pipeline")
 _READING = ("format", "hive", "manifest", "on_bad_file")
 _FIELDS = {
     "start": ("action", "table", "source", "job_id", "attempt", "spark", *_READING),

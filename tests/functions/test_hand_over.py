@@ -132,6 +132,25 @@ def test_a_run_of_a_pipeline_is_handed_over_once_an_hour(
     assert lake["copy"].count() == FILES
 
 
+def test_a_rebuild_of_a_rollup_is_handed_over(lake: Lake, machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.create_rollup("counted", "SELECT id, count(*) AS c FROM t GROUP BY id", fill=False)
+    size = sum(file.size for file in lake["t"].snapshot().files)
+    monkeypatch.setattr(derived_runs, "FUNCTION_BYTES_MAX", size - 1)
+    (report,) = pipeline({}, Context("one"))["tables"]
+    assert report["handed_over"]["started"]
+    (given,) = executions(machine)
+    assert (given["operation"], given["table"]) == ("pipeline", "counted")
+    lake["counted"].refresh()
+    lake["t"].append([{"id": FILES}])  # little is read of a change
+    (report,) = pipeline({}, Context("one"))["tables"]
+    assert (report["mode"], report["groups"]) == ("folded", 1)
+    monkeypatch.delenv(spark_upkeep.MACHINE)
+    lake["t"].append([{"id": FILES}])
+    monkeypatch.setattr(derived_runs, "FUNCTION_BYTES_MAX", 10)
+    with pytest.raises(AlluviaError, match=r"counted: Unsupported: .* run `alluvia rollup refresh --spark`, or"):
+        pipeline({}, Context("one"))
+
+
 def test_work_that_fits_or_has_no_machine_stays(lake: Lake, machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (report,) = merge({"tables": ["t"]}, Context("one"))["tables"]
     assert (report["files_removed"], executions(machine)) == (FILES, [])

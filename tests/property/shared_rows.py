@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from alluvia.engine.duck.literals import quote_name
-from alluvia.operations.reading.relations import Evaluate, Files, LocalRows, Relation
+from alluvia.operations.reading.relations import Evaluate, Files, InputSplit, LocalRows, Relation, Split, Take
 from alluvia.pipelines.computing import view
-from alluvia.pipelines.execution import InputSplit, RowOutput, Split, Take
+from alluvia.pipelines.execution import RowOutput
 from alluvia.pipelines.sorting_rows import JudgedRows
 
 T = TypeVar("T")

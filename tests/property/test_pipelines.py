@@ -21,8 +21,8 @@ import pytest
 
 from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
-from alluvia.operations.reading.relations import Relation
-from alluvia.pipelines.execution import Execution, LocalExecution, RowOutput, Split
+from alluvia.operations.reading.relations import Relation, Split
+from alluvia.pipelines.execution import Execution, LocalExecution, RowOutput
 from alluvia.pipelines.running import TableRun
 from alluvia.pipelines.sorting_rows import JudgedRows
 from alluvia.store import MemoryStore

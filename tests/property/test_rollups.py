@@ -17,10 +17,13 @@ import pytest
 
 from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
+from alluvia.pipelines.rollup_runs import refresh_rollup
+from alluvia.rollups.refresh import RefreshReport
 from alluvia.store import MemoryStore
 from tests.examples import seeds_from
 from tests.property import row_model as model
 from tests.property.row_model import KINDS, SCHEMA, Rows
+from tests.property.shared_rows import SharedRows
 
 QUERIES = {
     "folded": (
@@ -52,6 +55,7 @@ class Run:
         self.done: list[str] = []
         self.more = 0
         self.modes: Counter[str] = Counter()
+        self.shared = 0
         self.rollups = {
             name: self.lake.create_rollup(name, query, fill=self.chance.random() < 0.5)
             for name, query in QUERIES.items()
@@ -73,13 +77,22 @@ class Run:
                 self.refresh(rollup)
 
     def refresh(self, rollup: Table) -> None:
-        report = rollup.refresh()
+        report = self.refreshed(rollup)
         self.done.append(f"refresh {rollup.name}: {report.mode} {report.reason or ''}")
         self.modes[report.mode] += 1
         assert report.source_version == max(self.versions)
         assert as_rows(rollup.to_arrow()) == expected_rows(QUERIES[rollup.name], self.rows), self.done
         if self.chance.random() < 0.2:
             rollup.optimize(full=True)
+
+    def refreshed(self, rollup: Table) -> RefreshReport:
+        """Refresh a rollup as a whole, or share by share, as Spark does."""
+        if self.chance.random() < 0.6:
+            return rollup.refresh()
+        execution = SharedRows(self.lake.evaluation())
+        report = refresh_rollup(self.lake.catalog, rollup.name, execution)
+        self.shared += execution.shared
+        return report
 
     def check_live(self) -> None:
         for rollup in self.rollups.values():
@@ -165,4 +178,5 @@ def run(kind: str, seed: int, steps: int) -> Run:
 def test_rollups_through_many_changes(kind: str, seed: int) -> None:
     found = run(kind, seed, steps=25)
     assert found.more
+    assert found.shared
     assert {"nothing", "rebuilt"} <= set(found.modes)

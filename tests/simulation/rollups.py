@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from alluvia.api.lake import Lake
 from alluvia.operations.reading.relations import Evaluate
+from alluvia.pipelines.execution import LocalExecution
+from alluvia.pipelines.rollup_runs import refresh_rollup
 from alluvia.query.process.evaluator import evaluation
 from alluvia.rollups.change import PROGRESS
 from alluvia.rollups.creating import create_rollup
-from alluvia.rollups.refresh import refresh
 from tests.simulation.intents import Rows
 from tests.simulation.model import TableModel, Version
 from tests.simulation.scheduler import Violation
@@ -85,7 +86,7 @@ def refresher(actor: Actor) -> None:
     """Refresh the rollup; now and then see that it is up to date, or behind."""
     actor.intent = ShowsSource(actor.world)
     least = actor.world.model(BANK).tip.number
-    report = refresh(actor.lake.catalog, "totals", computes(actor.lake))
+    report = refresh_rollup(actor.lake.catalog, "totals", LocalExecution(computes(actor.lake)))
     if report.source_version < least:
         raise Violation("a refresh brings the newest version", f"{report.source_version}, not {least} or later")
 

@@ -126,6 +126,20 @@ def test_every_kind_has_the_same_rows(both: Both, monkeypatch: pytest.MonkeyPatc
     both.run("distinct_ids", "past")
 
 
+def test_a_rollup_has_the_rows_that_its_query_gives(spark: SparkSession, both: Both) -> None:
+    lake = both.lakes[0]
+    query = """SELECT e.visitor, date_trunc('hour', e.ts) AS hour, count(*) AS c, count(DISTINCT n % 4) AS some
+        FROM events AS e WHERE id <> 7 GROUP BY 1, 2"""
+    lake.create_rollup("hourly", query, fill=False)
+    reports = [pipelines.run_declared(spark, lake.uri, "hourly", share_bytes=SHARE_BYTES)]
+    assert rows(lake, "hourly") == Counter(map(repr, lake.sql(query).to_pylist()))
+    lake.sql("DELETE FROM events WHERE id % 50 = 3")
+    reports.append(pipelines.run_declared(spark, lake.uri, "hourly", share_bytes=SHARE_BYTES))
+    assert rows(lake, "hourly") == Counter(map(repr, lake.sql(query).to_pylist()))
+    assert [each.mode for each in reports] == ["rebuilt", "recomputed"]
+    assert all(each.files_added > 1 for each in reports)  # several tasks have written
+
+
 def test_an_error_in_a_task_names_the_row_and_leaves_nothing(spark: SparkSession, both: Both, tmp_path: Path) -> None:
     lake = both.lakes[0]
     (tmp_path / "bad.sql").write_text("""
@@ -190,6 +204,18 @@ def test_commands_and_jobs_run_pipelines(
     assert "table events is made by no pipeline" in capsys.readouterr().err
     again = ["pipeline", "--lake", str(tmp_path / "lake"), "--table", "counted", "--how", '{"full_refresh": 1}']
     assert job.main(again) == 1
+    lake.create_rollup("hits", "SELECT n, count(*) AS c FROM events GROUP BY n", fill=False)
+    done = CliRunner().invoke(cli, ["rollup", "refresh", *words[:2], "--json", "--spark"])
+    assert json.loads(done.stdout)["mode"] == "rebuilt", done.output
+    assert job.main(["pipeline", *words[:2], "--table", "hits", "--how", '{"full_refresh": true}']) == 0
+    assert json.loads(capsys.readouterr().out)["report"]["reason"] == "it was asked for"
+    assert job.main(["verify", *words[:2], "--table", "hits"]) == 0
+    next(file for file in (tmp_path / "lake" / "events").glob("**/*.parquet")).unlink()
+    capsys.readouterr()
+    assert job.main(["verify", *words[:2], "--table", "events"]) == 1
+    said = capsys.readouterr()
+    assert json.loads(said.out)["report"]["found"] == {"data-file-missing": 1}
+    assert "table events is damaged" in said.err
     lake.branch("b")
     refused = CliRunner().invoke(cli, ["pipeline", "run", *words, "--spark", "--branch", "b"])
     assert "--spark works on the lake itself" in refused.output

@@ -198,10 +198,12 @@ class Table(TableRows):
         Raises `Invalid` for a table that is not a rollup or has lost its source, and if the rollup can only be rebuilt
         but rows of its source have expired.
         """
-        from alluvia.rollups import refresh as refreshing
+        from alluvia.pipelines.execution import LocalExecution
+        from alluvia.pipelines.rollup_runs import refresh_rollup
 
         check_number("memory_mb", memory_mb)
-        return refreshing.refresh(self.lake.catalog, self.name, self.lake.evaluation(memory_mb), rebuild=rebuild)
+        execution = LocalExecution(self.lake.evaluation(memory_mb))
+        return refresh_rollup(self.lake.catalog, self.name, execution, rebuild=rebuild)
 
     def freshness(self) -> asking.Freshness:
         """Return which version of its source a rollup shows, and how many it is behind. Raises `Invalid`."""

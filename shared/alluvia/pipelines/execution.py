@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Protocol, TypeVar
-
-import pyarrow as pa
 
 from alluvia.commit.handle import TableHandle
 from alluvia.delta.data_files.writer import FileWriter, RowCheck
@@ -15,27 +13,11 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.planning.layout import row_check
 from alluvia.operations.planning.optimistic_retry import discard
-from alluvia.operations.reading.relations import Evaluate, Relation
+from alluvia.operations.reading.relations import Evaluate, Relation, Split, Take
 from alluvia.pipelines.declarations.declaration import Declaration
 from alluvia.pipelines.sorting_rows import JudgedRows, sorting
 
 T = TypeVar("T")
-Take = Callable[[pa.Schema, Iterator[pa.RecordBatch]], T]
-
-
-@dataclass(frozen=True, slots=True)
-class InputSplit:
-    """How the rows of an input can be shared out: by SQL of `values` of them. `columns` are those that are needed.
-
-    Without values, each row can be computed by itself.
-    """
-
-    values: tuple[str, ...]
-    columns: tuple[str, ...]
-
-
-Split = Mapping[str, InputSplit] | None
-"""By the name of each input of a relation; None for a relation whose rows belong together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,13 +25,13 @@ from alluvia.errors import Conflict, ObjectNotFound, TableExists, TableNotFound,
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.planning.optimistic_retry import TRIES_MAX
-from alluvia.operations.reading.relations import Files, LocalRows, Relation
+from alluvia.operations.reading.relations import Files, InputSplit, LocalRows, Relation, Split, Take
 from alluvia.operations.transactions.lake_commit import SNAPSHOT
 from alluvia.operations.transactions.lake_transaction import StagedTables
 from alluvia.operations.transactions.staging import StagedTable
 from alluvia.pipelines.computing import StepComputing
 from alluvia.pipelines.declarations.declaration import APPEND, Declaration
-from alluvia.pipelines.execution import Execution, InputSplit, RowOutput, RowTable, Split, Take
+from alluvia.pipelines.execution import Execution, RowOutput, RowTable
 from alluvia.pipelines.folding import folding
 from alluvia.pipelines.planning import APPENDED, NOTHING, REBUILT, StepPlan, rebuilt_plan
 from alluvia.pipelines.sequence_folding import GREATEST, SequenceFolding, folds_changes, greatest_seen

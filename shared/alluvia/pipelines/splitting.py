@@ -10,9 +10,8 @@ import re
 
 from alluvia.engine.duck.literals import quote_name
 from alluvia.engine.duck.relation import duckdb_type
-from alluvia.operations.reading.relations import Files, LocalRows, Relation
+from alluvia.operations.reading.relations import Files, InputSplit, LocalRows, Relation, Split
 from alluvia.pipelines.computing import StepComputing
-from alluvia.pipelines.execution import InputSplit, Split
 
 _OF_SOURCE = re.compile(r"pipeline_(?:source|appended|changed)(\d*)")
 

@@ -15,7 +15,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.literals import quote_name
 from alluvia.engine.duck.relation import duckdb_type
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.reading.relations import Files, LocalRows, Relation
+from alluvia.operations.reading.relations import Files, InputSplit, LocalRows, Relation, Split
 from alluvia.rollups.change import SourceChange
 from alluvia.rollups.definition import Definition, RollupQuery, definition_of, named, read_query
 from alluvia.rollups.groups import Groups, Touched, range_sql, scan_of
@@ -43,6 +43,38 @@ class Computing:
         }
         known = {name: text for name, text in folds.items() if text is not None}
         return known if len(known) == len(folds) else None
+
+    def split(self, relation: Relation) -> Split:
+        """Return by which values of its inputs one of these relations can be computed in parts: those of the keys.
+
+        None where the groups have no keys, or one that has no simple SQL.
+        """
+        keys = self.definition.keys
+        texts = self.query.texts_of(keys, self.schema.names)
+        if not keys or texts is None:
+            return None
+        of_source = {self._name(name) for name in ("source", "appended", "changed")}
+        return {
+            name: InputSplit(
+                tuple(
+                    f"TRY(CAST({text if name in of_source else quote_name(key)} AS {self._type(key)}))"
+                    for key, text in zip(keys, texts, strict=True)
+                ),
+                self._columns(name, read),
+            )
+            for name, read in relation.inputs.items()
+        }
+
+    def _type(self, key: str) -> str:
+        return duckdb_type(self.schema.field(key).type)
+
+    def _columns(self, name: str, read: Files | LocalRows) -> tuple[str, ...]:
+        """Return the columns of an input that its relations need."""
+        if isinstance(read, LocalRows):
+            return tuple(read.schema.names)
+        if name == self._name("old"):
+            return tuple(read.snapshot.schema.names)
+        return self.definition.columns_of(read.snapshot)
 
     def changed_groups(self, change: SourceChange, rows: LocalRows | None) -> Relation:
         """Return what the query gives over changed rows alone, and last whether a group must be computed again.

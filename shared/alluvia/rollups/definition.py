@@ -17,7 +17,8 @@ from alluvia.delta.arguments import check_text
 from alluvia.delta.properties import ROLLUP
 from alluvia.delta.schema.names import fold
 from alluvia.delta.snapshot import Snapshot
-from alluvia.engine.queries.parse import Node, Statement, integer_literal, parse, walk, without_locations
+from alluvia.engine.queries.expression_text import expression_text
+from alluvia.engine.queries.parse import Node, Statement, column_ref, integer_literal, parse, walk, without_locations
 from alluvia.engine.queries.references import At, Reference, find_references
 from alluvia.engine.queries.reproducible import PICKING, clauses, expressions
 from alluvia.engine.queries.rewrite import rewrite
@@ -116,6 +117,12 @@ class RollupQuery:
         assert self.table.table is not None  # noqa: S101 - `read_query` has looked
         return self.table.table
 
+    def texts_of(self, names: Sequence[str], columns: Sequence[str]) -> list[str] | None:
+        """Return SQL over the source's columns for some of the result's `columns`; None if one has no simple SQL."""
+        items = [_plain(self.root["select_list"][columns.index(name)], self.table) for name in names]
+        texts = [text for text in map(expression_text, items) if text is not None]
+        return texts if len(texts) == len(items) else None
+
     def over(self, view: str) -> str:
         """Return the query's text with a view in the place of its table."""
         return rewrite(self.statement, {self.table: view}).text
@@ -206,7 +213,7 @@ def _plain(node: Node, table: Reference) -> Node:
             names = value.get("column_names")
             if isinstance(names, list):
                 short = names[1:] if len(names) > 1 and fold(names[0]) == fold(table.alias) else names
-                return {"class": "COLUMN_REF", "column_names": [fold(name) for name in short]}
+                return column_ref(*map(fold, short))
             return {key: simplified(child) for key, child in value.items()}
         return [simplified(child) for child in value] if isinstance(value, list) else value
 

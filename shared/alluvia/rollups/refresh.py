@@ -7,11 +7,10 @@ what the other has done. So each version of the source is applied once, wherever
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-
-import pyarrow as pa
+from typing import Protocol, TypeVar
 
 from alluvia.commit.changes import Changes
 from alluvia.commit.handle import ReadableTable, TableHandle
@@ -20,17 +19,15 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, TableNotFound, VersionExpired
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog, WritableCatalog
-from alluvia.operations.planning.layout import row_check
 from alluvia.operations.planning.optimistic_retry import commit_planned
-from alluvia.operations.reading.relations import Evaluate, LocalRows, Relation
+from alluvia.operations.reading.relations import Evaluate, Files, LocalRows, Relation, Split, Take
 from alluvia.rollups.change import SourceChange, find_change, progress_txns, rebuilt, write_rows
 from alluvia.rollups.computing import Computing, computing
 from alluvia.rollups.definition import definition_of
 from alluvia.rollups.groups import Touched, write_touched
 from alluvia.scratch import scratch_root
 
-CHUNK_ROWS = 1 << 20
-CHUNK_BYTES = 64 << 20
+T = TypeVar("T")
 NOTHING, FOLDED, RECOMPUTED, REBUILT = MODES = "nothing", "folded", "recomputed", "rebuilt"
 
 
@@ -53,14 +50,26 @@ class RefreshReport:
     tries: int = 1
 
 
-def refresh(catalog: WritableCatalog, name: str, evaluate: Evaluate, *, rebuild: bool = False) -> RefreshReport:
+class RefreshExecution(Protocol):
+    """Computes the relations of refreshes, of which a split says how their rows can be shared out."""
+
+    def rows(self, relation: Relation, split: Split, take: Take[T]) -> T:
+        """Return what `take` returns, which is called here; the rows come in any order."""
+
+    def written(self, handle: TableHandle, rollup: Snapshot, relation: Relation, split: Split) -> list[AddFile]:
+        """Write the rows of a relation to files of a rollup."""
+
+
+def refresh(
+    catalog: WritableCatalog, name: str, execution: RefreshExecution, *, rebuild: bool = False
+) -> RefreshReport:
     """Bring a rollup up to date, in several commits if much has changed; with `rebuild`, compute it anew.
 
     Raises `TableNotFound`, and `Invalid` for a table that is not a rollup or lost its source, and if it must be
     computed anew but would lose rows by that which have expired in its source.
     """
     handle = catalog.handle(name)
-    plans = _Plans(catalog, handle, evaluate, rebuild=rebuild)
+    plans = _Plans(catalog, handle, execution, rebuild=rebuild)
     reports: list[RefreshReport] = []
     while not reports or plans.behind:
         commit, snapshot, tries = commit_planned(handle, plans.plan)
@@ -96,16 +105,31 @@ def source_of(catalog: Catalog, rollup: Snapshot) -> tuple[ReadableTable, Snapsh
         ) from error
 
 
+def refresh_bytes(catalog: Catalog, name: str) -> int:
+    """Return the bytes of files of its source that the next step of a rollup's refresh reads at least.
+
+    For a rebuild these are all that can hold rows of its groups, else the files that were appended. Raises `Invalid`.
+    """
+    rollup = catalog.handle(name).newest()
+    handle, newest = source_of(catalog, rollup)
+    change = find_change(handle, rollup, newest, stepwise=True)
+    inputs = [] if change.rebuild is None else computing(rollup).whole(change.source).inputs.values()
+    read = [file for each in inputs if isinstance(each, Files) for file in each.files]
+    return sum(file.size for file in read or change.files)
+
+
 class _Plans:
     """The plans of one refresh. `done` is what the last one does, `behind` whether the source has newer versions."""
 
     done: RefreshReport
     behind: bool
 
-    def __init__(self, catalog: WritableCatalog, handle: TableHandle, evaluate: Evaluate, *, rebuild: bool) -> None:
+    def __init__(
+        self, catalog: WritableCatalog, handle: TableHandle, execution: RefreshExecution, *, rebuild: bool
+    ) -> None:
         self._catalog = catalog
         self._handle = handle
-        self._evaluate = evaluate
+        self._execution = execution
         self._rebuild = rebuild
 
     def plan(self, rollup: Snapshot) -> Changes | None:
@@ -140,25 +164,24 @@ class _Plans:
         self, rollup: Snapshot, handle: ReadableTable, change: SourceChange, folder: Path
     ) -> tuple[Sequence[AddFile], Sequence[AddFile]]:
         """Write the files that a refresh needs; return those of the rollup that they replace, and them."""
-        work = computing(rollup)
-        change, groups = touched_groups(work, handle, change, folder, self._evaluate)
+        work = computing(rollup, "pipeline_")  # the names by which an execution knows what inputs are
+
+        def evaluate(relation: Relation, take: Take[T]) -> T:
+            return self._execution.rows(relation, work.split(relation), take)
+
+        change, groups = touched_groups(work, handle, change, folder, evaluate)
         if groups is None:
             self.done = replace(self.done, mode=REBUILT, reason=change.rebuild, groups=None)
-            return list(rollup.files), self._write(rollup, work.whole(change.source))
+            return list(rollup.files), self._written(work, rollup, work.whole(change.source))
         if not groups.count:
             return [], []
         files = groups.in_rollup(rollup).files
         mode = RECOMPUTED if groups.recomputed.count else FOLDED
         self.done = replace(self.done, mode=mode, groups=groups.count)
-        return files, self._write(rollup, work.updated(rollup, files, groups, change.source))
+        return files, self._written(work, rollup, work.updated(rollup, files, groups, change.source))
 
-    def _write(self, rollup: Snapshot, relation: Relation) -> list[AddFile]:
-        writer = self._handle.writer(rollup, row_check(rollup.settings.constraints, rollup.schema))
-
-        def take(_: pa.Schema, batches: Iterator[pa.RecordBatch]) -> list[AddFile]:
-            return [add for rows in _chunks(batches, rollup.schema) for add in writer.write(rows)]
-
-        return self._evaluate(relation, take)
+    def _written(self, work: Computing, rollup: Snapshot, relation: Relation) -> list[AddFile]:
+        return self._execution.written(self._handle, rollup, relation, work.split(relation))
 
 
 def touched_groups(
@@ -189,15 +212,3 @@ def _touched(work: Computing, handle: ReadableTable, change: SourceChange, folde
     return evaluate(
         work.changed_groups(change, rows), lambda _, batches: write_touched(batches, work.schema, keys, path)
     )
-
-
-def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield rows in tables of the rollup's columns, each of a size for one file."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(map(len, waiting)) >= CHUNK_ROWS or sum(each.nbytes for each in waiting) >= CHUNK_BYTES:
-            yield pa.Table.from_batches(waiting).cast(schema)
-            waiting = []
-    if waiting:
-        yield pa.Table.from_batches(waiting).cast(schema)

@@ -12,9 +12,10 @@ from alluvia.operations.reading.relations import Evaluate
 from alluvia.pipelines.derived_tables import DerivedTable, DerivedTables
 from alluvia.pipelines.execution import LocalExecution
 from alluvia.pipelines.planning import FUNCTION_BYTES_MAX
+from alluvia.pipelines.rollup_runs import refresh_rollup
 from alluvia.pipelines.running import run_table
 from alluvia.pipelines.table_planner import Planner
-from alluvia.rollups.refresh import refresh
+from alluvia.rollups.refresh import refresh_bytes
 from alluvia.serverless.function_limits import process_memory_mb, seconds_left
 from alluvia.serverless.log_lines import Logger
 from alluvia.serverless.spark_upkeep import hand_over, is_on
@@ -32,13 +33,14 @@ def run_derived(
     `Unsupported` for such a run if there is no Spark, or its job has ended in this hour, and what the run raises.
     """
     evaluate = lake.evaluation(process_memory_mb(os.environ), seconds_left(context))
-    if table.declaration is None:
-        return asdict(refresh(lake.catalog, table.name, evaluate))
-    reason = _too_big(lake, derived, table, evaluate)
+    reason, execution = _too_big(lake, derived, table, evaluate), LocalExecution(evaluate)
     if reason is None:
-        return asdict(run_table(lake.catalog, LocalExecution(evaluate), table.declaration))
+        if table.declaration is None:
+            return asdict(refresh_rollup(lake.catalog, table.name, execution))
+        return asdict(run_table(lake.catalog, execution, table.declaration))
     if not is_on():
-        raise Unsupported(f"{reason}: run `alluvia pipeline run --spark`, or deploy with alluvia:heavy_upkeep")
+        command = "rollup refresh" if table.declaration is None else "pipeline run"
+        raise Unsupported(f"{reason}: run `alluvia {command} --spark`, or deploy with alluvia:heavy_upkeep")
     handed = hand_over(lake, table.name, "pipeline", {}, reason, logger, period_hours=HAND_OVER_HOURS)
     if handed is None:
         raise Unsupported(f"{reason}, and the job of Spark for it has ended: the next one can start in the next hour")
@@ -50,11 +52,14 @@ def _too_big(lake: Lake, derived: DerivedTables, table: DerivedTable, evaluate: 
 
     A run that follows a change is tried if the change is small enough; if it failed, all that it may read counts.
     """
-    if table.declaration is None or derived.source_bytes(table) <= FUNCTION_BYTES_MAX:
+    if derived.source_bytes(table) <= FUNCTION_BYTES_MAX:
         return None
-    plan = Planner(lake.catalog, evaluate).plan(table.declaration)
     failed = derived.failed_run(table.name) is not None
-    size = sum(file.size for files in plan.reading for file in files) if failed else plan.bytes_at_least
+    if table.declaration is None:
+        size = derived.source_bytes(table) if failed else refresh_bytes(lake.catalog, table.name)
+    else:
+        plan = Planner(lake.catalog, evaluate).plan(table.declaration)
+        size = sum(file.size for files in plan.reading for file in files) if failed else plan.bytes_at_least
     if size <= FUNCTION_BYTES_MAX:
         return None
     return f"a run reads {'up to ' if failed else ''}{size} bytes, more than the {FUNCTION_BYTES_MAX} of a function"

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from alluvia.delta.properties import ROLLUP
 from alluvia.errors import Invalid
 from alluvia.pipelines.declarations.definition import definition_of
+from alluvia.pipelines.rollup_runs import refresh_rollup
 from alluvia.pipelines.running import TableRun, run_table
 from alluvia_spark.pipelines.spark_execution import SHARE_BYTES, SparkExecution
 from alluvia_spark.tables import TablePlace
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from alluvia.api.lake import Lake
+    from alluvia.rollups.refresh import RefreshReport
 
 _ANY = "pipelines"
 
@@ -58,14 +61,18 @@ def run_declared(
     memory_mb: int | None = None,
     share_bytes: int | None = None,
     options: Mapping[str, str] | None = None,
-) -> TableRun:
-    """Bring a table up to date by the declaration that it records, which its last run was given.
+) -> TableRun | RefreshReport:
+    """Bring a table up to date by the declaration that it records, which its last run was given, or a rollup.
 
-    The arguments are those of `run`. Raises `Invalid` for a table that no pipeline makes, and what else stops the run.
+    The arguments are those of `run`; `full_refresh` rebuilds a rollup. Raises `Invalid` for any other table, and what
+    else stops the run.
     """
     execution = execution_of(spark, place, memory_mb=memory_mb, share_bytes=share_bytes, options=options)
     catalog = execution.place.lake().catalog
-    definition = definition_of(catalog.handle(table).newest())
+    snapshot = catalog.handle(table).newest()
+    if ROLLUP in snapshot.properties:
+        return refresh_rollup(catalog, snapshot.name, execution, rebuild=full_refresh)
+    definition = definition_of(snapshot)
     if definition is None:
         raise Invalid(f"table {table.replace('/', '.')} is made by no pipeline: run the one that declares it first")
     return run_table(catalog, execution, definition.declaration, full_refresh=full_refresh)

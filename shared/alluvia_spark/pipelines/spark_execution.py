@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from alluvia.arrow_parquet import pq
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError
-from alluvia.operations.reading.relations import Evaluate, Files, LocalRows, Relation
-from alluvia.pipelines.execution import InputSplit, RowOutput, RowTable, Split, T, Take
+from alluvia.operations.reading.relations import Evaluate, Files, InputSplit, LocalRows, Relation, Split, Take
+from alluvia.pipelines.execution import RowOutput, RowTable, T
 from alluvia.pipelines.sorting_rows import JudgedRows
 from alluvia_spark.failures import failures_explained
 from alluvia_spark.file_groups import GROUP_BYTES, grouped

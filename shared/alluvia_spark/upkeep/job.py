@@ -1,6 +1,7 @@
 """Upkeep as a job for spark-submit: `job.py upkeep OPERATION --lake URI --table NAME`, on EMR Serverless, say.
 
-The operation `pipeline` brings a table up to date by the declaration that it records.
+The operation `pipeline` brings a rollup up to date, or a table by the declaration that it records. `verify` reads all
+rows, and fails if it finds damage.
 """
 
 from __future__ import annotations
@@ -19,18 +20,21 @@ from alluvia.clock import SystemClock
 from alluvia.errors import AlluviaError, Invalid
 from alluvia.operations.compaction.optimize import OptimizeOptions
 from alluvia.store import open_store
+from alluvia.verify.report import VerifyReport
 from alluvia_spark import pipelines, upkeep
 from alluvia_spark.session import QUICK_JAVA, session
 
 TAKEN = {
     "optimize": tuple(each.name for each in fields(OptimizeOptions)),
     "vacuum": ("retention_hours",),
+    "verify": (),
     "pipeline": ("full_refresh", "share_bytes", "memory_mb"),
 }
 """The operations, and the arguments that each takes."""
 _WORK: Mapping[str, Callable[..., Any]] = {
     "optimize": upkeep.optimize,
     "vacuum": upkeep.vacuum,
+    "verify": upkeep.verify,
     "pipeline": pipelines.run_declared,
 }
 REPORTS = "_alluvia/upkeep/reports/"
@@ -52,6 +56,9 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"{given.operation}: {error}\n")
         return 1
     sys.stdout.write(f"{body.decode()}\n")
+    if isinstance(report, VerifyReport) and not report.ok:
+        sys.stderr.write(f"verify: table {given.table} is damaged: the report says where\n")
+        return 1
     return 0
 
 

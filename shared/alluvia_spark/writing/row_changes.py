@@ -138,7 +138,7 @@ class SparkWorker:
             return _work(task, all_groups[at])
 
         numbers = self._spark.range(0, len(groups), 1, len(groups))
-        answers = numbers.select(F.udf(work, "binary").asNondeterministic()("id")).collect()
+        answers = numbers.select(F.udf(work, "binary", useArrow=False).asNondeterministic()("id")).collect()
         parts: list[Part] = []
         for done, found_out in answered(answers):
             parts += done

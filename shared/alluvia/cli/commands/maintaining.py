@@ -13,7 +13,7 @@ import click
 
 from alluvia.cli.common import Common, show_each
 from alluvia.cli.options import SPARK, TABLE, Duration, command, dry_run, lake_command
-from alluvia.cli.spark import spark_upkeep
+from alluvia.cli.spark import spark_execution, spark_upkeep
 from alluvia.cli.terminal.output import size
 from alluvia.cli.terminal.terminal import tell
 from alluvia.errors import AlluviaError
@@ -102,18 +102,26 @@ def expire(common: Common, tables: tuple[str, ...], *, dry_run: bool) -> None:
 @command
 @click.argument("tables", nargs=-1, type=TABLE)
 @click.option("--rebuild", is_flag=True, help="Compute TABLES anew, without what has expired in their sources.")
-def rollup_refresh(common: Common, tables: tuple[str, ...], *, rebuild: bool) -> None:
+@SPARK
+def rollup_refresh(common: Common, tables: tuple[str, ...], *, rebuild: bool, spark: bool) -> None:
     """Bring rollups up to date with their sources (all of them by default)."""
     if rebuild and not tables:
         raise click.UsageError("--rebuild: name the rollups to rebuild")
+    from alluvia.pipelines.rollup_runs import refresh_rollup
+
     lake = common.lake()
     names = tables or tuple(lake.rollups())
 
     def work(table: Table) -> dict[str, Any]:
-        return {"rollup": table.name, **dataclasses.asdict(table.refresh(rebuild=rebuild))}
+        if execution is None:
+            report = table.refresh(rebuild=rebuild)
+        else:
+            report = refresh_rollup(lake.catalog, table.name, execution, rebuild=rebuild)
+        return {"rollup": table.name, **dataclasses.asdict(report)}
 
     if names:
-        show_each(common, names, work, lake=lake)
+        with spark_execution(common, wanted=spark) as execution:
+            show_each(common, names, work, lake=lake)
 
 
 @command

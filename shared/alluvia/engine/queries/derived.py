@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from alluvia.delta.schema.names import fold
 from alluvia.engine.queries.functions import FOLDABLE, UNNESTING
-from alluvia.engine.queries.parse import Node, walk
+from alluvia.engine.queries.parse import Node, column_ref, walk
 from alluvia.engine.queries.references import Reference, References
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.recent import once_each
@@ -192,7 +192,9 @@ class Columns:
         shown = None if source is None else self.of_entry(source)
         if shown is None:
             return None
-        return replace(shown, columns=tuple((name, _reference(relation, name)) for name, _ in shown.columns))
+        return replace(
+            shown, columns=tuple((name, column_ref(*filter(None, (relation, name)))) for name, _ in shown.columns)
+        )
 
     def _name(self, node: Node) -> str:
         reference = self._tables.get(id(node))
@@ -240,8 +242,3 @@ def _gives_several(node: Node) -> bool:
     if node.get("class") == "FUNCTION":
         return fold(node["function_name"]) in UNNESTING
     return node.get("class") in ("STAR", "POSITIONAL_REFERENCE") or node.get("type") == "OPERATOR_UNPACK"
-
-
-def _reference(relation: str, name: str) -> Node:
-    names = [relation, name] if relation else [name]
-    return {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "column_names": names}

@@ -84,6 +84,11 @@ def same(one: Any, other: Any, replacements: Mapping[int, Node]) -> bool:
     return True
 
 
+def column_ref(*names: str) -> Node:
+    """Return a column, by the parts of its name."""
+    return {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "column_names": list(names)}
+
+
 def is_constant(node: Node) -> bool:
     """Whether an expression is one literal."""
     return node.get("class") == "CONSTANT"

@@ -181,6 +181,25 @@ class Relation:
         return replace(self, inputs=inputs)
 
 
+@dataclass(frozen=True, slots=True)
+class InputSplit:
+    """How the rows of an input can be shared out: by SQL of `values` of them. `columns` are those that are needed.
+
+    Without values, each row can be computed by itself.
+    """
+
+    values: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+Split = Mapping[str, InputSplit] | None
+"""By the name of each input of a relation; None for a relation whose rows belong together."""
+
+
+Take = Callable[[pa.Schema, Iterator[pa.RecordBatch]], T]
+"""Is called with the columns and the rows of a relation as they come."""
+
+
 class Evaluate(Protocol):
     """Computes a relation, confined to its inputs, in a process that may be killed at a limit.
 
@@ -188,5 +207,5 @@ class Evaluate(Protocol):
     for DuckDB first. Raises what `query.engine.run` raises.
     """
 
-    def __call__(self, relation: Relation, take: Callable[[pa.Schema, Iterator[pa.RecordBatch]], T]) -> T:
+    def __call__(self, relation: Relation, take: Take[T]) -> T:
         """Return what `take` returns."""

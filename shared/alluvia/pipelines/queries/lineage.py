@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from alluvia.delta.schema.names import fold
 from alluvia.engine.queries.derived import Shown
-from alluvia.engine.queries.parse import Node, integer_literal, walk
+from alluvia.engine.queries.parse import Node, column_ref, integer_literal, walk
 from alluvia.engine.queries.references import References
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.pipelines.queries.from_clauses import (
@@ -120,7 +120,7 @@ class _Tracer:
             return unknown_tables(self._below(node))
         if (reference := self._tables.get(id(node))) is not None:
             table = reference.table or reference.shown
-            columns = tuple((fold(name), {table: _column(name)}) for name in self._schemas[table].names)
+            columns = tuple((fold(name), {table: column_ref(name)}) for name in self._schemas[table].names)
             return self._entry(fold(reference.alias), TracedResult(columns, frozenset({table})), aliases)
         if (entry := self._ctes.get(id(node))) is not None:
             body = entry["query"]["node"]
@@ -256,7 +256,3 @@ def _renamed(output: TracedResult, names: Sequence[str]) -> TracedResult:
 
 def _untraced(output: TracedResult) -> TracedResult:
     return replace(output, columns=tuple((name, None) for name, _ in output.columns))
-
-
-def _column(name: str) -> Node:
-    return {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "column_names": [name]}
