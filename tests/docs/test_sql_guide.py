@@ -13,7 +13,7 @@ GUIDE = (Path(__file__).parents[2] / "docs" / "SQL.md").read_text()
 def test_python_blocks_run_one_after_another() -> None:
     names: dict[str, object] = {}
     found = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
-    assert len(found) == 12
+    assert len(found) == 14
     for text in found:
         exec(compile(text, "SQL.md", "exec"), names)
 

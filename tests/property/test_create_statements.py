@@ -51,7 +51,8 @@ def transforms(kind: pa.DataType) -> list[str]:
 def tables(draw: st.DrawFn) -> dict[str, Any]:
     """Arguments of `create_table`, most of which make a table."""
     names = draw(st.lists(st.sampled_from(NAMES), min_size=2, max_size=5, unique_by=str.lower))
-    fields = [pa.field(name, draw(KINDS), nullable=draw(st.booleans())) for name in names]
+    comments = st.sampled_from([None, None, {"comment": 'it\'s\n-- "ä"; $$'}])
+    fields = [pa.field(name, draw(KINDS), draw(st.booleans()), draw(comments)) for name in names]
     schema = pa.schema([pa.field("id", pa.int64()), pa.field("w-x", pa.int32()), *fields])
     flat = [field for field in fields if not pa.types.is_nested(field.type)]
     some = st.lists(st.sampled_from(flat), max_size=2, unique=True) if flat else st.just([])
@@ -75,11 +76,13 @@ def tables(draw: st.DrawFn) -> dict[str, Any]:
     for name in draw(st.lists(st.sampled_from(sorted(checks)), unique=True)):
         properties[f"delta.constraints.{name}"] = checks[name]
     sort_by = [field.name for field in draw(some)]
-    return {"schema": schema, "partition_by": partition_by, "sort_by": sort_by, "properties": properties}
+    comment = draw(st.sampled_from([None, "what it's for"]))
+    layout = {"partition_by": partition_by, "sort_by": sort_by}
+    return {"schema": schema, "properties": properties, "comment": comment, **layout}
 
 
 @pytest.mark.usefixtures("light")
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(25))
 @given(tables())
 def test_what_show_create_table_gives_makes_the_same_table(arguments: dict[str, Any]) -> None:
     lake = alluvia.Lake(MemoryStore("created"), alluvia.clock.SystemClock())
@@ -91,6 +94,7 @@ def test_what_show_create_table_gives_makes_the_same_table(arguments: dict[str, 
     lake.sql(shown.replace("CREATE TABLE one", "CREATE TABLE other", 1))
     before, after = one.snapshot().state, lake["other"].snapshot().state
     assert json.loads(after.metadata.schema_string) == json.loads(before.metadata.schema_string)
+    assert after.metadata.description == before.metadata.description
     assert after.metadata.partition_columns == before.metadata.partition_columns
     assert {name: text.strip() for name, text in after.metadata.configuration.items()} == {
         name: text.strip() for name, text in before.metadata.configuration.items()

@@ -76,6 +76,7 @@ SERVED = {
     "history": "FROM history('events')",
     "optimize": "OPTIMIZE events",
     "publish_query": "PUT /v1/queries/{query}",
+    "set_comment": "COMMENT ON TABLE events IS 'what it holds'",
     "snapshot": "DESCRIBE DETAIL events",
     "streams": "SHOW STREAMS",
     "undrop": "UNDROP TABLE events",

@@ -39,6 +39,7 @@ class TableCreation(OfCatalog, Generic[AnyTable]):
         properties: Mapping[str, str] | None = None,
         *,
         cluster_by: Sequence[str] = (),
+        comment: str | None = None,
         exist_ok: bool = False,
         replace: bool = False,
     ) -> AnyTable:
@@ -47,12 +48,13 @@ class TableCreation(OfCatalog, Generic[AnyTable]):
         With `replace`, which only a transaction takes, it comes in the place of the table of its name, if there is one.
         Older versions can still be read.
 
-        `schema` is a pyarrow schema, or a mapping of column names to Delta's type names or pyarrow's types.
+        `schema` is a pyarrow schema, or a mapping of column names to Delta's type names or pyarrow's types. A column
+        gets the `comment` in the metadata of its field.
         `partition_by` takes columns; `year`, `month`, `day` or `hour` of a time, such as `day(ts)`; and `bucket(16, c)`
         or `truncate(c, 2)` of text or whole numbers. Rows of a partition are sorted by the columns `sort_by`; or they
         are clustered by up to four columns, `cluster_by`, so that a query for values of any of them reads few files.
         """
-        new = NewTable(schema_of(schema), partition_by, sort_by, properties, cluster_by)
+        new = NewTable(schema_of(schema), partition_by, sort_by, properties, cluster_by, comment)
         self.catalog.create(name, new, exist_ok=exist_ok, replace=replace)
         return self.table(name)
 

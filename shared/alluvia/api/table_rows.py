@@ -74,6 +74,16 @@ class TableRows:
         return self.snapshot().schema
 
     @property
+    def comment(self) -> str | None:
+        """Return the table's comment, which is the `description` in Delta's log."""
+        return self.snapshot().comment
+
+    @property
+    def column_comments(self) -> dict[str, str]:
+        """Return the comments of the columns that have one, by name."""
+        return self.snapshot().column_comments
+
+    @property
     def version(self) -> int:
         """Return the number of the newest version."""
         return self.snapshot().version
@@ -313,6 +323,12 @@ class TableRows:
         from alluvia.query.field_uses import field_uses
 
         return replace(commit, promoted=promoted, named_in=tuple(field_uses(self.lake.catalog, self.name, promoted)))
+
+    def set_comment(self, comment: str | None, column: str | None = None) -> Commit:
+        """Give the table, or a column of it, a comment; None removes it. Raises `Invalid` for a missing column."""
+        from alluvia.operations.tables import comments
+
+        return comments.set_comment(self._handle, comment, column)
 
     def tags(self) -> list[Tag]:
         """Return the table's own tags, in the order of their names. Those of the lake count for its tables as well."""

@@ -21,6 +21,7 @@ from alluvia.delta.promoted_fields import PROPERTIES, Promoted, promoted_fields
 from alluvia.delta.properties import Properties
 from alluvia.delta.protocols import check_readable, settings_of
 from alluvia.delta.schema.column_mapping import ColumnMapping, mapping_of, physical_schema
+from alluvia.delta.schema.comments import column_comments
 from alluvia.delta.schema.nesting import not_readable
 from alluvia.delta.schema.serialization import arrow_schema, schema_fields, uses_type
 from alluvia.delta.schema.types import type_name
@@ -133,6 +134,16 @@ class Snapshot:
     def properties(self) -> Mapping[str, str]:
         """Return the table's properties as they are in the log."""
         return self.state.metadata.configuration
+
+    @property
+    def comment(self) -> str | None:
+        """Return the table's comment."""
+        return self.state.metadata.description or None
+
+    @property
+    def column_comments(self) -> dict[str, str]:
+        """Return the comments of the columns that have one, by name."""
+        return column_comments(schema_fields(self.state.metadata.schema_string))
 
     @property
     def protocol(self) -> Protocol:

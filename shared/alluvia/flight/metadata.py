@@ -209,15 +209,17 @@ def tables(asked: Message, catalog: Catalog, view_columns: Callable[[str], pa.Sc
                 columns = (
                     visible_schema(catalog, snapshots[name]) if name in snapshots else _or_nothing(view_columns, name)
                 )
-                row["table_schema"] = bytes(described(name_in_schema(name), columns).serialize())
+                comments = snapshots[name].column_comments if name in snapshots else {}
+                row["table_schema"] = bytes(described(name_in_schema(name), columns, comments).serialize())
         yield pa.RecordBatch.from_pylist(rows, schema)
 
 
-def described(table: str, schema: pa.Schema) -> pa.Schema:
+def described(table: str, schema: pa.Schema, comments: Mapping[str, str]) -> pa.Schema:
     """Return columns with what tools ask of each, as metadata."""
     fields = []
     for field in schema:
-        told = {"TABLE_NAME": table, "TYPE_NAME": type_name(field.type), "IS_SEARCHABLE": "1", "IS_READ_ONLY": "0"}
+        told = {"REMARKS": comments[field.name]} if field.name in comments else {}
+        told |= {"TABLE_NAME": table, "TYPE_NAME": type_name(field.type), "IS_SEARCHABLE": "1", "IS_READ_ONLY": "0"}
         if pa.types.is_decimal(field.type):
             told |= {"PRECISION": str(field.type.precision), "SCALE": str(field.type.scale)}
         fields.append(field.with_metadata({f"{_PREFIX}{name}": value for name, value in told.items()}))

@@ -16,6 +16,7 @@ from alluvia.arrow_compute import pc
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.log.files.action_rows import ActionRows
 from alluvia.delta.schema.column_mapping import physical_path
+from alluvia.delta.schema.comments import comment_of
 from alluvia.delta.schema.names import ColumnPath, leaves
 from alluvia.delta.schema.serialization import schema_fields
 from alluvia.delta.schema.types import type_name
@@ -38,7 +39,7 @@ SCHEMA = pa.schema(
         ("comment", pa.string()),
     ]
 )
-_DEFAULT, _COMMENT = "CURRENT_DEFAULT", "comment"
+_DEFAULT = "CURRENT_DEFAULT"
 
 
 def columns(asked: Asked) -> Iterator[pa.RecordBatch]:
@@ -81,12 +82,12 @@ def columns(asked: Asked) -> Iterator[pa.RecordBatch]:
 
 
 def notes_of(snapshot: Snapshot) -> dict[str, tuple[str | None, str | None]]:
-    """Return the default and the comment that other writers have given columns, by name."""
+    """Return the default, which only other writers give, and the comment of columns, by name."""
     notes = {}
     for field in schema_fields(snapshot.state.metadata.schema_string):
         metadata = field.get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
-        notes[str(field.get("name"))] = _text(metadata.get(_DEFAULT)), _text(metadata.get(_COMMENT))
+        notes[str(field.get("name"))] = _text(metadata.get(_DEFAULT)), comment_of(field)
     return notes
 
 

@@ -6,7 +6,7 @@ It has the columns of DuckDB's. Tables without a schema are in `main`, and a nam
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -82,14 +82,31 @@ def schemata(asked: Asked) -> Iterator[pa.RecordBatch]:
 
 
 def tables(asked: Asked) -> Iterator[pa.RecordBatch]:
-    """Yield the tables and views that may be read, by name. No table is opened for it."""
+    """Yield the tables and views that may be read, by name. No table is opened for it, but for its comment."""
     rows: list[Row] = []
     names = _tables(asked)
     if may_match(asked.predicate, "table_type", "BASE TABLE"):
-        rows = [{**_named(name), "table_type": "BASE TABLE", "is_insertable_into": "YES"} for name in names]
+        comments = _table_comments(asked, names) if asked.names("TABLE_COMMENT") else {}
+        rows = [
+            {
+                **_named(name),
+                "table_type": "BASE TABLE",
+                "is_insertable_into": "YES",
+                "TABLE_COMMENT": comments.get(name),
+            }
+            for name in names
+        ]
     if may_match(asked.predicate, "table_type", "VIEW"):
         views = _views(asked, set(names))
-        rows += [{**_named(view.name), "table_type": "VIEW", "is_insertable_into": "NO"} for view in views]
+        rows += [
+            {
+                **_named(view.name),
+                "table_type": "VIEW",
+                "is_insertable_into": "NO",
+                "TABLE_COMMENT": view.comment,
+            }
+            for view in views
+        ]
     rows.sort(key=lambda row: (row["table_schema"] != SCHEMA, str(row["table_schema"]), str(row["table_name"])))
     return batches_of(({**row, "is_typed": "NO"} for row in rows), TABLES)
 
@@ -117,19 +134,35 @@ def columns(asked: Asked) -> Iterator[pa.RecordBatch]:
     Costs one look at each table, and a process that plans each view. What cannot be opened is left out.
     """
     names = _tables(asked)
-    for start in range(0, len(names), AT_ONCE):
-        asked.check_time()
-        snapshots = asked.catalog.store.map(lambda name: _opened(asked, name), names[start : start + AT_ONCE])
-        for snapshot in snapshots:
-            if snapshot is not None:
-                yield from batches_of(_of_table(asked, snapshot), COLUMNS)
+    for snapshot in _snapshots(asked, names):
+        yield from batches_of(_of_table(asked, snapshot), COLUMNS)
     for view in _views(asked, set(names)):
         asked.check_time()
         try:
             schema = asked.view_columns(view.name)
         except (Invalid, TableNotFound, Forbidden):  # its tables are gone, or not for this caller
             continue
-        yield from batches_of(_of_schema(asked, view.name, schema), COLUMNS)
+        rows = _of_schema(asked, view.name, schema)
+        comments = view.column_comments
+        yield from batches_of(
+            ({**row, "COLUMN_COMMENT": comments.get(str(row["column_name"]))} for row in rows), COLUMNS
+        )
+
+
+def _table_comments(asked: Asked, names: Sequence[str]) -> dict[str, str | None]:
+    """Return the comments of tables that a caller sees as a whole: one may be about rows that it does not see."""
+    rights = asked.catalog.rights
+    seen = [name for name in names if rights is None or not rights.restriction(name)]
+    return {snapshot.name: snapshot.comment for snapshot in _snapshots(asked, seen)}
+
+
+def _snapshots(asked: Asked, names: Sequence[str]) -> Iterator[Snapshot]:
+    """Open tables, and leave out those that cannot be."""
+    for start in range(0, len(names), AT_ONCE):
+        asked.check_time()
+        for snapshot in asked.catalog.store.map(lambda name: _opened(asked, name), names[start : start + AT_ONCE]):
+            if snapshot is not None:
+                yield snapshot
 
 
 def _tables(asked: Asked) -> list[str]:

@@ -19,6 +19,7 @@ SCHEMA = pa.schema(
         ("files", pa.int64()),
         ("rows", pa.int64()),
         ("bytes", pa.int64()),
+        ("comment", pa.string()),
         ("error", pa.string()),
     ]
 )
@@ -55,6 +56,7 @@ def tables(asked: Asked) -> Iterator[pa.RecordBatch]:
             "files": files,
             "rows": None if totals.unknown else totals.rows,
             "bytes": size,
+            "comment": snapshot.comment,
         }
 
     for start in range(0, len(names), AT_ONCE):

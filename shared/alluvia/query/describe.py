@@ -1,13 +1,14 @@
-"""The answers of DESCRIBE and SUMMARIZE in the lake's terms: Delta's type names, and which columns are nullable.
+"""The answers of DESCRIBE and SUMMARIZE in the lake's terms: Delta's type names, which columns are nullable, comments.
 
-DuckDB sees views, whose columns are all nullable, and has its own type names. A type that Delta lacks keeps DuckDB's
-name. Inside a larger query (`FROM (DESCRIBE t)`) the answer is DuckDB's own. Pure, except for parsing types.
+Comments are in the column `extra`, which DuckDB leaves empty. DuckDB sees views, whose columns are all nullable, and
+has its own type names. A type that Delta lacks keeps DuckDB's name. Inside a larger query (`FROM (DESCRIBE t)`) the
+answer is DuckDB's own. Pure, except for parsing types.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.schema.types import type_name
+from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.database import planner
 from alluvia.engine.duck.literals import quote_text
 from alluvia.engine.queries.parse import Node
@@ -54,7 +56,7 @@ _NAMES = {
     "float": "float", "double": "double", "boolean": "boolean", "blob": "binary", "date": "date",
     "timestamp with time zone": "timestamp", "timestamp": "timestamp_ntz",
 }  # fmt: skip
-_TYPE, _NULL = "column_type", "null"
+_TYPE, _NULL, _EXTRA = "column_type", "null", "extra"
 TYPE_CHARS_MAX = 20_000
 
 
@@ -74,12 +76,12 @@ def in_our_terms(
 
     `check_time` is called for each type, and raises when the time is up. `shown` as for `column_name`.
     """
-    schema = _whole_table(root["from_table"]["query"], scans)
-    return map(partial(_changed, schema=schema, check_time=check_time, shown=shown), batches)
+    table = _whole_table(root["from_table"]["query"], scans)
+    return map(partial(_changed, table=table, check_time=check_time, shown=shown), batches)
 
 
-def _whole_table(query: Node, scans: Mapping[Reference, Scan]) -> pa.Schema | None:
-    """Return the table's schema if a query gives all columns of one table, as they are."""
+def _whole_table(query: Node, scans: Mapping[Reference, Scan]) -> Snapshot | None:
+    """Return the table if a query gives all columns of one table, as they are."""
     source = query.get("from_table")
     scan = next((scan for reference, scan in scans.items() if reference.node is source), None)
     if scan is None or source is None or source.get("column_name_alias"):
@@ -88,17 +90,19 @@ def _whole_table(query: Node, scans: Mapping[Reference, Scan]) -> pa.Schema | No
     plain = len(names) == len(query["select_list"]) == 1 and not any(
         names[0][key] for key in ("exclude_list", "replace_list", "qualified_exclude_list", "rename_list", "expr")
     )
-    return scan.snapshot.schema if plain and not query["group_expressions"] else None
+    return scan.snapshot if plain and not query["group_expressions"] else None
 
 
 def _changed(
-    batch: pa.RecordBatch, schema: pa.Schema | None, check_time: Callable[[], None], shown: Shown
+    batch: pa.RecordBatch, table: Snapshot | None, check_time: Callable[[], None], shown: Shown
 ) -> pa.RecordBatch:
     names = batch.column("column_name").to_pylist()
-    if schema is not None and names == schema.names:
-        batch = _set(batch, _TYPE, [type_name(field.type) for field in schema])
+    if table is not None and names == table.schema.names:
+        batch = _set(batch, _TYPE, [type_name(field.type) for field in table.schema])
         if _NULL in batch.schema.names:
-            batch = _set(batch, _NULL, ["YES" if field.nullable else "NO" for field in schema])
+            batch = _set(batch, _NULL, ["YES" if field.nullable else "NO" for field in table.schema])
+        if _EXTRA in batch.schema.names and (comments := table.column_comments):
+            batch = _set(batch, _EXTRA, [comments.get(name) for name in names])
         return batch
     types = []
     for text in batch.column(_TYPE).to_pylist():
@@ -107,7 +111,7 @@ def _changed(
     return _set(_set(batch, "column_name", [column_name(name, shown) for name in names]), _TYPE, types)
 
 
-def _set(batch: pa.RecordBatch, name: str, values: list[str]) -> pa.RecordBatch:
+def _set(batch: pa.RecordBatch, name: str, values: Sequence[str | None]) -> pa.RecordBatch:
     return batch.set_column(batch.schema.get_field_index(name), batch.schema.field(name), pa.array(values, pa.string()))
 
 

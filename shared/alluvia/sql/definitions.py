@@ -10,6 +10,7 @@ import pyarrow as pa
 from alluvia.clock import datetime_of
 from alluvia.delta.arguments import lasting, milliseconds, moment_ago
 from alluvia.delta.refs import BRANCH, TAG, find_keeper
+from alluvia.delta.schema.comments import check_comment
 from alluvia.engine.queries.pivots import open_pivots
 from alluvia.errors import BranchConflict, Conflict, Invalid, TableExists, TableNotFound, VersionNotFound
 from alluvia.operations.branches.branch_report import published_row
@@ -78,7 +79,7 @@ def create_view(scope: SqlScope, node: CreateView) -> Done:
         pass
     if known is not None and reads_view(lake.catalog, query, node.name):
         raise Invalid(f"view {node.name} cannot read itself, also not by way of other views")
-    view = write_view(lake.store, lake.clock, node.name, query, known=known)
+    view = write_view(lake.store, lake.clock, node.name, query, known=known, comment=check_comment(node.comment))
     return {"view": view.name, "version": view.version}
 
 

@@ -1,6 +1,7 @@
 """Run SQL texts: a lake's `sql`, a transaction's `sql`, and a session, which remembers BEGIN between texts.
 
-The statements of a text are one transaction. A text that is one SELECT goes straight to the query engine.
+The statements of a text are one transaction. A text that is one SELECT goes straight to the query engine. A text of
+definitions alone, some of which no transaction can hold, is a transaction for each.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from alluvia.errors import Conflict, Invalid
+from alluvia.errors import AlluviaError, Conflict, Invalid
 from alluvia.query.engine import run
 from alluvia.query.parameters import named_values
 from alluvia.query.permitted import permitted
@@ -210,6 +211,8 @@ def _committed(
     from alluvia.sql.running import answer  # loads what writes
 
     limits = None if limits is None else limits.begun()
+    if begin is None and _is_one_by_one(statements):
+        return _one_by_one(lake, statements, values, limits, rights)
     if not statements:
         return _said("rolled back" if discard else "committed")
     if len(statements) == 1 and not statements[0].needs_transaction and not discard:
@@ -233,6 +236,35 @@ def _committed(
         else:
             return said if discard else outcome.shown(transaction.versions)
     raise AssertionError("unreachable: the last try returns or raises")
+
+
+def _is_one_by_one(statements: Sequence[SqlStatement]) -> bool:
+    return len(statements) > 1 and all(each.defines for each in statements) and any(each.alone for each in statements)
+
+
+def _one_by_one(
+    lake: Lake,
+    statements: Sequence[SqlStatement],
+    values: Values,
+    limits: QueryLimits | None,
+    rights: Rights | None,
+) -> pa.Table:
+    """Run statements as a transaction each, up to one that fails, and return what the last one did."""
+    if rights is not None:
+        from alluvia.sql.scope import check_statement
+
+        for statement in statements:
+            check_statement(rights, statement.kind, statement.node)
+    answered = pa.table({})
+    for number, statement in enumerate(statements, 1):
+        try:
+            answered = _committed(lake, [statement], values, limits, rights=rights)
+        except AlluviaError as error:
+            before = ", and those before it are committed" if number > 1 else ""
+            place = f"statement {number} of {len(statements)} ({statement.kind.upper()}) failed{before}"
+            error.args = (f"{place}: {error}",)
+            raise
+    return answered
 
 
 def _said(what: str) -> pa.Table:

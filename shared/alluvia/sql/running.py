@@ -18,7 +18,7 @@ from alluvia.progress import listener, reporting_to
 from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Values
 from alluvia.query.process.evaluator import ProcessEvaluator
-from alluvia.sql import changing, definitions, merging, showing, tables, writing
+from alluvia.sql import changing, comments, definitions, merging, showing, tables, writing
 from alluvia.sql.binding import check_used
 from alluvia.sql.grammar import nodes
 from alluvia.sql.grammar.cursor import TO_WRITE_ON_A_BRANCH
@@ -47,6 +47,7 @@ _WRITES: Mapping[type, Callable[[SqlScope, Any], Done | pa.Table]] = {
     nodes.DropSchema: definitions.drop_schema,
     nodes.CreateView: definitions.create_view,
     nodes.DropView: definitions.drop_view,
+    nodes.Comment: comments.comment,
     nodes.CreateStream: definitions.create_stream,
     nodes.DropStream: definitions.drop_stream,
     nodes.RestoreLake: tables.restore_lake,
@@ -124,7 +125,7 @@ def answer(
                 if isinstance(said, pa.Table):
                     rows = said
                 else:
-                    done, written = said, getattr(statement.node, "table", "")
+                    done, written = said, table_of(statement.node)
             else:
                 rows = _read(scope, statement, last=statement is reads[-1])
     return ScriptAnswer(rows, done, written, in_transaction=transaction is not None)
@@ -155,7 +156,7 @@ def _write(scope: SqlScope, statement: SqlStatement) -> Done | pa.Table:
         advice = f"write {statement.kind.upper()} IF NOT EXISTS"
         raise TableExists(str(error).replace("pass exist_ok=True", advice)) from error
     except TableNotFound as error:
-        name = getattr(statement.node, "table", None) or ""
+        name = table_of(statement.node)
         if schema_of(name) != SCHEMA and not has_schema(scope.lake.store, schema_of(name)):
             raise TableNotFound(f"{name}: {no_schema(schema_of(name))}; {TO_WRITE_ON_A_BRANCH}") from error
         if find_view(scope.lake.store, name) is None:
@@ -163,6 +164,11 @@ def _write(scope: SqlScope, statement: SqlStatement) -> Done | pa.Table:
         needs = f"{statement.kind.upper()} needs a table, such as one that it reads"
         fix = f"DROP VIEW {name} drops it" if isinstance(statement.node, nodes.DropTable) else needs
         raise TableNotFound(f"{name} is a view: {fix}") from error
+
+
+def table_of(node: nodes.Node) -> str:
+    """Return the table that a statement writes to; empty for none."""
+    return (node.name if isinstance(node, nodes.Comment) else getattr(node, "table", None)) or ""
 
 
 @contextmanager
@@ -187,8 +193,8 @@ def check_together(statements: Sequence[SqlStatement]) -> None:
     for statement in statements:
         if statement.alone:
             raise Invalid(
-                f"{statement.kind.upper()} cannot be part of a transaction: send it in a text of its own, not between "
-                "BEGIN and COMMIT"
+                f"{statement.kind.upper()} cannot be part of a transaction: send it in a text of its own, or in one "
+                "without BEGIN that only creates, changes and drops tables, views and the like"
             )
 
 

@@ -54,7 +54,7 @@ def check_statement(rights: Rights, kind: str, node: nodes.Node) -> None:
     if isinstance(node, nodes.CreateStream):
         rights.check(READ, node.source)
         rights.check_sees_all(kind.upper(), (node.source,))
-    named = nodes.CreateView | nodes.DropView | nodes.CreateStream | nodes.DropStream | nodes.Show
+    named = nodes.CreateView | nodes.DropView | nodes.CreateStream | nodes.DropStream | nodes.Comment | nodes.Show
     name = node.name if isinstance(node, named) else node.table
     assert name is not None  # noqa: S101 - what concerns the whole lake is above
     if isinstance(node, nodes.Show):

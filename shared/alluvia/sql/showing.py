@@ -19,7 +19,7 @@ from alluvia.engine.duck.literals import quote_name, quote_text
 from alluvia.errors import Invalid
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.catalog.schemas import no_schema, visible_schemas
-from alluvia.operations.catalog.views import find_view, list_views
+from alluvia.operations.catalog.views import View, find_view, list_views
 from alluvia.operations.tables.create import NOT_GIVEN
 from alluvia.query.permitted import permitted
 from alluvia.sql.grammar.nodes import Show
@@ -41,7 +41,15 @@ _HISTORY = pa.schema(
         ("transaction", pa.string()),
     ]
 )
-_VIEWS = pa.schema([("name", pa.string()), ("query", pa.string()), ("version", pa.int64()), ("created_at", _MOMENT)])
+_VIEWS = pa.schema(
+    [
+        ("name", pa.string()),
+        ("query", pa.string()),
+        ("version", pa.int64()),
+        ("created_at", _MOMENT),
+        ("comment", pa.string()),
+    ]
+)
 _STREAMS = pa.schema(
     [
         ("name", pa.string()),
@@ -70,6 +78,7 @@ _DETAIL = pa.schema(
         ("min_reader_version", pa.int64()),
         ("min_writer_version", pa.int64()),
         ("features", pa.list_(pa.string())),
+        ("comment", pa.string()),
     ]
 )
 
@@ -86,7 +95,7 @@ def show(scope: SqlScope, node: Show) -> pa.Table:
         return _streams(scope)
     view = find_view(scope.lake.store, node.name) if not scope.has(node.name) else None
     if node.what == "show create" and view is not None:
-        return _one("create_statement", f"CREATE VIEW {view.name} AS {view.query}")
+        return _one("create_statement", create_view_statement(view))
     if view is not None:
         raise Invalid(f"{node.name} is a view: SHOW CREATE VIEW {node.name} shows its query")
     if node.what == "describe history":
@@ -95,6 +104,18 @@ def show(scope: SqlScope, node: Show) -> pa.Table:
     if node.what == "describe detail":
         return _detail(scope, snapshot)
     return _one("create_statement", create_statement(snapshot))
+
+
+def create_view_statement(view: View) -> str:
+    """Return the statements that create a view like this one, with its comments."""
+    create = f"CREATE VIEW {view.name}{_comment(view.comment)} AS {view.query}"
+    if not view.column_comments:
+        return create
+    columns = [
+        f"COMMENT ON COLUMN {view.name}.{quote_name(column)} IS {quote_text(text)}"
+        for column, text in view.column_comments.items()
+    ]
+    return ";\n".join([create, *columns])
 
 
 def _catalog(scope: SqlScope) -> Catalog:
@@ -116,6 +137,7 @@ def _views(scope: SqlScope) -> pa.Table:
             "query": view.query,
             "version": view.version,
             "created_at": pa.scalar(view.created_ms * 1000, _MOMENT).as_py(),
+            "comment": view.comment,
         }
         for view in list_views(scope.lake.store, lambda name: scope.rights is None or scope.rights.may(READ, name))
     ]
@@ -169,6 +191,7 @@ def _detail(scope: SqlScope, snapshot: Snapshot) -> pa.Table:
         "min_reader_version": protocol.min_reader_version,
         "min_writer_version": protocol.min_writer_version,
         "features": sorted(features),
+        "comment": snapshot.comment,
     }
     return pa.Table.from_pylist([row], _DETAIL)
 
@@ -187,8 +210,10 @@ def create_statement(snapshot: Snapshot) -> str:
     plain = [field.name for field in snapshot.schema if _takes_size(field.type)]
     sizes = list_sizes(settings.constraints, plain)
     sized = dict(size_constraint(name, size) for name, size in sizes.items())
+    comments = snapshot.column_comments
     lines = [
         f"  {quote_name(field.name)} {_sized(field, sizes)}{'' if field.nullable else ' NOT NULL'}"
+        f"{_comment(comments.get(field.name))}"
         for field in snapshot.schema
     ]
     lines += [
@@ -196,7 +221,7 @@ def create_statement(snapshot: Snapshot) -> str:
         for name, text in settings.constraints.items()
         if sized.get(name) != text
     ]
-    parts = [f"CREATE TABLE {snapshot.name} (\n" + ",\n".join(lines) + "\n)"]
+    parts = [f"CREATE TABLE {snapshot.name} (\n" + ",\n".join(lines) + f"\n){_comment(snapshot.comment)}"]
     if snapshot.partition_spec.fields:
         parts.append(f"PARTITION BY ({', '.join(map(_field, snapshot.partition_spec.fields))})")
     if settings.sort_by:
@@ -212,6 +237,10 @@ def create_statement(snapshot: Snapshot) -> str:
         shown = ", ".join(f"{quote_text(name)} = {quote_text(value)}" for name, value in own.items())
         parts.append(f"TBLPROPERTIES ({shown})")
     return "\n".join(parts)
+
+
+def _comment(text: str | None) -> str:
+    return "" if text is None else f" COMMENT {quote_text(text)}"
 
 
 def _field(field: PartitionField) -> str:

@@ -115,6 +115,7 @@ def _create(scope: SqlScope, node: CreateTable, schema: pa.Schema, constraints: 
         node.sort_by,
         {**(constraints or {}), **node.properties},
         cluster_by=node.cluster_by,
+        comment=node.comment,
         exist_ok=node.if_not_exists,
         replace=node.or_replace,
     )

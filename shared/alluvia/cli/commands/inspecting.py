@@ -56,13 +56,15 @@ def describe(common: Common, table: str, version: int | None, timestamp: str | N
     lake = common.lake()
     try:
         snapshot = lake.table(table).snapshot(version, timestamp)
-        facts, schema = _table_facts(snapshot), snapshot.schema
+        facts, schema, comments = _table_facts(snapshot), snapshot.schema, snapshot.column_comments
     except TableNotFound:
         view = None if version is not None or timestamp is not None else _view(lake, table)
         if view is None:
             raise
-        facts, schema = view
+        facts, schema, comments = view
     columns = [{"column": f.name, "type": type_name(f.type), "nullable": f.nullable} for f in schema]
+    for column in columns if comments else ():
+        column["comment"] = comments.get(str(column["column"]))
     if common.as_json:
         common.show({**facts, "columns": columns})
         return
@@ -76,6 +78,7 @@ def _table_facts(snapshot: Snapshot) -> dict[str, Any]:
 
     return {
         **_summary(snapshot),
+        **({"comment": snapshot.comment} if snapshot.comment else {}),
         **{f"{kind}_times": number for kind, number in odd_times_in(snapshot.files).items()},
         "partition_by": [str(field) for field in snapshot.partition_spec.fields],
         "sort_by": list(snapshot.settings.sort_by),
@@ -85,7 +88,7 @@ def _table_facts(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _view(lake: Lake, name: str) -> tuple[dict[str, Any], pa.Schema] | None:
+def _view(lake: Lake, name: str) -> tuple[dict[str, Any], pa.Schema, dict[str, str]] | None:
     from alluvia.engine.duck.literals import quote_name
     from alluvia.operations.catalog.views import find_view
     from alluvia.query.engine import columns
@@ -94,7 +97,8 @@ def _view(lake: Lake, name: str) -> tuple[dict[str, Any], pa.Schema] | None:
     if view is None:
         return None
     schema = columns(lake.catalog, f"SELECT * FROM {quote_name(name)}")  # noqa: S608 - quoted
-    return {"view": name, "version": view.version, "query": view.query}, schema
+    commented = {"comment": view.comment} if view.comment else {}
+    return {"view": name, "version": view.version, "query": view.query, **commented}, schema, dict(view.column_comments)
 
 
 @command

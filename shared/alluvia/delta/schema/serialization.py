@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from alluvia.delta.schema.comments import given_comment, with_comment
 from alluvia.delta.schema.nesting import NESTING_MAX, check_new, has_type, not_readable
 from alluvia.delta.schema.types import is_bytes, is_text, normal_name, split_types
 from alluvia.delta.schema.variants import STORED, VARIANT
@@ -167,7 +168,10 @@ def _flag(body: Json, name: str) -> bool:
 
 
 def schema_string(schema: pa.Schema) -> str:
-    """Return a `schemaString` for an Arrow schema. Raises `Invalid`, naming the column, for a type that Delta lacks."""
+    """Return a `schemaString` for an Arrow schema, with the `comment` that the metadata of a field may have.
+
+    Raises `Invalid`, naming the column, for a type that Delta lacks.
+    """
     if not schema.names:
         raise Invalid("schema: a table needs at least one column")
     check_distinct(schema.names)
@@ -187,7 +191,7 @@ def check_distinct(names: list[str]) -> None:
 def _new_field(field: pa.Field) -> Json:
     """Return a column in Delta's JSON. Raises `Invalid` for a name or a type that no table may have."""
     check_new(field)
-    return _delta_field(field, "")
+    return with_comment(_delta_field(field, ""), given_comment(field.metadata))
 
 
 def _delta_field(field: pa.Field, path: str) -> Json:
@@ -288,6 +292,6 @@ def uses_type(text: str, name: str) -> bool:
 
 
 def only_adds_nullable(before: str, after: str) -> bool:
-    """Whether a schema is another with nullable columns added, so that rows for the first still fit."""
-    old, new = orjson.loads(before)["fields"], orjson.loads(after)["fields"]
+    """Whether a schema is another with nullable columns added, and other comments, so that rows for it still fit."""
+    old, new = ([with_comment(field, None) for field in orjson.loads(text)["fields"]] for text in (before, after))
     return bool(new[: len(old)] == old and all(field["nullable"] for field in new[len(old) :]))

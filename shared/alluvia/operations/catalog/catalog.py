@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 class NewTable:
     """A table that is to be created: its columns, how its rows are divided into files and sorted, and its properties.
 
-    `partition_by` has columns, or transforms of them such as `day(ts)`. Either `sort_by` or `cluster_by` orders rows.
+    Fields of the schema may have a `comment` in their metadata. `partition_by` has columns, or transforms of them such
+    as `day(ts)`. Either `sort_by` or `cluster_by` orders rows.
     """
 
     schema: pa.Schema
@@ -36,6 +37,7 @@ class NewTable:
     sort_by: Sequence[str] = ()
     properties: Mapping[str, str] | None = None
     cluster_by: Sequence[str] = ()
+    comment: str | None = None
 
 
 class Catalog(Protocol):

@@ -6,10 +6,12 @@ number counts. A view that was dropped is a version without a query.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from types import MappingProxyType, TracebackType
 
 from alluvia.clock import Clock
+from alluvia.delta.log.fields import optional_text, text_map
 from alluvia.errors import Corrupt, Invalid, TableExists, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.versioned_objects import newest_numbered, write_numbered
@@ -23,12 +25,14 @@ RESERVED = ("_live", "_final", "_freshness")
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A version of a view. `query` is a SELECT, empty if the view was dropped."""
+    """A version of a view. `query` is a SELECT, empty if the view was dropped. `column_comments` are by name."""
 
     name: str
     version: int
     query: str
     created_ms: int
+    comment: str | None = None
+    column_comments: Mapping[str, str] = field(default_factory=dict)
 
 
 def may_be_view(name: str) -> bool:
@@ -78,7 +82,16 @@ class NamingViews:
             raise IsView(self._name) from error
 
 
-def write_view(store: Store, clock: Clock, name: str, query: str, *, known: View | None) -> View:
+def write_view(
+    store: Store,
+    clock: Clock,
+    name: str,
+    query: str,
+    *,
+    known: View | None,
+    comment: str | None = None,
+    column_comments: Mapping[str, str] = MappingProxyType({}),
+) -> View:
     """Write the version of a view that comes after the one that is known; without a `query` it drops the view.
 
     Raises `Conflict` where another writer has changed the view since.
@@ -87,8 +100,12 @@ def write_view(store: Store, clock: Clock, name: str, query: str, *, known: View
         raise Invalid(f"view name {name!r:.100}: use {TABLE_RULE}, and none of {', '.join(RESERVED)} at the end")
     before = known or _newest(store, name)  # a dropped view's numbers go on
     version = 0 if before is None else before.version + 1
-    view = View(name, version, query, clock.now_ms())
-    body = {"query": query, "createdMs": view.created_ms}
+    view = View(name, version, query, clock.now_ms(), comment, column_comments)
+    body: dict[str, object] = {"query": query, "createdMs": view.created_ms}
+    if comment is not None:
+        body["comment"] = comment
+    if column_comments:
+        body["columnComments"] = dict(column_comments)
     write_numbered(store, clock, f"{VIEWS}{name}/", version, body, what=f"view {name}")
     return view
 
@@ -97,7 +114,9 @@ def _newest(store: Store, name: str) -> View | None:
     stored = newest_numbered(store, f"{VIEWS}{name}/")
     if stored is None:
         return None
+    body = dict(stored.body)
     try:
-        return View(name, stored.number, str(stored.body["query"]), int(stored.body["createdMs"]))
+        comment, comments = optional_text(body, "comment"), text_map(body, "columnComments")
+        return View(name, stored.number, str(body["query"]), int(body["createdMs"]), comment, comments)
     except (ValueError, KeyError, TypeError) as error:
         raise Corrupt(f"{stored.key} is not a view of this library") from error

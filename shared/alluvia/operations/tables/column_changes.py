@@ -52,8 +52,8 @@ def change_columns(metadata: Metadata, rename: Mapping[str, str], drop: Sequence
     """
     metadata = without_depth_of(metadata, drop)
     schema = arrow_schema(metadata.schema_string)
-    names = {_found(schema, old, "rename"): new for old, new in rename.items()}
-    gone = [_found(schema, name, "drop") for name in drop]
+    names = {found_column(schema, old, "rename"): new for old, new in rename.items()}
+    gone = [found_column(schema, name, "drop") for name in drop]
     if len(names) < len(rename) or len({*names, *gone}) < len(names) + len(gone):
         raise Invalid("rename, drop: a column is named twice")
     _check_unused(metadata, schema, names, gone)
@@ -80,7 +80,7 @@ def check_same_identity(before: Metadata, after: Metadata, rename: Mapping[str, 
         )
 
 
-def _found(schema: pa.Schema, name: str, what: str) -> str:
+def found_column(schema: pa.Schema, name: str, what: str) -> str:
     """Return a column's name as the table has it."""
     for known in schema.names:
         if name == known:
@@ -90,7 +90,7 @@ def _found(schema: pa.Schema, name: str, what: str) -> str:
             return str(known)
     first = name.partition(".")[0]
     if first != name and first in schema.names:
-        raise Invalid(f"{what}: {name!r} is a field in column {first}: only columns can be renamed or dropped")
+        raise Invalid(f"{what}: {name!r} is a field in column {first}: name a whole column")
     near = did_you_mean(name, schema.names)
     hint = f": {near}" if near else f", whose columns are {', '.join(schema.names)}"
     raise Invalid(f"{what}: {name!r} is not a column of the table{hint}")

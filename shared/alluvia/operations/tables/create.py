@@ -24,6 +24,7 @@ from alluvia.delta.properties import (
 )
 from alluvia.delta.protocols import default_properties, new_protocol
 from alluvia.delta.schema.column_mapping import Naming, mapped, needs_mapping, plain_names
+from alluvia.delta.schema.comments import check_comment
 from alluvia.delta.schema.former_names import noted
 from alluvia.delta.schema.serialization import arrow_schema, normal_schema, schema_string
 from alluvia.delta.variant_properties import with_variant_properties
@@ -71,7 +72,9 @@ def plan_create(new: NewTable, table_id: str, now_ms: int, names: Naming | None 
     if new.cluster_by:
         configuration[CLUSTER_BY] = names_text(new.cluster_by)
         check_properties({CLUSTER_BY: configuration[CLUSTER_BY]})
-    metadata = with_variant_properties(Metadata(table_id, text, spec.identity_columns, configuration, now_ms))
+    comment = check_comment(new.comment)
+    plain = Metadata(table_id, text, spec.identity_columns, configuration, now_ms, description=comment)
+    metadata = with_variant_properties(plain)
     if needs_mapping(text):
         metadata = noted(mapped(metadata, names=names or plain_names(table_id)))
     check_layout(metadata)

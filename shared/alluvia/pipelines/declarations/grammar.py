@@ -24,7 +24,8 @@ from alluvia.pipelines.declarations.declaration import (
     Sequencing,
 )
 from alluvia.sql.grammar.cursor import Cursor
-from alluvia.sql.grammar.grammar_tables import check_no_parameters, read_partitioning, read_properties
+from alluvia.sql.grammar.grammar_options import read_partitioning, read_properties
+from alluvia.sql.grammar.grammar_tables import check_no_parameters
 from alluvia.sql.grammar.script import script_parts
 
 EXAMPLE = "CREATE OR REFRESH TABLE daily AS SELECT day, count(*) AS hits FROM events GROUP BY day"

@@ -108,9 +108,23 @@ class Cursor:
 
     def table(self, what: str = "the name of a table") -> str:
         """Take the lake's name of a table: `t`, `bronze.t` in a schema, or either with `._rejects` behind."""
-        parts = [fold(self.identifier(what))]
+        return self._table([fold(part) for part in self._parts(what)])
+
+    def column_of_table(self) -> tuple[str, str]:
+        """Take the lake's name of a table or a view, and behind it that of a column, as it is written."""
+        what = "the name of a column behind that of its table, as in t.id"
+        *parts, column = self._parts(what)
+        if not parts:
+            raise self.wrong(what)
+        return self._table([fold(part) for part in parts]), column
+
+    def _parts(self, what: str) -> list[str]:
+        parts = [self.identifier(what)]
         while self.accept("."):
-            parts.append(fold(self.identifier(what)))
+            parts.append(self.identifier(what))
+        return parts
+
+    def _table(self, parts: Sequence[str]) -> str:
         name = next(iter(lake_names(parts)), ".".join(parts))
         if ":" in name or (name.count(".") > 1 and len(parts) > 2):
             raise Invalid(f"{'.'.join(parts)}: only queries name tables of a branch; {TO_WRITE_ON_A_BRANCH}")

@@ -13,6 +13,7 @@ from alluvia.sql.grammar import nodes
 from alluvia.sql.grammar.cursor import TO_WRITE_ON_A_BRANCH, Cursor
 from alluvia.sql.grammar.grammar_alter import read_alter
 from alluvia.sql.grammar.grammar_objects import (
+    read_comment,
     read_drop_branch,
     read_drop_schema,
     read_drop_tag,
@@ -43,7 +44,6 @@ _REFUSED = {
     "call": "there are no procedures: docs/SQL.md lists the statements",
     "analyze": "statistics of every file are written with the file: there is nothing to do",
     "analyse": "statistics of every file are written with the file: there is nothing to do",
-    "comment": "set a property of your own: ALTER TABLE … SET TBLPROPERTIES ('comment' = '…')",
     "replace": "use MERGE INTO … WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
     "upsert": "use MERGE INTO … WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
     "savepoint": "a transaction has no savepoints: use several transactions",
@@ -239,6 +239,7 @@ READERS: Mapping[str, Reader] = {
     "merge": _merge,
     "publish": _publish,
     "create": read_create,
+    "comment": read_comment,
     "alter": read_alter,
     "drop": _drop,
     "refresh": _refresh,

@@ -11,7 +11,8 @@ from alluvia.engine.duck.literals import quote_name
 from alluvia.errors import Invalid
 from alluvia.sql.grammar import nodes
 from alluvia.sql.grammar.cursor import Cursor
-from alluvia.sql.grammar.grammar_tables import check_no_parameters, read_column, read_properties, read_property
+from alluvia.sql.grammar.grammar_options import read_comment_text, read_properties, read_property
+from alluvia.sql.grammar.grammar_tables import check_no_parameters, read_column
 
 
 def read_alter(cursor: Cursor) -> tuple[str, nodes.Node]:
@@ -52,7 +53,21 @@ def read_alter(cursor: Cursor) -> tuple[str, nodes.Node]:
             columns = () if cursor.accept("none") else cursor.names("the name of a column")
             value = names_text(columns) if columns else None
             return "alter table", nodes.AlterTable(table, properties={name: value})
+    if cursor.word() == "alter" and (commented := _commented(cursor, table)) is not None:
+        return "alter table", commented
     raise _alter_refused(cursor, table)
+
+
+def _commented(cursor: Cursor, table: str) -> nodes.Comment | None:
+    """Read ALTER COLUMN c COMMENT '…', as Spark has it; None where something else comes."""
+    before = cursor.at
+    cursor.expect("alter")
+    cursor.accept("column")
+    column = cursor.identifier("the name of a column")
+    if cursor.accept("comment"):
+        return nodes.Comment("column", table, read_comment_text(cursor), column)
+    cursor.at = before
+    return None
 
 
 def _forced(cursor: Cursor, node: nodes.AlterTable) -> nodes.AlterTable:

@@ -1,4 +1,4 @@
-"""CREATE and DROP of schemas, branches, tags and streams, and PUBLISH BRANCH, from their tokens. Pure."""
+"""CREATE and DROP of schemas, branches, tags and streams, PUBLISH BRANCH and COMMENT ON, from their tokens. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from alluvia.errors import Invalid
 from alluvia.operations.transactions.lake_commit import ISOLATION, SERIALIZABLE
 from alluvia.sql.grammar import nodes
 from alluvia.sql.grammar.cursor import Cursor
+from alluvia.sql.grammar.grammar_options import read_comment_text
 
 _NAME = "the name of a branch"
 _INTO = ("main", "lake")
@@ -176,3 +177,16 @@ def _at(cursor: Cursor) -> dict[str, Any]:
     value = cursor.number("a version") if unit == "version" else cursor.string("a time")
     cursor.expect(")")
     return {unit: value}
+
+
+def read_comment(cursor: Cursor) -> tuple[str, nodes.Node]:
+    """Read COMMENT ON TABLE t, COLUMN t.c or VIEW v IS '…' or NULL."""
+    cursor.expect("comment")
+    cursor.expect("on")
+    kind = cursor.word()
+    if kind not in ("table", "column", "view"):
+        raise Invalid(f"COMMENT ON {kind.upper()} is not supported: only TABLE, VIEW and COLUMN have comments")
+    cursor.expect(kind)
+    name, column = cursor.column_of_table() if kind == "column" else (cursor.table(f"the name of a {kind}"), None)
+    cursor.expect("is")
+    return "comment", nodes.Comment(kind, name, None if cursor.accept("null") else read_comment_text(cursor), column)

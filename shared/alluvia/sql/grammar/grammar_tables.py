@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pyarrow as pa
 
 from alluvia.delta.properties import CONSTRAINT
+from alluvia.delta.schema.comments import COMMENT
 from alluvia.delta.schema.list_sizes import size_constraint
 from alluvia.engine.duck.literals import quote_name
 from alluvia.engine.queries.tokens import tokens_of
@@ -14,6 +15,7 @@ from alluvia.errors import Invalid
 from alluvia.sql.grammar import nodes
 from alluvia.sql.grammar.cursor import Cursor, Sql
 from alluvia.sql.grammar.grammar_objects import read_branch, read_schema, read_stream, read_tag
+from alluvia.sql.grammar.grammar_options import read_comment_text, read_partitioning, read_properties
 from alluvia.sql.grammar.types import column_type
 
 _CREATE_INSTEAD = {
@@ -41,7 +43,6 @@ _COLUMN_REFUSED = {
     "generated": "compute the value in each INSERT",
     "as": "compute the value in each INSERT",
     "collate": "text is compared by its bytes; COLLATE in a query changes that",
-    "comment": "set a property of your own, such as TBLPROPERTIES ('comment' = '…')",
 }
 _OPTION_INSTEAD = {
     "engine": "leave it out: tables have one format, Delta",
@@ -106,10 +107,11 @@ def _view(cursor: Cursor, *, or_replace: bool) -> nodes.CreateView:
     if_not_exists = cursor.accept("if", "not", "exists")
     name = cursor.table("the name of a view")
     columns = cursor.names("the name of a column") if cursor.word() == "(" else ()
+    comment = read_comment_text(cursor) if cursor.accept("comment") else None
     cursor.expect("as")
     query = cursor.rest("SELECT")
     check_no_parameters(query, "CREATE VIEW", "write the value into the SELECT, or filter where the view is queried")
-    return nodes.CreateView(name, _with_names(query, name, columns), or_replace, if_not_exists)
+    return nodes.CreateView(name, _with_names(query, name, columns), or_replace, if_not_exists, comment)
 
 
 def check_no_parameters(sql: Sql, what: str, instead: str) -> None:
@@ -202,8 +204,13 @@ def _table(cursor: Cursor, *, or_replace: bool) -> nodes.CreateTable | nodes.Att
     if not names and cursor.accept("("):
         columns, properties = _columns(cursor)
     layout: dict[str, tuple[str, ...]] = {}
+    comment: str | None = None
     while not cursor.ended and cursor.word() != "as":
-        _option(cursor, layout, properties)
+        if cursor.accept("comment"):
+            cursor.accept("=")
+            comment = read_comment_text(cursor)
+        else:
+            _option(cursor, layout, properties)
     query = cursor.rest("SELECT") if cursor.accept("as") else None
     if query is not None and columns is not None:
         raise Invalid(
@@ -224,6 +231,7 @@ def _table(cursor: Cursor, *, or_replace: bool) -> nodes.CreateTable | nodes.Att
         query,
         or_replace,
         names,
+        comment,
     )
 
 
@@ -268,7 +276,7 @@ def read_column(cursor: Cursor, properties: dict[str, str]) -> pa.Field:
     kind = column_type(cursor)
     if cursor.word() == "[":
         kind = _sized(cursor, name, kind, properties)
-    nullable = True
+    nullable, metadata = True, None
     while cursor.word() not in (",", ")", "", "force"):
         word = cursor.word()
         if word in _COLUMN_REFUSED:
@@ -277,9 +285,11 @@ def read_column(cursor: Cursor, properties: dict[str, str]) -> pa.Field:
             nullable = False
         elif word in ("check", "constraint"):
             _add_constraint(cursor, properties)
+        elif cursor.accept("comment"):
+            metadata = {COMMENT: read_comment_text(cursor)}
         else:
             cursor.expect("null")
-    return pa.field(name, kind, nullable)
+    return pa.field(name, kind, nullable, metadata)
 
 
 def _sized(cursor: Cursor, name: str, kind: pa.DataType, properties: dict[str, str]) -> pa.DataType:
@@ -324,8 +334,6 @@ def _option(cursor: Cursor, layout: dict[str, tuple[str, ...]], properties: dict
         properties.update(read_properties(cursor, own=False))
     elif cursor.word() == "like":
         raise _like_refused(cursor)
-    elif cursor.accept("comment"):
-        raise Invalid(f"COMMENT is not supported: {_COLUMN_REFUSED['comment']}")
     elif cursor.accept("location"):
         raise Invalid(
             "LOCATION goes with a Delta table that is there, and nothing else: CREATE TABLE t LOCATION '…'; a new "
@@ -334,66 +342,4 @@ def _option(cursor: Cursor, layout: dict[str, tuple[str, ...]], properties: dict
     elif (option := cursor.word()) in _OPTION_INSTEAD:
         raise Invalid(f"CREATE TABLE … {option.upper()} is not supported: {_OPTION_INSTEAD[option]}")
     else:
-        raise cursor.wrong("PARTITION BY, SORT BY, CLUSTER BY, TBLPROPERTIES or AS SELECT")
-
-
-def read_partitioning(cursor: Cursor) -> tuple[str, ...]:
-    """Read what PARTITION BY names: columns, and functions of columns, such as day(ts)."""
-    cursor.expect("(")
-    names: list[str] = []
-    while not names or cursor.accept(","):
-        name = cursor.identifier("the name of a column")
-        if cursor.word() == "(":
-            name += f"({_without_quotes(cursor.brackets('a column').text)})"
-        names.append(name)
-    cursor.expect(")")
-    return tuple(names)
-
-
-def _without_quotes(text: str) -> str:
-    """Return the arguments of a transform with names as they are, which `parse_spec` reads."""
-    for token in reversed(tokens_of(text)):
-        if token.kind == "quoted":
-            name = text[token.start + 1 : token.end - 1].replace('""', '"')
-            text = text[: token.start] + name + text[token.end :]
-    return text
-
-
-def read_properties(cursor: Cursor, *, own: bool = True) -> dict[str, str]:
-    """Read (name = value, …). Unless properties of one's `own` are allowed, only those of Alluvia and Delta are."""
-    properties: dict[str, str] = {}
-    cursor.expect("(")
-    while not properties or cursor.accept(","):
-        name = read_property(cursor)
-        if not own and not name.startswith(("alluvia.", "delta.")):
-            raise Invalid(
-                f"WITH ({name} = …) is not an option of tables: docs/TABLES.md lists them; TBLPROPERTIES also takes "
-                "properties of your own"
-            )
-        cursor.expect("=")
-        if name in properties:
-            raise Invalid(f"property {name} occurs twice")
-        properties[name] = _property_value(cursor)
-    cursor.expect(")")
-    return properties
-
-
-def read_property(cursor: Cursor) -> str:
-    """Read the name of a property, in quotes or as words with dots."""
-    if cursor.word() == "" and not cursor.ended:
-        return cursor.string("the name of a property")
-    parts = [cursor.identifier("the name of a property")]
-    while cursor.accept("."):
-        parts.append(cursor.identifier("the name of a property"))
-    return ".".join(parts)
-
-
-def _property_value(cursor: Cursor) -> str:
-    if cursor.word() in ("true", "false"):
-        return cursor.identifier("a value").lower()
-    first = cursor.at
-    if cursor.word() == "" and not cursor.ended:
-        text = cursor.slice(first, first + 1).text
-        if text.isdigit():
-            return str(cursor.number("a value"))
-    return cursor.string("the value of a property")
+        raise cursor.wrong("PARTITION BY, SORT BY, CLUSTER BY, COMMENT, TBLPROPERTIES or AS SELECT")

@@ -76,7 +76,7 @@ class Merge:
 class CreateTable:
     """CREATE TABLE, with a query for CREATE TABLE … AS, whose columns `names` may rename.
 
-    `or_replace` replaces a table of that name.
+    `columns` have comments as the metadata of their fields. `or_replace` replaces a table of that name.
     """
 
     table: str
@@ -89,6 +89,7 @@ class CreateTable:
     query: Sql | None = None
     or_replace: bool = False
     names: tuple[str, ...] = ()
+    comment: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +285,7 @@ class CreateView:
     query: Sql
     or_replace: bool
     if_not_exists: bool
+    comment: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +294,16 @@ class DropView:
 
     name: str
     if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """COMMENT ON: `kind` is `table`, `view` or `column`, of a table or of a view. Without `text`, it is removed."""
+
+    kind: str
+    name: str
+    text: str | None
+    column: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +336,7 @@ class Query:
 Node = (
     Insert | Update | Delete | Merge | CreateTable | AlterTable | DropTable | Attach | External | Clone | Maintain
     | Restore | CreateView | DropView | CreateStream | DropStream | CreateTag | DropTag | CreateBranch | DropBranch
-    | PublishBranch | CreateSchema | DropSchema | RestoreLake | Show | Control | Query
+    | PublishBranch | CreateSchema | DropSchema | RestoreLake | Comment | Show | Control | Query
 )  # fmt: skip
 
 

@@ -15,8 +15,10 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.sql.grammar.cursor import Cursor, Sql, count_placeholders
 from alluvia.sql.grammar.first_word import QUERIES, first_word, is_query
 from alluvia.sql.grammar.nodes import (
+    AlterTable,
     Attach,
     Clone,
+    Comment,
     Control,
     CreateBranch,
     CreateSchema,
@@ -28,6 +30,7 @@ from alluvia.sql.grammar.nodes import (
     DropBranch,
     DropSchema,
     DropStream,
+    DropTable,
     DropTag,
     DropView,
     External,
@@ -63,7 +66,14 @@ class SqlStatement:
         of_lakes = (Attach | External | Clone | CreateView | DropView | CreateSchema | DropSchema) | (
             CreateStream | DropStream | CreateTag | DropTag | CreateBranch | DropBranch | PublishBranch | RestoreLake
         )
-        return isinstance(self.node, of_lakes | Maintain)
+        return isinstance(self.node, of_lakes | Maintain) or (
+            isinstance(self.node, Comment) and self.node.kind == "view"
+        )
+
+    @property
+    def defines(self) -> bool:
+        """Whether it is about tables, views or the lake as such, and not about rows."""
+        return self.alone or isinstance(self.node, CreateTable | AlterTable | DropTable | Comment)
 
     @property
     def needs_transaction(self) -> bool:
