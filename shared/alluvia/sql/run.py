@@ -249,7 +249,7 @@ def _one_by_one(
     limits: QueryLimits | None,
     rights: Rights | None,
 ) -> pa.Table:
-    """Run statements as a transaction each, up to one that fails, and return what the last one did."""
+    """Run statements as a transaction each, up to one that fails, and return the answer of the last one."""
     if rights is not None:
         from alluvia.sql.scope import check_statement
 

@@ -67,7 +67,7 @@ def test_pieces_of_a_text_are_cut_out_as_they_stand() -> None:
         ("DROP TABLE", "expected the name of a table, but the statement ends"),
         ("DROP TABLE a b", "line 1, column 14: expected the end of the statement, got b"),
         ("INSERT INTO fix.main.t VALUES (1)", "fix.main.t: only queries name tables of a branch"),
-        ("CREATE TABLE t (a int) foo", "expected PARTITION BY, SORT BY, CLUSTER BY, COMMENT, TBLPROPERTIES or AS SELECT, got"),
+        ("CREATE TABLE t (a int) foo", "expected PARTITION BY, SORT BY, CLUSTER BY, COMMENT, TBLPROPERTIES or AS"),
         ("DELETE FROM t WHERE a = ? AND b = $b", "has both ? and named parameters"),
         ("MERGE INTO t USING (SELECT 1) ON true WHEN MATCHED THEN DELETE", "a name for the source"),
         ("MERGE INTO t USING s ON true", "expected WHEN MATCHED or WHEN NOT MATCHED"),

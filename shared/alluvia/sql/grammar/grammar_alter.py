@@ -59,7 +59,7 @@ def read_alter(cursor: Cursor) -> tuple[str, nodes.Node]:
 
 
 def _commented(cursor: Cursor, table: str) -> nodes.Comment | None:
-    """Read ALTER COLUMN c COMMENT '…', as Spark has it; None where something else comes."""
+    """Read ALTER COLUMN c COMMENT '…', as in Spark; None where something else comes."""
     before = cursor.at
     cursor.expect("alter")
     cursor.accept("column")
