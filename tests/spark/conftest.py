@@ -14,12 +14,20 @@ from alluvia_spark.session import session
 from tests.java import QUICK
 from tests.spark import faults
 
+SETTINGS = {
+    "spark.driver.defaultJavaOptions": " ".join(QUICK),
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Settings of a Spark that runs many small jobs: it would compile each, and cut what it shuffles in 200 parts."""
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One local Spark for each test process."""
     cloudpickle.register_pickle_by_value(faults)  # type: ignore[no-untyped-call]  # the executors need not find the tests
-    with session("alluvia tests", cores=2, settings={"spark.driver.defaultJavaOptions": " ".join(QUICK)}) as started:
+    with session("alluvia tests", cores=2, settings=SETTINGS) as started:
         yield started
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import alluvia
@@ -234,12 +234,10 @@ def test_pruning_never_changes_an_answer(lake: alluvia.Lake, query: str) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("portion", range(2))
-def test_pruning_never_changes_an_answer_at_length(lake: alluvia.Lake, portion: int) -> None:
+def test_pruning_never_changes_an_answer_at_length(lake: alluvia.Lake) -> None:
     """With light engines: the test above asks processes, as users do."""
     answered = 0
 
-    @seed(portion)
     @given(query=QUERIES)
     @settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
     def never(query: str) -> None:
