@@ -158,7 +158,7 @@ def _write(scope: SqlScope, statement: SqlStatement) -> Done | pa.Table:
     except TableNotFound as error:
         name = table_of(statement.node)
         if schema_of(name) != SCHEMA and not has_schema(scope.lake.store, schema_of(name)):
-            raise TableNotFound(f"{name}: {no_schema(schema_of(name))}; {TO_WRITE_ON_A_BRANCH}") from error
+            raise TableNotFound(f"{no_schema(schema_of(name), name)}; {TO_WRITE_ON_A_BRANCH}") from error
         if find_view(scope.lake.store, name) is None:
             raise
         needs = f"{statement.kind.upper()} needs a table, such as one that it reads"

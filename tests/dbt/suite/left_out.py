@@ -7,7 +7,6 @@ FUNCTIONS = "functions: SQL runs confined, and loads no code"
 PYTHON = "Python models: SQL runs confined, and loads no code"
 MATERIALIZED = "materialized views: rollups are not declared by dbt"
 GRANTS = "grants: a lake has none, and tokens say who reads what"
-COMMENTS = "comments: a lake keeps none of tables and columns that SQL can set"
 HEADER = "its header is SET TIME ZONE: a query has no settings"
 SEED_EMPTY = "seed --empty, which dbt has from 1.12 on"
 QUOTED_CHECK = "a CHECK of a quoted name, which Spark would read as a text"
@@ -77,15 +76,6 @@ REASONS: dict[str, tuple[str, ...]] = {
         "test_model_grants.BaseModelGrants",
         "test_seed_grants.BaseSeedGrants",
         "test_snapshot_grants.BaseSnapshotGrants",
-    ),
-    COMMENTS: (
-        "test_empty.MetadataWithEmptyFlag",
-        "test_persist_docs.BasePersistDocs",
-        "test_persist_docs.BasePersistDocsAllColumnsMissing",
-        "test_persist_docs.BasePersistDocsColumnMissing",
-        "test_persist_docs.BasePersistDocsCommentOnQuotedColumn",
-        "test_persist_docs.BasePersistDocsQuotedColumnCaseSensitive",
-        "test_persist_docs.BasePersistDocsQuotedDescriptionNotAppliedOnMismatch",
     ),
     HEADER: (
         "test_constraints.BaseIncrementalContractSqlHeader",

@@ -11,11 +11,12 @@ import pytest
 
 import alluvia
 from alluvia.access.rights import Rights
-from alluvia.errors import Forbidden, Invalid, TableExists, TableNotFound
+from alluvia.errors import Conflict, Forbidden, Invalid, TableExists, TableNotFound
 from alluvia.query.engine import run
 from alluvia.sql.run import execute
 from tests.access import grant
 from tests.same_in_duckdb import in_both
+from tests.unit.operations.races import Race
 from tests.unit.sql.test_schema_main import STATEMENTS
 
 TABLES = (
@@ -176,6 +177,8 @@ def test_schemas_are_created_and_listed(lake: alluvia.Lake) -> None:
         ("CREATE TABLE gold.t SHALLOW CLONE bronze.events", TableNotFound, "there is no schema 'gold'"),
         ("INSERT INTO gold.t VALUES (1)", TableNotFound, "there is no schema 'gold'.*to write on a branch, open it"),
         ("SHOW TABLES FROM gold", TableNotFound, "there is no schema 'gold'"),
+        ("SELECT * FROM fix.bronze.events._rejects", Invalid, "in at most three parts.*open the branch"),
+        ("SELECT * FROM memory.bronze.events._rejects", Invalid, "in at most three parts.*leave the database out"),
         ("SELECT * FROM gold.t", TableNotFound, "there is no schema and no branch 'gold'"),
         ("SELECT * FROM bronze.event", TableNotFound, r"did you mean bronze\.events\?"),
         ('SELECT * FROM "bronze.events"', TableNotFound, "without quotes around the dot"),
@@ -354,3 +357,39 @@ def test_a_transaction_holds_tables_of_several_schemas(lake: alluvia.Lake) -> No
     assert rows(lake, "SELECT id FROM silver.events ORDER BY id") == [(1,), (2,), (3,)]
     with pytest.raises(TableNotFound, match="no schema 'gold'"), lake.transaction() as transaction:
         transaction.create_table("gold.t", {"id": "long"})
+
+
+def test_of_two_that_create_a_schema_at_once_one_does_and_the_other_finds_it() -> None:
+    race = Race(alluvia.connect(f"memory://schemas {next(_NUMBERS)}"))
+    race.store.winners = [lambda: race.theirs.sql("CREATE SCHEMA gold")]
+    race.ours.sql("CREATE SCHEMA IF NOT EXISTS gold; CREATE TABLE gold.t (id INT)")
+    race.store.winners = [lambda: race.theirs.sql("CREATE SCHEMA silver")]
+    with pytest.raises(TableExists, match="schema 'silver' already exists"):
+        race.ours.sql("CREATE SCHEMA silver")
+    race.store.winners = [lambda: race.theirs.sql("CREATE SCHEMA lead; DROP SCHEMA lead")]
+    with pytest.raises(Conflict):
+        race.ours.sql("CREATE SCHEMA IF NOT EXISTS lead")
+    assert race.theirs.schemas() == ["main", "gold", "silver"]
+
+
+def test_a_text_of_definitions_runs_one_by_one(lake: alluvia.Lake) -> None:
+    setup = (
+        "CREATE SCHEMA IF NOT EXISTS gold; CREATE TABLE IF NOT EXISTS gold.t (id INT); "
+        "CREATE OR REPLACE VIEW gold.v AS "
+    )
+    for _ in range(2):
+        lake.sql(setup + "FROM gold.t")
+    with pytest.raises(TableNotFound, match=r"statement 3 of 3 \(CREATE VIEW\) failed, and those before it are commit"):
+        lake.sql(setup.replace("gold", "later") + "FROM later.none")
+    assert lake["later.t"].count() == 0
+    for text in (
+        "CREATE SCHEMA x; INSERT INTO gold.t VALUES (1)",
+        "CREATE SCHEMA x; SELECT 1",
+        "BEGIN; CREATE SCHEMA x; CREATE TABLE x.t (id INT); COMMIT",
+    ):
+        with pytest.raises(Invalid, match="cannot be part of a transaction"):
+            lake.sql(text)
+    admin = Rights((grant("admin:gold.*"),))
+    with pytest.raises(Forbidden):
+        execute(lake, "CREATE SCHEMA IF NOT EXISTS gold; DROP TABLE gold.t; DROP TABLE later.t", rights=admin)
+    assert lake["gold.t"].count() == 0  # nothing has run

@@ -248,6 +248,11 @@ def _refuse(answer: Any, text: str, data: bytes, word: str) -> None:
         if instead is not None:
             raise Invalid(instead)
         raise Invalid(f"only a SELECT can be run here, not {word.upper() or 'this'}")
+    if message.startswith("NameListToString"):
+        raise Invalid(
+            "a query names a table in at most three parts, as in fix.bronze.events: leave the database out, and open "
+            "the branch (--branch, lake.on_branch(), X-Alluvia-Branch) to read bronze.events._rejects of it"
+        )
     if message.startswith("Max expression depth"):
         raise Invalid("the query is nested too deeply: split it into common table expressions")
     if word == _EXPLAIN.decode() and data.split()[:1] and data.split()[0].lower() in (b"analyze", b"(analyze,"):

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from alluvia.clock import Clock
 from alluvia.delta.log.paths import LOG_FOLDER, parse_name
 from alluvia.delta.refs import BRANCH, find_keeper
-from alluvia.errors import Corrupt, Invalid, TableExists, TableNotFound
+from alluvia.errors import Conflict, Corrupt, Invalid, TableExists, TableNotFound
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.catalog.versioned_objects import Numbered, newest_numbered, write_numbered
 from alluvia.operations.catalog.views import VIEWS, check_no_view, find_view
@@ -63,7 +63,7 @@ def check_schema(store: Store, table: str) -> None:
     """Raise `TableNotFound` for the name of a table or view in a missing schema. No request for `main`."""
     schema = schema_of(table)
     if not table.endswith(f"/{REJECTS}") and not has_schema(store, schema):
-        raise TableNotFound(f"there is no schema {schema!r} for {table!r}: run CREATE SCHEMA {schema} first")
+        raise no_schema(schema, table)
 
 
 def check_may_be_created(store: Store, table: str) -> None:
@@ -79,13 +79,18 @@ def create_schema(store: Store, clock: Clock, name: str, *, exist_ok: bool = Fal
     """
     if name != SCHEMA:
         check_schema_name(name)
-    if has_schema(store, name):
-        if exist_ok:
-            return False
-        raise TableExists(f"schema {name!r} already exists: choose another name, or write IF NOT EXISTS")
-    _check_no_branch(store, name)
-    _write(store, clock, name, dropped=False)
-    return True
+    if not has_schema(store, name):
+        _check_no_branch(store, name)
+        try:
+            _write(store, clock, name, dropped=False)
+        except Conflict:
+            if not has_schema(store, name):  # dropped meanwhile, and not created
+                raise
+        else:
+            return True
+    if exist_ok:
+        return False
+    raise TableExists(f"schema {name!r} already exists: choose another name, or write IF NOT EXISTS")
 
 
 def missing_schemas(store: Store, tables: Iterable[str]) -> list[str]:
@@ -107,9 +112,12 @@ def check_schema_name(name: object) -> None:
         raise Invalid(f"schema name {name!r:.100}: use {SCHEMA_RULE}, and none of {', '.join(NO_SCHEMAS)}")
 
 
-def no_schema(name: str) -> TableNotFound:
-    """Return the error for a missing schema."""
-    return TableNotFound(f"there is no schema {name!r}: CREATE SCHEMA {name} creates it, SHOW SCHEMAS lists them")
+def no_schema(name: str, table: str = "") -> TableNotFound:
+    """Return the error for a missing schema, which a table would be in."""
+    place = f"{table}: " if table else ""
+    return TableNotFound(
+        f"{place}there is no schema {name!r}: CREATE SCHEMA {name} creates it, SHOW SCHEMAS lists them"
+    )
 
 
 def _write(store: Store, clock: Clock, name: str, *, dropped: bool) -> None:

@@ -76,6 +76,7 @@
 
 {# A column keeps its type, so another one takes its place, last in the table. #}
 {% macro alluvia__alter_column_type(relation, column_name, new_column_type) -%}
+  {% if not execute %}{{ return('') }}{% endif %}
   {% set stored = get_column_schema_from_query('select cast(null as ' ~ new_column_type ~ ') as c')[0].stored_type %}
   {% set old = adapter.quote(column_name) %}
   {% set new = adapter.quote(column_name ~ '__dbt_alter') %}
@@ -95,11 +96,37 @@
   {% endif %}
 {%- endmacro %}
 
-{# What dbt docs shows comes from the project. The lake keeps no comments that SQL can set. #}
+{% macro alluvia__alter_relation_comment(relation, relation_comment) -%}
+  comment on {{ relation.type }} {{ relation.render() }} is {{ alluvia__text(relation_comment) }}
+{%- endmacro %}
+
+{# The texts for the columns with a description. #}
+{% macro alluvia__column_comments(relation, column_dict) -%}
+  {%- set comments = [] -%}
+  {%- for name, column in column_dict.items() if column.description -%}
+    {%- do comments.append(
+      'comment on column ' ~ relation.render() ~ '.' ~ adapter.quote(name) ~ ' is ' ~ alluvia__text(column.description)
+    ) -%}
+  {%- endfor -%}
+  {{ return(comments) }}
+{%- endmacro %}
+
+{% macro alluvia__alter_column_comment(relation, column_dict) -%}
+  {{ alluvia__column_comments(relation, column_dict) | join(';\n') }}
+{%- endmacro %}
+
+{# The comments of a table are one text, so one commit, and none where all are there already. Those of a view are texts
+   of their own. #}
 {% macro alluvia__persist_docs(relation, model, for_relation, for_columns) -%}
-  {% if (for_relation and config.persist_relation_docs()) or (for_columns and config.persist_column_docs()) %}
-    {% do exceptions.warn(
-      "persist_docs: a lake keeps no comments of tables and columns, so those of " ~ relation ~ " are in dbt docs alone"
-    ) %}
+  {% set comments = [] %}
+  {% if for_relation and config.persist_relation_docs() and model.description %}
+    {% do comments.append(alter_relation_comment(relation, model.description)) %}
   {% endif %}
+  {% if for_columns and config.persist_column_docs() and model.columns %}
+    {% set names = adapter.get_columns_in_relation(relation) | map(attribute='name') | list %}
+    {% do comments.extend(alluvia__column_comments(relation, validate_doc_columns(relation, model.columns, names))) %}
+  {% endif %}
+  {% for text in (comments if relation.is_view or not comments else [comments | join(';\n')]) %}
+    {% do run_query(text) %}
+  {% endfor %}
 {%- endmacro %}

@@ -9,3 +9,18 @@
     {% endif %}
   {% endfor %}
 {%- endmacro %}
+
+{# What comes before the statement of each materialization. #}
+{% macro alluvia__begin(target) -%}
+  {% do apply_grants(target, config.get('grants'), should_revoke=True) %}
+  {% do run_hooks(pre_hooks, inside_transaction=False) %}
+  {% do run_hooks(pre_hooks, inside_transaction=True) %}
+{%- endmacro %}
+
+{# What comes after it. Returns what a materialization returns. #}
+{% macro alluvia__end(target) -%}
+  {% do persist_docs(target, model) %}
+  {% do run_hooks(post_hooks, inside_transaction=True) %}
+  {% do run_hooks(post_hooks, inside_transaction=False) %}
+  {{ return({'relations': [target]}) }}
+{%- endmacro %}

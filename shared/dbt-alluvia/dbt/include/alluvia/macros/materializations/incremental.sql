@@ -6,9 +6,7 @@
   {%- set strategy = config.get('incremental_strategy') or 'default' -%}
   {%- set strategy_sql = adapter.get_incremental_strategy_macro(context, strategy) -%}
 
-  {% do apply_grants(target, config.get('grants'), should_revoke=True) %}
-  {{ run_hooks(pre_hooks, inside_transaction=False) }}
-  {{ run_hooks(pre_hooks, inside_transaction=True) }}
+  {% do alluvia__begin(target) %}
 
   {% if existing is none or full_refresh %}
     {% do alluvia__make_way(existing, target, sql) %}
@@ -30,10 +28,7 @@
     {{ build_sql }}
   {%- endcall %}
 
-  {% do persist_docs(target, model) %}
-  {{ run_hooks(post_hooks, inside_transaction=True) }}
-  {{ run_hooks(post_hooks, inside_transaction=False) }}
-  {{ return({'relations': [target]}) }}
+  {{ return(alluvia__end(target)) }}
 {%- endmaterialization %}
 
 {# Have the columns of a table follow those of its model, as `on_schema_change` says. Returns the columns to write. #}

@@ -8,9 +8,7 @@
   {%- set agate_table = load_agate_table() -%}
   {%- do store_result('agate_table', response='OK', agate_table=agate_table) -%}
 
-  {% do apply_grants(target, config.get('grants'), should_revoke=True) %}
-  {{ run_hooks(pre_hooks, inside_transaction=False) }}
-  {{ run_hooks(pre_hooks, inside_transaction=True) }}
+  {% do alluvia__begin(target) %}
 
   {% set text = alluvia__seed_sql(target, agate_table, replaces) %}
   {% do adapter.run_with_values(text, {'rows': adapter.rows_as_texts(agate_table)}) %}
@@ -20,10 +18,7 @@
   {% endcall %}
   {% do adapter.cache_added(target) %}
 
-  {% do persist_docs(target, model) %}
-  {{ run_hooks(post_hooks, inside_transaction=True) }}
-  {{ run_hooks(post_hooks, inside_transaction=False) }}
-  {{ return({'relations': [target]}) }}
+  {{ return(alluvia__end(target)) }}
 {%- endmaterialization %}
 
 {# A seed is one text, with its rows as one parameter: texts, which the SELECT casts. #}

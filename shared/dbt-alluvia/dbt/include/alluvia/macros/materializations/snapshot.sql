@@ -8,9 +8,7 @@
     {% do exceptions.relation_wrong_type(target, 'table') %}
   {%- endif -%}
 
-  {% do apply_grants(target, config.get('grants'), should_revoke=True) %}
-  {{ run_hooks(pre_hooks, inside_transaction=False) }}
-  {{ run_hooks(pre_hooks, inside_transaction=True) }}
+  {% do alluvia__begin(target) %}
 
   {% set strategy_macro = strategy_dispatch(strategy_name) %}
   {% set strategy = strategy_macro(model, 'snapshotted_data', 'source_data', model['config'], exists) %}
@@ -30,10 +28,7 @@
     {{ build_sql }}
   {%- endcall %}
 
-  {% do persist_docs(target, model) %}
-  {{ run_hooks(post_hooks, inside_transaction=True) }}
-  {{ run_hooks(post_hooks, inside_transaction=False) }}
-  {{ return({'relations': [target]}) }}
+  {{ return(alluvia__end(target)) }}
 {%- endmaterialization %}
 
 {# New columns of the model, and the MERGE of what has changed, as one text. #}
