@@ -16,6 +16,7 @@ from alluvia.commit.transaction import Commit
 from alluvia.delta.arguments import schema_of
 from alluvia.events.ingest.values import EVENTS_PARTITIONED, EVENTS_SORTED, event_schema
 from alluvia.operations.catalog.catalog import NewTable, check_whole_lake, rejects_handle
+from alluvia.table_names import folder_name
 
 if TYPE_CHECKING:
     from alluvia.files.uploads import external
@@ -55,7 +56,7 @@ class TableCreation(OfCatalog, Generic[AnyTable]):
         are clustered by up to four columns, `cluster_by`, so that a query for values of any of them reads few files.
         """
         new = NewTable(schema_of(schema), partition_by, sort_by, properties, cluster_by, comment)
-        self.catalog.create(name, new, exist_ok=exist_ok, replace=replace)
+        self.catalog.create(folder_name(name), new, exist_ok=exist_ok, replace=replace)
         return self.table(name)
 
     def create_events(
@@ -78,7 +79,7 @@ class TableCreation(OfCatalog, Generic[AnyTable]):
             sort_by = () if cluster_by else EVENTS_SORTED
         schema = event_schema(None if columns is None else schema_of(columns))
         new = NewTable(schema, partition_by, sort_by, properties, cluster_by)
-        self.catalog.create(name, new, exist_ok=exist_ok)
+        self.catalog.create(folder_name(name), new, exist_ok=exist_ok)
         return self.table(name)
 
 

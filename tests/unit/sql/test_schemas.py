@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -393,3 +395,38 @@ def test_a_text_of_definitions_runs_one_by_one(lake: alluvia.Lake) -> None:
     with pytest.raises(Forbidden):
         execute(lake, "CREATE SCHEMA IF NOT EXISTS gold; DROP TABLE gold.t; DROP TABLE later.t", rights=admin)
     assert lake["gold.t"].count() == 0  # nothing has run
+
+
+HOSTILE = [
+    "", " ", "_x", "1x", "x-y", "x y", "x'y", 'x"y', "é", "x/y", "../x", "x;y", "x\n", "a" * 129, "a" * 64 + ".x", "--",
+    "_alluvia", "bronze.", ".x", "bronze..x", "bronze.x.y.z", "bronze/x", "bronze._x", "bronze.x/_rejects/y", "$x",
+]  # fmt: skip
+
+
+def test_a_name_that_no_table_can_have_is_refused_everywhere_alike(lake: alluvia.Lake) -> None:
+    before = sorted(info.key for info in lake.store.list(""))
+    for name in HOSTILE:
+        calls: tuple[Callable[[], object], ...] = (
+            partial(lake.create_table, name, {"n": "long"}),
+            partial(lake.create_events, name),
+            partial(lake.table, name),
+        )
+        for call in calls:
+            with pytest.raises(Invalid, match=f"^table name {re.escape(repr(name)[:100])}"):
+                call()
+        quoted = ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
+        with pytest.raises(Invalid, match=r"table name|in quotes is empty|only queries name tables of a branch"):
+            lake.sql(f"CREATE TABLE {quoted} (n BIGINT)")
+        with pytest.raises((Invalid, TableNotFound), match=r"no table|zero-length|at most three parts"):
+            lake.sql(f"FROM {quoted}")
+    assert sorted(info.key for info in lake.store.list("")) == before
+
+
+@pytest.mark.parametrize("name", ["main.plain", "memory.main.plain", "bronze.other", "memory.bronze.other"])
+def test_a_name_in_the_form_of_sql_works_everywhere_alike(lake: alluvia.Lake, name: str) -> None:
+    lake.create_table(name, {"n": "long"})
+    lake.table(name).append([{"n": 1}])
+    lake.sql(f"CREATE TABLE IF NOT EXISTS {name} (n BIGINT)")
+    assert rows(lake, f"FROM {name}") == [(1,)]
+    with pytest.raises(TableExists):
+        lake.create_events(name)
