@@ -36,6 +36,7 @@ from benchmarks import (
     row_groups,
     served,
     spark_reads,
+    spark_streaming,
     spark_upkeep,
     streaming,
     transactions,
@@ -82,6 +83,7 @@ PARTS = {
     "transactions": transactions.figures,
     "uploads": uploads.figures,
     "spark_reads": spark_reads.figures,
+    "spark_streaming": spark_streaming.figures,
     "spark_upkeep": spark_upkeep.figures,
     "backfill": backfills.figures,
 }

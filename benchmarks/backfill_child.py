@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -25,9 +22,7 @@ import alluvia
 from alluvia_spark import backfill
 from alluvia_spark.session import QUICK_JAVA, session
 from benchmarks.backfills import COLUMNS
-from tests.reach.delta_spark import cache_folder
-from tests.reach.delta_spark_worker import settings
-from tests.reach.truststore import write_truststore
+from benchmarks.delta_session import session_with_delta
 
 TICKS = os.sysconf("SC_CLK_TCK")
 FIELDS = "event_id string, ts timestamp, event string, source string, ip string, user string, path string, "
@@ -36,7 +31,7 @@ FIELDS += "status long, bytes long, agent string"
 
 def main(folder: Path, pairs: int, names: Sequence[str]) -> None:
     """Run each side once without counting it, then all in turns."""
-    with _spark() as spark:
+    with session_with_delta() as spark:
         sides: dict[str, Callable[[Path], None]] = {
             "ours": lambda source: _ours(spark, folder / "lake", source),
             "odd": lambda source: _ours(spark, folder / "lake", source.with_name("odd")),
@@ -71,18 +66,6 @@ def cold(folder: Path, name: str, began: float) -> None:
         else:
             _events(spark, folder / "in").write.parquet(str(folder / "out"))
         sys.stdout.write(json.dumps([time.time() - began, _cpu_seconds()]))
-
-
-@contextmanager
-def _spark() -> Iterator[SparkSession]:
-    """Start Spark with Delta, and all else as it is by default."""
-    with tempfile.TemporaryDirectory(prefix="alluvia-trust-") as folder:
-        trust = write_truststore(Path(folder, "trust"))
-        kept = ("spark.jars.", "spark.sql.extensions", "spark.sql.catalog.", "spark.delta.logStore.")
-        delta = {name: text for name, text in settings(cache_folder(), []).items() if name.startswith(kept)}
-        delta["spark.driver.defaultJavaOptions"] = shlex.join(trust)  # not the tests' options: those spare compilation
-        with session(cores=2, driver_memory_mb=2048, settings=delta) as spark:
-            yield spark
 
 
 def _ours(spark: SparkSession, lake: Path, source: Path) -> None:

@@ -51,15 +51,15 @@ def run(stream: DataFrame, path: str, checkpoint: Path, mode: str = "append", **
 
 
 class FailingSink(TableSink):
-    """Fails at a step, the first time that any process comes there; `marker` is in a folder that all of them see."""
+    """Fails at each step, the first time that any process comes there; `marks` is a folder that all of them see."""
 
-    step: ClassVar[str]
-    marker: ClassVar[str]
+    marks: ClassVar[str]
 
     def fail(self, step: str) -> None:
-        """Fail, if this is the step, and no process has been there."""
-        if step == self.step and not Path(self.marker).exists():
-            Path(self.marker).touch()
+        """Fail, if no process has been there."""
+        mark = Path(self.marks, step)
+        if not mark.exists():
+            mark.touch()
             raise RuntimeError(f"lost {step}")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenBatch:  # type: ignore[override] # as for Spark's own
@@ -74,13 +74,12 @@ class FailingSink(TableSink):
         self.fail("after commit")
 
 
-def failing_at(step: str, marker: Path) -> type[AlluviaSource]:
-    """Return a source whose sink fails once at a step."""
-    at, where = step, str(marker)
+def failing_in(folder: Path) -> type[AlluviaSource]:
+    """Return a source whose sink fails once at each step, and says so in a folder."""
+    where = str(folder)
 
     class Sink(FailingSink):
-        step = at
-        marker = where
+        marks = where
 
     class Failing(AlluviaSource):
         def streamWriter(self, schema: StructType, overwrite: bool) -> TableSink:  # noqa: N802
