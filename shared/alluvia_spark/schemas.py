@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from inspect import signature
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,8 @@ from alluvia.errors import Invalid, Unsupported
 
 FIELD_ID = "parquet.field.id"
 _VOID = ("void", "null")
+_IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+"""PySpark 4.3 asks in which zone moments are to be; before, they are in UTC."""
 
 
 def shown_schema(snapshot: Snapshot) -> StructType:
@@ -94,7 +97,7 @@ def written_schema(columns: StructType) -> pa.Schema:
     `Unsupported`, naming the column, for a variant, and `Invalid` for a repeated name and for a map of no type.
     """
     _check_written(columns, "")
-    return to_arrow_schema(all_nullable(columns))
+    return to_arrow_schema(all_nullable(columns), **_IN_UTC)
 
 
 def spelled(names: Iterable[str], schema: pa.Schema) -> list[str]:

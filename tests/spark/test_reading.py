@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession, types
-from pyspark.sql.pandas.types import to_arrow_type
 
 import alluvia
 import alluvia_spark
@@ -20,6 +19,7 @@ from alluvia.api.lake import Table
 from alluvia.errors import Invalid, TableNotFound, VersionNotFound
 from alluvia_spark.reading import deleted_rows, file_scan
 from alluvia_spark.reading.filters import constant
+from alluvia_spark.schemas import written_schema
 from tests import judges
 from tests.property import row_model as model
 from tests.reach.tables import APART, EVERY_TYPE
@@ -204,7 +204,7 @@ def test_constants_are_what_they_were_whatever_the_session_says(spark: SparkSess
             for value, kind in constants:
                 [found] = spark.range(1).selectExpr(f"{constant(value, kind)} AS v").toArrow()["v"]
                 assert repr(found.as_py()) == repr(pa.scalar(value, found.type).as_py()), (value, kind)
-                assert found.type == to_arrow_type(kind)
+                assert found.type == written_schema(types.StructType([types.StructField("v", kind)])).types[0]
 
 
 @pytest.mark.parametrize("name", ["${env:HOME}", "${a}b", "a b", "a`b.c", "count(1)", ";--"])
