@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 STEPS = ("before files", "after files", "before commit", "after commit")
 """Where a sink fails: in a task before and after it writes, and around the commit."""
-STREAM_SECONDS_MAX = 60
+STREAM_SECONDS_MAX = 300
 
 
 def put_rows(folder: Path, name: str, numbers: Iterable[int]) -> None:

@@ -16,7 +16,7 @@ from alluvia.api.lake import Lake, Table
 from alluvia.errors import Invalid
 from tests import judges
 from tests.spark.sessions import settings
-from tests.spark.streams import STEPS, failing_in, put_rows, rows_of, run
+from tests.spark.streams import STEPS, STREAM_SECONDS_MAX, failing_in, put_rows, rows_of, run
 
 
 @pytest.fixture
@@ -40,7 +40,6 @@ def test_each_batch_is_a_commit_and_an_idle_run_is_none(registered: SparkSession
     assert (numbers(table), table.version) == ([0, 1, 2, 3, 4], 2)
     assert table.snapshot().partition_columns == ("place",)
     assert {each.version for app, each in table.snapshot().state.txns.items() if app == query.id} == {1}
-    run(rows, path, checkpoint)
     put_rows(tmp_path / "in", "c", ())
     run(rows, path, checkpoint)
     assert table.version == 2
@@ -121,9 +120,9 @@ def test_upserts_of_batches_happen_once(few_partitions: SparkSession, lake: Lake
         started = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         if fails:
             with pytest.raises(PySparkException, match="lost after both"):
-                started.awaitTermination(60)
+                started.awaitTermination(STREAM_SECONDS_MAX)
         else:
-            started.awaitTermination(60)
+            started.awaitTermination(STREAM_SECONDS_MAX)
     assert {row["n"]: row["count"] for row in table.to_arrow().to_pylist()} == {1: 2, 2: 1}
     assert sorted(log.to_arrow()["n"].to_pylist()) == [1, 1, 2, 2]
     with pytest.raises(Invalid, match="call it in the function that foreachBatch calls"):
