@@ -15,7 +15,8 @@ from pathlib import Path
 from statistics import median
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import alluvia_spark
 from benchmarks.delta_session import session_with_delta

@@ -40,7 +40,8 @@ def main(address: str, folder: str, step: str, events: str | None = None) -> Non
 
 def _block(address: str, folder: str) -> str:
     """Return the guide's block, with a broker, places and a limit of the test."""
-    [block] = re.findall(r"^```python kafka\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    [found] = re.findall(r"^```python kafka\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    block = str(found)
     given = {
         '"localhost:9092"': repr(address),
         '"lake/': f'"{folder}/lake/',
