@@ -45,7 +45,7 @@ def figures(server: S3Server, folder: Path) -> list[Figure]:
         for size in SIZES:
             place = folder / str(size)
             _put_events(place / "in", size, BATCHES)
-            tables = {each: str(place / f"{each}-table") for each in FORMATS}
+            tables = {each: str(place / "tables" / each) for each in FORMATS}
             for each, table in tables.items():
                 _drained(_into(_events(spark, place / "in"), each, place / f"{each}-filled"), table)
             found += _compared(f"a stream into a table, {size:,} events a batch", size, place, partial(_sink, spark))
