@@ -1,7 +1,7 @@
 """Backfills as EMR Serverless runs them: `spark-submit` of what `make emr` builds, on a cluster of several processes.
 
 `python -m tests.spark.clusters` runs jobs whose drivers and executors are killed, two jobs at once with a
-writer and a merge, and says what each table holds. It takes minutes.
+writer and a merge, and jobs of upkeep, and says what each table holds. It takes minutes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +84,14 @@ class Cluster:
 
     def submitted(self, prefix: str, job_id: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
         """Start a backfill, with speculation, and kill what is left of it at the end."""
-        source = ["--source", f"s3://{self.bucket}/{prefix}/", "--job-id", job_id]
+        source = ["--table", "events", "--source", f"s3://{self.bucket}/{prefix}/", "--job-id", job_id]
         return self._submitted(job_id, source, {"spark.speculation": "true"})
 
-    def maintaining(self, operation: str, how: str, name: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
-        """Start a job that maintains the table, and kill what is left of it at the end."""
-        return self._submitted(name, ["--how", how], {}, ["upkeep", operation])
+    def maintaining(
+        self, operation: str, how: str, name: str, table: str = "events"
+    ) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        """Start a job that maintains a table, and kill what is left of it at the end."""
+        return self._submitted(name, ["--table", table, "--how", how], {}, ["upkeep", operation])
 
     @contextmanager
     def _submitted(
@@ -108,7 +111,7 @@ class Cluster:
         }
         command = [str(self._home / "bin" / "spark-submit"), "--master", MASTER]
         command += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
-        command += [str(self._job.script), *words, "--lake", f"s3://{self.bucket}/lake", "--table", "events", *more]
+        command += [str(self._job.script), *words, "--lake", f"s3://{self.bucket}/lake", *more]
         command += ["--endpoint-url", self.server.endpoint_url, "--region", REGION]
         folder = self._folder / job_id
         folder.mkdir(exist_ok=True)
@@ -132,8 +135,7 @@ class Cluster:
     def run(self, prefix: str, job_id: str) -> None:
         """Run a job to its end. Raises AssertionError, with the end of its log, if it fails."""
         with self.submitted(prefix, job_id) as process:
-            status = process.wait(SECONDS_MAX)
-        assert status == 0, self.log(job_id)
+            self.ended(process, job_id)
 
     def run_with_a_lost_executor(self, prefix: str, job_id: str) -> int:
         """Run a job to its end, and kill one of its executors as soon as there are two. Returns the executor's id."""
@@ -144,9 +146,12 @@ class Cluster:
         """Kill an executor of a job as soon as there are two, and wait for the job's end. Returns the executor's id."""
         lost: int = wait_for(lambda: _second_executor(process.pid))
         _kill(lost)
-        status = process.wait(SECONDS_MAX)
-        assert status == 0, self.log(name)
+        self.ended(process, name)
         return lost
+
+    def ended(self, process: subprocess.Popen[bytes], name: str) -> None:
+        """Wait for a job's end. Raises AssertionError, with the end of its log, if it fails."""
+        assert process.wait(SECONDS_MAX) == 0, self.log(name)
 
     def log(self, name: str) -> str:
         """Return the end of a job's log."""
@@ -279,12 +284,36 @@ def _together(server: S3Endpoint, folder: Path, job: SparkJob) -> None:
     sys.stdout.write(f"verify: {[finding.kind for finding in found]}\n")
 
 
+def _ended_or_committed(process: subprocess.Popen[bytes], table: Table, version: int) -> bool:
+    return process.poll() is not None or table.version > version
+
+
+def _upkeep(server: S3Endpoint, folder: Path, job: SparkJob) -> None:
+    """Kill the driver of an optimize once it has committed, and an executor of the next."""
+    cluster = Cluster(server, folder, job)
+    expected: set[str] = set()
+    for name in ("killed", "lost"):
+        for number in range(4):
+            cluster.append(f"{name}{number}")
+            expected.add(f"{name}{number}")
+        before = cluster.table.version
+        with cluster.maintaining("optimize", '{"full": true}', name) as process:
+            if name == "lost":
+                cluster.ended_with_a_lost_executor(process, name)
+            else:
+                wait_for(partial(_ended_or_committed, process, cluster.table, before))
+        _say(f"optimize, {name}", expected, cluster.ids())
+    left = cluster.table.optimize(dry_run=True, full=True).plan
+    findings = [finding.kind for finding in cluster.table.verify(full=True).findings]
+    sys.stdout.write(f"groups left: {len(left)}, verify: {findings}\n")
+
+
 def main() -> None:
     """Run all, and say what the tables hold."""
     with tempfile.TemporaryDirectory(prefix="alluvia-clusters-") as name, running_server() as server:
         folder = Path(name)
         job = built(folder)
-        for part, work in (("together", _together), ("killed", _killed_drivers)):
+        for part, work in (("together", _together), ("killed", _killed_drivers), ("upkeep", _upkeep)):
             (folder / part).mkdir()
             work(server, folder / part, job)
 

@@ -179,19 +179,6 @@ def test_a_crash_before_the_commit_loses_and_repeats_nothing(
     assert gone == written | {key for key in _keys(lake) if "/_alluvia/scratch/" in key}
 
 
-@pytest.mark.parametrize("dies", [False, True], ids=["error", "death"])
-def test_a_task_that_fails_after_its_files_are_written_is_tried_again(
-    lake: Lake, events: Table, fill: Callable[..., Report], tmp_path: Path, dies: bool
-) -> None:
-    source = write(tmp_path / "in.ndjson", [*(event_of(number, day=1 + number % 3) for number in range(90)), *BROKEN])
-    marker = tmp_path / "failed"
-    report = fill(source, stores=partial(faults.open_failing, marker, dies))
-    assert marker.exists()
-    assert (report.rows, report.rejects) == (90, 4)
-    assert numbers_of(events) == list(range(90))
-    assert len(rejects_of(lake)) == len(BROKEN)
-
-
 def test_spark_giving_up_is_reported_in_one_line_and_commits_nothing(
     events: Table, fill: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

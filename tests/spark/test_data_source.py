@@ -104,7 +104,7 @@ def test_columns_that_a_write_makes_are_nullable(registered: SparkSession, lake:
 
 
 @pytest.mark.parametrize(
-    ("column", "named"), [("{}", "v"), ("array({})", "v.element"), ("map('k', named_struct('a', {}))", "v.value.a")]
+    ("column", "named"), [("{}", "v"), ("map('k', array(named_struct('a', {})))", "v.value.element.a")]
 )
 def test_a_variant_is_refused_by_name(registered: SparkSession, lake: Lake, column: str, named: str) -> None:
     rows = registered.sql(f"SELECT 1L id, {column.format('parse_json(chr(49))')} v")
@@ -185,14 +185,12 @@ def test_an_overwrite_of_partitions_by_a_setting_is_refused(registered: SparkSes
         writer(rows, "append").save(path)
         writer(rows, "overwrite").save(judges.uri_of(plain))
     assert (numbers(table), numbers(plain)) == ([7, 7], [7])
-    writer(events(registered, 8, 9), "overwrite").save(path)
-    assert numbers(table) == [8]
 
 
 def test_a_task_that_fails_and_is_tried_again_adds_its_rows_once(registered: SparkSession, lake: Lake) -> None:
     table = lake.create_table("t", {"n": "long"})
 
-    @F.udf("long")
+    @F.udf("long", useArrow=False)  # else pyspark looks for pandas, and warns
     def late(n: int) -> int:
         context = TaskContext.get()
         if n == 19_999 and context is not None and context.attemptNumber() == 0:
@@ -208,9 +206,11 @@ def test_a_task_that_fails_and_is_tried_again_adds_its_rows_once(registered: Spa
     ("kind", "column", "named"),
     [
         (MOMENT, "t", "t"),
-        (pa.struct([("a", MOMENT)]), "named_struct('a', t)", "t.a"),
-        (pa.list_(MOMENT), "array(t)", "t.element"),
-        (pa.map_(pa.string(), MOMENT), "map('k', t)", "t.value"),
+        (
+            pa.map_(pa.string(), pa.list_(pa.struct([("a", MOMENT)]))),
+            "map('k', array(named_struct('a', t)))",
+            "t.value.element.a",
+        ),
     ],
 )
 def test_a_moment_without_a_zone_is_not_taken_for_one_in_utc(

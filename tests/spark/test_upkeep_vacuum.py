@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -24,6 +24,7 @@ from alluvia_spark import upkeep
 from alluvia_spark.upkeep import vacuuming, work
 from alluvia_spark.upkeep.vacuuming import TaskObjects
 from tests import judges
+from tests.examples import examples
 from tests.spark import faults
 
 NOW = timedelta()
@@ -43,7 +44,7 @@ def files(folder: Path) -> set[str]:
     return {each.relative_to(folder).as_posix() for each in folder.rglob("*") if each.is_file()}
 
 
-def test_spark_deletes_the_objects_that_the_library_deletes(
+def test_spark_deletes_the_objects_that_the_library_deletes_also_if_an_executor_is_lost(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vacuuming, "DELETED_KEYS", 5)
@@ -52,7 +53,9 @@ def test_spark_deletes_the_objects_that_the_library_deletes(
     place = str(tmp_path / "spark")
     planned = upkeep.vacuum(spark, place, "t", NOW, dry_run=True)
     assert files(tmp_path / "spark") == before
+    monkeypatch.setattr(vacuuming, "results", faults.dying(work.results, str(tmp_path / "died")))
     done, expected = upkeep.vacuum(spark, place, "t", NOW), other.vacuum(NOW)
+    assert ((tmp_path / "died").exists(), done.not_deleted) == (True, ())
     assert set(done.data_files) == set(planned.data_files)
     assert dict(done.counts) == dict(expected.counts)
     assert done.counts["data_files"] == 12
@@ -63,25 +66,13 @@ def test_spark_deletes_the_objects_that_the_library_deletes(
     assert len(files(tmp_path / "spark")) == len(files(tmp_path / "plain"))
     assert judges.ours(table) == rows
     assert not table.verify(full=True).findings
-
-
-def test_a_lost_executor_and_a_second_vacuum_do_no_harm(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(vacuuming, "DELETED_KEYS", 5)
-    table = make(tmp_path / "lake")
-    rows = judges.ours(table)
-    monkeypatch.setattr(vacuuming, "results", faults.dying(work.results, str(tmp_path / "died")))
-    done = upkeep.vacuum(spark, str(tmp_path / "lake"), "t", NOW)
-    assert (tmp_path / "died").exists()
-    assert (done.counts["data_files"], done.not_deleted) == (12, ())
-    assert judges.ours(table) == rows
-    assert upkeep.vacuum(spark, str(tmp_path / "lake"), "t", NOW).counts["data_files"] == 0
+    assert upkeep.vacuum(spark, place, "t", NOW).counts["data_files"] == 0
 
 
 KEYS = st.lists(st.text("ab/é~ 9", min_size=1, max_size=4).filter(lambda key: "//" not in f"/{key}/"), unique=True)
 
 
+@settings(max_examples=examples(30))
 @given(KEYS, KEYS, st.integers(1, 9), st.none() | st.text("ab/9", min_size=1, max_size=3))
 def test_ranges_list_each_object_once(committed: list[str], others: list[str], ranges: int, after: str | None) -> None:
     store = MemoryStore()
