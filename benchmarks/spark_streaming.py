@@ -1,8 +1,9 @@
 """Streams into tables and out of them, compared with delta-spark's in the same session, in turns.
 
-The sinks read the same files of events, one a batch. The sources read a table of as many commits, one file a batch,
-into Spark's sink `noop`. A batch's seconds are those that Spark reports, without the first batches of a run, in which
-code is loaded. Requests are those of a batch on an S3 server, without the start of the query.
+The sinks read the same files of events, one a batch. The sources read a table of as many commits into Spark's sink
+`noop`, in one batch: before Spark 4.2, the first batch of a source in Python cannot be limited. A batch's seconds are
+those that Spark reports; those of the sinks are without the first batches of a run, in which code is loaded. Requests
+are those of a batch of the sink, and of a commit that the source reads, on an S3 server, without the start of a query.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SECONDS_MAX = 600
 COLUMNS = "event_id string, ts timestamp, path string, visitor long, status int, bytes long"
 
 Run = Callable[[str, Path], list[float]]
-"""A run of one format, with a folder of its own for what it leaves: the seconds of its batches."""
+"""A run of one format, with a folder of its own for what it leaves: the seconds of the batches that count."""
 
 
 def figures(server: S3Server, folder: Path) -> list[Figure]:
@@ -49,9 +50,8 @@ def figures(server: S3Server, folder: Path) -> list[Figure]:
             for each, table in tables.items():
                 _drained(_into(_events(spark, place / "in"), each, place / f"{each}-filled"), table)
             found += _compared(f"a stream into a table, {size:,} events a batch", size, place, partial(_sink, spark))
-            found += _compared(
-                f"a stream from a table, {size:,} events a batch", size, place, partial(_source, spark, tables)
-            )
+            rows = size * BATCHES
+            found += _compared(f"a stream from a table, {rows:,} events", rows, place, partial(_source, spark, tables))
         found += _requests(spark, server, folder / "requests")
     return found
 
@@ -62,7 +62,7 @@ def _compared(what: str, size: int, place: Path, run: Run) -> list[Figure]:
         for each in FORMATS:
             taken = run(each, place / f"{each}-{what.split()[2]}-{turn}")
             if turn >= WARM_TURNS:
-                runs[each] += taken[WARM_BATCHES:]
+                runs[each] += taken
     ours, theirs = (median(runs[each]) for each in FORMATS)
     return [
         Figure(f"{what}: a batch", f"{ours:.3f} s", f"{theirs:.3f} s (delta-spark)", theirs / ours),
@@ -72,12 +72,11 @@ def _compared(what: str, size: int, place: Path, run: Run) -> list[Figure]:
 
 def _sink(spark: SparkSession, side: str, place: Path) -> list[float]:
     query = _drained(_into(_events(spark, place.parent / "in"), side, place), str(place / "table"))
-    return _seconds(query)
+    return _seconds(query, BATCHES)[WARM_BATCHES:]
 
 
 def _source(spark: SparkSession, tables: dict[str, str], side: str, place: Path) -> list[float]:
-    rows = spark.readStream.format(side).option("maxFilesPerTrigger", "1").load(tables[side])
-    return _seconds(_caught_up(rows, place))
+    return _seconds(_caught_up(spark.readStream.format(side).load(tables[side]), place), 1)
 
 
 def _events(spark: SparkSession, folder: Path) -> DataFrame:
@@ -96,17 +95,17 @@ def _drained(stream: DataStreamWriter, table: str) -> StreamingQuery:
 
 
 def _caught_up(rows: DataFrame, place: Path) -> StreamingQuery:
-    """Read until nothing is left. `availableNow` ends after one batch of a source in Python, before Spark 4.2."""
+    """Read until nothing is left."""
     query = rows.writeStream.format("noop").option("checkpointLocation", str(place / "checkpoint")).start()
     query.processAllAvailable()
     query.stop()
     return query
 
 
-def _seconds(query: StreamingQuery) -> list[float]:
+def _seconds(query: StreamingQuery, batches: int) -> list[float]:
     """Return the seconds of each batch that had rows."""
     found = [each.durationMs["triggerExecution"] / 1000 for each in query.recentProgress if each.numInputRows]
-    assert len(found) == BATCHES
+    assert len(found) == batches
     return found
 
 
@@ -136,12 +135,14 @@ def _requests(spark: SparkSession, server: S3Server, folder: Path) -> list[Figur
         server.requests()
         _drained(_into(_events(spark, place / "in"), "alluvia", place).options(**server.options), table)
         found["into"].append(server.requests())
-        stream = spark.readStream.format("alluvia").options(**server.options)
-        _caught_up(stream.option("maxFilesPerTrigger", "1").load(table), place / "read")
+        _caught_up(spark.readStream.format("alluvia").options(**server.options).load(table), place / "read")
         found["from"].append(server.requests())
     few, many = REQUEST_BATCHES
     return [
-        Figure(f"a stream {way} a table: requests of a batch", _shares(more, less, many - few))
+        Figure(
+            f"a stream {way} a table: requests of a {'batch' if way == 'into' else 'commit'}",
+            _shares(more, less, many - few),
+        )
         for way, (less, more) in found.items()
     ]
 
