@@ -22,6 +22,9 @@ from alluvia.table_names import REJECTS
 from .answering import Caller, facts
 
 _ODD_TIMES = tuple(f"{kind}_times" for kind in KINDS)
+_LAYOUT = ("partition_by", "sort_by", "cluster_by")
+_OF_ALL_ROWS = ("comment", *_LAYOUT, "files", "bytes", "rows", "rejects", *_ODD_TIMES)
+"""What a caller who may see a part of a table is not told."""
 
 
 def list_tables(caller: Caller) -> Response:
@@ -48,6 +51,7 @@ def show_table(caller: Caller, name: str) -> Response:
         raise type(error)(f"{error}{near}") from error
     seen = visible(catalog, snapshot, caller.lake.clock.now_ms() * 1000)
     shown = snapshot.schema.names if seen is None else seen.shown.columns
+    comments = snapshot.column_comments
     known: dict[str, Any] = {
         "name": name,
         "version": snapshot.version,
@@ -55,10 +59,11 @@ def show_table(caller: Caller, name: str) -> Response:
         "committed": datetime_of(snapshot.timestamp_ms).isoformat(),
         "columns": [
             {"name": each.name, "type": type_name(each.type), "nullable": each.nullable}
+            | ({"comment": comments[each.name]} if each.name in comments else {})
             for each in map(snapshot.schema.field, shown)
         ],
     }
-    hidden = dict.fromkeys(("partition_by", "sort_by", "cluster_by", "files", "bytes", "rows", "rejects", *_ODD_TIMES))
+    hidden = dict.fromkeys(_OF_ALL_ROWS)
     return facts(known | (hidden if seen is not None else _sizes(snapshot, catalog)))
 
 
@@ -67,6 +72,7 @@ def _sizes(snapshot: Snapshot, catalog: Catalog) -> dict[str, Any]:
 
     files, size = snapshot.totals
     return {
+        "comment": snapshot.comment,
         "partition_by": [str(each) for each in snapshot.partition_spec.fields],
         "sort_by": list(snapshot.settings.sort_by),
         "cluster_by": list(snapshot.settings.cluster_by),

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import alluvia
@@ -17,7 +18,7 @@ from functions.query import handler as query
 from tests.access import grant, token
 from tests.functions.test_query import Answer, event
 
-HIDDEN = ("partition_by", "sort_by", "cluster_by", "files", "bytes", "rows", "rejects")
+HIDDEN = ("comment", "partition_by", "sort_by", "cluster_by", "files", "bytes", "rows", "rejects")
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +29,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> alluvia.Lake:
         patch.setenv("ALLUVIA_LAKE", lake.uri.removeprefix("file://"))
         posted = ingest.handler(event('{"event": "open"}\nbroken\n[1]', path="/v1/events/clicks"), None)
     assert json.loads(posted["body"])["rejected"] == 2
-    columns = {"user": "string", "email": "string", "n": "decimal(9,2)"}
-    lake.create_table("totals", columns, partition_by=["user"], sort_by=["n"])
+    user = pa.field("user", pa.string(), metadata={"comment": "who"})
+    columns = pa.schema([user, ("email", pa.string()), ("n", pa.decimal128(9, 2))])
+    lake.create_table("totals", columns, partition_by=["user"], sort_by=["n"], comment="by user")
     lake["totals"].append([{"user": user, "email": f"{user}@b", "n": n} for n, user in enumerate("abb")])
     lake["totals"].delete("n = 2")
     lake.create_table("gone", {"n": "long"})
@@ -67,8 +69,9 @@ def test_tables_are_listed_and_told_of() -> None:
         "name": "totals",
         "version": 2,
         "versions": {"oldest": 0, "newest": 2},
+        "comment": "by user",
         "columns": [
-            {"name": "user", "type": "string", "nullable": True},
+            {"name": "user", "type": "string", "nullable": True, "comment": "who"},
             {"name": "email", "type": "string", "nullable": True},
             {"name": "n", "type": "decimal(9,2)", "nullable": True},
         ],

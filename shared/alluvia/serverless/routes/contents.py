@@ -123,7 +123,8 @@ _TABLE: dict[str, Json] = {
     "version": COUNT,
     "versions": _object({"oldest": COUNT, "newest": COUNT}),
     "committed": MOMENT,
-    "columns": _list_of({"name": TEXT, "type": TEXT, "nullable": FLAG}),
+    "comment": TEXT_OR_NULL,
+    "columns": _list_of({"name": TEXT, "type": TEXT, "nullable": FLAG, "comment": TEXT}),
     **dict.fromkeys(("partition_by", "sort_by", "cluster_by"), NAMES),
     **dict.fromkeys(("files", "bytes", "rows", "rejects", "unreadable_times", "future_times"), NUMBER_OR_NULL),
 }
