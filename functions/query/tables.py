@@ -24,7 +24,7 @@ from .answering import Caller, facts
 _ODD_TIMES = tuple(f"{kind}_times" for kind in KINDS)
 _LAYOUT = ("partition_by", "sort_by", "cluster_by")
 _OF_ALL_ROWS = ("comment", *_LAYOUT, "files", "bytes", "rows", "rejects", *_ODD_TIMES)
-"""What a caller who may see a part of a table is not told."""
+"""Facts that depend on rows which may be hidden from a caller."""
 
 
 def list_tables(caller: Caller) -> Response:

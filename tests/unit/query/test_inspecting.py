@@ -304,7 +304,7 @@ def test_a_caller_is_told_of_what_it_may_read(lake: Lake) -> None:
     assert told(named, hiding) == [{"name": "id", "max": "33"}]
     assert told(named, filtering) == [{"name": "id", "max": None}]
     assert told("FROM tables()", filtering) == [
-        {"name": "orders"} | dict.fromkeys(["version", "committed_at", "files", "rows", "bytes", "error"])
+        {"name": "orders"} | dict.fromkeys(["version", "committed_at", "files", "rows", "bytes", "comment", "error"])
     ]
     whole = Rights((Grant(READ, ("orders",)),))
     assert [each["rows"] for each in told("FROM tables()", whole)] == [11]

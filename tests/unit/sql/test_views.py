@@ -60,7 +60,7 @@ def test_views_of_views_and_of_versions(viewed: alluvia.Lake) -> None:
     assert rows(viewed, "SELECT last.n, early.n AS m FROM last, early") == [(5, 2)]
     viewed.sql("CREATE OR REPLACE VIEW late AS SELECT 1 AS n, day FROM t")
     assert rows(viewed, "FROM last") == [(1,)]
-    assert [row[0::2] for row in rows(viewed, "SHOW VIEWS")][1] == ("last", 0)
+    assert [row[0::2] for row in rows(viewed, "SHOW VIEWS")][1] == ("last", 0, None)
     assert rows(viewed, "SHOW CREATE VIEW late") == [("CREATE VIEW late AS SELECT 1 AS n, day FROM t",)]
     assert viewed.tables() == ["t"]
 
