@@ -17,6 +17,7 @@ from moto.emrserverless.models import emrserverless_backends
 import alluvia
 from alluvia.api.lake import Lake
 from alluvia.errors import AlluviaError, Invalid
+from alluvia.rollups import change
 from alluvia.serverless import derived_runs, function_limits, spark_upkeep
 from alluvia.serverless.function_limits import FunctionLimits, too_big_to_merge, too_big_to_vacuum
 from alluvia_spark.upkeep import job
@@ -149,6 +150,25 @@ def test_a_rebuild_of_a_rollup_is_handed_over(lake: Lake, machine: str, monkeypa
     monkeypatch.setattr(derived_runs, "FUNCTION_BYTES_MAX", 10)
     with pytest.raises(AlluviaError, match=r"counted: Unsupported: .* run `alluvia rollup refresh --spark`, or"):
         pipeline({}, Context("one"))
+
+
+def test_all_that_a_rollup_is_behind_counts(lake: Lake, machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lake["t"]
+    lake.create_rollup("counted", "SELECT id, count(*) AS c FROM t GROUP BY id")
+    before = {file.path: file.size for file in table.snapshot().files}
+    table.delete("id = 0")
+    for number in range(FILES - 2):
+        table.append([{"id": number}])
+    after = {file.path: file.size for file in table.snapshot().files}
+    behind = sum(size for path, size in (before | after).items() if (path in before) != (path in after))
+    monkeypatch.setattr(change, "STEP_BYTES", 1)  # a step for each commit
+    monkeypatch.setattr(derived_runs, "FUNCTION_BYTES_MAX", behind - 1)
+    (report,) = pipeline({}, Context("one"))["tables"]
+    assert report["handed_over"]["started"], report
+    assert executions(machine)[0]["table"] == "counted"
+    monkeypatch.setattr(derived_runs, "FUNCTION_BYTES_MAX", behind)
+    (report,) = pipeline({}, Context("one"))["tables"]
+    assert (report["mode"], report["source_version"]) == ("recomputed", table.version)
 
 
 def test_work_that_fits_or_has_no_machine_stays(lake: Lake, machine: str, monkeypatch: pytest.MonkeyPatch) -> None:

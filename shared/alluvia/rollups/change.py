@@ -60,6 +60,16 @@ class SourceChange:
         """Whether no row changed."""
         return not self.files and not self.commits and self.rebuild is None
 
+    @property
+    def size(self) -> int:
+        """The bytes of the files appended, and of those whose rows the commits changed, by the log's sizes."""
+        looked_up = 0
+        for commit in self.commits:
+            changed: list[AddFile | RemoveFile] = [*commit.adds, *commit.removes]
+            sizes = {each.path: each.size or 0 for each in changed if each.data_change}
+            looked_up += sum(each.size for each in commit.cdc) or sum(sizes.values())
+        return sum(file.size for file in self.files) + looked_up
+
 
 def app_id(source: Snapshot) -> str:
     """Return the application id for one source table, which another of its name does not have."""

@@ -45,20 +45,20 @@ class Computing:
         return known if len(known) == len(folds) else None
 
     def split(self, relation: Relation) -> Split:
-        """Return by which values of its inputs one of these relations can be computed in parts: those of the keys.
+        """Return by which values of its inputs one of these relations can be computed in parts.
 
-        None where the groups have no keys, or one that has no simple SQL.
+        They are those of the keys that have simple SQL: the rows of a group have the same values of any keys. None
+        where no key has it.
         """
-        keys = self.definition.keys
-        texts = self.query.texts_of(keys, self.schema.names)
-        if not keys or texts is None:
+        texts = self.query.texts_of(self.definition.keys, self.schema.names)
+        if not texts:
             return None
         of_source = {self._name(name) for name in ("source", "appended", "changed")}
         return {
             name: InputSplit(
                 tuple(
                     f"TRY(CAST({text if name in of_source else quote_name(key)} AS {self._type(key)}))"
-                    for key, text in zip(keys, texts, strict=True)
+                    for key, text in texts.items()
                 ),
                 self._columns(name, read),
             )

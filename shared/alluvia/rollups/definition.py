@@ -117,11 +117,11 @@ class RollupQuery:
         assert self.table.table is not None  # noqa: S101 - `read_query` has looked
         return self.table.table
 
-    def texts_of(self, names: Sequence[str], columns: Sequence[str]) -> list[str] | None:
-        """Return SQL over the source's columns for some of the result's `columns`; None if one has no simple SQL."""
-        items = [_plain(self.root["select_list"][columns.index(name)], self.table) for name in names]
-        texts = [text for text in map(expression_text, items) if text is not None]
-        return texts if len(texts) == len(items) else None
+    def texts_of(self, names: Sequence[str], columns: Sequence[str]) -> dict[str, str]:
+        """Return SQL over the source's columns for those of the result's `columns` named that have simple SQL."""
+        items = {name: _plain(self.root["select_list"][columns.index(name)], self.table) for name in names}
+        texts = {name: expression_text(item) for name, item in items.items()}
+        return {name: text for name, text in texts.items() if text is not None}
 
     def over(self, view: str) -> str:
         """Return the query's text with a view in the place of its table."""

@@ -106,16 +106,17 @@ def source_of(catalog: Catalog, rollup: Snapshot) -> tuple[ReadableTable, Snapsh
 
 
 def refresh_bytes(catalog: Catalog, name: str) -> int:
-    """Return the bytes of files of its source that the next step of a rollup's refresh reads at least.
+    """Return the bytes of files of its source that a rollup's refresh reads at least, in all its steps.
 
-    For a rebuild these are all that can hold rows of its groups, else the files that were appended. Raises `Invalid`.
+    For a rebuild these are all that can hold rows of its groups, else those of the change. Raises `Invalid`.
     """
     rollup = catalog.handle(name).newest()
     handle, newest = source_of(catalog, rollup)
-    change = find_change(handle, rollup, newest, stepwise=True)
-    inputs = [] if change.rebuild is None else computing(rollup).whole(change.source).inputs.values()
-    read = [file for each in inputs if isinstance(each, Files) for file in each.files]
-    return sum(file.size for file in read or change.files)
+    change = find_change(handle, rollup, newest)
+    if change.rebuild is None:
+        return change.size
+    inputs = computing(rollup).whole(change.source).inputs.values()
+    return sum(file.size for each in inputs if isinstance(each, Files) for file in each.files)
 
 
 class _Plans:
