@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -140,24 +143,13 @@ def test_a_lost_executor_repeats_a_group_and_nothing_else(
     assert judges.ours(table) == before
 
 
-def test_a_killed_driver_leaves_the_groups_that_it_has_committed(
-    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_driver_leaves_the_groups_that_it_has_committed(spark: SparkSession, lake: Lake) -> None:
     table = make(lake, "sorted")
     before = judges.ours(table)
-    plain = work.results
-
-    def killed(*arguments: Any) -> Iterator[Any]:
-        for at, each in enumerate(plain(*arguments)):
-            if at:
-                raise KeyboardInterrupt
-            yield each
-
-    monkeypatch.setattr(optimizing, "results", killed)
-    with pytest.raises(KeyboardInterrupt):
-        upkeep.optimize(spark, lake.uri, "t")
+    command = [sys.executable, "-m", "tests.spark.killed_optimize", lake.uri]
+    killed = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert len(table.files) == 7
-    monkeypatch.undo()
     done = upkeep.optimize(spark, lake.uri, "t")
     assert (done.files_removed, done.files_after) == (6, 2)
     assert judges.ours(table) == before
