@@ -125,7 +125,6 @@ def test_a_run_of_a_pipeline_is_handed_over_once_an_hour(
     (given,) = executions(machine)
     token = report["handed_over"]["execution"]
     assert given == {"action": "upkeep", "operation": "pipeline", "table": "copy", "how": {}, "token": token}
-    assert given["operation"] in backfill.OPERATIONS
     assert job.arguments_of("pipeline", json.dumps(given["how"])) == {}
     end_all(machine)
     with pytest.raises(AlluviaError, match=r"copy: Unsupported: .* the job of Spark for it has ended: the next one"):
@@ -230,6 +229,13 @@ def test_the_backfill_function_starts_the_job(lake: Lake, machine: str, monkeypa
     given = job._parser().parse_args(arguments[1:])
     assert (given.lake, given.table) == ("s3://lake/main", "t/_rejects")
     assert job.arguments_of(given.operation, given.how) == {"full": True}
+    for operation in backfill.OPERATIONS:
+        backfill.handler({**request, "operation": operation, "table": "t", "how": {}}, None)
+        arguments = runs[-1].job_driver["sparkSubmit"]["entryPointArguments"]
+        given = job._parser().parse_args(arguments[1:])
+        assert given.operation == operation
+        assert "full" not in job.arguments_of(operation, given.how)
+    assert [*backfill.OPERATIONS] == [*job.OPERATIONS]
     for wrong, field in (
         ({"operation": "drop"}, "operation"),
         ({"table": "T!"}, "table"),
@@ -251,6 +257,7 @@ def test_the_backfill_function_starts_the_job(lake: Lake, machine: str, monkeypa
         ("optimize", '{"dry": 1}', "optimize takes target_size, .*not 'dry'"),
         ("vacuum", '{"retention_hours": -1}', "retention_hours must be a number"),
         ("vacuum", '{"retention": 1}', "vacuum takes retention_hours, not 'retention'"),
+        ("verify", '{"full": true}', "verify takes no arguments, not 'full'"),
     ],
 )
 def test_a_job_refuses_arguments_that_its_operation_does_not_have(operation: str, how: str, reason: str) -> None:

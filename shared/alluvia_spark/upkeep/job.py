@@ -24,19 +24,13 @@ from alluvia.verify.report import VerifyReport
 from alluvia_spark import pipelines, upkeep
 from alluvia_spark.session import QUICK_JAVA, session
 
-TAKEN = {
-    "optimize": tuple(each.name for each in fields(OptimizeOptions)),
-    "vacuum": ("retention_hours",),
-    "verify": (),
-    "pipeline": ("full_refresh", "share_bytes", "memory_mb"),
+OPERATIONS: Mapping[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "optimize": (upkeep.optimize, tuple(each.name for each in fields(OptimizeOptions))),
+    "vacuum": (upkeep.vacuum, ("retention_hours",)),
+    "verify": (upkeep.verify, ()),
+    "pipeline": (pipelines.run_declared, ("full_refresh", "share_bytes", "memory_mb")),
 }
-"""The operations, and the arguments that each takes."""
-_WORK: Mapping[str, Callable[..., Any]] = {
-    "optimize": upkeep.optimize,
-    "vacuum": upkeep.vacuum,
-    "verify": upkeep.verify,
-    "pipeline": pipelines.run_declared,
-}
+"""The operations: what does each, and the arguments that it takes."""
 REPORTS = "_alluvia/upkeep/reports/"
 """Reports are kept here in the lake, as `<operation>/<table>.json`."""
 NAMES_MAX = 100
@@ -48,8 +42,9 @@ def main(arguments: Sequence[str]) -> int:
     options = {name: value for name in ("endpoint_url", "region") if (value := getattr(given, name)) is not None}
     try:
         how = arguments_of(given.operation, given.how)
+        work, _ = OPERATIONS[given.operation]
         with session(f"alluvia {given.operation} {given.table}", settings=QUICK_JAVA) as spark:
-            report = _WORK[given.operation](spark, given.lake, given.table, **how, options=options)
+            report = work(spark, given.lake, given.table, **how, options=options)
         body = orjson.dumps({"operation": given.operation, "table": given.table, "report": report}, default=str)
         _keep(given.lake, f"{REPORTS}{given.operation}/{given.table}.json", body, options)
     except AlluviaError as error:
@@ -70,9 +65,9 @@ def arguments_of(operation: str, text: str) -> dict[str, Any]:
         how = None
     if not isinstance(how, dict):
         raise Invalid(f"how: expected a JSON object of arguments, got {text!r:.100}")
-    known = TAKEN[operation]
+    _, known = OPERATIONS[operation]
     if unknown := sorted(how.keys() - set(known)):
-        raise Invalid(f"how: {operation} takes {', '.join(known)}, not {unknown[0]!r:.100}")
+        raise Invalid(f"how: {operation} takes {', '.join(known) or 'no arguments'}, not {unknown[0]!r:.100}")
     if operation == "pipeline":
         _check_pipeline(how)
     return _of_vacuum(how) if operation == "vacuum" else how
@@ -102,7 +97,7 @@ def _keep(lake: str, key: str, body: bytes, options: Mapping[str, str]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="job.py upkeep", description="Maintain a table by tasks of Spark.")
-    parser.add_argument("operation", choices=TAKEN)
+    parser.add_argument("operation", choices=OPERATIONS)
     parser.add_argument("--lake", required=True, help="the lake's URI: s3://bucket/prefix, or a path")
     parser.add_argument("--table", required=True, help="a table of the lake")
     parser.add_argument("--how", default="{}", help="the operation's arguments, as a JSON object")
