@@ -1,9 +1,9 @@
 """Streams into tables and out of them, compared with delta-spark's in the same session, in turns.
 
 The sinks read the same files of events, one a batch. The sources read a table of as many commits into Spark's sink
-`noop`, in one batch: before Spark 4.2, the first batch of a source in Python cannot be limited. A batch's seconds are
-those that Spark reports; those of the sinks are without the first batches of a run, in which code is loaded. Requests
-are those of a batch of the sink, and of a commit that the source reads, on an S3 server, without the start of a query.
+`noop`, in one batch. A batch's seconds are those that Spark reports; those of the sinks are without the first batches
+of a run, in which code is loaded. Requests are those of a batch of the sink, and of a commit that the source reads, on
+an S3 server, without the start of a query.
 """
 
 from __future__ import annotations

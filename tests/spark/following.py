@@ -32,10 +32,10 @@ class Follower:
             assert self.stream.partitions(json.loads(self.offset), json.loads(self.offset)) == []
 
     def batch(self) -> list[Row]:
-        """Return the rows of the next batch; none if there is nothing new."""
+        """Return the rows of the next batch; none if there is nothing new. The calls come in the order of Spark 4.1."""
+        end = json.dumps(self.stream.latestOffset())
         if self.offset is None:
             self.offset = json.dumps(self.stream.initialOffset())
-        end = json.dumps(self.stream.latestOffset())
         if end == self.offset:
             return []
         rows = self.rows(self.offset, end)

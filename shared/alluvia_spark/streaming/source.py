@@ -89,22 +89,24 @@ class TableStream(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - as Spark calls it
         """Return where a stream with a new checkpoint begins: by default with all rows of the table."""
+        self._seen = self._initial
+        return self._initial.to_json()
+
+    @cached_property
+    def _initial(self) -> Offset:
+        """Where the stream begins. Kept: before 4.2, Spark asks where the first batch ends, then where it starts."""
         newest, table_id = self._backlog.newest(), self._state.metadata.id
         first = _starting_version(self._options, self._handle, newest)
-        start = Offset(table_id, newest, 0, initial=True) if first is None else Offset(table_id, first - 1)
-        self._seen = start
-        return start.to_json()
+        return Offset(table_id, newest, 0, initial=True) if first is None else Offset(table_id, first - 1)
 
     def latestOffset(self, start: Mapping[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802 - as Spark calls it
         """Return where the next batch ends.
 
-        Spark says where it starts since 4.2; before, it follows from the batches that were read. A stream of which
-        neither is known reads all that there is.
+        Spark says where it starts since 4.2. Before, it follows from the batches that were read: after a restart, Spark
+        first asks for `partitions` at the last offset of the checkpoint (`AcceptsLatestSeenOffset`).
         """
         newest = self._backlog.newest() if self._until is None else self._until
-        begin = self._seen if start is None else Offset.of(start)
-        if begin is None:
-            return Offset(self._state.metadata.id, newest).to_json()
+        begin = (self._seen or self._initial) if start is None else Offset.of(start)
         unlimited = _later is not None and isinstance(limit, _later.ReadAllAvailable)
         return self._backlog.end(
             self._backlog.checked(begin), newest, BatchLimits() if unlimited else self._limits
