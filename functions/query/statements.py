@@ -1,4 +1,4 @@
-"""Run the statements of a request as one transaction."""
+"""Run the statements of a request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from alluvia.serverless.query_settings import QuerySettings
 def run_statements(
     lake: Lake, text: str, parameters: Parameters | None, form: Format, settings: QuerySettings, rights: Rights | None
 ) -> RenderedRows:
-    """Run a text, and return its answer in a form. Nothing is committed if that is too large, or the time is up."""
+    """Run a text, and return its answer in a form. Nothing is committed if that is too large, or the time is up.
+
+    A text of definitions that no transaction can hold runs statement by statement, and answers with one row.
+    """
     from alluvia.sql.run import execute  # which no single query loads
 
     ready: tuple[pa.Table, RenderedRows] | None = None

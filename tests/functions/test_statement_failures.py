@@ -179,3 +179,11 @@ def test_if_a_commit_may_have_succeeded_the_answer_says_to_check_first(writing: 
     assert (answer["statusCode"], "Retry-After" in answer["headers"]) == (500, False)
     assert error_of(answer).startswith("check whether the statements took effect before you send them again: ")
     assert state(writing)[1] == {"a": 1, "b": 2, "c": 3}
+
+
+def test_a_text_of_definitions_says_what_is_committed(writing: alluvia.Lake) -> None:
+    answer = send("CREATE SCHEMA gold; CREATE VIEW gold.v AS FROM nothing; CREATE SCHEMA silver")
+    assert answer["statusCode"] == 404
+    assert error_of(answer).startswith("statement 2 of 3 (CREATE VIEW): ")
+    assert error_of(answer).endswith("(those before it are committed)")
+    assert writing.schemas() == ["main", "gold"]

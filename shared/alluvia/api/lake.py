@@ -200,6 +200,7 @@ class Lake(OutsideTables, LakeSchemas, LakeStreams, LakeTags, LakeQueries):
         """
         from alluvia.rollups import creating
 
+        name = folder_name(name)
         evaluate = self.evaluation()
         creating.create_rollup(self.catalog, name, query, evaluate, partition_by, sort_by, properties, cluster_by)
         table = self.table(name)
@@ -218,7 +219,7 @@ class Lake(OutsideTables, LakeSchemas, LakeStreams, LakeTags, LakeQueries):
         """
         from alluvia.rollups import creating
 
-        return creating.rollups_of(self.catalog, source, nested=nested)
+        return creating.rollups_of(self.catalog, source and folder_name(source), nested=nested)
 
     def pipeline(self, path: str | os.PathLike[str] = "pipelines") -> Pipeline:
         """Return the pipeline that a folder, or a file, declares in SQL and Python. Makes no request.
@@ -257,6 +258,7 @@ class Lake(OutsideTables, LakeSchemas, LakeStreams, LakeTags, LakeQueries):
         from alluvia.operations.tables import drop
         from alluvia.rollups.creating import check_no_rollups
 
+        name = folder_name(name)
         check_no_rollups(self.catalog, name)
         with NamingViews(self.store, name):
             return drop.drop_table(self.catalog.handle(name).own(), rejects_handle(self.catalog, name))
@@ -278,6 +280,7 @@ class Lake(OutsideTables, LakeSchemas, LakeStreams, LakeTags, LakeQueries):
         """
         from alluvia.operations.tables import clone
 
+        source, name = folder_name(source), folder_name(name)
         with NamingViews(self.store, source):
             clone.clone(self.catalog, source, name, version, timestamp, tag, deep=deep)
         return self.table(name)
@@ -289,6 +292,7 @@ class Lake(OutsideTables, LakeSchemas, LakeStreams, LakeTags, LakeQueries):
         """
         from alluvia.operations.tables import drop
 
+        name = folder_name(name)
         return drop.undrop_table(self.catalog.handle(name).own(), rejects_handle(self.catalog, name), version)
 
     def restore(

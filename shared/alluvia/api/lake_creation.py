@@ -106,6 +106,7 @@ class OutsideTables(TableCreation[Table]):
         """
         from alluvia.operations.tables import convert
 
+        name = folder_name(name)
         check_whole_lake(self.catalog.store, "convert")
         handle = self.catalog.handle(name)
         convert.check_place(self.catalog.store, path, handle)
@@ -126,6 +127,7 @@ class OutsideTables(TableCreation[Table]):
         `location` has paths, URIs or globs, which are looked up now, and again by `refresh_external`. Without a
         `format` the name of the files says it, without a `schema` the files do. Raises `TableExists` and `Invalid`.
         """
+        name = folder_name(name)
         check_whole_lake(self.catalog.store, "an external table")
         from alluvia.files.uploads import external
 
@@ -136,6 +138,7 @@ class OutsideTables(TableCreation[Table]):
 
     def refresh_external(self, name: str) -> external.ExternalReport:
         """Look the files of an external table up again, and read them as they are from now on, in one commit."""
+        name = folder_name(name)
         check_whole_lake(self.catalog.store, "an external table")
         from alluvia.files.uploads import external
 
@@ -147,6 +150,7 @@ class OutsideTables(TableCreation[Table]):
         Commits there show here at once; nothing can be written here. The place is read with the lake's own
         credentials and options. Raises `TableExists`, `TableNotFound` if no table is there, and `Invalid`.
         """
+        name = folder_name(name)
         check_whole_lake(self.catalog.store, "attach")
         from alluvia.operations.tables import attach
 
@@ -155,6 +159,7 @@ class OutsideTables(TableCreation[Table]):
 
     def detach(self, name: str) -> Commit:
         """Take the name of an attached table out of the lake; the table stays as it is. `undrop` brings it back."""
+        name = folder_name(name)
         check_whole_lake(self.catalog.store, "detach")
         from alluvia.operations.tables import attach
         from alluvia.rollups.creating import check_no_rollups

@@ -69,6 +69,7 @@ class LakeTransaction(TableCreation["TransactionTable"]):
         """Drop a table and its rejected events. Raises `TableNotFound`, and `Invalid` for a table with rollups."""
         from alluvia.rollups.creating import check_no_rollups
 
+        name = folder_name(name)
         self._check_open()
         check_no_rollups(self._lake.catalog, name)
         self._tables.drop(name)

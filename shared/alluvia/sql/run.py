@@ -260,9 +260,9 @@ def _one_by_one(
         try:
             answered = _committed(lake, [statement], values, limits, rights=rights)
         except AlluviaError as error:
-            before = ", and those before it are committed" if number > 1 else ""
-            place = f"statement {number} of {len(statements)} ({statement.kind.upper()}) failed{before}"
-            error.args = (f"{place}: {error}",)
+            before = " (those before it are committed)" if number > 1 else ""
+            place = f"statement {number} of {len(statements)} ({statement.kind.upper()})"
+            error.args = (f"{place}: {error}{before}",)
             raise
     return answered
 

@@ -250,8 +250,9 @@ def _refuse(answer: Any, text: str, data: bytes, word: str) -> None:
         raise Invalid(f"only a SELECT can be run here, not {word.upper() or 'this'}")
     if message.startswith("NameListToString"):
         raise Invalid(
-            "a query names a table in at most three parts, as in fix.bronze.events: leave the database out, and open "
-            "the branch (--branch, lake.on_branch(), X-Alluvia-Branch) to read bronze.events._rejects of it"
+            "a query names a table in at most three parts, as in fix.bronze.events. Leave the database out. For "
+            "rejected events on a branch, open the branch (--branch, lake.on_branch(), X-Alluvia-Branch) and name "
+            "bronze.events._rejects"
         )
     if message.startswith("Max expression depth"):
         raise Invalid("the query is nested too deeply: split it into common table expressions")

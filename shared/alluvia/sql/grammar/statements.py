@@ -62,7 +62,7 @@ class SqlStatement:
 
     @property
     def alone(self) -> bool:
-        """Whether no transaction can hold it, so that it must be the only statement of its text."""
+        """Whether no transaction can hold it."""
         of_lakes = (Attach | External | Clone | CreateView | DropView | CreateSchema | DropSchema) | (
             CreateStream | DropStream | CreateTag | DropTag | CreateBranch | DropBranch | PublishBranch | RestoreLake
         )
@@ -72,8 +72,11 @@ class SqlStatement:
 
     @property
     def defines(self) -> bool:
-        """Whether it is about tables, views or the lake as such, and not about rows."""
-        return self.alone or isinstance(self.node, CreateTable | AlterTable | DropTable | Comment)
+        """Whether it may be in a text that sets up a lake, statement by statement. None replaces rows of a table."""
+        if isinstance(self.node, CreateTable):
+            return not self.node.or_replace
+        carries_on = isinstance(self.node, PublishBranch | RestoreLake | Maintain)
+        return (self.alone and not carries_on) or isinstance(self.node, AlterTable | DropTable | Comment)
 
     @property
     def needs_transaction(self) -> bool:
