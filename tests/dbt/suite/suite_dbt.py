@@ -8,7 +8,8 @@ import pytest
 
 from tests.dbt.suite.adapted import ADAPTED
 from tests.dbt.suite.classes import every_class, key_of
-from tests.dbt.suite.left_out import CLONES, HELPER, LEFT_OUT, QUOTES, REASONS, ZONED
+from tests.dbt.suite.conftest import OVER_HTTP
+from tests.dbt.suite.left_out import CLONES, HELPER, LEFT_OUT, LEFT_OUT_OVER_HTTP, QUOTES, REASONS, ZONED
 from tests.dbt.suite.parts import PARTS
 
 CHOSEN = PARTS.get(os.environ.get("ALLUVIA_DBT_PART", "all"))
@@ -16,7 +17,7 @@ FOUND = {key_of(each): each for each in every_class()}
 
 
 def test_every_name_is_of_a_class() -> None:
-    named = {*LEFT_OUT, *ADAPTED, *(key for keys in PARTS.values() for key in keys)}
+    named = {*LEFT_OUT, *LEFT_OUT_OVER_HTTP, *ADAPTED, *(key for keys in PARTS.values() for key in keys)}
     assert named <= set(FOUND)
     assert not set(LEFT_OUT) & set(ADAPTED)
 
@@ -41,6 +42,8 @@ def test_the_opposite_of_a_class_left_out_is_in_the_suite(reason: str, shown_by:
 
 
 for key, each in FOUND.items():
+    if OVER_HTTP and key in LEFT_OUT_OVER_HTTP:
+        continue
     if key not in LEFT_OUT and (CHOSEN is None or key in CHOSEN):
         name = "Test_" + key.replace(".", "_")
         globals()[name] = type(name, (*ADAPTED.get(key, ()), each), {"__module__": __name__, "__test__": True})

@@ -147,11 +147,14 @@ class AlluviaAdapter(SQLAdapter):
 
     @available.parse_none
     def check_that_only_the_name_is_taken(self, clone: str) -> None:
-        """Run the statement that makes a clone of a name that is taken, and raise any error but that one."""
+        """Run the statement that makes a clone of a name that is taken, and raise any error but that one.
+
+        A server tells it by its message alone.
+        """
         try:
             self.connections.add_query(clone)
         except DbtDatabaseError as error:
-            if not isinstance(error.__cause__, TableExists):
+            if not isinstance(error.__cause__, TableExists) and "already exists" not in str(error):
                 raise
 
     @available
