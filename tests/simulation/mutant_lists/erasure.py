@@ -88,6 +88,13 @@ MUTANTS: tuple[Mutant, ...] = (
         ("tests/unit/operations/erasure/test_erase_claims.py",),
     ),
     Mutant(
+        "erase, and keep comments that were replaced",
+        "operations/erasure/erase_log.py",
+        "                changed[tag] = without_texts(body, self._goes)\n",
+        "                pass\n",
+        ("tests/unit/operations/erasure/test_erase_elsewhere.py",),
+    ),
+    Mutant(
         "erase while others claim the table",
         "operations/erasure/erase.py",
         "        snapshot = settled(self._handle, ERASE)\n",

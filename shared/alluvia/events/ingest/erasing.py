@@ -147,7 +147,7 @@ def _rejects_finder(handle: TableHandle, where: str) -> Find:
 
     def find(rejects: Snapshot) -> Matching:
         columns = tuple(name for name in (RAW, "reason", "event_id", "given") if name in rejects.schema.names)
-        return matching_texts(rejects, columns, texts.judge, texts.words)
+        return matching_texts(rejects, columns, texts.judge, where)
 
     return find
 

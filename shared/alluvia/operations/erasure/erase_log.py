@@ -18,7 +18,7 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.commit.commit_offers import NEXT_INFO, TAKEN_INFO
 from alluvia.commit.intents import CLAIM, TRANSACTION, Claim, parse_claim
-from alluvia.delta.log.actions import AddFile, DomainMetadata, RemoveFile
+from alluvia.delta.log.actions import AddFile, DomainMetadata, Metadata, RemoveFile
 from alluvia.delta.log.commit import EVENT_CONTENTS, EVENT_FILES, EVENT_IDS
 from alluvia.delta.log.fields import Json
 from alluvia.delta.log.files.action_rows import FileRows
@@ -33,8 +33,9 @@ from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.erasure.erase_files import TextBounds
 from alluvia.operations.erasure.erase_matching import Matching, word_pattern
+from alluvia.operations.erasure.erase_metadata import owner_texts, without_texts
 
-BOUNDS, PATH, CONDITION = "bounds", "path", "condition"
+BOUNDS, PATH, CONDITION, TEXT = "bounds", "path", "condition", "text"
 _COMBINED_MAX = 4
 """The most columns whose least and greatest values are combined to rows in every way."""
 _BOUNDS = ("minValues", "maxValues")
@@ -77,6 +78,9 @@ class LogView:
         }
         self._words = matching.words | {word[:TEXT_LENGTH_MAX] for word in matching.words}
         self._word = word_pattern(matching.words)
+        self._free_word = word_pattern(matching.name_words)
+        self._kept_texts: set[str] = set()
+        self.keep_texts(matching.snapshot.state.metadata)
         hides = matching.places is not None and matching.hides
         self._elsewhere = TextBounds(matching.places, matching.words) if hides and matching.places else None
 
@@ -110,10 +114,26 @@ class LogView:
         """Whether a commitInfo repeats a text or number of the condition."""
         return info != self._without_words(info)
 
+    def keep_texts(self, metadata: Metadata) -> None:
+        """Leave the texts of metadata that a readable version has."""
+        self._kept_texts.update(text for _, text in owner_texts(metadata.to_json()))
+
+    def shows_text(self, text: str) -> bool:
+        """Whether a text that people wrote has a text of the condition: numbers and keys may mean anything."""
+        return self._free_word is not None and self._free_word.search(text) is not None
+
+    def shows_replaced(self, metadata: Json) -> bool:
+        """Whether the body of a metaData action has such a text that no readable version has."""
+        return any(self._goes(text) for _, text in owner_texts(metadata))
+
+    def _goes(self, text: str) -> bool:
+        return text not in self._kept_texts and self.shows_text(text)
+
     def redacted(self, data: bytes) -> bytes:
         """Return a commit without bounds of files that are not kept and can have matched, and without such texts.
 
-        Readers make the same versions of it: paths, sizes and numbers of rows stay.
+        Readers make the same versions of it, apart from comments and properties that were replaced since: paths, sizes
+        and numbers of rows stay.
         """
         return b"".join(map(self._redacted_line, data.splitlines(keepends=True)))
 
@@ -127,6 +147,8 @@ class LogView:
                 changed[tag] = self._without_words(body)
             elif tag in ("add", "remove") and body and not self._keeps(decode_path(body["path"])):
                 changed[tag] = self._without_bounds(tag, body)
+            elif tag == "metaData" and body:
+                changed[tag] = without_texts(body, self._goes)
             elif tag == "domainMetadata" and body:
                 changed[tag] = self._redacted_domain(body)
         return line if changed == action else orjson.dumps(changed) + b"\n"
@@ -232,10 +254,16 @@ def commit_infos(data: bytes) -> Iterator[Mapping[str, Any]]:
     return _bodies(data, ("commitInfo",))
 
 
-def checkpoint_domains(name: str, data: bytes) -> bytes:
-    """Return the metadata domains of a checkpoint as lines of a commit."""
-    domains = bodies(ActionFile(name, data).few()["domainMetadata"])
-    return b"".join(orjson.dumps({"domainMetadata": body}) + b"\n" for body in domains)
+def commit_metadata(data: bytes) -> Iterator[Json]:
+    """Yield the bodies of the metaData actions of a commit, and of a claim in it."""
+    return _bodies(data, ("metaData",)) if b"metaData" in data else iter(())
+
+
+def checkpoint_texts(name: str, data: bytes) -> bytes:
+    """Return the metadata and the metadata domains of a checkpoint as lines of a commit."""
+    few = ActionFile(name, data).few()
+    lines = [{kind: body} for kind in ("metaData", "domainMetadata") for body in bodies(few[kind])]
+    return b"".join(orjson.dumps(line) + b"\n" for line in lines)
 
 
 def checkpoint_files(name: str, data: bytes) -> Iterator[FileEntry]:

@@ -143,7 +143,8 @@ class Matching:
     table's columns say that it is one, `complement` for every other one. `words` are the texts and numbers in the
     condition. `bounded` says of rows of which some of `columns` are known, the others being null, whether they match;
     null where that is unclear. `places` are where its fields are, None where only the columns count. `seen` gets those
-    that rows have outside of columns. `name_words` are those of the words that are looked for in names.
+    that rows have outside of columns. `name_words` are those of the words that are looked for in names and in
+    what people wrote into the metadata.
     """
 
     snapshot: Snapshot
@@ -255,6 +256,16 @@ def _matching(where: str, snapshot: Snapshot, where_to_look: FieldPlaces, judge:
     )
 
 
-def matching_texts(snapshot: Snapshot, columns: tuple[str, ...], judge: Judging, words: frozenset[str]) -> Matching:
+def matching_texts(snapshot: Snapshot, columns: tuple[str, ...], judge: Judging, where: str) -> Matching:
     """Return a matching that nothing is known of but which rows it is about."""
-    return Matching(snapshot, columns, judge, lambda batch: judge(batch, False).mask, words, Unknown(), Unknown())
+    words, named = words_of(where), name_words_of(where)
+    return Matching(
+        snapshot,
+        columns,
+        judge,
+        lambda batch: judge(batch, False).mask,
+        words,
+        Unknown(),
+        Unknown(),
+        name_words=named,
+    )

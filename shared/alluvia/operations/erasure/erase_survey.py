@@ -23,22 +23,24 @@ from alluvia.delta.log.paths import (
     CommitFile,
     parse_name,
 )
-from alluvia.delta.properties import CONSTRAINT, MERGE_QUERY, ROLLUP
 from alluvia.errors import Corrupt, Unsupported
 from alluvia.operations.erasure.erase_files import mentions
 from alluvia.operations.erasure.erase_log import (
     BOUNDS,
     CONDITION,
     PATH,
+    TEXT,
     FileEntry,
     LogView,
-    checkpoint_domains,
     checkpoint_files,
+    checkpoint_texts,
     commit_files,
     commit_infos,
+    commit_metadata,
     values_of,
 )
 from alluvia.operations.erasure.erase_matching import Matching, names_with, word_pattern
+from alluvia.operations.erasure.erase_metadata import owner_texts
 from alluvia.operations.erasure.erase_report import (
     CHANGES,
     CHECKPOINT,
@@ -181,18 +183,15 @@ class _Search:
 
     def _properties(self) -> None:
         """Find texts of the table's owners and writers that repeat a value; only they can change them."""
-        words = word_pattern([word for word in self._matching.words if not word.isdecimal()])
-        if words is None:
-            return
-        places = [
-            f"the table's property {name}"
-            for name, text in self._snapshot.properties.items()
-            if _is_free_text(name) and words.search(f"{name} {text}")
+        shows = self._logs.shows_text
+        whys = [
+            f"{place} contains a value of the condition: change it, then erase again"
+            for place, text in owner_texts(self._snapshot.state.metadata.to_json())
+            if shows(text)
         ]
-        if any(map(words.search, self._snapshot.state.txns)):
-            places.append("an application id (txn)")
-        whys = [f"{where} contains a value of the condition" for where in places]
-        for why in [*whys, *names_with(self._handle.name, self._snapshot, self._matching.name_words)]:
+        if any(map(shows, self._snapshot.state.txns)):
+            whys.append("an application id (txn) contains a value of the condition")
+        for why in (*whys, *names_with(self._handle.name, self._snapshot, self._matching.name_words)):
             self.found.traces.append(Trace(OTHER, self._handle.root + LOG_FOLDER, why, removable=False))
 
     def _keep_later(self, commits: Sequence[tuple[int, ObjectInfo]]) -> None:
@@ -203,6 +202,8 @@ class _Search:
             claims = placed_in(commit)
             self._standing.update(claim.domain for claim in claims)
             for each in (commit, *(claim.intended(commit.version) for claim in claims)):
+                if each.metadata is not None:
+                    self._logs.keep_texts(each.metadata)
                 paths = [*(add.path for add in each.adds), *(file.path for file in each.cdc)]
                 self._kept.update(key_hash(self._snapshot.locate(path)) for path in paths)
 
@@ -223,12 +224,15 @@ class _Search:
             reasons = {next(shown) for _ in files} - {None}
             if any(map(self._logs.shows_condition, commit_infos(data))):
                 reasons.add(CONDITION)
+            metadata = list(commit_metadata(data))
+            if any(map(self._logs.shows_replaced, metadata)):
+                reasons.add(TEXT)
             self._remember(files)
-            if not reasons:
+            if not reasons and not metadata:
                 self._known.clean.add(info)
             elif reasons == {PATH}:
                 self._path_trace(COMMIT, info)
-            else:
+            elif reasons:
                 self.found.traces.append(Trace(COMMIT, info.key, _why(reasons)))
 
     def _log_file(self, name: str, info: ObjectInfo) -> None:
@@ -241,12 +245,14 @@ class _Search:
         if data is None:
             return
         self.found.count(kind, info.size)
-        text = data if name.endswith(".json") else checkpoint_domains(name, data)
+        text = data if name.endswith(".json") else checkpoint_texts(name, data)
         files = [*commit_files(text), *(() if name.endswith(".json") else checkpoint_files(name, data))]
         self._remember(files)
         reasons = {*self._logs.shown(files)} - {None}
         if any(map(self._logs.shows_condition, commit_infos(text))):
             reasons.add(CONDITION)
+        if any(map(self._logs.shows_replaced, commit_metadata(text))):
+            reasons.add(TEXT)
         if self._thorough and self._logs.may_show(files):
             reasons.add(BOUNDS)
         if reasons - {PATH}:
@@ -354,22 +360,18 @@ class _Search:
         return Trace(kind, info.key, why, until, removable=False)
 
 
-def _is_free_text(name: str) -> bool:
-    """Whether a table's property holds what people write, other than a setting."""
-    return name in (ROLLUP, MERGE_QUERY) or name.startswith(CONSTRAINT) or not name.startswith(("alluvia.", "delta."))
-
-
 _NOTHING = re.compile(r"(?!)")
 _DROPPED = f"{LOG_FOLDER}.alluvia_dropped."
 _WHY = {
     BOUNDS: "bounds of a file that was removed show a value",
     PATH: "the path of a file that was removed shows a value",
     CONDITION: "it repeats a condition",
+    TEXT: "it has a comment or a property that was replaced and contains a value",
 }
 
 
 def _why(reasons: Collection[str | None]) -> str:
-    return "; ".join(_WHY[each] for each in (BOUNDS, CONDITION) if each in reasons)
+    return "; ".join(_WHY[each] for each in (BOUNDS, CONDITION, TEXT) if each in reasons)
 
 
 def _version(name: str) -> int | None:

@@ -62,7 +62,7 @@ def test_a_constraint_that_names_a_value_is_named(lake: Lake) -> None:
     report = lake.table("t").erase(WHERE, prove=True)
     assert report.proof is not None
     assert [trace.why for trace in report.proof.found] == [
-        "the table's property delta.constraints.known contains a value of the condition"
+        "the table's property delta.constraints.known contains a value of the condition: change it, then erase again"
     ]
 
 
@@ -119,8 +119,31 @@ def test_values_in_properties_and_application_ids_are_named(lake: Lake) -> None:
     assert report.proof is not None
     assert sorted(trace.why for trace in report.proof.found) == [
         "an application id (txn) contains a value of the condition",
-        "the table's property owner contains a value of the condition",
+        "the table's property owner contains a value of the condition: change it, then erase again",
     ]
+
+
+def test_comments_and_properties_with_a_value_are_named_and_go_once_they_are_replaced(lake: Lake) -> None:
+    lake.sql("CREATE TABLE t (p STRING COMMENT 'as zzperson said', n BIGINT)")
+    table = lake.table("t")
+    table.append([{"p": "bob", "n": 1}])
+    table.checkpoint()
+    table.evolve(properties={"owner": "zzperson"})
+    table.set_comment("asked for by zzperson")
+    report = table.erase("p = 'zzperson'", prove=True)
+    assert report.proof is not None
+    assert [trace.why for trace in report.proof.found] == [
+        f"the {place} contains a value of the condition: change it, then erase again"
+        for place in ("table's comment", "table's property owner", "comment of column p")
+    ]
+    lake.sql("COMMENT ON TABLE t IS NULL; COMMENT ON COLUMN t.p IS 'a person'")
+    table.evolve(properties={"owner": "the shop"})
+    assert traces(lake.store, "zzperson")
+    assert not table.erase("p = 'zzperson'", dry_run=True).ok
+    assert table.erase("p = 'zzperson'", prove=True).ok
+    assert traces(lake.store, "zzperson") == []
+    again = lake["t"]
+    assert (again.to_arrow().to_pylist(), again.column_comments) == ([{"p": "bob", "n": 1}], {"p": "a person"})
 
 
 def test_names_of_tables_and_columns_with_a_value_are_named(lake: Lake) -> None:
