@@ -211,7 +211,7 @@ def _committed(
     from alluvia.sql.running import answer  # loads what writes
 
     limits = None if limits is None else limits.begun()
-    if begin is None and _is_one_by_one(statements):
+    if begin is None and _is_one_by_one(lake, statements):
         return _one_by_one(lake, statements, values, limits, rights)
     if not statements:
         return _said("rolled back" if discard else "committed")
@@ -238,8 +238,12 @@ def _committed(
     raise AssertionError("unreachable: the last try returns or raises")
 
 
-def _is_one_by_one(statements: Sequence[SqlStatement]) -> bool:
-    return len(statements) > 1 and all(each.defines for each in statements) and any(each.alone for each in statements)
+def _is_one_by_one(lake: Lake, statements: Sequence[SqlStatement]) -> bool:
+    if len(statements) < 2 or not all(each.defines for each in statements):
+        return False
+    from alluvia.sql.comments import comments_on_view
+
+    return any(each.alone or comments_on_view(lake, each.node) for each in statements)
 
 
 def _one_by_one(

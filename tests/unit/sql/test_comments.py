@@ -101,6 +101,18 @@ def test_a_view_keeps_its_comments_until_it_is_replaced(lake: alluvia.Lake) -> N
     assert lake.sql("SHOW VIEWS")["comment"].to_pylist() == [None]
 
 
+def test_a_text_of_comments_may_be_about_views_and_tables(lake: alluvia.Lake) -> None:
+    lake.sql(
+        """
+        COMMENT ON COLUMN s.v.a IS 'x'; COMMENT ON COLUMN s.v."B c" IS 'y'; COMMENT ON COLUMN s.t.a IS 'z'
+        """
+    )
+    assert said(lake, f"{COLUMNS} WHERE table_name = 'v'") == {"a": "x", "B c": "y"}
+    assert lake["s.t"].column_comments == {"a": "z"}
+    with pytest.raises(Invalid, match=r"statement 2 of 2 \(COMMENT\) failed, and those before it are committed"):
+        lake.sql("COMMENT ON COLUMN s.v.a IS 'w'; COMMENT ON COLUMN s.v.z IS 'y'")
+
+
 def test_rows_written_meanwhile_are_not_written_again(lake: alluvia.Lake) -> None:
     with lake.transaction() as late:
         late.table("s.t").append([{"a": 1}])
@@ -126,7 +138,10 @@ def test_rows_written_meanwhile_are_not_written_again(lake: alluvia.Lake) -> Non
         ("COMMENT ON TABLE s.n IS 'x'", "there is no table 's.n'"),
         ("COMMENT ON COLUMN n.t.a IS 'x'", "there is no schema 'n'"),
         ("COMMENT ON COLUMN s.t.z IS 'x'", "comment: 'z' is not a column of the table, whose columns are a, B c"),
-        ("COMMENT ON COLUMN s.v.z IS 'x'", "comment: 'z' is not a column of the table, whose columns are a, B c"),
+        ("COMMENT ON COLUMN s.v.z IS 'x'", "comment: 'z' is not a column of the view s.v, whose columns are a, B c"),
+        ("COMMENT ON COLUMN n.o.p.x IS 'x'", "n.o.p.x: name a whole column, as in t.id or bronze.t.id"),
+        ("COMMENT ON COLUMN s.n.a IS 'x'", "there is no table 's.n'"),
+        ("COMMENT ON", "expected TABLE, VIEW or COLUMN, but the statement ends"),
         ("COMMENT ON COLUMN a IS 'x'", "the name of a column behind that of its table, as in t.id"),
         ("COMMENT ON SCHEMA s IS 'x'", "COMMENT ON SCHEMA is not supported: only TABLE, VIEW and COLUMN have comments"),
         ("COMMENT ON TABLE s.t IS 3", "expected the comment as text in single quotes, got 3"),
@@ -145,11 +160,20 @@ def test_what_is_refused(lake: alluvia.Lake, text: str, message: str) -> None:
     assert lake["s.t"].version == 0
 
 
+def test_a_field_in_a_column_is_not_taken_for_a_table_in_a_schema(lake: alluvia.Lake) -> None:
+    lake.sql("CREATE TABLE n (o STRUCT<p: INT>); CREATE VIEW v AS SELECT o FROM n")
+    for table, kind in (("n", "table"), ("v", "view")):
+        with pytest.raises(Invalid, match=f"{table}.o.p: {table} is a {kind}: name a whole column of it, and no field"):
+            lake.sql(f"COMMENT ON COLUMN {table}.o.p IS 'x'")
+
+
 @pytest.mark.parametrize(("comment", "message"), [("\0", "NUL"), ("\ud800", "half of a character"), (3, "got 3")])
 def test_what_no_log_can_hold(lake: alluvia.Lake, comment: Any, message: str) -> None:
     with pytest.raises(Invalid, match=message):
         lake["s.t"].set_comment(comment)
-    with pytest.raises(Invalid, match="expected UTF-8"):
+    with pytest.raises(Invalid, match=f"comment of column a: .*{message}"):
+        lake["s.t"].set_comment(comment, column="a")
+    with pytest.raises(Invalid, match="comment of column a: expected UTF-8"):
         lake.create_table("u", pa.schema([pa.field("a", pa.int32(), metadata={b"comment": b"\xff"})]))
 
 

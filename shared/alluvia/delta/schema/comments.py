@@ -16,29 +16,30 @@ COMMENT = "comment"
 CHARS_MAX = 32_768
 
 
-def check_comment(text: object) -> str | None:
-    """Return a comment; None for none, and for an empty one. Raises `Invalid` for one that no log can hold."""
+def check_comment(text: object, of: str = "") -> str | None:
+    """Return a comment; None for none, and for an empty one. Raises `Invalid`, naming `of`, if no log can hold it."""
     if text is None or text == "":
         return None
+    what = f"comment of {of}" if of else "comment"
     if not isinstance(text, str) or len(text) > CHARS_MAX:
         shown = f"{len(text):,} characters" if isinstance(text, str) else f"{text!r:.100}"
-        raise Invalid(f"comment: expected text of at most {CHARS_MAX:,} characters, got {shown}")
+        raise Invalid(f"{what}: expected text of at most {CHARS_MAX:,} characters, got {shown}")
     if "\0" in text:
-        raise Invalid("comment: a NUL character is not possible in SQL: leave it out")
+        raise Invalid(f"{what}: remove the NUL character, which SQL cannot show")
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise Invalid(f"comment: {text[error.start]!r} is half of a character: leave it out") from error
+        raise Invalid(f"{what}: {text[error.start]!r} is half of a character: leave it out") from error
     return text
 
 
-def given_comment(metadata: Mapping[bytes, bytes] | None) -> str | None:
+def given_comment(metadata: Mapping[bytes, bytes] | None, column: str) -> str | None:
     """Return the comment that the metadata of an Arrow field gives a new column. Raises `Invalid`."""
-    data = (metadata or {}).get(COMMENT.encode(), b"")
+    data, of = (metadata or {}).get(COMMENT.encode(), b""), f"column {column}"
     try:
-        return check_comment(data.decode())
+        return check_comment(data.decode(), of)
     except UnicodeDecodeError as error:
-        raise Invalid(f"comment: expected UTF-8, got {data!r:.100}") from error
+        raise Invalid(f"comment of {of}: expected UTF-8, got {data!r:.100}") from error
 
 
 def comment_of(field: Mapping[str, Any]) -> str | None:

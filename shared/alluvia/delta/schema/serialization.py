@@ -191,7 +191,7 @@ def check_distinct(names: list[str]) -> None:
 def _new_field(field: pa.Field) -> Json:
     """Return a column in Delta's JSON. Raises `Invalid` for a name or a type that no table may have."""
     check_new(field)
-    return with_comment(_delta_field(field, ""), given_comment(field.metadata))
+    return with_comment(_delta_field(field, ""), given_comment(field.metadata, field.name))
 
 
 def _delta_field(field: pa.Field, path: str) -> Json:

@@ -80,8 +80,8 @@ def check_same_identity(before: Metadata, after: Metadata, rename: Mapping[str, 
         )
 
 
-def found_column(schema: pa.Schema, name: str, what: str) -> str:
-    """Return a column's name as the table has it."""
+def found_column(schema: pa.Schema, name: str, what: str, of: str = "the table") -> str:
+    """Return a column's name as the table, or what `of` says, has it. Raises `Invalid`."""
     for known in schema.names:
         if name == known:
             return known
@@ -93,7 +93,7 @@ def found_column(schema: pa.Schema, name: str, what: str) -> str:
         raise Invalid(f"{what}: {name!r} is a field in column {first}: name a whole column")
     near = did_you_mean(name, schema.names)
     hint = f": {near}" if near else f", whose columns are {', '.join(schema.names)}"
-    raise Invalid(f"{what}: {name!r} is not a column of the table{hint}")
+    raise Invalid(f"{what}: {name!r} is not a column of {of}{hint}")
 
 
 def _check_unused(metadata: Metadata, schema: pa.Schema, names: Mapping[str, str], gone: Collection[str]) -> None:

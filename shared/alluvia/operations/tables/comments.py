@@ -23,7 +23,7 @@ def set_comment(handle: TableHandle, text: str | None, column: str | None = None
     Returns the newest version where the comment is that already. Raises `Invalid` for a missing column, and for a text
     that no log can hold.
     """
-    text = check_comment(text)
+    text = check_comment(text, "" if column is None else f"column {column}")
 
     def plan(snapshot: Snapshot) -> Changes | None:
         before = snapshot.state.metadata

@@ -116,7 +116,13 @@ class Cursor:
         *parts, column = self._parts(what)
         if not parts:
             raise self.wrong(what)
-        return self._table([fold(part) for part in parts]), column
+        try:
+            return self._table([fold(part) for part in parts]), column
+        except Invalid as error:
+            named = ".".join((*parts, column))
+            raise Invalid(
+                f"{named}: name a whole column, as in t.id or bronze.t.id, and no field in it; {TO_WRITE_ON_A_BRANCH}"
+            ) from error
 
     def _parts(self, what: str) -> list[str]:
         parts = [self.identifier(what)]

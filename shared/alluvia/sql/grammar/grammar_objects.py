@@ -184,6 +184,8 @@ def read_comment(cursor: Cursor) -> tuple[str, nodes.Node]:
     cursor.expect("comment")
     cursor.expect("on")
     kind = cursor.word()
+    if not kind:
+        raise cursor.wrong("TABLE, VIEW or COLUMN")
     if kind not in ("table", "column", "view"):
         raise Invalid(f"COMMENT ON {kind.upper()} is not supported: only TABLE, VIEW and COLUMN have comments")
     cursor.expect(kind)
