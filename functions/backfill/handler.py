@@ -186,7 +186,8 @@ def _start_upkeep(settings: BackfillSettings, job: UpkeepRequest) -> dict[str, A
     name = f"alluvia-{job.operation}-{job.table}".replace("/", "-")
     token = hashlib.sha256(json.dumps([job.operation, job.table, job.token]).encode()).hexdigest()
     arguments = ["upkeep", job.operation, "--lake", settings.lake, "--table", job.table, "--how", json.dumps(job.how)]
-    run = _run(settings, settings.upkeep_role_arn, name, token, arguments, job.spark)
+    attempts = 1 if job.operation == "verify" else ATTEMPTS_MAX  # a damaged table would fail each of them
+    run = _run(settings, settings.upkeep_role_arn, name, token, arguments, job.spark, attempts)
     started = {"operation": job.operation, "table": job.table, **run}
     logger.info("started", extra=started)
     return started
@@ -199,6 +200,7 @@ def _run(
     token: str,
     arguments: list[str],
     spark: Mapping[str, str],
+    attempts: int = ATTEMPTS_MAX,
 ) -> dict[str, str]:
     """Have EMR Serverless start a job once for each token."""
     code = settings.code_uri.rstrip("/")
@@ -216,7 +218,7 @@ def _run(
             }
         },
         executionTimeoutMinutes=RUN_MINUTES_MAX,
-        retryPolicy={"maxAttempts": ATTEMPTS_MAX},
+        retryPolicy={"maxAttempts": attempts},
     )
     return {"job_run_id": answer["jobRunId"], "application_id": answer["applicationId"]}
 

@@ -170,6 +170,18 @@ def test_all_that_a_rollup_is_behind_counts(lake: Lake, machine: str, monkeypatc
     assert (report["mode"], report["source_version"]) == ("recomputed", table.version)
 
 
+def test_a_rollup_that_is_far_behind_goes_on_without_spark(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.create_rollup("counted", "SELECT id, count(*) AS c FROM t GROUP BY id")
+    for number in range(FILES):
+        lake["t"].append([{"id": number}])
+    monkeypatch.setattr(change, "STEP_BYTES", 1)
+    largest = max(file.size for file in lake["t"].snapshot().files)
+    monkeypatch.setattr(derived_runs, "FUNCTION_BYTES_MAX", largest)
+    (report,) = pipeline({}, Context("one"))["tables"]
+    assert report["source_version"] == lake["t"].version
+    assert lake.sql("SELECT sum(c) AS c FROM counted")["c"].to_pylist() == [2 * FILES]
+
+
 def test_work_that_fits_or_has_no_machine_stays(lake: Lake, machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (report,) = merge({"tables": ["t"]}, Context("one"))["tables"]
     assert (report["files_removed"], executions(machine)) == (FILES, [])
@@ -229,13 +241,22 @@ def test_the_backfill_function_starts_the_job(lake: Lake, machine: str, monkeypa
     given = job._parser().parse_args(arguments[1:])
     assert (given.lake, given.table) == ("s3://lake/main", "t/_rejects")
     assert job.arguments_of(given.operation, given.how) == {"full": True}
+    attempts: dict[str, int] = {}
+    start = backfill._emr().start_job_run
+
+    def noted(**given: Any) -> Any:
+        attempts[operation] = given["retryPolicy"]["maxAttempts"]
+        return start(**given)
+
+    monkeypatch.setattr(backfill._emr(), "start_job_run", noted)
     for operation in backfill.OPERATIONS:
         backfill.handler({**request, "operation": operation, "table": "t", "how": {}}, None)
         arguments = runs[-1].job_driver["sparkSubmit"]["entryPointArguments"]
         given = job._parser().parse_args(arguments[1:])
         assert given.operation == operation
         assert "full" not in job.arguments_of(operation, given.how)
-    assert [*backfill.OPERATIONS] == [*job.OPERATIONS]
+    assert [*attempts] == [*backfill.OPERATIONS] == [*job.OPERATIONS]
+    assert attempts == {operation: 1 if operation == "verify" else 3 for operation in job.OPERATIONS}
     for wrong, field in (
         ({"operation": "drop"}, "operation"),
         ({"table": "T!"}, "table"),

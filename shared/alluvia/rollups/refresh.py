@@ -105,14 +105,14 @@ def source_of(catalog: Catalog, rollup: Snapshot) -> tuple[ReadableTable, Snapsh
         ) from error
 
 
-def refresh_bytes(catalog: Catalog, name: str) -> int:
-    """Return the bytes of files of its source that a rollup's refresh reads at least, in all its steps.
+def refresh_bytes(catalog: Catalog, name: str, *, stepwise: bool = False) -> int:
+    """Return the bytes of files of its source that a rollup's refresh reads at least, in all its steps, or in the next.
 
     For a rebuild these are all that can hold rows of its groups, else those of the change. Raises `Invalid`.
     """
     rollup = catalog.handle(name).newest()
     handle, newest = source_of(catalog, rollup)
-    change = find_change(handle, rollup, newest)
+    change = find_change(handle, rollup, newest, stepwise=stepwise)
     if change.rebuild is None:
         return change.size
     inputs = computing(rollup).whole(change.source).inputs.values()

@@ -56,7 +56,8 @@ def _too_big(lake: Lake, derived: DerivedTables, table: DerivedTable, evaluate: 
         return None
     failed = derived.failed_run(table.name) is not None
     if table.declaration is None:
-        size = derived.source_bytes(table) if failed else refresh_bytes(lake.catalog, table.name)
+        stepwise = not is_on()  # without Spark, the function gets there step by step
+        size = derived.source_bytes(table) if failed else refresh_bytes(lake.catalog, table.name, stepwise=stepwise)
     else:
         plan = Planner(lake.catalog, evaluate).plan(table.declaration)
         size = sum(file.size for files in plan.reading for file in files) if failed else plan.bytes_at_least
