@@ -13,7 +13,7 @@ from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import TableNotFound
 from alluvia.nearest_name import hint
-from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.catalog.catalog import Catalog, shows_comments
 from alluvia.operations.catalog.views import IsView, list_views
 from alluvia.query.permitted import permitted, visible
 from alluvia.serverless.http import Response
@@ -24,7 +24,7 @@ from .answering import Caller, facts
 _ODD_TIMES = tuple(f"{kind}_times" for kind in KINDS)
 _LAYOUT = ("partition_by", "sort_by", "cluster_by")
 _OF_ALL_ROWS = ("comment", *_LAYOUT, "files", "bytes", "rows", "rejects", *_ODD_TIMES)
-"""Facts that depend on rows which may be hidden from a caller."""
+"""Facts that depend on rows which may be hidden from a caller, or may tell of them."""
 
 
 def list_tables(caller: Caller) -> Response:
@@ -51,7 +51,7 @@ def show_table(caller: Caller, name: str) -> Response:
         raise type(error)(f"{error}{near}") from error
     seen = visible(catalog, snapshot, caller.lake.clock.now_ms() * 1000)
     shown = snapshot.schema.names if seen is None else seen.shown.columns
-    comments = snapshot.column_comments
+    comments = snapshot.column_comments if shows_comments(catalog, snapshot.name) else {}
     known: dict[str, Any] = {
         "name": name,
         "version": snapshot.version,

@@ -36,7 +36,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     lake.create_table("people", {"id": "long", "name": "string"}).append(
         [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
     )
-    lake.sql("CREATE VIEW names AS SELECT name FROM people")
+    lake.sql("CREATE VIEW names AS SELECT name FROM people; COMMENT ON COLUMN names.name IS 'in full'")
     lake.create_schema("bronze")
     lake.create_table("bronze.people", {"id": "long", "day": "date"}).append([{"id": 3}])
     lake.sql("CREATE VIEW bronze.days AS SELECT day FROM bronze.people")
@@ -165,6 +165,7 @@ def test_what_tools_list(served: Served) -> None:
         (other,) = connection.adbc_get_objects(depth="all", db_schema_filter="other").read_all().to_pylist()
         assert not other["catalog_db_schemas"]
         schema = connection.adbc_get_table_schema("types")
+        (name,) = connection.adbc_get_table_schema("names")
         info = connection.adbc_get_info()
     (catalog,) = found
     assert [each["db_schema_name"] for each in catalog["catalog_db_schemas"]] == ["main", "bronze", "empty"]
@@ -185,6 +186,7 @@ def test_what_tools_list(served: Served) -> None:
     assert schema.names == list(COLUMNS)
     assert schema.field("amount").type == pa.decimal128(10, 2)
     assert (schema.field("amount").metadata or {})[b"ARROW:FLIGHT:SQL:TYPE_NAME"] == b"decimal(10,2)"
+    assert name.metadata[b"ARROW:FLIGHT:SQL:REMARKS"] == b"in full"
     assert info["vendor_name"] == "Alluvia"
 
 

@@ -126,6 +126,7 @@ def test_what_is_hidden_is_not_told(lake: alluvia.Lake, monkeypatch: pytest.Monk
     assert [each["name"] for each in found["columns"]] == [
         name for name in ("user", "email", "n") if name not in granted.hide
     ]
+    assert not any("comment" in each for each in found["columns"])
     assert {name: found[name] for name in HIDDEN} == dict.fromkeys(HIDDEN)
     assert found["versions"] == {"oldest": 0, "newest": 2}
 

@@ -15,9 +15,9 @@ from alluvia.engine.queries.tokens import TEXT_LIMIT_BYTES
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.flight.handles import HELD_MS_MAX
 from alluvia.flight.messages import Message
-from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.catalog.catalog import Catalog, shows_comments
 from alluvia.operations.catalog.schemas import visible_schemas
-from alluvia.operations.catalog.views import VIEWS
+from alluvia.operations.catalog.views import VIEWS, View
 from alluvia.query.permitted import visible_schema
 from alluvia.table_names import DATABASE, in_order, name_in_schema, schema_of
 from alluvia.table_names import SCHEMA as MAIN_SCHEMA
@@ -186,9 +186,11 @@ def tables(asked: Message, catalog: Catalog, view_columns: Callable[[str], pa.Sc
     if not _is_our_catalog(asked):
         return
     kinds = {name: TABLE for name in catalog.tables() if TABLE in types and _is_asked(asked, name)}
+    views: dict[str, View] = {}
     if VIEW in types:
         folders = (name for name in catalog.store.list_folders(VIEWS) if name not in kinds and _is_asked(asked, name))
-        kinds |= {name: VIEW for name in folders if catalog.find_view(name) is not None}
+        views = {name: view for name in folders if (view := catalog.find_view(name)) is not None}
+        kinds |= dict.fromkeys(views, VIEW)
     names = in_order(kinds)
     for start in range(0, len(names), TABLES_AT_ONCE):
         part = names[start : start + TABLES_AT_ONCE]
@@ -209,7 +211,8 @@ def tables(asked: Message, catalog: Catalog, view_columns: Callable[[str], pa.Sc
                 columns = (
                     visible_schema(catalog, snapshots[name]) if name in snapshots else _or_nothing(view_columns, name)
                 )
-                comments = snapshots[name].column_comments if name in snapshots else {}
+                source = snapshots[name] if name in snapshots else views[name]
+                comments = source.column_comments if shows_comments(catalog, name) else {}
                 row["table_schema"] = bytes(described(name_in_schema(name), columns, comments).serialize())
         yield pa.RecordBatch.from_pylist(rows, schema)
 

@@ -24,6 +24,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.delta.statistics.column_bounds import partition_array
 from alluvia.delta.statistics.typed import ColumnStatistics, has_bounds, parse_texts
 from alluvia.inspection.asking import Asked, batches_of
+from alluvia.operations.catalog.catalog import Catalog, shows_comments
 
 SCHEMA = pa.schema(
     [
@@ -57,7 +58,7 @@ def columns(asked: Asked) -> Iterator[pa.RecordBatch]:
         files = list(snapshot.files)
         asked.check_time()
         by_path, counts = file_statistics(snapshot, files), [file.num_records for file in files]
-    notes = notes_of(snapshot)
+    notes = notes_of(snapshot, asked.catalog)
     rows = []
     for position, field in enumerate(snapshot.schema, 1):
         if field.name not in shown:
@@ -81,13 +82,13 @@ def columns(asked: Asked) -> Iterator[pa.RecordBatch]:
     return batches_of(rows, SCHEMA)
 
 
-def notes_of(snapshot: Snapshot) -> dict[str, tuple[str | None, str | None]]:
-    """Return the default, which only other writers give, and the comment of columns, by name."""
-    notes = {}
+def notes_of(snapshot: Snapshot, catalog: Catalog) -> dict[str, tuple[str | None, str | None]]:
+    """Return the default, which only other writers give, and the comment of columns as a caller sees them, by name."""
+    notes, shown = {}, shows_comments(catalog, snapshot.name)
     for field in schema_fields(snapshot.state.metadata.schema_string):
         metadata = field.get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
-        notes[str(field.get("name"))] = _text(metadata.get(_DEFAULT)), comment_of(field)
+        notes[str(field.get("name"))] = _text(metadata.get(_DEFAULT)), comment_of(field) if shown else None
     return notes
 
 

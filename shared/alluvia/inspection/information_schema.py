@@ -16,6 +16,7 @@ from alluvia.engine.queries.functions import INFORMATION_SCHEMA
 from alluvia.errors import AlluviaError, Corrupt, Forbidden, Invalid, TableNotFound, Unsupported
 from alluvia.inspection.asking import Asked, batches_of, may_match
 from alluvia.inspection.columns import notes_of
+from alluvia.operations.catalog.catalog import shows_comments
 from alluvia.operations.catalog.schemas import visible_schemas
 from alluvia.operations.catalog.views import VIEWS, View
 from alluvia.table_names import DATABASE, SCHEMA, name_in_schema, schema_of
@@ -103,7 +104,7 @@ def tables(asked: Asked) -> Iterator[pa.RecordBatch]:
                 **_named(view.name),
                 "table_type": "VIEW",
                 "is_insertable_into": "NO",
-                "TABLE_COMMENT": view.comment,
+                "TABLE_COMMENT": view.comment if shows_comments(asked.catalog, view.name) else None,
             }
             for view in views
         ]
@@ -143,16 +144,15 @@ def columns(asked: Asked) -> Iterator[pa.RecordBatch]:
         except (Invalid, TableNotFound, Forbidden):  # its tables are gone, or not for this caller
             continue
         rows = _of_schema(asked, view.name, schema)
-        comments = view.column_comments
+        comments = view.column_comments if shows_comments(asked.catalog, view.name) else {}
         yield from batches_of(
             ({**row, "COLUMN_COMMENT": comments.get(str(row["column_name"]))} for row in rows), COLUMNS
         )
 
 
 def _table_comments(asked: Asked, names: Sequence[str]) -> dict[str, str | None]:
-    """Return the comments of tables that a caller sees as a whole: one may be about rows that it does not see."""
-    rights = asked.catalog.rights
-    seen = [name for name in names if rights is None or not rights.restriction(name)]
+    """Return the comments of tables that a caller sees as a whole."""
+    seen = [name for name in names if shows_comments(asked.catalog, name)]
     return {snapshot.name: snapshot.comment for snapshot in _snapshots(asked, seen)}
 
 
@@ -198,7 +198,7 @@ def _opened(asked: Asked, name: str) -> Snapshot | None:
 
 
 def _of_table(asked: Asked, snapshot: Snapshot) -> Iterator[Row]:
-    notes = notes_of(snapshot)
+    notes = notes_of(snapshot, asked.catalog)
     for row in _of_schema(asked, snapshot.name, asked.seen(snapshot)):
         default, comment = notes.get(str(row["column_name"]), (None, None))
         yield {**row, "column_default": default, "COLUMN_COMMENT": comment}

@@ -2,7 +2,7 @@
 
 Comments are in the column `extra`, which DuckDB leaves empty. DuckDB sees views, whose columns are all nullable, and
 has its own type names. A type that Delta lacks keeps DuckDB's name. Inside a larger query (`FROM (DESCRIBE t)`) the
-answer is DuckDB's own. Pure, except for parsing types.
+answer is DuckDB's own. Pure, except for parsing types and for looking up a view that is described.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.database import planner
 from alluvia.engine.duck.literals import quote_text
 from alluvia.engine.queries.parse import Node
-from alluvia.engine.queries.references import Reference
+from alluvia.engine.queries.references import Reference, find_references
 from alluvia.engine.queries.shown_names import Shown, column_name
+from alluvia.operations.catalog.catalog import Catalog, shows_comments
+from alluvia.operations.catalog.views import View
 
 PROPERTIES = "properties"
 _NO_COLUMN = re.compile(r'Referenced column "([^"\']+)" not found|does not have a column named "([^"\']+)"')
@@ -71,38 +73,61 @@ def in_our_terms(
     batches: Iterable[pa.RecordBatch],
     check_time: Callable[[], None],
     shown: Shown,
+    comments: Callable[[Snapshot | None], Mapping[str, str]],
 ) -> Iterator[pa.RecordBatch]:
     """Return the rows that DuckDB answers to DESCRIBE or SUMMARIZE in the terms of the lake.
 
-    `check_time` is called for each type, and raises when the time is up. `shown` as for `column_name`.
+    `comments` returns those of a table's columns, or for None those of a view's that is described. `check_time` is
+    called for each type, and raises when the time is up. `shown` as for `column_name`.
     """
     table = _whole_table(root["from_table"]["query"], scans)
-    return map(partial(_changed, table=table, check_time=check_time, shown=shown), batches)
+    told = comments(table)
+    return map(partial(_changed, table=table, check_time=check_time, shown=shown, comments=told), batches)
+
+
+def shown_comments(catalog: Catalog, root: Node, table: Snapshot | None) -> Mapping[str, str]:
+    """Return the comments of the columns of what a query describes, a table or a view, as its caller sees them."""
+    source: Snapshot | View | None = table
+    if source is None:
+        query = root["from_table"]["query"]
+        named = {id(each.node): each.table for each in find_references(root, parameters=True).tables}
+        name = named.get(id((query or {}).get("from_table")))
+        source = catalog.find_view(name) if name is not None and _is_whole(query) else None
+    return source.column_comments if source is not None and shows_comments(catalog, source.name) else {}
 
 
 def _whole_table(query: Node, scans: Mapping[Reference, Scan]) -> Snapshot | None:
     """Return the table if a query gives all columns of one table, as they are."""
     source = query.get("from_table")
     scan = next((scan for reference, scan in scans.items() if reference.node is source), None)
-    if scan is None or source is None or source.get("column_name_alias"):
-        return None
+    return None if scan is None or not _is_whole(query) else scan.snapshot
+
+
+def _is_whole(query: Node) -> bool:
+    """Whether a query gives all columns of what it names, by their names."""
+    if query["from_table"].get("column_name_alias"):
+        return False
     names = [star for star in query["select_list"] if star["class"] == "STAR" and not star["columns"]]
     plain = len(names) == len(query["select_list"]) == 1 and not any(
         names[0][key] for key in ("exclude_list", "replace_list", "qualified_exclude_list", "rename_list", "expr")
     )
-    return scan.snapshot if plain and not query["group_expressions"] else None
+    return plain and not query["group_expressions"]
 
 
 def _changed(
-    batch: pa.RecordBatch, table: Snapshot | None, check_time: Callable[[], None], shown: Shown
+    batch: pa.RecordBatch,
+    table: Snapshot | None,
+    check_time: Callable[[], None],
+    shown: Shown,
+    comments: Mapping[str, str],
 ) -> pa.RecordBatch:
     names = batch.column("column_name").to_pylist()
+    if _EXTRA in batch.schema.names and comments:
+        batch = _set(batch, _EXTRA, [comments.get(name) for name in names])
     if table is not None and names == table.schema.names:
         batch = _set(batch, _TYPE, [type_name(field.type) for field in table.schema])
         if _NULL in batch.schema.names:
             batch = _set(batch, _NULL, ["YES" if field.nullable else "NO" for field in table.schema])
-        if _EXTRA in batch.schema.names and (comments := table.column_comments):
-            batch = _set(batch, _EXTRA, [comments.get(name) for name in names])
         return batch
     types = []
     for text in batch.column(_TYPE).to_pylist():

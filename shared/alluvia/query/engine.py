@@ -24,7 +24,7 @@ from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.processes.pool import Watch
-from alluvia.query.describe import describes, in_our_terms
+from alluvia.query.describe import describes, in_our_terms, shown_comments
 from alluvia.query.formats import Format
 from alluvia.query.identity import Identity, identity_of
 from alluvia.query.limits import QueryLimits
@@ -228,9 +228,9 @@ def _attempt(
                 schema, batches = session.run(opened.rewritten.text, query, opened.rewritten.position)
                 plans = list(batches)
             if not statement.explain:
-                return of_result(
-                    Result(schema, in_our_terms(root, opened.scans, plans, session.check_time, session.shown), reports)
-                )
+                comments = partial(shown_comments, catalog, statement.root)
+                rows = in_our_terms(root, opened.scans, plans, session.check_time, session.shown, comments)
+                return of_result(Result(schema, rows, reports))
             plan = "\n".join(str(text) for batch in plans for text in batch.column(1).to_pylist())
             return of_result(_of_table(scan_table(reports, plan), reports))
         except UnreadableFile as error:

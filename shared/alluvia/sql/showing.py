@@ -17,7 +17,7 @@ from alluvia.delta.schema.types import type_name
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.duck.literals import quote_name, quote_text
 from alluvia.errors import Invalid
-from alluvia.operations.catalog.catalog import Catalog
+from alluvia.operations.catalog.catalog import Catalog, shows_comments
 from alluvia.operations.catalog.schemas import no_schema, visible_schemas
 from alluvia.operations.catalog.views import View, find_view, list_views
 from alluvia.operations.tables.create import NOT_GIVEN
@@ -137,7 +137,7 @@ def _views(scope: SqlScope) -> pa.Table:
             "query": view.query,
             "version": view.version,
             "created_at": pa.scalar(view.created_ms * 1000, _MOMENT).as_py(),
-            "comment": view.comment,
+            "comment": view.comment if shows_comments(_catalog(scope), view.name) else None,
         }
         for view in list_views(scope.lake.store, lambda name: scope.rights is None or scope.rights.may(READ, name))
     ]

@@ -111,7 +111,7 @@ def test_types_are_named_within_the_time_limit() -> None:
         raise QueryTooCostly(msg)
 
     rows = pa.record_batch({"column_name": ["a"], "column_type": ["BIGINT"]})
-    named = in_our_terms(parse("DESCRIBE SELECT 1 AS a").root, {}, [rows], time_is_up, {})
+    named = in_our_terms(parse("DESCRIBE SELECT 1 AS a").root, {}, [rows], time_is_up, {}, lambda _: {})
     with pytest.raises(QueryTooCostly, match="time is up"):
         next(named)
 

@@ -55,6 +55,8 @@ def test_comments_are_shown_wherever_tables_are(lake: alluvia.Lake) -> None:
     assert said(lake, f"{COLUMNS} WHERE table_name = 't'") == of_columns
     assert said(lake, f"{COLUMNS} WHERE table_name = 'v'") == {"a": "of the view", "B c": None}
     assert lake.sql("SHOW VIEWS")["comment"].to_pylist() == ["the view"]
+    assert lake.sql("DESCRIBE s.v")["extra"].to_pylist() == ["of the view", None]
+    assert lake.sql('DESCRIBE SELECT "B c" AS a FROM s.v')["extra"].to_pylist() == [None]
     delta = open_deltalake(lake["s.t"])
     assert delta.metadata().description == "the table"
     assert {field.name: field.metadata["comment"] for field in delta.schema().fields} == of_columns
@@ -186,5 +188,14 @@ def test_comments_need_what_alter_table_needs(lake: alluvia.Lake) -> None:
     seen = execute(lake, 'SELECT "TABLE_COMMENT" AS c FROM information_schema.tables', rights=writer)
     assert seen["c"].to_pylist() == ["the table", "the view"]
     part = Rights((grant("read:s.t", where="a > 1"),))
-    seen = execute(lake, 'SELECT "TABLE_COMMENT" AS c FROM information_schema.tables', rights=part)
-    assert seen["c"].to_pylist() == [None]  # it may be about rows that are hidden
+    for text in (
+        'SELECT "TABLE_COMMENT" AS c FROM information_schema.tables',
+        f"SELECT DISTINCT said AS c FROM ({COLUMNS})",
+        "SELECT DISTINCT comment AS c FROM columns('s.t')",
+        "SELECT comment AS c FROM tables()",
+    ):
+        assert execute(lake, text, rights=part)["c"].to_pylist() == [None]  # they may be about rows that are hidden
+    assert execute(lake, "DESCRIBE s.t", rights=part)["extra"].to_pylist() == [None, None]
+    all_in_part = Rights((grant("read:s.*", where="a > 1"),))
+    for text, column in (("DESCRIBE s.v", "extra"), ("SHOW VIEWS", "comment"), (COLUMNS, "said")):
+        assert set(execute(lake, text, rights=all_in_part)[column].to_pylist()) == {None}

@@ -112,6 +112,14 @@ class WritableCatalog(Catalog, Protocol):
         """
 
 
+def shows_comments(catalog: Catalog, name: str) -> bool:
+    """Whether the comments of a table or a view and of its columns are shown to a catalog's caller.
+
+    One that may read it only in part sees none: they may tell of rows and columns that are hidden.
+    """
+    return catalog.rights is None or not catalog.rights.restriction(name)
+
+
 def rejects_handle(catalog: WritableCatalog, name: str) -> TableHandle | None:
     """Return the handle of a table's rejected events, without a request; None for a table of rejected events."""
     return None if name.endswith(f"/{REJECTS}") else catalog.handle(f"{name}/{REJECTS}")
