@@ -33,6 +33,18 @@ def write(project: Path, files: dict[str, str]) -> None:
         (project / name).write_text(text)
 
 
+VISITORS = """
+models:
+  - name: visitors
+    description: By address
+    config: { persist_docs: { relation: true, columns: true } }
+    columns:
+      - { name: ip, description: Of the client }
+      - { name: requests, description: In all }
+      - { name: last_seen }
+"""
+
+
 @pytest.fixture(scope="module")
 def dbt() -> Iterator[Dbt]:
     with running_dbt() as dbt:
@@ -53,6 +65,7 @@ def test_the_project_is_built_and_follows_the_lake(dbt: Dbt, project: Path) -> N
     write(
         project, {"models/old.yml": f"sources: [{{name: old, {checked}, tables: [{{name: idle}}, {{name: unused}}]}}]"}
     )
+    write(project, {"models/visitors.yml": VISITORS})
     (built,) = dbt(project, "build")
     assert built.ok, built.said
     lake = alluvia.connect(project / "lake")
@@ -68,10 +81,12 @@ def test_the_project_is_built_and_follows_the_lake(dbt: Dbt, project: Path) -> N
     lake.sql("CREATE TABLE idle AS SELECT 1 AS n")
     for number in range(100):
         lake["idle"].evolve(properties={"note": str(number)})
+    with (project / "models" / "daily.yml").open("a") as described:
+        described.write("      - name: visitors\n")
+    lake.sql("COMMENT ON COLUMN daily.visitors IS 'as it was described before'")
     again, fresh, documented = dbt(project, "build", "source freshness", "docs generate")
     assert again.ok, again.said
     assert lake.sql(days).to_pylist()[1] == {"day": "2026-11-28", "requests": 7, "visitors": 4}
-    assert lake["daily"].history(1)[0].operation == "MERGE"
     assert lake.sql("SELECT count(*) AS n FROM people WHERE dbt_valid_to IS NULL")["n"].to_pylist() == [4]
     assert fresh.ok, fresh.said
     assert "PASS freshness of lake.requests" in fresh.said
@@ -85,7 +100,12 @@ def test_the_project_is_built_and_follows_the_lake(dbt: Dbt, project: Path) -> N
     assert lake["daily"].comment == "Requests of each day"
     assert lake["daily"].column_comments == {"day": "In UTC"}
     built_and_commented = ["TRANSACTION", "TRANSACTION"]
-    assert [each.operation for each in lake["daily"].history()] == ["MERGE", *built_and_commented]
+    commented = "CHANGE COLUMN"
+    operations = [each.operation for each in lake["daily"].history()]
+    assert operations == [commented, "MERGE", commented, *built_and_commented]
+    assert lake.sql("SHOW VIEWS")["comment"].to_pylist() == ["By address"]
+    said = "SELECT \"COLUMN_COMMENT\" AS c FROM information_schema.columns WHERE table_name = 'visitors'"
+    assert lake.sql(said)["c"].to_pylist() == ["Of the client", "In all", None]
     types = {node["metadata"]["name"]: node["metadata"]["type"] for node in catalog["nodes"].values()}
     assert types == {"daily": "BASE TABLE", "visitors": "VIEW", "people": "BASE TABLE"}
     assert catalog["nodes"]["model.web.daily"]["columns"]["day"]["type"] == "DATE"
@@ -121,6 +141,7 @@ REFUSED_FILES = {
     "models/quoted.yml": "models: [{name: quoted, columns: [{name: from, quote: true, data_type: integer, "
     "constraints: [{type: check, expression: '\"from\" > 0'}]}]}]",
     "seeds/with.dots.csv": "n\n1",
+    "models/elsewhere.sql": "{{ config(database=var('database', 'memory')) }} SELECT 1 AS n",
     "models/reads_files.sql": "SELECT * FROM read_csv('/etc/passwd')",
     "models/unknown_strategy.sql": "{{ config(materialized='incremental', incremental_strategy='insert_overwrite') }} "
     "SELECT 1 AS n",
@@ -130,12 +151,15 @@ REFUSED_FILES = {
 def test_what_is_refused_says_so_and_leaves_the_lake_as_it_was(dbt: Dbt, project: Path) -> None:
     write(project, REFUSED_FILES)
     names = " ".join(name for name, _ in REFUSED.values())
-    (done,) = dbt(project, f"build --select {names}")
+    done, empty, elsewhere = dbt(project, f"build --select {names}", "seed --empty", "parse --vars '{database: shop}'")
     assert not done.ok
     for _, said in REFUSED.values():
         assert said in done.said
     assert f"PASS=0 WARN=0 ERROR={len(REFUSED)}" in done.said
     assert alluvia.connect(project / "lake").tables() == ["requests"]
+    assert "No such option '--empty'" in empty.said
+    assert not elsewhere.ok
+    assert "database shop: a lake has one database, 'memory'" in elsewhere.said
 
 
 def test_every_reason_for_leaving_out_a_class_is_shown() -> None:

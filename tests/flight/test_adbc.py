@@ -186,7 +186,7 @@ def test_what_tools_list(served: Served) -> None:
     assert schema.names == list(COLUMNS)
     assert schema.field("amount").type == pa.decimal128(10, 2)
     assert (schema.field("amount").metadata or {})[b"ARROW:FLIGHT:SQL:TYPE_NAME"] == b"decimal(10,2)"
-    assert name.metadata[b"ARROW:FLIGHT:SQL:REMARKS"] == b"in full"
+    assert (name.metadata or {})[b"ARROW:FLIGHT:SQL:REMARKS"] == b"in full"
     assert info["vendor_name"] == "Alluvia"
 
 

@@ -97,16 +97,15 @@
 {%- endmacro %}
 
 {% macro alluvia__alter_relation_comment(relation, relation_comment) -%}
-  comment on {{ relation.type }} {{ relation.render() }} is {{ alluvia__text(relation_comment) }}
+  comment on {{ relation.type }} {{ relation.render() }} is {{ alluvia__text(relation_comment) if relation_comment else 'null' }}
 {%- endmacro %}
 
-{# The texts for the columns with a description. #}
+{# The texts for documented columns; a column without a description has no comment. #}
 {% macro alluvia__column_comments(relation, column_dict) -%}
   {%- set comments = [] -%}
-  {%- for name, column in column_dict.items() if column.description -%}
-    {%- do comments.append(
-      'comment on column ' ~ relation.render() ~ '.' ~ adapter.quote(name) ~ ' is ' ~ alluvia__text(column.description)
-    ) -%}
+  {%- for name, column in column_dict.items() -%}
+    {%- set text = alluvia__text(column.description) if column.description else 'null' -%}
+    {%- do comments.append('comment on column ' ~ relation.render() ~ '.' ~ adapter.quote(name) ~ ' is ' ~ text) -%}
   {%- endfor -%}
   {{ return(comments) }}
 {%- endmacro %}
@@ -115,18 +114,18 @@
   {{ alluvia__column_comments(relation, column_dict) | join(';\n') }}
 {%- endmacro %}
 
-{# The comments of a table are one text, so one commit, and none where all are there already. Those of a view are texts
-   of their own. #}
+{# All comments are one text, which is one commit of a table, and none where all are there already. A model that is in
+   a YAML file without a description has no comment. #}
 {% macro alluvia__persist_docs(relation, model, for_relation, for_columns) -%}
   {% set comments = [] %}
-  {% if for_relation and config.persist_relation_docs() and model.description %}
+  {% if for_relation and config.persist_relation_docs() and (model.description or model.patch_path) %}
     {% do comments.append(alter_relation_comment(relation, model.description)) %}
   {% endif %}
   {% if for_columns and config.persist_column_docs() and model.columns %}
     {% set names = adapter.get_columns_in_relation(relation) | map(attribute='name') | list %}
     {% do comments.extend(alluvia__column_comments(relation, validate_doc_columns(relation, model.columns, names))) %}
   {% endif %}
-  {% for text in (comments if relation.is_view or not comments else [comments | join(';\n')]) %}
-    {% do run_query(text) %}
-  {% endfor %}
+  {% if comments %}
+    {% do run_query(comments | join(';\n')) %}
+  {% endif %}
 {%- endmacro %}
