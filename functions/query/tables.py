@@ -24,7 +24,7 @@ from .answering import Caller, facts
 _ODD_TIMES = tuple(f"{kind}_times" for kind in KINDS)
 _LAYOUT = ("partition_by", "sort_by", "cluster_by")
 _OF_ALL_ROWS = ("comment", *_LAYOUT, "files", "bytes", "rows", "rejects", *_ODD_TIMES)
-"""Facts that depend on rows which may be hidden from a caller, or may tell of them."""
+"""Facts that depend on rows which may be hidden from a caller, and a comment, which may mention them."""
 
 
 def list_tables(caller: Caller) -> Response:

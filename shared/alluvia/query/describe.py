@@ -86,7 +86,7 @@ def in_our_terms(
 
 
 def shown_comments(catalog: Catalog, root: Node, table: Snapshot | None) -> Mapping[str, str]:
-    """Return the comments of the columns of what a query describes, a table or a view, as its caller sees them."""
+    """Return the comments of the columns of the table or view that a query describes, as its caller sees them."""
     source: Snapshot | View | None = table
     if source is None:
         query = root["from_table"]["query"]
@@ -104,7 +104,7 @@ def _whole_table(query: Node, scans: Mapping[Reference, Scan]) -> Snapshot | Non
 
 
 def _is_whole(query: Node) -> bool:
-    """Whether a query gives all columns of what it names, by their names."""
+    """Whether a query gives all columns of the table or view that it names, by their names."""
     if query["from_table"].get("column_name_alias"):
         return False
     names = [star for star in query["select_list"] if star["class"] == "STAR" and not star["columns"]]

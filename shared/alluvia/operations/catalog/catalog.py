@@ -115,7 +115,7 @@ class WritableCatalog(Catalog, Protocol):
 def shows_comments(catalog: Catalog, name: str) -> bool:
     """Whether the comments of a table or a view and of its columns are shown to a catalog's caller.
 
-    One that may read it only in part sees none: they may tell of rows and columns that are hidden.
+    One that may read it only in part sees none: they may mention hidden rows and columns.
     """
     return catalog.rights is None or not catalog.rights.restriction(name)
 
