@@ -18,10 +18,10 @@ serve: $(CORE)
 	$(BIN)/alluvia serve
 
 test: $(FULL)
-	$(PYTEST) -n 3 tests
+	$(PYTEST) -n 3 -m "not at_length" tests
 
 test-fast: $(FULL)
-	$(PYTEST) -n 3 -m "not slow" tests
+	$(PYTEST) -n 3 -m "not slow and not at_length" tests
 
 # The tests of queries with the next line of DuckDB, which goes into a folder of its own
 next: $(FULL)
@@ -40,12 +40,12 @@ next-spark: $(FULL)
 dbt: $(FULL)
 	ALLUVIA_DBT=all $(PYTEST) -n 2 -o timeout=0 tests/dbt
 
-# make deep TIMES=10: the tests that draw examples at random, with so many times as many
+# make deep TIMES=10: the tests that draw examples at random, with so many times as many, and those that are long
 TIMES ?= 10
 
 deep: $(FULL)
 	ALLUVIA_EXAMPLES=$(TIMES) $(PYTEST) -n 3 -o timeout=0 \
-		$$(grep --recursive --files-with-matches --include='test_*.py' -E '^from (hypothesis|tests.examples) import|judged|by_spark' tests)
+		$$(grep --recursive --files-with-matches --include='test_*.py' -E '^from (hypothesis|tests.examples) import|judged|by_spark|mark\.at_length' tests)
 
 # make simulate SEEDS=100000 FROM=0: seeded runs under faults; a failure comes with its seed and a minimised history
 SEEDS ?= 1000

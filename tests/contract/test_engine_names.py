@@ -137,6 +137,7 @@ def check_moved(table: Table, name: str, rows: list[Row]) -> None:
     assert {(each["a"], each["v"]) for each in news} == wanted
 
 
+@pytest.mark.at_length
 def test_columns_named_as_every_keyword(tmp_path: Path) -> None:
     """Each column has a value of its own, so a condition that reads another one finds nothing."""
     names = keywords()

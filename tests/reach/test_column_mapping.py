@@ -36,7 +36,7 @@ def _agree(table: Table, spark: DeltaSpark, first: int = 0, partition: str | Non
         assert judges.canonical(by_sql) == rows, f"deltalake reads others of {version}"
 
 
-@pytest.mark.parametrize("mode", ["name", "id"])
+@pytest.mark.parametrize("mode", ["name", pytest.param("id", marks=pytest.mark.at_length)])
 def test_we_go_on_with_a_table_of_sparks(mode: str, delta_spark: DeltaSpark, tmp_path: Path) -> None:
     table = alluvia.connect(str(tmp_path)).table("made")
     delta_spark.run(

@@ -81,7 +81,10 @@ def test_every_version(request: pytest.FixtureRequest, reader: str, feature: Fea
         assert judges.kinds(theirs.schema) == judges.kinds(mine.schema), f"version {version}"
 
 
-@pytest.mark.parametrize("reader", ["Alluvia", "deltalake SQL", "DuckDB", SPARK])
+@pytest.mark.parametrize(
+    "reader",
+    ["Alluvia", "deltalake SQL", "DuckDB", pytest.param(SPARK_NAME, marks=[*BY_SPARK, pytest.mark.at_length])],
+)
 def test_our_statistics_lead_every_reader_to_the_rows(
     request: pytest.FixtureRequest, reader: str, build: Build
 ) -> None:

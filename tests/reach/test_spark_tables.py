@@ -72,6 +72,7 @@ def _write(made: Made, spark: DeltaSpark, table: Table) -> None:
     assert judges.canonical(spark.read(table)) == sorted(2 * judges.canonical(rows), key=repr)
 
 
+@pytest.mark.at_length
 def test_sparks_statistics_lead_us_to_the_rows(delta_spark: DeltaSpark, tmp_path: Path) -> None:
     lake = alluvia.connect(str(tmp_path))
     ours, made = EVERY_TYPE.build(lake), lake.table("made")

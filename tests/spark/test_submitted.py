@@ -9,7 +9,7 @@ import pytest
 from tests.s3server import running_server
 from tests.spark.clusters import Cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.at_length, pytest.mark.xdist_group("spark")]
 
 
 def test_a_job_survives_a_lost_executor_and_speculation(tmp_path: Path) -> None:

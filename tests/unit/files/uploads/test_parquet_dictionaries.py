@@ -82,7 +82,15 @@ def test_long_values_within_columns_are_read_from_several_row_groups(form: str, 
     assert found == values
 
 
-@pytest.mark.parametrize("options", [{}, {"dictionary_pagesize_limit": 300_000}, {"row_group_size": 5000}, *CODECS])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"dictionary_pagesize_limit": 300_000},
+        {"row_group_size": 5000},
+        *(pytest.param(each, marks=pytest.mark.at_length) for each in CODECS),
+    ],
+)
 def test_long_values_that_repeat_are_read_as_dictionaries(
     read_as_dictionaries: list[list[str]], options: dict[str, Any]
 ) -> None:

@@ -154,7 +154,7 @@ def test_changes_have_the_names_of_the_last_version(table: Table) -> None:
         ({"rename": {"v": "x", "V": "y"}}, "a column is named twice"),
         ({"rename": {"v": "x"}, "drop": ["v"]}, "a column is named twice"),
         ({"drop": "v"}, "drop: expected a list of names"),
-        ({"drop": ["s.x"]}, "'s.x' is a field in column s: only columns"),
+        ({"drop": ["s.x"]}, "'s.x' is a field in column s: name a whole column"),
         ({"drop": ["p"]}, "column p cannot be dropped: the table is partitioned by it"),
         ({"rename": {"ts": "t"}}, "column ts cannot be renamed: the table is partitioned by it"),
         ({"rename": {"id": "x"}}, "column id cannot be renamed: property alluvia.sort_by uses it"),
