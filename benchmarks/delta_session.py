@@ -1,4 +1,4 @@
-"""A Spark session in which delta-spark works beside this library."""
+"""A Spark session with both delta-spark and this library."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.reach.truststore import write_truststore
 
 @contextmanager
 def session_with_delta() -> Iterator[SparkSession]:
-    """Start Spark with Delta, and all else as it is by default."""
+    """Start Spark with Delta, and defaults for everything else."""
     with tempfile.TemporaryDirectory(prefix="alluvia-trust-") as folder:
         trust = write_truststore(Path(folder, "trust"))
         kept = ("spark.jars.", "spark.sql.extensions", "spark.sql.catalog.", "spark.delta.logStore.")

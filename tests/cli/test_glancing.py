@@ -204,4 +204,4 @@ def test_a_table_in_a_schema_by_its_name(lake: Path) -> None:
     assert [each["table"] for each in rows(lake, "tables") if "table" in each] == ["events", "plain", "bronze.taps"]
     done = run(lake, "create", "silver.taps", "--column", "id:long")
     assert done.exit_code == 1
-    assert "silver.taps: there is no schema 'silver': CREATE SCHEMA silver creates it" in done.stderr
+    assert "silver.taps: there is no schema 'silver': create it with CREATE SCHEMA silver" in done.stderr

@@ -198,7 +198,7 @@ def _without_place(catalog: Catalog, reference: Reference) -> str:
         catalog.handle(reference.otherwise[0])
     except TableNotFound as error:
         expired = not str(error).startswith("there is no branch")
-        return str(error) if expired else f"there is no schema and no branch {schema!r}, and SHOW SCHEMAS lists schemas"
+        return str(error) if expired else f"there is no schema or branch {schema!r} (SHOW SCHEMAS lists the schemas)"
     except Forbidden:
         pass
     return ""

@@ -181,7 +181,7 @@ def test_schemas_are_created_and_listed(lake: alluvia.Lake) -> None:
         ("SHOW TABLES FROM gold", TableNotFound, "there is no schema 'gold'"),
         ("SELECT * FROM fix.bronze.events._rejects", Invalid, "in at most three parts.*open the branch"),
         ("SELECT * FROM memory.bronze.events._rejects", Invalid, "in at most three parts.*Leave the database out"),
-        ("SELECT * FROM gold.t", TableNotFound, "there is no schema and no branch 'gold'"),
+        ("SELECT * FROM gold.t", TableNotFound, "there is no schema or branch 'gold'"),
         ("SELECT * FROM bronze.event", TableNotFound, r"did you mean bronze\.events\?"),
         ('SELECT * FROM "bronze.events"', TableNotFound, "without quotes around the dot"),
         ("CREATE STREAM bronze.s ON TABLE events", Invalid, "no schema"),

@@ -116,7 +116,8 @@ def no_schema(name: str, table: str = "") -> TableNotFound:
     """Return the error for a missing schema, which a table would be in."""
     place = f"{table}: " if table else ""
     return TableNotFound(
-        f"{place}there is no schema {name!r}: CREATE SCHEMA {name} creates it, SHOW SCHEMAS lists them"
+        f"{place}there is no schema {name!r}: create it with CREATE SCHEMA {name} "
+        "(SHOW SCHEMAS lists the existing ones)"
     )
 
 
