@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from alluvia.errors import Invalid
+
 REJECTS = "_rejects"
 """The table of a table's rejected events: `events/_rejects` as a path, `events._rejects` in SQL."""
 MAIN = "lake"
@@ -22,14 +24,20 @@ SCHEMA_NAME = re.compile(rf"(?!(?:{'|'.join(NO_SCHEMAS)})(?![a-z0-9_]))[a-z][a-z
 TABLE_NAME = re.compile(rf"(?:{SCHEMA_NAME.pattern}\.)?{PLAIN_NAME.pattern}")
 """`events`, or `bronze.events` in the schema `bronze`. The folder of a table in the lake has its name."""
 TABLE_OR_REJECTS = re.compile(rf"{TABLE_NAME.pattern}(/{REJECTS})?")
-NAME_RULE = "up to 128 lower-case letters, digits and underscores, with a letter first"
+NAME_RULE = "up to 128 lower-case letters, digits and underscores, starting with a letter"
 """The rule that errors state for a table's name within its schema, and for a stream's."""
-SCHEMA_RULE = "up to 63 lower-case letters, digits and underscores, with a letter first"
-TABLE_RULE = f"{NAME_RULE}, and a schema of up to 63 in front as in bronze.events"
+SCHEMA_RULE = "up to 63 lower-case letters, digits and underscores, starting with a letter"
+TABLE_RULE = f"{NAME_RULE}; or put a schema of up to 63 in front, as in bronze.events"
 STREAMS = "_alluvia/streams/"
 """The logs of streams, from the lake's root: tables without rows, which no table's name can mean."""
 STREAM_LOG = re.compile(rf"{STREAMS}{PLAIN_NAME.pattern}")
 _BRANCH = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
+
+
+def check_name(name: object) -> None:
+    """Raise `Invalid` for what cannot be a table's name."""
+    if not isinstance(name, str) or not TABLE_OR_REJECTS.fullmatch(name):
+        raise Invalid(f"table name {name!r:.100}: use {TABLE_RULE}")
 
 
 def on_branch(branch: str, table: str) -> str | None:

@@ -16,12 +16,12 @@ from alluvia.delta.data_files.scan import Scan
 from alluvia.delta.log.actions import Metadata
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Corrupt, Invalid, TableNotFound, Unsupported
-from alluvia.operations.catalog.catalog import NewTable, WritableCatalog, check_name, rejects_handle
+from alluvia.operations.catalog.catalog import NewTable, WritableCatalog, rejects_handle
 from alluvia.operations.catalog.lake_snapshot import LakeSnapshot
 from alluvia.operations.catalog.request_batching import RequestGroups
 from alluvia.operations.catalog.views import View, find_view
 from alluvia.store import Store
-from alluvia.table_names import REJECTS, STREAM_LOG, TABLE_OR_REJECTS, in_order, split_branch
+from alluvia.table_names import REJECTS, STREAM_LOG, TABLE_OR_REJECTS, check_name, in_order, split_branch
 
 if TYPE_CHECKING:
     from alluvia.operations.branches.branch_reads import Elsewhere

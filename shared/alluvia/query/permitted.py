@@ -21,10 +21,10 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.conditions.predicates import all_of
 from alluvia.errors import Forbidden, Invalid, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog.catalog import Catalog, check_name
+from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.catalog.views import View
 from alluvia.operations.reading.relations import ShownPart, hidden_columns, hidden_keys, newest_versions
-from alluvia.table_names import split_branch
+from alluvia.table_names import check_name, split_branch
 
 if TYPE_CHECKING:
     from alluvia.engine.conditions.condition import Condition

@@ -27,7 +27,7 @@ from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Declared, check_given, declare, sample_of
 from alluvia.query.permitted import NotedCatalog
 from alluvia.store import Store
-from alluvia.table_names import PLAIN_NAME
+from alluvia.table_names import NAME_RULE, PLAIN_NAME
 
 QUERIES = "_alluvia/queries/"
 PATH = "/v1/queries/"
@@ -127,9 +127,7 @@ def publish(
     writer publishes the same name.
     """
     if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name):
-        raise Invalid(
-            f"query name {name!r:.100}: use up to 128 lower-case letters, digits and underscores, with a letter first"
-        )
+        raise Invalid(f"query name {name!r:.100}: use {NAME_RULE}")
     declared = declare(parameters)
     samples = {each.name: sample_of(each) for each in declared}
     statement = parse(query)

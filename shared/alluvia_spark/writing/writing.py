@@ -28,10 +28,11 @@ from alluvia.engine.duck.literals import literal, quote_name
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.operations.append.append import fits
 from alluvia.operations.append.write_files import FileWrite, commit_written, file_writer, plan_write
-from alluvia.operations.catalog.catalog import NewTable, check_name
+from alluvia.operations.catalog.catalog import NewTable
 from alluvia.operations.catalog.schemas import check_may_be_created
 from alluvia.operations.planning.optimistic_retry import applied
 from alluvia.operations.tables.create import create, plan_create
+from alluvia.table_names import check_name
 from alluvia_spark.frames import spare_later_tasks
 from alluvia_spark.options import CREATING, PARTITIONS, READING, AlluviaOptions
 from alluvia_spark.schemas import fitted, unknown_fields, written_schema

@@ -124,7 +124,7 @@ class Source:
     @classmethod
     def _read(cls, name: str, given: object) -> Source:
         if SOURCE_NAME.fullmatch(name) is None:
-            raise Invalid("name: use up to 64 lower-case letters, digits, - and _, with a letter first")
+            raise Invalid("name: use up to 64 lower-case letters, digits, - and _, starting with a letter")
         if not isinstance(given, dict):
             raise Invalid(f"write it as a table, [{name}]")
         for field in fields(cls)[1:]:

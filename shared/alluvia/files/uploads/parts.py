@@ -24,10 +24,10 @@ from alluvia.clock import Clock
 from alluvia.errors import Invalid, ObjectNotFound
 from alluvia.files.limits import Misfit
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.catalog.catalog import check_name
 from alluvia.operations.results.upload_parts import UPLOAD_MS_MAX, UPLOADS
 from alluvia.scratch import scratch_root
 from alluvia.store import ObjectInfo, PutResult, Store
+from alluvia.table_names import check_name
 
 CALLERS = f"{UPLOADS}_callers/"
 

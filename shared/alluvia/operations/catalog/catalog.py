@@ -17,7 +17,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.request_batching import RequestGroups
 from alluvia.operations.catalog.views import View
 from alluvia.store import Store
-from alluvia.table_names import REJECTS, TABLE_OR_REJECTS, TABLE_RULE
+from alluvia.table_names import REJECTS
 
 if TYPE_CHECKING:
     from alluvia.operations.streams.stream_batches import StreamBatch
@@ -129,9 +129,3 @@ def check_whole_lake(store: Store, what: str) -> None:
     """Raise `Invalid` on a branch, for an operation on a lake as a whole."""
     if store.is_branch:
         raise Invalid(f"{what} concerns the lake and all its branches: do it on the lake itself")
-
-
-def check_name(name: object) -> None:
-    """Raise `Invalid` for what cannot be a table's name."""
-    if not isinstance(name, str) or not TABLE_OR_REJECTS.fullmatch(name):
-        raise Invalid(f"table name {name!r:.100}: use {TABLE_RULE}")

@@ -109,16 +109,14 @@ def note_dropped(store: Store, clock: Clock, name: str) -> None:
 def check_schema_name(name: object) -> None:
     """Raise `Invalid` for a name that no new schema can have."""
     if not isinstance(name, str) or not SCHEMA_NAME.fullmatch(name):
-        raise Invalid(f"schema name {name!r:.100}: use {SCHEMA_RULE}, and none of {', '.join(NO_SCHEMAS)}")
+        raise Invalid(f"schema name {name!r:.100}: use {SCHEMA_RULE}, but not {', '.join(NO_SCHEMAS)}")
 
 
 def no_schema(name: str, table: str = "") -> TableNotFound:
     """Return the error for a missing schema, which a table would be in."""
     place = f"{table}: " if table else ""
-    return TableNotFound(
-        f"{place}there is no schema {name!r}: create it with CREATE SCHEMA {name} "
-        "(SHOW SCHEMAS lists the existing ones)"
-    )
+    hint = f": create it with CREATE SCHEMA {name}" if SCHEMA_NAME.fullmatch(name) else ""
+    return TableNotFound(f"{place}there is no schema {name!r:.100}{hint} (SHOW SCHEMAS lists the existing ones)")
 
 
 def _write(store: Store, clock: Clock, name: str, *, dropped: bool) -> None:
