@@ -108,6 +108,9 @@ def test_the_head_is_some_rows_of_a_table_or_a_view(lake: Path) -> None:
     assert run(lake, "head", "plain", "--format", "csv").stdout_bytes == b"name,price\r\nbolt,1.50\r\n"
     unknown = run(lake, "head", "evnts")
     assert (unknown.exit_code, unknown.stderr) == (1, "alluvia: the lake has no table 'evnts': did you mean events?\n")
+    for name in ("", "../events", "events/"):
+        assert f"alluvia: table name {name!r}" in run(lake, "head", name).stderr
+        assert f"alluvia: table name {name!r}" in run(lake, "schema", name).stderr
 
 
 def test_the_schema_has_the_types_that_create_takes(lake: Path) -> None:

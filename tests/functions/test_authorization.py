@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given, settings
@@ -130,6 +131,10 @@ def test_events_need_the_scope_to_append(lake: alluvia.Lake) -> None:
     refused = post("clicks", token(lake, grant("read:clicks"), grant("append:other"), grant("append:clicks._rejects")))
     assert outcome(refused) == (403, f'{CHALLENGE}, error="insufficient_scope", scope="append:clicks"')
     assert post("clicks%2F_rejects", token(lake, grant("append:*")))["statusCode"] == 403
+    for name in ("Clicks", "BRONZE.clicks", "..", "bronz\u0435.clicks", "lake.clicks"):  # no scope would allow these
+        refused = post(quote(name), token(lake, grant("append:clicks"), grant("append:bronze.*")))
+        assert refused["statusCode"] == 400
+        assert f"table name {name!r}" in json.loads(refused["body"])["error"]
 
 
 @pytest.mark.parametrize("path", ["/v1/events/clicks", "/v1/logs", "/v1/upload/clicks"])

@@ -73,13 +73,18 @@ class TableCreation(OfCatalog, Generic[AnyTable]):
         """Create a table for ingestion: `event_id, ts, event, source`, declared columns, `properties, received_at`.
 
         `columns` are a schema, or a mapping of names to types, as `create_table` takes them. Fields without a column go
-        into `properties`, as JSON text. Rows are sorted by `event` and `ts` by default. Raises as `create_table` does.
+        into `properties`, as JSON text. Rows are sorted by `event` and `ts` by default. Raises as `create_table` does,
+        and `Invalid` for the name of a table of rejected events, which ingestion creates.
         """
+        from alluvia.events.ingest.event_tables import check_takes_events
+
+        name = folder_name(name)
+        check_takes_events(name)
         if sort_by is None:
             sort_by = () if cluster_by else EVENTS_SORTED
         schema = event_schema(None if columns is None else schema_of(columns))
         new = NewTable(schema, partition_by, sort_by, properties, cluster_by)
-        self.catalog.create(folder_name(name), new, exist_ok=exist_ok)
+        self.catalog.create(name, new, exist_ok=exist_ok)
         return self.table(name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,7 @@ def _first(rows: pa.RecordBatchReader, most: int) -> Iterator[pa.RecordBatch]:
 
 def _may_be_view(name: str, error: AlluviaError) -> bool:
     """Whether a name without a table may belong to a view, or to a relation such as `<rollup>_live`."""
-    return isinstance(error, TableNotFound) or not TABLE_OR_REJECTS.fullmatch(name)
+    return isinstance(error, TableNotFound) or (not TABLE_OR_REJECTS.fullmatch(name) and all(re.split("[./]", name)))
 
 
 def _in_sql(name: str) -> str:

@@ -53,14 +53,19 @@ def find_events(catalog: WritableCatalog, name: str) -> TableHandle | None:
 
     Raises Invalid for a bad name.
     """
-    if "/" in name:
-        raise Invalid(f"table name {name!r:.200}: events go to a table, not to its rejects")
+    check_takes_events(name)
     table = catalog.handle(name)
     try:
         table.at_hand()
     except TableNotFound:
         return None
     return table
+
+
+def check_takes_events(name: str) -> None:
+    """Raise `Invalid` for a table of rejected events: ingestion creates it, with columns of its own."""
+    if "/" in name:
+        raise Invalid(f"table name {name!r:.200}: events go to a table, not to its rejects")
 
 
 def newest_of(table: TableHandle) -> Snapshot:

@@ -19,7 +19,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.nearest_name import likeness
 from alluvia.serverless.http import Request, Response, failure
 from alluvia.serverless.routes.fields import IN_QUERY, RequestField
-from alluvia.table_names import folder_name, sql_name
+from alluvia.table_names import check_name, folder_name, sql_name
 
 ELSEWHERE = {
     "/": "ClickHouse's / is /q here, with the same query, parameters (param_x) and body",
@@ -51,12 +51,16 @@ class Right:
         return f"{self.operation}:{self.on}" if self.operation else ""
 
     def check(self, rights: Rights | None, names: Sequence[str]) -> None:
-        """Raise `Forbidden` for a caller without this right. `names` are those in the path."""
+        """Raise `Forbidden` for a caller without this right. `names` are those in the path.
+
+        Raises `Invalid` for a name that no table can have: no scope would allow it.
+        """
         if rights is None or self in (PUBLIC, SENDER, LINKED, ANY_CALLER):
             return
         if self == PUBLISHES:
             rights.check_publish(names[0])
         elif self.on == _TABLE:
+            check_name(folder_name(names[0]))
             rights.check(self.operation, names[0])
         else:
             rights.check_any_table()

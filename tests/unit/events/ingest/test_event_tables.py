@@ -38,6 +38,14 @@ def test_tables_are_created_up_to_a_limit(lake: alluvia.Lake) -> None:
     assert post("three", 3).stored == 1
 
 
+def test_a_table_of_rejects_is_none_for_events(lake: alluvia.Lake) -> None:
+    """With the columns of events, it would take no rejects, and every batch with one would fail."""
+    for name in ("clicks/_rejects", "clicks._rejects", "nowhere.clicks._rejects"):
+        with pytest.raises(Invalid, match="events go to a table, not to its rejects"):
+            lake.create_events(name)
+    assert lake.tables(rejects=True) == []
+
+
 def test_requests_at_once_create_no_more_tables_than_the_limit(
     lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
