@@ -19,7 +19,15 @@ from alluvia.pipelines.declarations.declaration import AGGREGATE, APPEND, FULL, 
 from alluvia.pipelines.declarations.definition import TableDefinition, changed_parts
 from alluvia.pipelines.steps import Step
 from alluvia.query.limits import dollars, requests_of
-from alluvia.rollups.change import SourceChange, claims_held, find_appends, find_change, progress_of, rebuilt
+from alluvia.rollups.change import (
+    SourceChange,
+    claims_held,
+    find_appends,
+    find_change,
+    progress_of,
+    rebuilt,
+    why_unknown,
+)
 from alluvia.table_names import sql_name
 
 NOTHING, APPENDED, CHANGED, REBUILT = "nothing", "appended", "changed", "rebuilt"
@@ -195,25 +203,30 @@ def _appends(step: Step, target: Snapshot, source: StepSource) -> SourceChange:
     except VersionExpired as error:
         again = f"to start again from the rows that there are, run it with {FULL_REFRESH}"
         raise step.declaration.wrong(f"{error}: {again}") from error
-    if change.shown is None or change.shown > source.snapshot.version:
-        raise step.declaration.wrong(
-            f"{source.snapshot.name} is another table than before: to start again from its rows, run it with "
-            f"{FULL_REFRESH}"
-        )
+    if (reason := _why_unknown(change.shown, target, source.snapshot)) is not None:
+        raise step.declaration.wrong(f"{reason}: to start again from its rows, run it with {FULL_REFRESH}")
     return change
 
 
 def _any_change(step: Step, target: Snapshot, source: StepSource) -> SourceChange:  # noqa: ARG001
     """Return whether any row of a source changed: all is computed again then, whatever the rows are."""
     shown, snapshot = progress_of(target, source.snapshot), source.snapshot
-    if shown is None or shown > snapshot.version:
-        return SourceChange(snapshot, shown, rebuild=f"{snapshot.name} is another table than before")
+    reason = _why_unknown(shown, target, snapshot)
+    if shown is None or reason is not None:
+        return SourceChange(snapshot, shown, rebuild=reason)
     try:
         commits = [*read_commits(source.handle, shown + 1, snapshot.version), *claims_held(snapshot)]
     except VersionExpired as error:
         return SourceChange(snapshot, shown, rebuild=str(error))
     changing = [each for each in commits if each.cdc or each.metadata is not None or _changes_rows(each)]
     return SourceChange(snapshot, shown, (), changing)
+
+
+def _why_unknown(shown: int | None, target: Snapshot, source: Snapshot) -> str | None:
+    """Return the reason why the change since the version that a table shows is not known; None where it is."""
+    if shown is None:
+        return why_unknown(target, source)
+    return f"{source.name} has no version {shown} any more" if shown > source.version else None
 
 
 def _changes_rows(commit: CommitActions) -> bool:

@@ -32,6 +32,14 @@ def read_project(path: str | os.PathLike[str]) -> list[Declaration]:
     return in_order(declarations)
 
 
+def read_text(file: Path, shown: str) -> str:
+    """Return the text of a file. Raises `Invalid` for one that is not UTF-8."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise Invalid(f"{shown} is not text in UTF-8 ({error})") from error
+
+
 def _files(place: Path) -> Iterator[Path]:
     if place.is_file():
         yield place
@@ -44,8 +52,4 @@ def _read(file: Path, place: Path) -> Iterator[Declaration]:
     if file.suffix == ".py":
         yield from declarations_in(file, shown)
         return
-    try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise Invalid(f"{shown} is not text in UTF-8 ({error})") from error
-    yield from read_declarations(text, shown)
+    yield from read_declarations(read_text(file, shown), shown)

@@ -32,7 +32,7 @@ from alluvia.operations.transactions.staging import StagedTable
 from alluvia.pipelines.computing import StepComputing
 from alluvia.pipelines.declarations.declaration import APPEND, Declaration
 from alluvia.pipelines.execution import Execution, RowOutput, RowTable
-from alluvia.pipelines.folding import folding
+from alluvia.pipelines.folding import folding, lacking_txns, lacks_rows
 from alluvia.pipelines.planning import APPENDED, NOTHING, REBUILT, StepPlan, rebuilt_plan
 from alluvia.pipelines.sequence_folding import GREATEST, SequenceFolding, folds_changes, greatest_seen
 from alluvia.pipelines.sorting_rows import JudgedRows
@@ -110,6 +110,7 @@ class _Attempt:
         self._staged: dict[str, StagedTable] = {}
         self._plan: StepPlan | None = None
         self._greatest: int | None = None
+        self._looked_ms = catalog.clock.now_ms()
 
     def run(self) -> TableRun:
         """Plan, compute and commit. Deletes the files that it has written where it fails before it tries to commit."""
@@ -184,12 +185,12 @@ class _Attempt:
         )
 
     def _progress(self, plan: StepPlan) -> list[Txn]:
-        now_ms = self._catalog.clock.now_ms()
-        newest = [each.snapshot for each in plan.sources.values()]
+        newest, now_ms = [each.snapshot for each in plan.sources.values()], self._looked_ms
         return [
             Txn(PROGRESS, max(each.version for each in newest), now_ms),
             *(Txn(app_id(each), each.version, now_ms) for each in newest),
             *([] if self._greatest is None else [Txn(GREATEST, self._greatest, now_ms)]),
+            *lacking_txns(self._declaration, self._staged[self._declaration.target].newest(), plan.mode, now_ms),
         ]
 
     def _stage(
@@ -227,7 +228,7 @@ class _Attempt:
         fold = _fold(plan, now)
         if fold is not None:
             return self._folded(plan, computing, fold, now, folder)
-        sequencing = folds_changes(step)
+        sequencing = None if lacks_rows(now) else folds_changes(step)
         changes = None if sequencing is None else SequenceFolding(computing, sequencing, plan.changes, rows)
         units = self._units(plan, computing, changes, rows, folder)
         if not units.count:
@@ -361,7 +362,8 @@ def _greatest(numbers: Iterable[int | None]) -> int | None:
 
 def _fold(plan: StepPlan, now: Snapshot) -> Computing | None:
     sources = list(plan.sources.values())
-    return folding(plan.step, now.schema, sources[0].snapshot.schema) if len(sources) == 1 else None
+    folds = len(sources) == 1 and not lacks_rows(now)
+    return folding(plan.step, now.schema, sources[0].snapshot.schema) if folds else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Changes by key that are newer than those a table shows: they are folded in, without a look at the source. Pure.
 
-A key is folded if its changes in the run are only new rows, each with a greater value of SEQUENCE BY than the table has
-for the key. A key that the table does not have may be new, or may have been deleted by a change that is greater: it is
-folded if no change deletes, or if its values are greater than all that any run has seen. Units with other keys are
-computed again.
+A key is folded if its changes in the run are only new rows, each with a greater value of SEQUENCE BY than the table's
+current row of the key. A key without one may be new, or may have been deleted by a change that is greater: it is folded
+if no change deletes, or if its values are greater than all that any run has seen. Units with other keys are computed
+again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from alluvia.delta.log.actions import AddFile
 from alluvia.delta.snapshot import Snapshot
-from alluvia.engine.duck.literals import quote_name
+from alluvia.engine.duck.literals import free_name, quote_name
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.reading.relations import Files, LocalRows, Relation
 from alluvia.pipelines.computing import StepComputing, view
-from alluvia.pipelines.declarations.declaration import DROP, QUARANTINE, Sequencing
+from alluvia.pipelines.declarations.declaration import Sequencing
+from alluvia.pipelines.folding import leaves_rows_out
 from alluvia.pipelines.kinds import not_row_wise
 from alluvia.pipelines.sequences import HISTORY, sequenced
 from alluvia.pipelines.steps import Step
@@ -27,7 +28,6 @@ from alluvia.rollups.groups import Touched
 
 GREATEST = f"{PROGRESS}.sequence"
 """The application id under which runs record the greatest value of SEQUENCE BY, as a number."""
-_AGAIN = "pipeline_again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class SequenceFolding:
         number = self._number(quote_name(self.sequencing.by))
         gained = f"SELECT {self._listed(self._unit_columns)}, max({number}) FROM {view('pipeline_more')} GROUP BY ALL"  # noqa: S608
         parts = " UNION ALL ".join([gained, *(f"SELECT {each}, NULL FROM {view(seen)}" for seen, each in lost)])  # noqa: S608
-        named = self._listed([*self.computing.unit_schema.names, _AGAIN])
-        text = f"SELECT {self._listed(self.computing.unit_schema.names)}, max({_AGAIN}) FROM ({parts}) AS r({named}) GROUP BY ALL"  # noqa: S608, E501
+        named = self._listed([*self.computing.unit_schema.names, self._again])
+        text = f"SELECT {self._listed(self.computing.unit_schema.names)}, max({self._again}) FROM ({parts}) AS r({named}) GROUP BY ALL"  # noqa: S608, E501
         return Relation(inputs, {**views, "pipeline_found": text})
 
     def classified(self, target: Snapshot, files: Sequence[AddFile], greatest: int | None) -> Relation:
@@ -63,19 +63,21 @@ class SequenceFolding:
         inputs, views, lost = self._more_and_lost()
         keys, units = self._listed(self.step.declaration.key), self._listed(self._unit_columns)
         by = quote_name(self.sequencing.by)
-        shown = f"SELECT {keys}, max({self._latest}) AS latest FROM {view('pipeline_old')} GROUP BY {keys}"  # noqa: S608
-        more = view("pipeline_more")
-        found = f"SELECT {keys}, min({by}) AS least, count(*) > count({by}) AS unplaced FROM {more} GROUP BY {keys}"  # noqa: S608
-        newer = f"CASE WHEN s.there THEN s.latest IS NULL OR f.least > s.latest ELSE {self._is_new(greatest)} END"
-        same = self._same("f", "s", self.step.declaration.key)
+        latest, current, least, unplaced = map(self._own, ("latest", "current", "least", "unplaced"))
+        is_current = "true" if self.sequencing.scd == 1 else "bool_or(is_current)"
+        old, more = view("pipeline_old"), view("pipeline_more")
+        shown = f"SELECT {keys}, max({by}) AS {latest}, {is_current} AS {current} FROM {old} GROUP BY {keys}"  # noqa: S608
+        found = f"SELECT {keys}, min({by}) AS {least}, count(*) > count({by}) AS {unplaced} FROM {more} GROUP BY {keys}"  # noqa: S608
+        newer = f"s.{latest} IS NULL OR f.{least} > s.{latest}"
+        folds = f"CASE WHEN s.{current} THEN {newer} ELSE {self._is_new(f'f.{least}', greatest)} END"
         judged = (
-            f"SELECT {self._of('f', self._unit_columns)}, f.unplaced OR NOT ({newer}) AS again FROM ({found}) f "  # noqa: S608
-            f"LEFT JOIN (SELECT *, true AS there FROM ({shown})) s ON {same}"
+            f"SELECT {self._of('f', self._unit_columns)}, f.{unplaced} OR NOT ({folds}) AS {self._again} "  # noqa: S608
+            f"FROM ({found}) f LEFT JOIN ({shown}) s ON {self._same('f', 's', self.step.declaration.key)}"
         )
         again = [f"SELECT {each}, true FROM {view(seen)}" for seen, each in lost]  # noqa: S608
-        parts = " UNION ALL ".join([f"SELECT {units}, again FROM ({judged})", *again])  # noqa: S608
-        named = self._listed([*self.computing.unit_schema.names, _AGAIN])
-        text = f"SELECT {self._listed(self.computing.unit_schema.names)}, bool_or({_AGAIN}) FROM ({parts}) AS r({named}) GROUP BY ALL"  # noqa: S608, E501
+        parts = " UNION ALL ".join([f"SELECT {units}, {self._again} FROM ({judged})", *again])  # noqa: S608
+        named = self._listed([*self.computing.unit_schema.names, self._again])
+        text = f"SELECT {self._listed(self.computing.unit_schema.names)}, bool_or({self._again}) FROM ({parts}) AS r({named}) GROUP BY ALL"  # noqa: S608, E501
         return Relation(
             {**inputs, "pipeline_old": Files(target, files)},
             {**views, "pipeline_classified": text},
@@ -111,16 +113,18 @@ class SequenceFolding:
         return [each.column for each in self.step.kind.unit]
 
     @property
-    def _latest(self) -> str:
-        """Return SQL for the greatest value of SEQUENCE BY that a row of the table shows."""
-        by = quote_name(self.sequencing.by)
-        return by if self.sequencing.scd == 1 else f"greatest({by}, valid_to)"
+    def _again(self) -> str:
+        return self._own("again")
 
-    def _is_new(self, greatest: int | None) -> str:
-        """Return SQL for whether a key that the table does not have has no greater change."""
+    def _own(self, name: str) -> str:
+        """Return a name that no column of the table has."""
+        return free_name(f"pipeline_{name}", self.step.schema.names)
+
+    def _is_new(self, least: str, greatest: int | None) -> str:
+        """Return SQL for whether a key without a current row has no greater change than its least new one."""
         if self.sequencing.delete_when is None:
             return "true"
-        return "false" if greatest is None else f"coalesce({self._number('f.least')} > {greatest}, false)"
+        return "false" if greatest is None else f"coalesce({self._number(least)} > {greatest}, false)"
 
     def _folded(self) -> str:
         """Return SQL of the rows that keys have with their new changes."""
@@ -131,10 +135,11 @@ class SequenceFolding:
             text = f"SELECT {listed} FROM {old} UNION ALL SELECT {listed} FROM {more}"  # noqa: S608
             return sequenced(text, self.step.declaration, self.sequencing, names)
         keys, by = self._listed(self.step.declaration.key), quote_name(self.sequencing.by)
-        first = f"SELECT {keys}, min({by}) AS least FROM {more} GROUP BY {keys}"  # noqa: S608
-        until = "CASE WHEN o.is_current THEN f.least ELSE o.valid_to END"
+        least = self._own("least")
+        first = f"SELECT {keys}, min({by}) AS {least} FROM {more} GROUP BY {keys}"  # noqa: S608
+        until = f"CASE WHEN o.is_current THEN f.{least} ELSE o.valid_to END"
         closed = (
-            f"SELECT {self._of('o', names)}, o.valid_from, {until} AS valid_to, o.is_current AND f.least IS NULL "  # noqa: S608
+            f"SELECT {self._of('o', names)}, o.valid_from, {until} AS valid_to, o.is_current AND f.{least} IS NULL "  # noqa: S608
             f"FROM {old} o LEFT JOIN ({first}) f ON {self._same('o', 'f', self.step.declaration.key)}"
         )
         text = f"SELECT {listed} FROM {more}"  # noqa: S608
@@ -183,11 +188,7 @@ def greatest_seen(table: Snapshot) -> int | None:
 
 
 def folds_changes(step: Step) -> Sequencing | None:
-    """Return how a step's rows are changes, if new ones can be folded in; None where they cannot be.
-
-    A row that was dropped or set aside is not in the table, so that nothing can be compared with it.
-    """
-    removes = any(each.action in (DROP, QUARANTINE) for each in step.declaration.expectations)
-    if removes or not step.kind.unit or not_row_wise(step.query) is not None:
+    """Return how a step's rows are changes, if new ones can be folded in; None where they cannot be."""
+    if leaves_rows_out(step.declaration) or not step.kind.unit or not_row_wise(step.query) is not None:
         return None
     return step.declaration.sequencing

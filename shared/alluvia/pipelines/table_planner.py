@@ -12,6 +12,7 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import TableNotFound
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.catalog.schemas import check_schema
+from alluvia.operations.catalog.views import find_view
 from alluvia.operations.reading.relations import Evaluate
 from alluvia.pipelines.declarations.declaration import Declaration
 from alluvia.pipelines.declarations.definition import definition_of
@@ -69,6 +70,10 @@ class Planner:
         except TableNotFound as error:
             if name in self._coming:
                 return None
+            if find_view(self._catalog.store, name) is not None:
+                raise declaration.wrong(
+                    f"its query reads the view {name}: write its SELECT as a WITH clause"
+                ) from error
             raise declaration.wrong(f"its query reads a table that does not exist: {error}") from error
         if handle.carry_out(snapshot):
             snapshot = handle.newest()

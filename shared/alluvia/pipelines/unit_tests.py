@@ -31,6 +31,7 @@ from alluvia.operations.catalog.schemas import create_schema
 from alluvia.operations.reading.relations import Evaluate
 from alluvia.pipelines.declarations.declaration import QUARANTINE_SUFFIX, Declaration
 from alluvia.pipelines.execution import LocalExecution
+from alluvia.pipelines.project import read_text
 from alluvia.pipelines.queries.query import read_query
 from alluvia.pipelines.running import run_table
 from alluvia.query.engine import run
@@ -180,7 +181,7 @@ def _cast(rows: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
 
 
 def _in_file(file: Path, shown: str) -> Iterator[DeclarationTest]:
-    for part in script_parts(file.read_text(encoding="utf-8").splitlines(keepends=True)):
+    for part in script_parts(read_text(file, shown).splitlines(keepends=True)):
         place = f"{shown}:{part.line}"
         try:
             yield _read(part.text, place)

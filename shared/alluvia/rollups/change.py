@@ -82,6 +82,13 @@ def progress_of(rollup: Snapshot, source: Snapshot) -> int | None:
     return None if progress is None or progress.version < 0 else progress.version
 
 
+def why_unknown(rollup: Snapshot, source: Snapshot) -> str:
+    """Return the reason why a rollup shows no version of a source."""
+    if app_id(source) in rollup.state.txns:
+        return f"{source.name} was changed on the branch that {rollup.name} was published from"
+    return f"{source.name} was dropped and created again" if PROGRESS in rollup.state.txns else "it was empty"
+
+
 def progress_txns(source: Snapshot, now_ms: int) -> list[Txn]:
     """Return what a refresh records: `now_ms` is when the source was looked at."""
     return [Txn(name, source.version, now_ms) for name in (PROGRESS, app_id(source))]
@@ -103,12 +110,7 @@ def find_change(
     """
     shown = progress_of(rollup, source)
     if shown is None:
-        reason = "it was empty"
-        if app_id(source) in rollup.state.txns:
-            reason = f"{source.name} was changed on the branch that it was published from"
-        elif PROGRESS in rollup.state.txns:
-            reason = f"{source.name} was dropped and created again"
-        return SourceChange(source, None, rebuild=reason, accept=accept)
+        return SourceChange(source, None, rebuild=why_unknown(rollup, source), accept=accept)
     if rebuild:
         return SourceChange(source, shown, rebuild="it was asked for", accept=accept)
     whole = SourceChange(source, shown, accept=accept)

@@ -83,15 +83,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a pipeline that folds late changes",
         "pipelines/sequence_folding.py",
-        "s.latest IS NULL OR f.least > s.latest",
+        "s.{latest} IS NULL OR f.{least} > s.{latest}",
         "true",
         (_PROPERTY,),
     ),
     Mutant(
         "a pipeline that folds changes that are as new as the row",
         "pipelines/sequence_folding.py",
-        "f.least > s.latest",
-        "f.least >= s.latest",
+        "f.{least} > s.{latest}",
+        "f.{least} >= s.{latest}",
         (_PROPERTY,),
     ),
     Mutant(
@@ -102,10 +102,17 @@ MUTANTS: tuple[Mutant, ...] = (
         (_SEQUENCES,),
     ),
     Mutant(
-        "a pipeline that forgets when a deleted key's history ended",
+        "a pipeline that takes the end of a deleted key's history for its newest change",
         "pipelines/sequence_folding.py",
-        'f"greatest({by}, valid_to)"',
-        "by",
+        '"true" if self.sequencing.scd == 1 else "bool_or(is_current)"',
+        '"true"',
+        (_SEQUENCES,),
+    ),
+    Mutant(
+        "a pipeline that forgets what expectations left out",
+        "pipelines/folding.py",
+        "return txn is not None and txn.version > 0",
+        "return False",
         (_SEQUENCES,),
     ),
     Mutant(

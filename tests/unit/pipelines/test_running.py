@@ -9,11 +9,13 @@ import pyarrow as pa
 import pytest
 
 from alluvia.api.lake import Lake, Table
-from alluvia.clock import ManualClock
+from alluvia.clock import ManualClock, datetime_of
 from alluvia.errors import Invalid
-from alluvia.operations.reading.relations import Relation
+from alluvia.operations.reading.relations import Relation, Split
+from alluvia.pipelines.execution import LocalExecution, RowOutput
 from alluvia.pipelines.pipeline import Pipeline
 from alluvia.pipelines.running import TableRun
+from alluvia.pipelines.sorting_rows import JudgedRows
 from tests.unit.pipelines.conftest import Declare
 
 COPY = "CREATE TABLE copy AS SELECT * FROM events"
@@ -61,6 +63,36 @@ def test_a_table_that_fails_stops_only_those_that_read_it(lake: Lake, events: Ta
 def test_a_missing_source_is_named(declare: Declare) -> None:
     (report,) = declare(COPY).run()
     assert "table copy: its query reads a table that does not exist" in str(report.error)
+
+
+def test_a_view_as_a_source_is_named(lake: Lake, events: Table, declare: Declare) -> None:
+    lake.sql("CREATE VIEW visitors AS SELECT visitor FROM events")
+    (report,) = declare("CREATE TABLE copy AS SELECT * FROM visitors").run()
+    assert "its query reads the view visitors: write its SELECT as a WITH clause" in str(report.error)
+
+
+def test_a_run_records_when_it_looked_at_its_sources(
+    lake: Lake, events: Table, declare: Declare, clock: ManualClock
+) -> None:
+    began = clock.now_ms()
+
+    class Slow(LocalExecution):
+        def written(self, relation: Relation, split: Split, output: RowOutput) -> JudgedRows:
+            clock.sleep(600)
+            return LocalExecution(self.evaluate).written(relation, split, output)
+
+    pipeline = declare(COPY)
+    pipeline.run(execution=Slow(lake.evaluation()))
+    assert clock.now_ms() - began >= 600_000
+    assert pipeline.status()[0]["last_run"] == datetime_of(began)
+
+
+def test_a_group_that_an_expectation_left_out_comes_back_whole(lake: Lake, events: Table, declare: Declare) -> None:
+    ran(declare(TOTALS.replace("TABLE totals", "TABLE totals (CONSTRAINT c EXPECT (s < 3) ON VIOLATION DROP ROW)")))
+    assert rows(lake, "totals") == [("b", 2)]
+    events.append([{"id": 4, "visitor": "a", "n": 5}])
+    assert ran(declare(TOTALS)).units == 1
+    assert rows(lake, "totals") == [("a", 9), ("b", 2)]
 
 
 def test_two_rows_of_a_key_are_an_error_that_names_it(lake: Lake, events: Table, declare: Declare) -> None:
@@ -182,7 +214,7 @@ def test_another_table_of_a_sources_name(lake: Lake, events: Table, declare: Dec
     table = lake.create_table("events", {"id": "long", "visitor": "string", "n": "long"})
     table.append([{"id": 1, "visitor": "z", "n": 1}])
     copied, total = pipeline.run()
-    assert "events is another table than before" in str(copied.error)
+    assert "events was dropped and created again: to start again from its rows, run" in str(copied.error)
     assert (total.mode, total.reason) == ("rebuilt", "events was dropped and created again")
     assert (len(rows(lake, "copy")), rows(lake, "totals")) == (3, [("z", 1)])
     ran(pipeline, "copy", full_refresh=True)
@@ -306,17 +338,18 @@ def test_a_pipeline_runs_on_a_branch_and_is_published(lake: Lake, events: Table,
 
 
 def test_versions_of_a_branch_do_not_count_on_the_lake(lake: Lake, events: Table, declare: Declare) -> None:
-    pipeline = declare(TOTALS)
-    ran(pipeline)
+    pipeline = declare(TOTALS, COPY)
+    pipeline.run()
     fix = lake.branch("fix")
     for number in range(3):
         fix.table("events").append([{"id": number, "visitor": "z", "n": 1}])
-    ran(declare(TOTALS, on=fix))
+    declare(TOTALS, COPY, on=fix).run()
     fix.publish()  # three commits become one
     for number in range(3):
         events.append([{"id": number, "visitor": "y", "n": 1}])
-    report = ran(declare(TOTALS))
-    assert report.reason == "events was changed on the branch that it was published from"
+    report, copied = declare(TOTALS, COPY).run()
+    assert report.reason == "events was changed on the branch that totals was published from"
+    assert "events was changed on the branch that copy was published from: to start again from" in str(copied.error)
     assert rows(lake, "totals") == [("a", 4), ("b", 2), ("y", 3), ("z", 3)]
 
 

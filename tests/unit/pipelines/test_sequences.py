@@ -74,3 +74,50 @@ def test_rows_that_go_from_the_source_are_reflected(lake: Lake, feed: Table, dec
     pipeline.run()
     assert rows(lake, "one") == [("a", 1, "i"), ("b", 2, "x"), ("c", 3, "i")]
     assert rows(lake, "two")[0] == ("a", 1, "i", 1, None, True)
+
+
+def test_a_key_that_was_deleted_twice_has_no_current_row(lake: Lake, feed: Table, declare: Declare) -> None:
+    pipeline = declare(TWO)
+    add(feed, ("a", 5, "d"), ("a", 9, "d"))
+    pipeline.run()
+    add(feed, ("a", 7, "u"), ("b", 20, "d"))  # after the first of them, and before the second
+    pipeline.run()
+    add(feed, ("b", 21, "u"))
+    pipeline.run()
+    assert rows(lake, "two") == [
+        ("a", 1, "i", 1, 5, False), ("a", 7, "u", 7, 9, False),
+        ("b", 2, "i", 2, 20, False), ("b", 21, "u", 21, None, True), ("c", 3, "i", 3, None, True),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("action", ["DROP ROW", "QUARANTINE"])
+def test_changes_that_an_expectation_left_out_win_once_it_is_gone(
+    lake: Lake, feed: Table, declare: Declare, action: str
+) -> None:
+    plain = ONE.replace(" DELETE WHEN op = 'd'", "")
+    checked = f"TABLE one (CONSTRAINT c EXPECT (op <> 'bad') ON VIOLATION {action})"
+    add(feed, ("a", 10, "bad"))
+    declare(plain.replace("TABLE one", checked)).run()
+    assert rows(lake, "one") == [("b", 2, "i"), ("c", 3, "i")]
+    add(feed, ("a", 5, "u"), ("c", 4, "u"))
+    declare(plain).run()
+    assert rows(lake, "one") == [("a", 10, "bad"), ("b", 2, "i"), ("c", 4, "u")]
+
+
+def test_a_deleted_key_stays_so_after_an_expectation_is_gone(lake: Lake, feed: Table, declare: Declare) -> None:
+    add(feed, ("z", 10, "d"))
+    declare(ONE.replace("TABLE one", "TABLE one (CONSTRAINT c EXPECT (seq > 0) ON VIOLATION DROP ROW)")).run()
+    pipeline = declare(ONE)
+    for change in (("y", 5, "i"), ("z", 7, "u")):
+        add(feed, change)
+        pipeline.run()
+    assert [key for key, *_ in rows(lake, "one")] == ["a", "b", "c", "y"]
+
+
+@pytest.mark.parametrize("name", ["latest", "least", "again"])
+def test_columns_may_have_any_name(lake: Lake, feed: Table, declare: Declare, name: str) -> None:
+    pipeline = declare(f"CREATE TABLE one KEY ({name}) SEQUENCE BY seq AS SELECT k AS {name}, seq, op FROM feed")
+    pipeline.run()
+    add(feed, ("a", 8, "u"), ("b", -1, "late"))
+    (report,) = pipeline.run()
+    assert (report.error, rows(lake, "one")) == (None, [("a", 8, "u"), ("b", 2, "i"), ("c", 3, "i")])

@@ -83,3 +83,11 @@ def test_a_test_that_cannot_run_says_why(lake: Lake, events: Table, tmp_path: Pa
 def test_a_text_that_is_no_test_is_refused(lake: Lake, tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(Invalid, match=says):
         results(lake, tmp_path, text)
+
+
+def test_a_file_that_is_not_utf_8_is_named(lake: Lake, tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text("CREATE TABLE t AS SELECT id FROM events")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "a.sql").write_bytes("TEST t 'é' EXPECT (SELECT 1 AS id)".encode("latin-1"))
+    with pytest.raises(Invalid, match=r"tests/a\.sql is not text in UTF-8"):
+        lake.pipeline(tmp_path)
