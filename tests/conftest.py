@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import os
 import shutil
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from alluvia.processes.pool import Pool
 from tests.examples import examples
 from tests.no_pandas import NoPandas
 from tests.s3proxy import running_s3proxy
@@ -39,6 +41,8 @@ _STATE = tempfile.mkdtemp(prefix="alluvia-state-")
 atexit.register(shutil.rmtree, _STATE, ignore_errors=True)
 pytest.MonkeyPatch().setenv("XDG_STATE_HOME", _STATE)
 pytest.MonkeyPatch().setattr(os, "fsync", lambda _: None)  # no test needs its files after a power failure: milliseconds
+# A command ends its query's process, as its own process ends: here, the next command goes on with it.
+pytest.MonkeyPatch().setattr(Pool, "keeping_none", contextlib.nullcontext)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a background shell's, which all processes of tests inherit
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
