@@ -19,10 +19,11 @@ from alluvia.commit.transaction import FILE_AGE_MS_MAX
 from alluvia.delta.schema.serialization import arrow_schema, only_adds_nullable
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import ConcurrentAppend, Invalid, TransactionExpired, Unavailable
-from alluvia.events.ingest.event_tables import rejects_of
+from alluvia.events.ingest.event_tables import check_takes_events, rejects_of
 from alluvia.operations.planning.optimistic_retry import check_not_derived
 from alluvia.operations.retention.vacuum_plan import SCRATCH_FOLDER
 from alluvia.store import Store, open_store
+from alluvia.table_names import folder_name
 from alluvia_spark.backfill_job.committing import Committed, commit, done_before, is_done
 from alluvia_spark.backfill_job.execute import execute
 from alluvia_spark.backfill_job.job import REJECTS, ROWS, Job, JobOutcome, Report, Target
@@ -53,21 +54,22 @@ def run(
 ) -> Report:
     """Read files of events into an existing table, normalised as ingestion does it, in one commit.
 
-    `source` is a file, a directory, a glob or a list of files, local or on S3 (`s3://` and `s3a://` alike); `reading`
-    says how it is read. However often a job id is run, also at the same time, its rows are added once, and with them
-    its rejects to the table's `_rejects`. After a restore to before the job it can run again. Without a job id, table
-    and source make one. `options` are those of the lake's store (`endpoint_url`, …) and serve for an S3 source too.
-    `stores` opens the stores of the executors. Tries with the same `attempt` fail at once where one has found what only
-    the caller can repair. `repair_of` is the id of an earlier job of the same source: its files are read again, as of
-    its own start, so that what it has lost is loaded and all else is a duplicate. Rows that were deleted since come
-    again.
+    `table` is a name as in SQL, such as `bronze.events`. `source` is a file, a directory, a glob or a list of files,
+    local or on S3 (`s3://` and `s3a://` alike); `reading` says how it is read. However often a job id is run, also at
+    the same time, its rows are added once, and with them its rejects to the table's `_rejects`. After a restore to
+    before the job it can run again. Without a job id, table and source make one. `options` are those of the lake's
+    store (`endpoint_url`, …) and serve for an S3 source too. `stores` opens the stores of the executors. Tries with the
+    same `attempt` fail at once where one has found what only the caller can repair. `repair_of` is the id of an earlier
+    job of the same source: its files are read again, as of its own start, so that what it has lost is loaded and all
+    else is a duplicate. Rows that were deleted since come again.
 
     Raises `Invalid`, `TableNotFound` and the like for what the caller must fix, and `Unavailable` if Spark or the
     store fails: running the same job id again is then safe.
     """
     if lake_uri.startswith("memory:"):
         raise Invalid(f"lake {lake_uri!r} exists only in this process: a Spark job needs a directory or s3://")
-    given, clock = dict(options or {}), clock or SystemClock()
+    given, clock, table = dict(options or {}), clock or SystemClock(), folder_name(table)
+    check_takes_events(table)
     job_id = default_job_id(table, source) if job_id is None else check_job_id(job_id)
     lake = alluvia.connect(lake_uri, clock=clock, **given)
     before = lake.table(table).snapshot()

@@ -23,6 +23,7 @@ from alluvia.clock import Clock, SystemClock
 from alluvia.commit.event_window.id_files import plan_files
 from alluvia.delta.schema.serialization import arrow_schema
 from alluvia.events.ingest.event_tables import find_rejects
+from alluvia.table_names import folder_name
 from alluvia_spark.backfill import DEFAULT, run_folder
 from alluvia_spark.backfill_job import scratch
 from alluvia_spark.backfill_job.dropping import HeldFiles, by_task, identities, joined_ranges
@@ -83,6 +84,7 @@ def verify(
     `_alluvia/scratch/`. Raises what `backfill.run` does, and `Invalid` for a job that never began.
     """
     given, clock = dict(options or {}), clock or SystemClock()
+    table = folder_name(table)
     job_id = default_job_id(table, source) if job_id is None else job_id
     lake = alluvia.connect(lake_uri, clock=clock, **given)
     at = lake.table(table).snapshot(version)

@@ -197,13 +197,18 @@ def test_typed_columns_and_partition_columns(lake: Lake, spark: SparkSession, tm
     schema = pa.schema(
         [*lake.create_table("types", columns).snapshot().schema, ("tags", pa.list_(pa.struct([("k", pa.string())])))]
     )
-    table = lake.create_table("requests", schema, partition_by=["country", "month(day)"], sort_by=["price"])
+    lake.create_schema("bronze")
+    table = lake.create_table("bronze.requests", schema, partition_by=["country", "month(day)"], sort_by=["price"])
     lines = [
         b'{"event_id":"a","country":"de","day":"2026-01-31","at":"2026-01-01T01:02:03","price":1.10,"raw":"AAE=","ok":true}',
         b'{"event_id":"b","country":null,"day":"2026-02-01","price":"0.01","tags":[{"k":"x"},{}]}',
         b'{"event_id":"c","country":"d/e f","price":1.101}',
     ]
-    report = backfill.run(lake.uri, "requests", str(write(tmp_path / "in.ndjson", lines)), spark=spark)
+    source = str(write(tmp_path / "in.ndjson", lines))
+    with pytest.raises(Invalid, match="events go to a table, not to its rejects"):
+        backfill.run(lake.uri, "bronze.requests._rejects", source, spark=spark)
+    report = backfill.run(lake.uri, "memory.bronze.requests", source, spark=spark)
+    assert report.table == "bronze.requests"
     rows = rows_of(table)
     assert (report.rows, report.rejects, report.files) == (2, 1, 2)
     assert (rows[0]["country"], rows[0]["day"], rows[0]["raw"]) == ("de", date(2026, 1, 31), b"\x00\x01")

@@ -173,8 +173,9 @@ def _unknown(catalog: Catalog, reference: Reference) -> str:
         return f"{reference.shown} is a view, which has no versions: name versions of tables in its query"
     names = catalog.tables()
     listed = ", ".join(names[:NAMES_SHOWN_MAX]) + (", …" if len(names) > NAMES_SHOWN_MAX else "")
-    folder = "" if names else missing_folder(catalog.store.uri)
-    empty = f"there is no folder {folder}" if folder else "it holds no tables yet"
+    folder = "" if names or catalog.rights is not None else missing_folder(catalog.store.uri)
+    yet = "yet" if catalog.rights is None else "that this caller may read"
+    empty = f"there is no folder {folder}" if folder else f"it holds no tables {yet}"
     holds = f"the tables are: {listed}" if names else empty
     if reference.may_be_function:
         if reference.table in LAKE_FUNCTIONS:

@@ -6,7 +6,7 @@ import pytest
 
 import alluvia
 from alluvia.access.rights import Rights
-from alluvia.errors import Forbidden
+from alluvia.errors import Forbidden, TableNotFound
 from alluvia.sql.run import execute
 from tests.access import grant
 from tests.unit.sql.selected import lake_with_schemas, rows
@@ -76,3 +76,9 @@ def test_information_schema_hides_schemas_in_which_a_token_may_do_nothing(lake: 
     assert told.to_pylist() == [{"table_schema": "bronze", "table_name": "events"}]
     told = execute(lake, "SELECT schema_name FROM information_schema.schemata", rights=bronze)
     assert told["schema_name"].to_pylist() == ["bronze", "information_schema"]
+
+
+def test_a_token_is_not_told_of_tables_that_it_may_not_read(lake: alluvia.Lake) -> None:
+    gold = Rights((grant("read:gold.*"),))
+    with pytest.raises(TableNotFound, match="it holds no tables that this caller may read"):
+        execute(lake, "FROM gold.t", rights=gold)

@@ -64,7 +64,7 @@ def find_events(catalog: WritableCatalog, name: str) -> TableHandle | None:
 
 def check_takes_events(name: str) -> None:
     """Raise `Invalid` for a table of rejected events: ingestion creates it, with columns of its own."""
-    if "/" in name:
+    if name.endswith(f"/{REJECTS}"):
         raise Invalid(f"table name {name!r:.200}: events go to a table, not to its rejects")
 
 
