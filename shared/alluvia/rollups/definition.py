@@ -13,12 +13,19 @@ from functools import lru_cache
 import orjson
 import pyarrow as pa
 
-from alluvia.delta.arguments import check_text
 from alluvia.delta.properties import ROLLUP
 from alluvia.delta.schema.names import fold
 from alluvia.delta.snapshot import Snapshot
 from alluvia.engine.queries.expression_text import expression_text
-from alluvia.engine.queries.parse import Node, Statement, column_ref, integer_literal, parse, walk, without_locations
+from alluvia.engine.queries.parse import (
+    Node,
+    Statement,
+    column_ref,
+    integer_literal,
+    parse_stored,
+    walk,
+    without_locations,
+)
 from alluvia.engine.queries.references import At, Reference, find_references
 from alluvia.engine.queries.reproducible import PICKING, clauses, expressions
 from alluvia.engine.queries.rewrite import rewrite
@@ -157,10 +164,7 @@ class RollupQuery:
 @lru_cache(maxsize=64)
 def read_query(text: str) -> RollupQuery:
     """Parse a rollup's query. Raises `Invalid`, with the reason, for one that cannot be kept."""
-    check_text("query", text, EXAMPLE)
-    statement = parse(text.rstrip().rstrip(";"))
-    if statement.explain:
-        raise Invalid(f"a rollup's query cannot be an EXPLAIN: write the SELECT alone, such as {EXAMPLE}")
+    statement = parse_stored(text, EXAMPLE)
     tables = find_references(statement.root).tables
     _check_shape(statement.root)
     _check_expressions(statement.root)

@@ -12,12 +12,11 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from alluvia.delta.arguments import check_text
 from alluvia.delta.properties import MERGE_QUERY
 from alluvia.delta.schema.names import fold
 from alluvia.engine.duck.literals import quote_name
 from alluvia.engine.duck.relation import duckdb_type
-from alluvia.engine.queries.parse import Node, Statement, integer_literal, parse
+from alluvia.engine.queries.parse import Node, Statement, integer_literal, parse_stored
 from alluvia.engine.queries.references import At, Reference, find_references
 from alluvia.engine.queries.reproducible import clauses, expressions
 from alluvia.engine.queries.rewrite import rewrite
@@ -122,13 +121,10 @@ class MergeQuery:
 def read_merge_query(text: str) -> MergeQuery:
     """Parse a merge query. Raises `Invalid`, with the reason, for one that cannot be run over its own output."""
     try:
-        check_text("query", text, EXAMPLE)
-        statement = parse(text.rstrip().rstrip(";"))
+        statement = parse_stored(text, EXAMPLE)
         references = find_references(statement.root)
     except Invalid as error:
         raise _invalid(str(error)) from error
-    if statement.explain:
-        raise _invalid(f"write the SELECT alone, such as {EXAMPLE}")
     root = statement.root
     used = list(clauses(root))
     distinct = "DISTINCT" in used

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from alluvia.delta.schema.names import fold, places_by_name
+from alluvia.engine.queries.functions import VARYING_NAMES
 from alluvia.engine.queries.parse import Node, walk
 from alluvia.engine.queries.references import Reference
 
@@ -28,7 +29,7 @@ def named_columns(root: Node, schemas: Mapping[Reference, pa.Schema]) -> frozens
             return None
         tables[fold(reference.alias)].append(places_by_name(schema))
     meant: list[list[str]] = []
-    given: set[str] = set()
+    given: set[str] = {*VARYING_NAMES}
     for node in walk(root):
         if _takes_all(node):
             return None

@@ -176,6 +176,15 @@ def parse(text: str, analyse: Analyse = analyse) -> Statement:
     return read(text, limited)
 
 
+def parse_stored(text: str, example: str) -> Statement:
+    """Parse a query that a table keeps. Raises `Invalid`, also for an EXPLAIN; `example` is a query of that kind."""
+    check_text("query", text, example)
+    statement = parse(text.rstrip().rstrip(";"))
+    if statement.explain:
+        raise Invalid(f"the query cannot be an EXPLAIN: write the SELECT alone, such as {example}")
+    return statement
+
+
 def read(text: str, analyse: Analyse = analyse) -> Statement:
     """Parse a text of any length, as `parse` does. Versions of tables are then as DuckDB takes them."""
     text = in_our_form(with_joined_stars(without_schema(text)))

@@ -8,14 +8,14 @@ from functools import lru_cache
 import pyarrow as pa
 
 from alluvia.delta.schema.names import fold
-from alluvia.engine.queries.parse import Node, Statement, parse, walk
+from alluvia.engine.queries.named_columns import named_columns
+from alluvia.engine.queries.parse import Node, Statement, parse_stored
 from alluvia.engine.queries.references import At, Reference, References, find_references
 from alluvia.engine.queries.rewrite import rewrite
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 
 EXAMPLE = "SELECT day, count(*) AS hits FROM events GROUP BY day"
-_BY_POSITION = frozenset({"STAR", "POSITIONAL_REFERENCE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +44,11 @@ class PipelineQuery:
 
         The first one of a table of which it names none.
         """
-        nodes = list(walk(self.root))
-        meant = [[fold(part) for part in node.get("column_names", ())] for node in nodes]
-        used = {part for parts in meant for part in parts}
-        used |= {fold(name) for node in nodes for name in node.get("using_columns", ())}
-        known = {fold(name) for schema in schemas.values() for name in schema.names}
-        rows_as_values = [[fold(one.alias)] for one in self.references.tables if fold(one.alias) not in known]
-        if any(parts in rows_as_values for parts in meant) or any(map(_takes_all, nodes)):
+        named = named_columns(self.root, {one: schemas[source_name(one)] for one in self.references.tables})
+        if named is None:
             return dict.fromkeys(schemas)
         return {
-            table: tuple(name for name in schema.names if fold(name) in used) or tuple(schema.names[:1])
+            table: tuple(name for name in schema.names if fold(name) in named) or tuple(schema.names[:1])
             for table, schema in schemas.items()
         }
 
@@ -66,9 +61,7 @@ def source_name(reference: Reference) -> str:
 @lru_cache(maxsize=256)
 def read_query(text: str) -> PipelineQuery:
     """Parse a query. Raises `Invalid`, with the reason, for one whose rows do not follow from tables as they are."""
-    statement = parse(text.strip().rstrip(";"))
-    if statement.explain:
-        raise Invalid(f"the query cannot be an EXPLAIN: write the SELECT alone, such as {EXAMPLE}")
+    statement = parse_stored(text, EXAMPLE)
     references = find_references(statement.root)
     for one in references.tables:
         if one.table is None or one.is_function or one.call is not None:
@@ -80,13 +73,3 @@ def read_query(text: str) -> PipelineQuery:
     if not references.tables:
         raise Invalid(f"the query reads no table: name one in FROM, as in {EXAMPLE}")
     return PipelineQuery(statement, references)
-
-
-def _takes_all(node: Node) -> bool:
-    kind = node.get("type")
-    return (
-        node.get("class") in _BY_POSITION
-        or kind == "PIVOT"
-        or (kind == "JOIN" and node["ref_type"] == "NATURAL")
-        or (kind == "BASE_TABLE" and bool(node["column_name_alias"]))
-    )

@@ -16,6 +16,7 @@ TABLES = {"t": T, "u": U}
 
 NARROW = {
     "SELECT count(*) FROM t": set(),
+    "SELECT a FROM t WHERE current_date > DATE '2020-01-01' ORDER BY a": {"a"},
     "SELECT sum(b) FROM t WHERE a = 2": {"a", "b"},
     "SELECT x.b FROM t x JOIN u y USING (a) ORDER BY y.c": {"a", "b", "c"},
     "SELECT t.s.x, GRößE FROM t ORDER BY 1, 2": {"s", "größe"},
