@@ -277,6 +277,7 @@ def test_the_backfill_function_starts_the_job(lake: Lake, machine: str, monkeypa
         ("optimize", "[]", "expected a JSON object"),
         ("optimize", '{"dry": 1}', "optimize takes target_size, .*not 'dry'"),
         ("vacuum", '{"retention_hours": -1}', "retention_hours must be a number"),
+        ("vacuum", '{"retention_hours": NaN}', "retention_hours must be a number"),
         ("vacuum", '{"retention": 1}', "vacuum takes retention_hours, not 'retention'"),
         ("verify", '{"full": true}', "verify takes no arguments, not 'full'"),
     ],

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from alluvia.commit.handle import ReadableTable
-from alluvia.delta.log.actions import AddFile
+from alluvia.delta.log.actions import AddFile, RemoveFile
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, VersionExpired
@@ -37,6 +37,7 @@ MODES = {APPEND: APPENDED, KEYED: CHANGED, AGGREGATE: CHANGED, FULL: REBUILT}
 DUCKDB, SPARK = "duckdb", "spark"
 FUNCTION_BYTES_MAX = 50_000_000_000
 """A function can read about this much in the quarter of an hour that it may run: more is work for Spark."""
+COMMITS_AT_ONCE = 100
 FULL_REFRESH = "--full-refresh, or run(full_refresh=True)"
 
 
@@ -209,17 +210,16 @@ def _appends(step: Step, target: Snapshot, source: StepSource) -> SourceChange:
 
 
 def _any_change(step: Step, target: Snapshot, source: StepSource) -> SourceChange:  # noqa: ARG001
-    """Return whether any row of a source changed: all is computed again then, whatever the rows are."""
+    """Return the first commit that may have changed rows of a source: all is computed again then, whatever they are."""
     shown, snapshot = progress_of(target, source.snapshot), source.snapshot
     reason = _why_unknown(shown, target, snapshot)
     if shown is None or reason is not None:
         return SourceChange(snapshot, shown, rebuild=reason)
     try:
-        commits = [*read_commits(source.handle, shown + 1, snapshot.version), *claims_held(snapshot)]
+        changing = next((each for each in _commits_after(source, shown) if _may_change_rows(each)), None)
     except VersionExpired as error:
         return SourceChange(snapshot, shown, rebuild=str(error))
-    changing = [each for each in commits if each.cdc or each.metadata is not None or _changes_rows(each)]
-    return SourceChange(snapshot, shown, (), changing)
+    return SourceChange(snapshot, shown, (), [] if changing is None else [changing])
 
 
 def _why_unknown(shown: int | None, target: Snapshot, source: Snapshot) -> str | None:
@@ -229,8 +229,18 @@ def _why_unknown(shown: int | None, target: Snapshot, source: Snapshot) -> str |
     return f"{source.name} has no version {shown} any more" if shown > source.version else None
 
 
-def _changes_rows(commit: CommitActions) -> bool:
-    return any(add.data_change for add in commit.adds) or any(remove.data_change for remove in commit.removes)
+def _commits_after(source: StepSource, version: int) -> Iterator[CommitActions]:
+    """Yield the commits of a source after a version. They are read as they are needed, in batches of growing size."""
+    newest, several = source.snapshot.version, COMMITS_AT_ONCE
+    while version < newest:
+        yield from read_commits(source.handle, version + 1, min(version + several, newest))
+        version, several = version + several, 2 * several
+    yield from claims_held(source.snapshot)
+
+
+def _may_change_rows(commit: CommitActions) -> bool:
+    changed: list[AddFile | RemoveFile] = [*commit.adds, *commit.removes]
+    return bool(commit.cdc) or commit.metadata is not None or any(each.data_change for each in changed)
 
 
 _CHANGE_OF = {APPEND: _appends, FULL: _any_change}

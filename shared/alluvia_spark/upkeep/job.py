@@ -34,6 +34,8 @@ OPERATIONS: Mapping[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
 REPORTS = "_alluvia/upkeep/reports/"
 """Reports are kept here in the lake, as `<operation>/<table>.json`."""
 NAMES_MAX = 100
+HOURS_MAX = 87_600
+"""Ten years, as in the settings of a deployed stack."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -84,8 +86,10 @@ def _check_pipeline(how: Mapping[str, Any]) -> None:
 
 def _of_vacuum(how: Mapping[str, Any]) -> dict[str, Any]:
     hours = how.get("retention_hours")
-    if hours is not None and (isinstance(hours, bool) or not isinstance(hours, int | float) or hours < 0):
-        raise Invalid(f"how: retention_hours must be a number, 0 or more, not {hours!r:.100}")
+    if hours is not None and (
+        isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 <= hours <= HOURS_MAX
+    ):
+        raise Invalid(f"how: retention_hours must be a number from 0 to {HOURS_MAX}, not {hours!r:.100}")
     return {"retention": None if hours is None else timedelta(hours=hours), "names_max": NAMES_MAX}
 
 

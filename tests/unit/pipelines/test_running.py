@@ -12,10 +12,12 @@ from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock, datetime_of
 from alluvia.errors import Invalid
 from alluvia.operations.reading.relations import Relation, Split
+from alluvia.pipelines import planning
 from alluvia.pipelines.execution import LocalExecution, RowOutput
 from alluvia.pipelines.pipeline import Pipeline
 from alluvia.pipelines.running import TableRun
 from alluvia.pipelines.sorting_rows import JudgedRows
+from alluvia.store.counting import CountingStore
 from tests.unit.pipelines.conftest import Declare
 
 COPY = "CREATE TABLE copy AS SELECT * FROM events"
@@ -376,3 +378,21 @@ def test_plan_and_status_come_from_the_log(lake: Lake, events: Table, declare: D
     assert (totals["mode"], totals["rows"], totals["why"], totals["after"]) == ("changed", None, "after copy", ["copy"])
     copy, totals = pipeline.status()
     assert (copy["behind"], copy["mode"], totals["behind"]) == ({"events": 1}, "appended", {"copy": 0})
+
+
+def test_a_full_table_reads_commits_until_one_changes_rows(
+    lake: Lake, other: Lake, events: Table, store: CountingStore, declare: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = "CREATE TABLE counted KIND FULL AS SELECT count(*) AS c FROM events"
+    ran(declare(counted))
+    monkeypatch.setattr(planning, "COMMITS_AT_ONCE", 2)
+    events.optimize(full=True)
+    for number in range(12):
+        events.append([{"id": number, "visitor": "z", "n": 1}])
+    events.checkpoint()
+    store.reset()
+    (plan,) = declare(counted, on=other).plan()
+    assert plan["mode"] == "rebuilt"
+    read = [key for kind, key in store.keys if kind == "get" and key.startswith("events/_delta_log/0")]
+    # 13 is the newest version; of those before, a batch that has the first append
+    assert sorted(int(key[-25:-5]) for key in read if key.endswith(".json")) == [2, 3, 13]
