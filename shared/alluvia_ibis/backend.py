@@ -107,7 +107,7 @@ class Backend(SQLBackend, CanCreateDatabase, HasCurrentDatabase, NoExampleLoader
         every = (*self.con.tables(), *self.con.views())
         held = [name_in_schema(name) for name in every if schema_of(name) == schema]
         if not held and schema not in self.con.schemas():
-            raise Invalid(f"database: there is no schema {schema!r:.100}: create_database creates it")
+            raise Invalid(f"database: there is no schema {schema!r:.100}: create it with create_database")
         names: list[str] = self._filter_with_like(held, like)
         return names
 

@@ -149,7 +149,7 @@ def check_keeper_name(kind: str, name: object) -> None:
     if not is_keeper_name(name):
         raise Invalid(
             f"{kind} name {name!r:.100}: use up to 64 lower-case letters, digits, '_', '-' and '.', "
-            "with a letter or a digit first and no '.' at the end"
+            "starting with a letter or a digit and not ending with '.'"
         )
 
 

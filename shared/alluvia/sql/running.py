@@ -192,7 +192,7 @@ def check_together(statements: Sequence[SqlStatement]) -> None:
     """Raise `Invalid` for a statement that no transaction can hold."""
     for statement in statements:
         if statement.alone:
-            others = ", or with nothing but definitions, without BEGIN" if statement.defines else ""
+            others = ", or together with other definitions only, without BEGIN" if statement.defines else ""
             raise Invalid(
                 f"{statement.kind.upper()} cannot be part of a transaction: send it in a text of its own{others}"
             )

@@ -59,7 +59,7 @@ def test_schemas_are_created_and_listed(lake: alluvia.Lake) -> None:
         ("SELECT * FROM gold.t", TableNotFound, "there is no schema or branch 'gold'"),
         ("SELECT * FROM bronze.event", TableNotFound, r"did you mean bronze\.events\?"),
         ('SELECT * FROM "bronze.events"', TableNotFound, "without quotes around the dot"),
-        ("CREATE STREAM bronze.s ON TABLE events", Invalid, "no schema"),
+        ("CREATE STREAM bronze.s ON TABLE events", Invalid, "without a schema"),
         ("DROP SCHEMA main", Invalid, "cannot be dropped"),
         ("DROP SCHEMA gold", TableNotFound, "there is no schema 'gold'"),
     ):

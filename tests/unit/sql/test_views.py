@@ -79,7 +79,7 @@ def test_views_of_views_and_of_versions(viewed: alluvia.Lake) -> None:
         ("CREATE VIEW v AS SELECT getenv('HOME')", Invalid, "getenv"),
         ("CREATE VIEW v AS SELECT * FROM read_csv('/etc/passwd')", Invalid, "read_csv() is neither a table"),
         ("CREATE VIEW v (a, b) AS SELECT 1", Invalid, "has 1 columns available but 2 columns specified"),
-        ("CREATE VIEW t_final AS SELECT 1", Invalid, "and none of _live, _final, _freshness at the end"),
+        ("CREATE VIEW t_final AS SELECT 1", Invalid, "cannot end with _live, _final, _freshness"),
         ("CREATE OR REPLACE VIEW late AS SELECT * FROM late", Invalid, "view late cannot read itself"),
         ("DROP VIEW nothing", TableNotFound, "the lake has no view 'nothing'"),
         ("DROP VIEW t", TableNotFound, "t is a table: DROP TABLE t drops it"),

@@ -97,7 +97,7 @@ def write_view(
     Raises `Conflict` where another writer has changed the view since.
     """
     if not may_be_view(name):
-        raise Invalid(f"view name {name!r:.100}: use {TABLE_RULE}, and none of {', '.join(RESERVED)} at the end")
+        raise Invalid(f"view name {name!r:.100}: use {TABLE_RULE}. The name cannot end with {', '.join(RESERVED)}")
     before = known or _newest(store, name)  # a dropped view's numbers go on
     version = 0 if before is None else before.version + 1
     view = View(name, version, query, clock.now_ms(), comment, column_comments)

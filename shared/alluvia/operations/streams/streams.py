@@ -101,7 +101,8 @@ def check_name(name: str) -> None:
 
     if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name) or name.endswith(RESERVED):
         raise Invalid(
-            f"stream name {name!r:.100}: use {NAME_RULE}, no schema, and none of {', '.join(RESERVED)} at the end"
+            f"stream name {name!r:.100}: use {NAME_RULE}, without a schema. "
+            f"The name cannot end with {', '.join(RESERVED)}"
         )
 
 
