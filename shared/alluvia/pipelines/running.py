@@ -160,7 +160,7 @@ class _Attempt:
 
     def _carried_out(self, plan: StepPlan, before: Snapshot | None, folder: Path) -> TableRun:
         target = staged_target(self._tables, self._catalog, plan, before)
-        quarantine = staged_quarantine(self._tables, self._catalog, plan)
+        quarantine = staged_quarantine(self._tables, self._catalog, plan, before)
         self._staged = {each.name: each for each in (target, quarantine) if each is not None}
         try:
             work = self._work(plan, target, quarantine, folder)

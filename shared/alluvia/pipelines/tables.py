@@ -19,7 +19,9 @@ from alluvia.operations.tables.create import plan_create
 from alluvia.operations.tables.evolve import plan_evolve
 from alluvia.operations.transactions.lake_transaction import StagedTables
 from alluvia.operations.transactions.staging import StagedTable
+from alluvia.pipelines.declarations.declaration import QUARANTINE_SUFFIX
 from alluvia.pipelines.declarations.definition import definition_of, quarantine_text
+from alluvia.pipelines.folding import lacks_rows
 from alluvia.pipelines.marks import put_mark
 from alluvia.pipelines.planning import REBUILT, StepPlan
 from alluvia.pipelines.sorting_rows import quarantine_schema
@@ -47,12 +49,17 @@ def staged_target(
     return staged
 
 
-def staged_quarantine(tables: StagedTables, catalog: WritableCatalog, plan: StepPlan) -> StagedTable | None:
-    """Return the table of a step's failed rows; None where none are kept. Raises `Invalid` for another's table."""
+def staged_quarantine(
+    tables: StagedTables, catalog: WritableCatalog, plan: StepPlan, before: Snapshot | None
+) -> StagedTable | None:
+    """Return the table of a step's failed rows; None where none are kept. Raises `Invalid` for another's table.
+
+    `before` is the step's table, whose failed rows may be kept since an expectation that its declaration had.
+    """
     step = plan.step
     name = step.declaration.quarantine
     if name is None:
-        return None
+        return None if before is None or not lacks_rows(before) else _former_quarantine(tables, step)
     text, schema = quarantine_text(step.declaration.target), quarantine_schema(step.schema)
     metadata = plan_create(NewTable(schema), catalog.clock.new_id(), catalog.clock.now_ms())
     metadata = replace(metadata, configuration={**metadata.configuration, PIPELINE: text})
@@ -69,6 +76,18 @@ def staged_quarantine(tables: StagedTables, catalog: WritableCatalog, plan: Step
     if widened != before.state.metadata:
         staged.transaction(before).commit(Changes(OPERATION, metadata=widened))
     return staged
+
+
+def _former_quarantine(tables: StagedTables, step: Step) -> StagedTable | None:
+    """Return the table of failed rows that earlier runs have made, which rows leave when they are computed again."""
+    target = step.declaration.target
+    try:
+        staged = tables.handle(target + QUARANTINE_SUFFIX)
+        kept = staged.newest()
+    except TableNotFound:
+        return None
+    own = kept.properties.get(PIPELINE) == quarantine_text(target)
+    return staged if own and _same_columns(kept.schema, quarantine_schema(step.schema)) else None
 
 
 def _metadata(catalog: WritableCatalog, step: Step) -> Metadata:

@@ -90,11 +90,11 @@ def test_a_run_records_when_it_looked_at_its_sources(
 
 
 def test_a_group_that_an_expectation_left_out_comes_back_whole(lake: Lake, events: Table, declare: Declare) -> None:
-    ran(declare(TOTALS.replace("TABLE totals", "TABLE totals (CONSTRAINT c EXPECT (s < 3) ON VIOLATION DROP ROW)")))
-    assert rows(lake, "totals") == [("b", 2)]
+    ran(declare(TOTALS.replace("TABLE totals", "TABLE totals (CONSTRAINT c EXPECT (s < 3) ON VIOLATION QUARANTINE)")))
+    assert (rows(lake, "totals"), len(rows(lake, "totals_quarantine"))) == ([("b", 2)], 1)
     events.append([{"id": 4, "visitor": "a", "n": 5}])
     assert ran(declare(TOTALS)).units == 1
-    assert rows(lake, "totals") == [("a", 9), ("b", 2)]
+    assert (rows(lake, "totals"), rows(lake, "totals_quarantine")) == ([("a", 9), ("b", 2)], [])
 
 
 def test_two_rows_of_a_key_are_an_error_that_names_it(lake: Lake, events: Table, declare: Declare) -> None:
