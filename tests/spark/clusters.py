@@ -32,6 +32,7 @@ from layers.emr import ROOT, SparkJob, build_job
 from layers.recipes import Machine
 from tests.java import QUICK
 from tests.s3server import CREDENTIALS, REGION, S3Endpoint, running_server
+from tests.spark.quick import SETTINGS
 
 MASTER = "local-cluster[2,1,1024]"
 """Two workers of one core and 1,024 MB each, in processes of their own."""
@@ -104,7 +105,7 @@ class Cluster:
             "spark.executorEnv.PYTHONPATH": "./environment",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
-            "spark.driver.defaultJavaOptions": " ".join(QUICK),
+            **SETTINGS,
             "spark.executor.defaultJavaOptions": " ".join(QUICK),
             "spark.local.dir": str(self._folder / "local"),
             "spark.task.maxFailures": "8",

@@ -11,16 +11,8 @@ import alluvia
 import alluvia_spark
 from alluvia.api.lake import Lake
 from alluvia_spark.session import session
-from tests.java import QUICK
 from tests.spark import faults
-
-SETTINGS = {
-    "spark.driver.defaultJavaOptions": " ".join(QUICK),
-    "spark.sql.shuffle.partitions": "4",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-"""Settings of a Spark that runs many small jobs: it would compile each, and cut what it shuffles in 200 parts."""
+from tests.spark.quick import SETTINGS
 
 
 @pytest.fixture(scope="session")

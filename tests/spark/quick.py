@@ -1,0 +1,12 @@
+"""Settings of a Spark that runs many small jobs: it would compile each, and cut what it shuffles in 200 parts."""
+
+from __future__ import annotations
+
+from tests.java import QUICK
+
+SETTINGS = {
+    "spark.driver.defaultJavaOptions": " ".join(QUICK),
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
