@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 import alluvia
 from alluvia.api.lake import Table
 from alluvia_spark import upkeep
-from alluvia_spark.session import QUICK_JAVA, session
+from benchmarks.delta_session import session_with_delta
 from benchmarks.report import Figure
-from tests.reach.delta_spark import named, running_delta_spark
+from tests.reach.delta_spark import named
 from tests.s3server import S3Server
 
 FILES, ROWS, PARTITIONS = 24, 250_000, 8
@@ -34,15 +34,14 @@ def figures(_: S3Server, folder: Path) -> list[Figure]:
     table = _table(folder / "lake")
     size = sum(file.size for file in table.snapshot().files)
     what = f"optimize on Spark, {len(table.files)} files, {size >> 20} MB, sorted: wall"
-    with session("alluvia benchmark", cores=2, settings=QUICK_JAVA) as spark:
+    with session_with_delta() as spark:
         sides: dict[str, Callable[[Path], object]] = {
             "ours": lambda copy: _ours(spark, copy),
             "bare": lambda copy: _bare(spark, table, copy),
+            "delta": lambda copy: spark.sql(f"OPTIMIZE {named(_opened(copy))}").collect(),
         }
         runs = _in_turns(folder, sides)
-    with running_delta_spark() as delta:
-        theirs = _in_turns(folder, {"delta": lambda copy: delta.run(f"OPTIMIZE {named(_opened(copy))}")})
-    ours, bare, other = (median(each) for each in (runs["ours"], runs["bare"], theirs["delta"]))
+    ours, bare, other = (median(runs[side]) for side in sides)
     ratio = median(one / two for one, two in zip(runs["bare"], runs["ours"], strict=True))
     return [
         Figure(
