@@ -46,9 +46,10 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
         report: dict[str, Any] = {}
         if it is not None and not _is_done(derived, it, records or []) and derived.is_due(it, again=_again(records)):
             report = _run(lake, derived, it, context)
-        below = derived.below([table.name] if it is None else it.makes)
+        made = (table.name,) if it is None else it.makes
         if queue_url:
-            return {**report, "below_enqueued": _enqueue(lake, derived, below, queue_url)}
+            return {**report, "below_enqueued": _enqueue(lake, derived, derived.made_of(made), queue_url)}
+        below = [each for each in derived.from_here(made) if each.name != table.name]
         done = _each(lake, derived, below, (), context)
         _check(done, derived.broken)
         return {**report, **done}
@@ -60,24 +61,20 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     if not isinstance(when_due, bool):
         raise Invalid("when_due: expected true or false")
     derived = DerivedTables(lake.catalog)
+    wanted = [] if named is None else list(map(folder_name, wanted_tables(lake, {"tables": named})))
+    if missing := [name for name in wanted if name not in lake]:
+        raise TableNotFound(f"there is no table {missing[0]!r}")
+    tables = derived.all() if named is None else derived.from_here(wanted)
     for name, reason in derived.broken.items():
         logger.error("a table cannot be kept up to date", extra={"table": name, "reason": reason})
     if queue_url and named is None:
-        queued = {"tables_enqueued": _enqueue(lake, derived, derived.tables, queue_url)}
+        queued = {"tables_enqueued": _enqueue(lake, derived, tables, queue_url)}
         logger.info("tables enqueued", extra=queued)
         _check({"tables": [], "failed": {}}, derived.broken)
         return queued
-    wanted, reached = list[str](), set[str]()
-    tables = derived.tables
-    if named is not None:
-        wanted = list(map(folder_name, wanted_tables(lake, {"tables": named})))
-        if missing := [name for name in wanted if name not in lake]:
-            raise TableNotFound(f"there is no table {missing[0]!r}")
-        reached |= {each.name for each in derived.below(wanted)} | set(wanted)
-        tables = [each for each in tables if each.name in reached]
     done = _each(lake, derived, tables, [] if when_due else wanted, context)
     logger.info("round done", extra={"tables_left": len(done["left"])})
-    _check(done, {name: why for name, why in derived.broken.items() if named is None or name in reached})
+    _check(done, derived.broken)
     return {"tables": done["tables"], "left": done["left"]}
 
 

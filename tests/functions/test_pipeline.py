@@ -16,11 +16,11 @@ from alluvia.clock import ManualClock
 from alluvia.errors import AlluviaError, Invalid, TableNotFound
 from alluvia.pipelines import derived_tables
 from alluvia.pipelines.derived_tables import DerivedTables
-from alluvia.pipelines.marks import note_failure, read_failure
+from alluvia.pipelines.marks import note_failure, put_marks, read_failure
 from alluvia.serverless import derived_runs, sqs_sender, warm_lake
 from alluvia.serverless.rounds import MARGIN_MS
 from alluvia.serverless.table_messages import message_for
-from alluvia.store import MemoryStore
+from alluvia.store import CountingStore, MemoryStore
 from functions.pipeline.handler import handler
 from tests.functions.test_table_queue import event, failed, waiting
 from tests.log_lines import Context, log_lines
@@ -30,6 +30,7 @@ SILVER = "CREATE TABLE silver SCHEDULE ON CHANGE AS SELECT id, who, n FROM event
 GOLD = "CREATE TABLE gold SCHEDULE ON CHANGE AS SELECT who, sum(n) AS s FROM silver GROUP BY who"
 BAD = "CREATE TABLE bad SCHEDULE ON CHANGE AS SELECT error('broken') AS x FROM events WHERE n > 1"
 MINUTE = 60
+TABLES = ("events", "silver", "gold")
 
 
 @pytest.fixture
@@ -234,6 +235,29 @@ def test_one_run_answers_all_messages_that_were_sent_before_it(
     assert lake["silver"].count() == 3
 
 
+def test_a_message_looks_at_its_table_and_its_neighbours_alone(clock: ManualClock, tmp_path: Path, queue: str) -> None:
+    store = CountingStore(MemoryStore("lake", clock))
+    lake = Lake(store, clock)
+    lake.create_table("events", {"id": "long", "who": "string", "n": "long"}).append([{"id": 1, "who": "a", "n": 1}])
+    declare(lake, tmp_path, SILVER, GOLD)
+    objects = {key: store.get(key) for key in [each.key for each in store.list("silver/")]}
+    for others in (range(10), range(10, 200)):
+        for number in others:  # they are made of the same source
+            put_marks(store, f"other{number}", ["events"])
+            for key, data in objects.items():
+                store.put(key.replace("silver", f"other{number}"), data)
+        append(lake, (2, "b", 5))
+        with warm_lake.using(Lake(store, clock)):
+            store.reset()
+            assert failed(handler(event(message_for("silver")), Context("r"))) == []
+        assert not any(key.startswith("other") for _, key in store.keys)
+        logs = {key for kind, key in store.keys if kind == "list"}
+        assert logs == {"_alluvia/pipelines/", "_alluvia/rollups/", *(f"{name}/_delta_log/" for name in TABLES)}
+        assert store.requests["list"] == 5
+        assert sum(store.requests.values()) < 22
+    assert {each["table"] for each in waiting(queue)} == {"gold"}
+
+
 def delivered(body: str, **attributes: str) -> dict[str, Any]:
     """Return the function's event for one message with attributes of SQS."""
     records = event(body)["Records"]
@@ -305,6 +329,10 @@ def test_tables_that_are_made_of_each_other_do_not_run_for_ever(lake: Lake, tmp_
     lake.pipeline(tmp_path / "pipelines").run(full_refresh=True)
     with pytest.raises(AlluviaError, match="tables are made of each other, or of such tables: gold, silver"):
         handler({}, Context("r"))
+    versions = [lake[name].version for name in ("silver", "gold")]
+    for name in ("silver", "events"):  # such as one that was sent before they were declared so
+        assert failed(handler(event(message_for(name)), Context("r"))) == ["0"]
+    assert [lake[name].version for name in ("silver", "gold")] == versions
 
 
 def test_a_table_of_a_branch_runs_once_it_is_published(lake: Lake, tmp_path: Path) -> None:

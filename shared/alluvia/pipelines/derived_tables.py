@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 
 from alluvia.delta.properties import ROLLUP
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import AlluviaError, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import WritableCatalog
-from alluvia.pipelines.declarations.declaration import Declaration
+from alluvia.pipelines.declarations.declaration import QUARANTINE_SUFFIX, Declaration
 from alluvia.pipelines.declarations.definition import definition_of, is_quarantine
 from alluvia.pipelines.graph import tables_of
-from alluvia.pipelines.marks import FailedRun, clear_failure, note_failure, read_marks
+from alluvia.pipelines.marks import FailedRun, clear_failure, note_failure, pairs_of, read_failure, read_marks
 from alluvia.rollups import definition as rollup_definition
 from alluvia.rollups.change import PROGRESS, progress_of
 from alluvia.rollups.creating import MARKS as ROLLUP_MARKS
+from alluvia.table_names import sql_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,34 +39,47 @@ class DerivedTable:
 
 
 class DerivedTables:
-    """One look at the derived tables of a lake, each after those that it reads.
+    """One look at the derived tables of a lake, which opens the logs of those that it is asked for, and of no other.
 
-    `broken` has the reasons why some cannot be kept up to date: their logs or those of their sources cannot be read, or
+    Marks say which tables are made of which, and the tables' logs whether they still are. `broken` has the reasons why
+    some of those that were asked for cannot be kept up to date: their logs or those of their sources cannot be read, or
     they are made of each other. Snapshots are looked up once, and again after `note_run`.
     """
 
     def __init__(self, catalog: WritableCatalog) -> None:
+        """List the marks: two LIST requests for 1,000 of them."""
         self._catalog = catalog
         self._snapshots: dict[str, Snapshot | None] = {}
+        self._failed: dict[str, FailedRun | None] = {}
         self.broken: dict[str, str] = {}
         marks = read_marks(catalog.store)
-        self._failed = marks.failed
-        rollups = {each.key.rpartition("/")[2] for each in catalog.store.list(ROLLUP_MARKS)}
-        names = sorted(marks.tables | rollups)
-        found = [each for each in catalog.store.map(self._derived, names) if each is not None]
-        self.tables = self._in_order({each.name: each for each in found})
-        for name in marks.failed.keys() - {each.name for each in found} - self.broken.keys():
-            clear_failure(catalog.store, name)
+        self._with_record = set(marks.failed)
+        self._below = defaultdict[str, set[str]](set)
+        rollups = pairs_of((each.key for each in catalog.store.list(ROLLUP_MARKS)), ROLLUP_MARKS)
+        for source, table in marks.pairs | rollups:
+            self._below[source].add(table)
+
+    def all(self) -> list[DerivedTable]:
+        """Return all derived tables, each after those that it reads."""
+        tables = self._opened(set().union(*self._below.values()))
+        for name in self._with_record - {each.name for each in tables} - self.broken.keys():
+            clear_failure(self._catalog.store, name)
+        return tables
 
     def named(self, name: str) -> DerivedTable | None:
-        """Return a derived table; None for any other."""
-        return next((each for each in self.tables if each.name == name), None)
+        """Return a derived table; None for any other, and for one that is `broken`."""
+        return next(iter(self._opened([name])), None)
 
-    def below(self, names: Iterable[str]) -> list[DerivedTable]:
-        """Return the tables that are made of some, directly or by way of others."""
+    def made_of(self, names: Collection[str]) -> list[DerivedTable]:
+        """Return the tables that read some directly, each after those that it reads."""
+        marked = {table for name in names for table in self._below.get(sql_name(name), ())}
+        return [each for each in self._opened(marked) if not set(names).isdisjoint(each.sources)]
+
+    def from_here(self, names: Collection[str]) -> list[DerivedTable]:
+        """Return the derived ones of some tables, and those that are made of some, directly or by way of others."""
         reached, found = set(names), list[DerivedTable]()
-        for each in self.tables:
-            if reached & set(each.sources):
+        for each in self._opened(reached.union(*map(self._reached, names))):
+            if each.name in reached or not reached.isdisjoint(each.sources):
                 reached |= set(each.makes)
                 found.append(each)
         return found
@@ -117,7 +134,11 @@ class DerivedTables:
 
     def failed_run(self, name: str) -> FailedRun | None:
         """Return the failed run of a table; None if it has run since."""
-        failed = self._failed.get(name)
+        if name not in self._with_record:
+            return None
+        if name not in self._failed:
+            self._failed[name] = read_failure(self._catalog.store, name)
+        failed = self._failed[name]
         if failed is None:
             return None
         looked_ms = self.looked_ms(name)
@@ -128,11 +149,11 @@ class DerivedTables:
         for name in (*table.makes, *table.sources):
             self._snapshots.pop(name, None)
         if error is not None:
-            run = note_failure(self._catalog.store, self._catalog.clock, table.name, error)
-            self._failed = {**self._failed, table.name: run}
-        elif table.name in self._failed:
+            self._failed[table.name] = note_failure(self._catalog.store, self._catalog.clock, table.name, error)
+            self._with_record.add(table.name)
+        elif table.name in self._with_record:
             clear_failure(self._catalog.store, table.name)
-            self._failed = {name: run for name, run in self._failed.items() if name != table.name}
+            self._with_record.remove(table.name)
 
     def looked_ms(self, name: str) -> int | None:
         """Return when the last run of a table looked at its sources."""
@@ -157,19 +178,38 @@ class DerivedTables:
             self.broken[name] = str(error)
             return None
 
-    def _in_order(self, tables: Mapping[str, DerivedTable]) -> list[DerivedTable]:
-        made_by = {name: each.name for each in tables.values() for name in each.makes}
-        above = {name: {made_by[one] for one in each.sources if one in made_by} for name, each in tables.items()}
-        ordered: list[DerivedTable] = []
-        left = dict(tables)
-        while ready := [name for name in left if not above[name] & left.keys()]:
-            ordered += [left.pop(name) for name in ready]
-        names = ", ".join(sorted(left))
+    def _reached(self, name: str) -> set[str]:
+        """Return the tables that marks have below one: it is among them if it may be made of itself."""
+        found, pending = set[str](), [name]
+        while pending:
+            made = pending.pop()
+            new = self._below.get(sql_name(made), set()) | self._below.get(sql_name(made) + QUARANTINE_SUFFIX, set())
+            pending += new - found
+            found |= new
+        return found
+
+    def _opened(self, names: Iterable[str]) -> list[DerivedTable]:
+        """Return the derived ones of some tables, each after those that it reads, and none that is made of itself."""
+        wanted = set(names)
+        circles = {one for name in wanted if name in (reached := self._reached(name)) for one in reached}
+        opened = sorted(wanted | circles)
+        found = {each.name: each for each in self._catalog.store.map(self._derived, opened) if each is not None}
+        made_by = {name: each.name for each in found.values() for name in each.makes}
+        above = {name: {made_by[one] for one in each.sources if one in made_by} for name, each in found.items()}
+        sorter = TopologicalSorter(above)
+        with suppress(CycleError):  # tables on no circle still come
+            sorter.prepare()
+        ordered: list[str] = []
+        while ready := sorter.get_ready():
+            ordered += ready
+            sorter.done(*ready)
+        left = above.keys() - set(ordered)
         for name in left:
             self.broken[name] = (
-                f"tables are made of each other, or of such tables: {names}; drop one, or declare it by another query"
+                "tables are made of each other, or of such tables: "
+                f"{', '.join(sorted(left))}; drop one, or declare it by another query"
             )
-        return ordered
+        return [found[name] for name in ordered if name in wanted]
 
 
 def derived_table(snapshot: Snapshot) -> DerivedTable | None:

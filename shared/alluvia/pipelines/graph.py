@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from alluvia.errors import Invalid
 from alluvia.nearest_name import hint
@@ -22,10 +23,9 @@ def in_order(declarations: Sequence[Declaration]) -> list[Declaration]:
                 other = made_by[name].place
                 raise each.wrong(f"another declaration makes {_shown(name)}{f', in {other}' if other else ''}")
             made_by[name] = each
-    ordered: list[Declaration] = []
-    for each in declarations:
-        _visit(each, made_by, ordered, [])
-    return ordered
+    above = {each.target: [made_by[name].target for name in _sources(each) if name in made_by] for each in declarations}
+    declared = {each.target: each for each in declarations}
+    return [declared[name] for name in _visited(above, declared)]
 
 
 def tables_of(declaration: Declaration) -> list[str]:
@@ -49,7 +49,10 @@ def selected(declarations: Sequence[Declaration], wanted: Iterable[str]) -> list
     """
     names = [each.target for each in declarations]
     above = upstream_of(declarations)
-    below = {name: frozenset(one for one in names if name in above[one]) for name in names}
+    below: dict[str, set[str]] = {name: set() for name in names}
+    for one, sources in above.items():
+        for name in sources:
+            below[name].add(one)
     chosen: set[str] = set()
     for text in wanted:
         name = text.strip("+").lower()
@@ -63,19 +66,26 @@ def selected(declarations: Sequence[Declaration], wanted: Iterable[str]) -> list
     return [each for each in declarations if not chosen or each.target in chosen]
 
 
-def _visit(
-    declaration: Declaration, made_by: Mapping[str, Declaration], ordered: list[Declaration], path: list[Declaration]
-) -> None:
-    if declaration in ordered:
-        return
-    if declaration in path:
-        cycle = [*path[path.index(declaration) :], declaration]
-        shown = " reads ".join(_shown(each.target) for each in cycle)
-        raise declaration.wrong(f"tables cannot be made of each other: {shown}")
-    for source in _sources(declaration):
-        if (above := made_by.get(source)) is not None:
-            _visit(above, made_by, ordered, [*path, declaration])
-    ordered.append(declaration)
+def _visited(above: Mapping[str, Sequence[str]], declared: Mapping[str, Declaration]) -> Iterable[str]:
+    """Give names, each after those above it, in linear time. Chains may be long, so it does not recurse."""
+    begun, done = dict[str, None](), set[str]()
+    pending = list(above)[::-1]
+    while pending:
+        name = pending[-1]
+        if name in begun:
+            pending.pop()
+            if name not in done:
+                done.add(name)
+                yield name
+            continue
+        begun[name] = None
+        for one in reversed(above[name]):
+            if one in begun and one not in done:
+                path = [each for each in begun if each not in done]
+                cycle = [*path[path.index(one) :], one]
+                shown = " reads ".join(map(_shown, cycle))
+                raise declared[one].wrong(f"tables cannot be made of each other: {shown}")
+            pending.append(one)
 
 
 def _sources(declaration: Declaration) -> tuple[str, ...]:
@@ -85,7 +95,7 @@ def _sources(declaration: Declaration) -> tuple[str, ...]:
         raise declaration.wrong(str(error)) from error
 
 
-def _reached(name: str, edges: Mapping[str, frozenset[str]]) -> set[str]:
+def _reached(name: str, edges: Mapping[str, AbstractSet[str]]) -> set[str]:
     found: set[str] = set()
     pending = [name]
     while pending:

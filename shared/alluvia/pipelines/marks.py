@@ -1,12 +1,13 @@
 """Marks of the tables that pipelines make, and records of runs that failed: objects under the lake's root.
 
-A mark is an empty object that names a table, so that one LIST finds them. It is put before the table's commit and
-stays: the table itself decides. Branches put marks in their lake too, where the table is once it is published.
+A mark is an empty object that names a table and a source of it, so that one LIST finds what is made of what. It is put
+before the table's commit and stays: the table itself decides. Branches put marks in their lake too, where the table is
+once it is published.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from datetime import datetime
 
 import orjson
@@ -15,9 +16,10 @@ from alluvia.clock import Clock, datetime_of
 from alluvia.errors import ObjectNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.store import Store
+from alluvia.table_names import sql_name
 
 PIPELINES = "_alluvia/pipelines/"
-_TABLES, _FAILED = f"{PIPELINES}tables/", f"{PIPELINES}failed/"
+_SOURCES, _FAILED = f"{PIPELINES}sources/", f"{PIPELINES}failed/"
 _MINUTE_MS = 60_000
 REST_MINUTES_MAX = 360
 
@@ -48,24 +50,31 @@ class FailedRun:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The names of tables that have a mark, and the failed runs of tables, by name."""
+    """Pairs of a source, as SQL names it, and a table that is made of it; and the tables whose last run failed."""
 
-    tables: frozenset[str]
-    failed: Mapping[str, FailedRun]
+    pairs: frozenset[tuple[str, str]]
+    failed: frozenset[str]
 
 
-def put_mark(store: Store, table: str) -> None:
-    """Have the lake know that a pipeline makes a table. One PUT."""
-    store.put(_TABLES + table, b"1")
+def put_marks(store: Store, table: str, sources: Iterable[str]) -> None:
+    """Have the lake know what a pipeline makes a table of. One PUT for each source."""
+    for name in sources:
+        store.put(f"{_SOURCES}{sql_name(name)}/{table}", b"1")
 
 
 def read_marks(store: Store) -> Marks:
-    """Return the marks of a lake: one LIST for 1,000 tables, and a GET for each failed run."""
+    """Return the marks of a lake: one LIST for 1,000 of them."""
     infos = list(store.list(PIPELINES))
-    tables = frozenset(each.key.removeprefix(_TABLES) for each in infos if each.key.startswith(_TABLES))
-    names = [each.key.removeprefix(_FAILED) for each in infos if each.key.startswith(_FAILED) and each.size > 1]
-    found = zip(names, store.map(lambda name: read_failure(store, name), names), strict=True)
-    return Marks(tables, {name: run for name, run in found if run is not None})
+    failed = frozenset(
+        each.key.removeprefix(_FAILED) for each in infos if each.key.startswith(_FAILED) and each.size > 1
+    )
+    return Marks(pairs_of((each.key for each in infos if each.key.startswith(_SOURCES)), _SOURCES), failed)
+
+
+def pairs_of(keys: Iterable[str], prefix: str) -> frozenset[tuple[str, str]]:
+    """Return the pairs of a source and a table that marks under a prefix name, as those of rollups do."""
+    parts = (key.removeprefix(prefix).partition("/") for key in keys)
+    return frozenset((source, table) for source, _, table in parts)
 
 
 def read_failure(store: Store, table: str) -> FailedRun | None:

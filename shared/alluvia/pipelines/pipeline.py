@@ -14,7 +14,7 @@ from alluvia.operations.reading.relations import Evaluate
 from alluvia.pipelines.declarations.declaration import Declaration
 from alluvia.pipelines.execution import Execution, LocalExecution
 from alluvia.pipelines.graph import selected, upstream_of
-from alluvia.pipelines.marks import read_marks
+from alluvia.pipelines.marks import read_failure, read_marks
 from alluvia.pipelines.planning import MODES, NOTHING
 from alluvia.pipelines.running import TableRun, run_table
 from alluvia.pipelines.table_planner import Planner
@@ -148,10 +148,10 @@ class Pipeline:
         failed, if none has succeeded since.
         """
         planner, rows = Planner(self._catalog, self._evaluation()), list[dict[str, object]]()
-        failed_runs = {} if self._catalog.origin else read_marks(self._catalog.store).failed
+        failed = frozenset[str]() if self._catalog.origin else read_marks(self._catalog.store).failed
         for each in self.declarations:
             row: dict[str, object] = {"table": sql_name(each.target), "version": None, "last_run": None, "behind": {}}
-            failed_run = failed_runs.get(each.target)
+            failed_run = read_failure(self._catalog.store, each.target) if each.target in failed else None
             target = planner.newest(each.target)
             try:
                 plan = planner.plan(each, target)

@@ -22,7 +22,7 @@ from alluvia.operations.transactions.staging import StagedTable
 from alluvia.pipelines.declarations.declaration import QUARANTINE_SUFFIX
 from alluvia.pipelines.declarations.definition import definition_of, quarantine_text
 from alluvia.pipelines.folding import lacks_rows
-from alluvia.pipelines.marks import put_mark
+from alluvia.pipelines.marks import put_marks
 from alluvia.pipelines.planning import REBUILT, StepPlan
 from alluvia.pipelines.sorting_rows import quarantine_schema
 from alluvia.pipelines.steps import Step
@@ -37,7 +37,7 @@ def staged_target(
     step = plan.step
     metadata = _metadata(catalog, step)
     if before is None or before.properties.get(PIPELINE) != step.definition.to_text():
-        put_mark(catalog.store, step.declaration.target)
+        put_marks(catalog.store, step.declaration.target, step.definition.columns)
     if before is None:
         return tables.create(step.declaration.target, metadata, exist_ok=False)
     if plan.mode == REBUILT and _differs(before, step, metadata):

@@ -111,6 +111,16 @@ def test_a_cycle_is_refused_and_named() -> None:
         in_order([declared("a", "a")])
 
 
+def test_a_long_chain_is_put_in_order() -> None:
+    chain = in_order([declared(f"t{number}", f"t{number - 1}") for number in range(2000, 0, -1)])
+    assert [each.target for each in chain] == [f"t{number}" for number in range(1, 2001)]
+
+
+def test_a_cycle_below_other_tables_is_named_alone() -> None:
+    with pytest.raises(Invalid, match=r"table b: tables cannot be made of each other: b reads c reads b$"):
+        in_order([declared("a", "b"), declared("b", "c"), declared("c", "b", "e")])
+
+
 def test_two_declarations_of_a_table_are_refused() -> None:
     with pytest.raises(Invalid, match=r"a.sql:t: table t: another declaration makes t, in a.sql:t"):
         in_order([declared("t", "e"), declared("t", "f")])

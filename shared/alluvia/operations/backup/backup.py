@@ -35,7 +35,7 @@ from alluvia.store import Store
 
 TAG_DAYS = 7
 """How long the tag of a killed backup keeps its moment, unless the backup is repeated before."""
-_KINDS = ("views", "schemas", "queries", "rollups", "pipelines/tables", "dropped")
+_KINDS = ("views", "schemas", "queries", "rollups", "pipelines/sources", "dropped")
 SHARED = tuple(f"_alluvia/{kind}/" for kind in _KINDS)
 SOURCES = "_alluvia/sources.toml"
 _GROUP = 256
