@@ -16,6 +16,8 @@ from alluvia.errors import Invalid
 from alluvia.operations.reading.relations import Evaluate, Inputs, Relation
 
 _SUM_TYPE, _LONG = "HUGEINT", pa.int64()
+_UNTYPED = '"NULL"'
+"""DuckDB's type of NULL alone, and of what an empty list holds."""
 _HELD_TOO = {"BIGINT": ("HUGEINT",), "VARCHAR": ("JSON", "UUID")}
 """Types of DuckDB's that a column of another type holds too: a sum of integers is 128 bits wide, and must fit."""
 
@@ -33,15 +35,25 @@ def result_columns(
         Relation(inputs, {"types": f"SELECT column_name, column_type FROM (DESCRIBE {text}\n)"}),  # noqa: S608
         lambda columns, batches: pa.Table.from_batches(batches, columns).to_pydict(),
     )
+    own = f"SELECT typeof(COLUMNS(q.*)) FROM (SELECT 1) LEFT JOIN ({text}\n) q ON true LIMIT 1"  # noqa: S608
+    given = evaluate(  # DESCRIBE shows NULL as INTEGER
+        Relation(inputs, {"given": own}),
+        lambda _, batches: [column[0].as_py() for batch in batches for column in batch.columns],
+    )
     rows, schema = evaluate(
         Relation(inputs, {"result": text}), lambda columns, batches: (sum(len(batch) for batch in batches), columns)
     )
     fields: list[pa.Field] = []
-    for shown, kind, field in zip(types["column_name"], types["column_type"], schema, strict=True):
+    for shown, kind, known, field in zip(types["column_name"], types["column_type"], given, schema, strict=True):
         if fold(shown) in {fold(each.name) for each in fields}:
             raise Invalid(f"{what} would have two columns called {shown!r}: give one another name with AS")
         if "(" in shown and fold(shown) not in aliases:
             raise Invalid(f"column {shown!r} of {what} has only its expression as a name: name it with AS")
+        if _UNTYPED in known:
+            raise Invalid(
+                f"column {shown!r} of {what} has values without a type, such as NULL: "
+                "cast them to one, as in CAST(NULL AS VARCHAR)"
+            )
         named_well = field.with_name(shown).with_nullable(True)
         wanted = named_well.with_type(_LONG) if kind == _SUM_TYPE else named_well
         try:
