@@ -117,8 +117,7 @@ class _Attempt:
         try:
             report = self._prepared()
         except Exception:
-            for each in self._outputs:
-                each.discard()
+            self._discard()
             raise
         if report.version is not None:
             return report
@@ -137,6 +136,12 @@ class _Attempt:
             return self._report(plan, None if target is None else target.version)
         with tempfile.TemporaryDirectory(dir=scratch_root()) as folder:
             return self._carried_out(plan, target, Path(folder))
+
+    def _discard(self) -> None:
+        """Delete the files that were written so far."""
+        for each in self._outputs:
+            each.discard()
+        self._outputs = []
 
     def is_made(self) -> bool:
         """Whether there is a table now where there was none."""
@@ -165,6 +170,7 @@ class _Attempt:
         try:
             work = self._work(plan, target, quarantine, folder)
         except VersionExpired as error:  # the changes turn out to be gone
+            self._discard()
             work = self._work(rebuilt_plan(plan, str(error)), target, quarantine, folder)
         plan = work.plan
         counts = {"failed": orjson.dumps(work.rows.failed).decode()} if work.rows.failed else {}

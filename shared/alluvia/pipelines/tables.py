@@ -59,7 +59,7 @@ def staged_quarantine(
     step = plan.step
     name = step.declaration.quarantine
     if name is None:
-        return None if before is None or not lacks_rows(before) else _former_quarantine(tables, step)
+        return None if before is None or not lacks_rows(before) else _former_quarantine(tables, step.declaration.target)
     text, schema = quarantine_text(step.declaration.target), quarantine_schema(step.schema)
     metadata = plan_create(NewTable(schema), catalog.clock.new_id(), catalog.clock.now_ms())
     metadata = replace(metadata, configuration={**metadata.configuration, PIPELINE: text})
@@ -78,16 +78,17 @@ def staged_quarantine(
     return staged
 
 
-def _former_quarantine(tables: StagedTables, step: Step) -> StagedTable | None:
-    """Return the table of failed rows that earlier runs have made, which rows leave when they are computed again."""
-    target = step.declaration.target
+def _former_quarantine(tables: StagedTables, target: str) -> StagedTable | None:
+    """Return the table of failed rows that earlier runs have made, which rows leave when they are computed again.
+
+    It keeps its columns: it gains no rows.
+    """
     try:
         staged = tables.handle(target + QUARANTINE_SUFFIX)
-        kept = staged.newest()
+        own = staged.newest().properties.get(PIPELINE) == quarantine_text(target)
     except TableNotFound:
         return None
-    own = kept.properties.get(PIPELINE) == quarantine_text(target)
-    return staged if own and _same_columns(kept.schema, quarantine_schema(step.schema)) else None
+    return staged if own else None
 
 
 def _metadata(catalog: WritableCatalog, step: Step) -> Metadata:
