@@ -15,7 +15,7 @@ from alluvia.errors import AlluviaError, Invalid, TableNotFound
 from alluvia.pipelines.derived_tables import DerivedTable, DerivedTables
 from alluvia.serverless import warm_lake
 from alluvia.serverless.deadlines import in_time
-from alluvia.serverless.derived_runs import run_derived
+from alluvia.serverless.derived_runs import is_at_limit, run_derived
 from alluvia.serverless.events import messages_of
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.rounds import MARGIN_MS, checked, remaining_ms, wanted_tables
@@ -127,13 +127,14 @@ def _check(done: Mapping[str, Any], broken: Mapping[str, str]) -> None:
 
 
 def _run(lake: Lake, derived: DerivedTables, table: DerivedTable, context: object) -> dict[str, Any]:
-    """Run a table, and record how that ended."""
+    """Run a table, and record how that ended; a run that Spark does goes on."""
     try:
         report = run_derived(lake, derived, table, context, logger)
     except Exception as error:
-        derived.note_run(table, str(error))
+        derived.note_run(table, str(error), at_limit=is_at_limit(error))
         raise
-    derived.note_run(table, None)
+    if "handed_over" not in report:
+        derived.note_run(table, None)
     return report
 
 

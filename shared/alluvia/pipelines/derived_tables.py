@@ -144,12 +144,13 @@ class DerivedTables:
         looked_ms = self.looked_ms(name)
         return failed if looked_ms is None or looked_ms <= failed.failed_ms else None
 
-    def note_run(self, table: DerivedTable, error: str | None) -> None:
+    def note_run(self, table: DerivedTable, error: str | None, *, at_limit: bool = False) -> None:
         """Record the outcome of a run, and look at the table again."""
         for name in (*table.makes, *table.sources):
             self._snapshots.pop(name, None)
         if error is not None:
-            self._failed[table.name] = note_failure(self._catalog.store, self._catalog.clock, table.name, error)
+            store, clock = self._catalog.store, self._catalog.clock
+            self._failed[table.name] = note_failure(store, clock, table.name, error, at_limit=at_limit)
             self._with_record.add(table.name)
         elif table.name in self._with_record:
             clear_failure(self._catalog.store, table.name)

@@ -1,6 +1,6 @@
 """Marks of the tables that pipelines make, and records of runs that failed: objects under the lake's root.
 
-A mark is an empty object that names a table and a source of it, so that one LIST finds what is made of what. It is put
+A mark is an empty object that names a table and one of its sources, so that one LIST gives the whole graph. It is put
 before the table's commit and stays: the table itself decides. Branches put marks in their lake too, where the table is
 once it is published.
 """
@@ -8,6 +8,7 @@ once it is published.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict, replace
 from datetime import datetime
 
 import orjson
@@ -29,12 +30,13 @@ class FailedRun:
     """The last scheduled run of a table, which failed, as `tries` in a row have.
 
     The reason may show values of a row. It goes with the next run that does not fail, and an erasure of such a value
-    deletes it.
+    deletes it. With `at_limit`, one of these runs took more time, memory or disk than a function has.
     """
 
     error: str
     failed_ms: int
     tries: int = 1
+    at_limit: bool = False
 
     @property
     def failed_at(self) -> datetime:
@@ -57,7 +59,7 @@ class Marks:
 
 
 def put_marks(store: Store, table: str, sources: Iterable[str]) -> None:
-    """Have the lake know what a pipeline makes a table of. One PUT for each source."""
+    """Record in the lake the sources from which a pipeline makes a table. One PUT for each source."""
     for name in sources:
         store.put(f"{_SOURCES}{sql_name(name)}/{table}", b"1")
 
@@ -86,11 +88,13 @@ def read_failure(store: Store, table: str) -> FailedRun | None:
     return FailedRun(**orjson.loads(data)) if len(data) > 1 else None
 
 
-def note_failure(store: Store, clock: Clock, table: str, error: str) -> FailedRun:
+def note_failure(store: Store, clock: Clock, table: str, error: str, *, at_limit: bool = False) -> FailedRun:
     """Record that a run of a table failed. A record that two runs write at once counts one of them."""
     before = read_failure(store, table)
-    run = FailedRun(error, clock.now_ms(), 1 if before is None else before.tries + 1)
-    store.put(_FAILED + table, orjson.dumps({"error": run.error, "failed_ms": run.failed_ms, "tries": run.tries}))
+    run = FailedRun(error, clock.now_ms(), at_limit=at_limit)
+    if before is not None:
+        run = replace(run, tries=before.tries + 1, at_limit=at_limit or before.at_limit)
+    store.put(_FAILED + table, orjson.dumps(asdict(run)))
     return run
 
 

@@ -17,7 +17,7 @@ from alluvia.operations.reading.relations import Evaluate, Inputs, Relation
 
 _SUM_TYPE, _LONG = "HUGEINT", pa.int64()
 _UNTYPED = '"NULL"'
-"""DuckDB's type of NULL alone, and of what an empty list holds."""
+"""DuckDB's type of NULL alone, and of the elements of an empty list."""
 _HELD_TOO = {"BIGINT": ("HUGEINT",), "VARCHAR": ("JSON", "UUID")}
 """Types of DuckDB's that a column of another type holds too: a sum of integers is 128 bits wide, and must fit."""
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
+from errno import ENOSPC
 from typing import Any
 
 from alluvia.api.lake import Lake
+from alluvia.engine.duck.failures import QueryTooCostly
 from alluvia.errors import Unsupported
 from alluvia.operations.reading.relations import Evaluate
 from alluvia.pipelines.derived_tables import DerivedTable, DerivedTables
@@ -47,20 +49,31 @@ def run_derived(
     return {"handed_over": handed}
 
 
+def is_at_limit(error: BaseException | None) -> bool:
+    """Whether a run ended for lack of time, memory or disk, by its error or the errors behind it."""
+    while error is not None:
+        if isinstance(error, QueryTooCostly | MemoryError) or (isinstance(error, OSError) and error.errno == ENOSPC):
+            return True
+        error = error.__cause__
+    return False
+
+
 def _too_big(lake: Lake, derived: DerivedTables, table: DerivedTable, evaluate: Evaluate) -> str | None:
     """Return why a function cannot do a run; None if it can. A table of small sources is not planned for that.
 
-    A run that follows a change is tried if the change is small enough; if it failed, all that it may read counts.
+    A run that follows a change is tried if the change is small enough; once it took more than the function has, all
+    that it may read counts. Spark would only repeat an error of another kind.
     """
     if derived.source_bytes(table) <= FUNCTION_BYTES_MAX:
         return None
-    failed = derived.failed_run(table.name) is not None
+    failed = derived.failed_run(table.name)
+    at_limit = failed is not None and failed.at_limit
     if table.declaration is None:
         stepwise = not is_on()  # without Spark, the function gets there step by step
-        size = derived.source_bytes(table) if failed else refresh_bytes(lake.catalog, table.name, stepwise=stepwise)
+        size = derived.source_bytes(table) if at_limit else refresh_bytes(lake.catalog, table.name, stepwise=stepwise)
     else:
         plan = Planner(lake.catalog, evaluate).plan(table.declaration)
-        size = sum(file.size for files in plan.reading for file in files) if failed else plan.bytes_at_least
+        size = sum(file.size for files in plan.reading for file in files) if at_limit else plan.bytes_at_least
     if size <= FUNCTION_BYTES_MAX:
         return None
-    return f"a run reads {'up to ' if failed else ''}{size} bytes, more than the {FUNCTION_BYTES_MAX} of a function"
+    return f"a run reads {'up to ' if at_limit else ''}{size} bytes, more than the {FUNCTION_BYTES_MAX} of a function"

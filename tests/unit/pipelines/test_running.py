@@ -51,7 +51,7 @@ def test_a_table_and_its_progress_are_one_commit(lake: Lake, events: Table, decl
 
 def test_a_table_that_fails_stops_only_those_that_read_it(lake: Lake, events: Table, declare: Declare) -> None:
     pipeline = declare(
-        "CREATE TABLE bad AS SELECT error('no') AS x FROM events",
+        "CREATE TABLE bad AS SELECT error('no')::INT AS x FROM events",
         "CREATE TABLE below AS SELECT count(*) AS n FROM bad GROUP BY x",
         TOTALS,
     )
@@ -95,6 +95,23 @@ def test_a_group_that_an_expectation_left_out_comes_back_whole(lake: Lake, event
     events.append([{"id": 4, "visitor": "a", "n": 5}])
     assert ran(declare(TOTALS)).units == 1
     assert (rows(lake, "totals"), rows(lake, "totals_quarantine")) == ([("a", 9), ("b", 2)], [])
+
+
+def test_a_full_refresh_with_other_columns_empties_a_former_quarantine(
+    lake: Lake, events: Table, declare: Declare
+) -> None:
+    ran(declare(TOTALS.replace("TABLE totals", "TABLE totals (CONSTRAINT c EXPECT (s < 3) ON VIOLATION QUARANTINE)")))
+    assert len(rows(lake, "totals_quarantine")) == 1
+    columns = "visitor, max(n) AS most"
+    text = f"CREATE TABLE totals (CONSTRAINT c EXPECT (most < 3)) AS SELECT {columns} FROM events GROUP BY visitor"
+    ran(declare(text), full_refresh=True)
+    assert (rows(lake, "totals"), rows(lake, "totals_quarantine")) == ([("a", 3), ("b", 2)], [])
+
+
+@pytest.mark.parametrize("value", ["NULL", "[]", "CASE WHEN n > 1 THEN NULL END"])
+def test_a_column_without_a_type_is_refused(events: Table, declare: Declare, value: str) -> None:
+    (planned,) = declare(f"CREATE TABLE copy AS SELECT id, {value} AS e FROM events").plan()
+    assert "column 'e' of the table has values without a type, such as NULL: cast them to one" in str(planned["why"])
 
 
 def test_two_rows_of_a_key_are_an_error_that_names_it(lake: Lake, events: Table, declare: Declare) -> None:
