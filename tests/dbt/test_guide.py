@@ -43,6 +43,9 @@ models:
       - { name: requests, description: In all }
       - { name: last_seen }
 """
+FIRSTS = """{{ config(
+  materialized='incremental', unique_key='ip', incremental_strategy='merge', merge_exclude_columns=['ip', 'build']
+) }} SELECT DISTINCT ip, '{{ invocation_id }}' AS build FROM {{ source('lake', 'requests') }}"""
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +68,7 @@ def test_the_project_is_built_and_follows_the_lake(dbt: Dbt, project: Path) -> N
     write(
         project, {"models/old.yml": f"sources: [{{name: old, {checked}, tables: [{{name: idle}}, {{name: unused}}]}}]"}
     )
-    write(project, {"models/visitors.yml": VISITORS})
+    write(project, {"models/visitors.yml": VISITORS, "models/firsts.sql": FIRSTS})
     (built,) = dbt(project, "build")
     assert built.ok, built.said
     lake = alluvia.connect(project / "lake")
@@ -87,6 +90,8 @@ def test_the_project_is_built_and_follows_the_lake(dbt: Dbt, project: Path) -> N
     again, fresh, documented = dbt(project, "build", "source freshness", "docs generate")
     assert again.ok, again.said
     assert lake.sql(days).to_pylist()[1] == {"day": "2026-11-28", "requests": 7, "visitors": 4}
+    builds = lake.sql("SELECT count(*) AS n FROM firsts GROUP BY build ORDER BY n")
+    assert builds["n"].to_pylist() == [1, 3]  # the second one updates no row
     assert lake.sql("SELECT count(*) AS n FROM people WHERE dbt_valid_to IS NULL")["n"].to_pylist() == [4]
     assert fresh.ok, fresh.said
     assert "PASS freshness of lake.requests" in fresh.said
@@ -107,7 +112,7 @@ def test_the_project_is_built_and_follows_the_lake(dbt: Dbt, project: Path) -> N
     said = "SELECT \"COLUMN_COMMENT\" AS c FROM information_schema.columns WHERE table_name = 'visitors'"
     assert lake.sql(said)["c"].to_pylist() == ["Of the client", "In all", None]
     types = {node["metadata"]["name"]: node["metadata"]["type"] for node in catalog["nodes"].values()}
-    assert types == {"daily": "BASE TABLE", "visitors": "VIEW", "people": "BASE TABLE"}
+    assert types == {"daily": "BASE TABLE", "visitors": "VIEW", "people": "BASE TABLE", "firsts": "BASE TABLE"}
     assert catalog["nodes"]["model.web.daily"]["columns"]["day"]["type"] == "DATE"
 
 

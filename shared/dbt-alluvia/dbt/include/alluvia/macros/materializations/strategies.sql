@@ -28,10 +28,12 @@
     merge into {{ target }} as DBT_INTERNAL_DEST
     using {{ source }} as DBT_INTERNAL_SOURCE
     on ({{ on | join(') and (') }})
+    {% if updated -%}
     when matched then update set
       {% for name in updated -%}
         {{ name }} = DBT_INTERNAL_SOURCE.{{ name }}{{ ', ' if not loop.last }}
       {%- endfor %}
+    {%- endif %}
     when not matched then insert ({{ names | join(', ') }})
     values ({% for name in names %}DBT_INTERNAL_SOURCE.{{ name }}{{ ', ' if not loop.last }}{% endfor %})
   {%- endif -%}
