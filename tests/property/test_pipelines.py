@@ -112,6 +112,7 @@ class PipelineRun:
         chosen = {"counted", "joined", "crossed", *self.chance.sample(sorted(BY_QUERY), 5)}
         self.queries = {name: BY_QUERY[name] for name in BY_QUERY if name in chosen}
         declared = [f"CREATE TABLE {name} {options} AS {query}" for name, (options, query) in self.queries.items()]
+        self.folder = folder
         (folder / "all.sql").write_text(";\n".join([*declared, JUDGED, NEWEST, HISTORY]))
         self.pipeline = self.lake.pipeline(folder)
         (folder / "appended").mkdir()
@@ -201,10 +202,12 @@ class PipelineRun:
 
     def appended_rows(self) -> list[Row]:
         """Return the rows that runs had to see: those of the first one, and those appended since, unless undone."""
-        new = [row for _, rows in self.pending for row in rows]
-        self.seen = self.t.to_arrow().to_pylist() if self.seen is None else [*self.seen, *new]
+        self.seen = self.t.to_arrow().to_pylist() if self.seen is None else [*self.seen, *self.unseen()]
         self.pending, self.shown = [], self.t.version
         return self.seen
+
+    def unseen(self) -> list[Row]:
+        return [row for _, rows in self.pending for row in rows]
 
     def append(self, table: Table) -> None:
         rows = model.as_dicts([model.random_row(self.chance) for _ in range(self.chance.randint(1, 4))])
@@ -251,15 +254,32 @@ class PipelineRun:
         self.gone[table.name] = table.version - 1
 
     def publish(self, table: Table) -> None:
-        """Change a table on a branch, in several versions that become one."""
-        branch = self.lake.branch("fix")
-        there = branch.table(table.name)
+        """Change a table on a branch, in several versions that become one; and run the pipeline there at times.
+
+        Others may append to it meanwhile. A table may be behind on the branch when it is published.
+        """
+        branch, cut = self.lake.branch("fix"), self.t.version
+        there, seen = branch.table(table.name), self.seen
         rows = model.as_dicts([model.random_row(self.chance) for _ in range(3)])
         there.append(rows[:2])
-        there.append(rows[2:])
+        runs = self.chance.random() < 0.6
+        if table is self.t or not runs:
+            there.append(rows[2:])
+        if runs:
+            reports = [*branch.pipeline(self.folder).run(), *branch.pipeline(self.folder / "appended").run()]
+            assert all(each.error is None for each in reports), (reports, self.done)
+            seen = branch.table("t").to_arrow().to_pylist() if seen is None else seen + self.unseen()
+            seen = [*seen, *rows] if table is self.t and self.seen is not None else seen
+            if table is self.u:
+                there.append(rows[2:])
+        self.pending = [] if runs else self.pending
+        if self.chance.random() < 0.5:
+            self.append(table)
         branch.publish()
         self.lake.drop_branch("fix")
-        if table is self.t:
+        if runs:
+            self.seen, self.shown = seen, cut
+        elif table is self.t:
             self.pending.append((table.version, rows))
 
     def merge_made(self, table: Table) -> None:

@@ -9,12 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from alluvia.commit.handle import ReadableTable
+from alluvia.delta.lineage import first_version, version_gaps
 from alluvia.delta.log.actions import AddFile, RemoveFile
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, VersionExpired
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.changes.feed_commits import read_commits
+from alluvia.operations.changes.shown_versions import without_shown
 from alluvia.pipelines.declarations.declaration import AGGREGATE, APPEND, FULL, KEYED
 from alluvia.pipelines.declarations.definition import TableDefinition, changed_parts
 from alluvia.pipelines.steps import Step
@@ -26,6 +28,7 @@ from alluvia.rollups.change import (
     find_change,
     progress_of,
     rebuilt,
+    unread_from,
     why_unknown,
 )
 from alluvia.table_names import sql_name
@@ -204,38 +207,45 @@ def _appends(step: Step, target: Snapshot, source: StepSource) -> SourceChange:
     except VersionExpired as error:
         again = f"to start again from the rows that there are, run it with {FULL_REFRESH}"
         raise step.declaration.wrong(f"{error}: {again}") from error
-    if (reason := _why_unknown(change.shown, target, source.snapshot)) is not None:
+    if (reason := _why_unknown(target, source.snapshot)) is not None:
         raise step.declaration.wrong(f"{reason}: to start again from its rows, run it with {FULL_REFRESH}")
     return change
 
 
 def _any_change(step: Step, target: Snapshot, source: StepSource) -> SourceChange:  # noqa: ARG001
     """Return the first commit that may have changed rows of a source: all is computed again then, whatever they are."""
-    shown, snapshot = progress_of(target, source.snapshot), source.snapshot
-    reason = _why_unknown(shown, target, snapshot)
-    if shown is None or reason is not None:
-        return SourceChange(snapshot, shown, rebuild=reason)
+    shown, first = progress_of(target, source.snapshot), unread_from(target, source.snapshot)
+    reason = _why_unknown(target, source.snapshot)
+    if first is None or reason is not None:
+        return SourceChange(source.snapshot, shown, rebuild=reason)
     try:
-        changing = next((each for each in _commits_after(source, shown) if _may_change_rows(each)), None)
+        changing = next((each for each in _unread(target, source, first) if _may_change_rows(each)), None)
     except VersionExpired as error:
-        return SourceChange(snapshot, shown, rebuild=str(error))
-    return SourceChange(snapshot, shown, (), [] if changing is None else [changing])
+        return SourceChange(source.snapshot, shown, rebuild=str(error))
+    return SourceChange(source.snapshot, shown, (), [] if changing is None else [changing])
 
 
-def _why_unknown(shown: int | None, target: Snapshot, source: Snapshot) -> str | None:
-    """Return the reason why the change since the version that a table shows is not known; None where it is."""
-    if shown is None:
+def _why_unknown(target: Snapshot, source: Snapshot) -> str | None:
+    """Return the reason why the changes that a table does not show are not known; None where they are."""
+    first = unread_from(target, source)
+    if first is None:
         return why_unknown(target, source)
-    return f"{source.name} has no version {shown} any more" if shown > source.version else None
+    return f"{source.name} has no version {first - 1} any more" if first > source.version + 1 else None
 
 
-def _commits_after(source: StepSource, version: int) -> Iterator[CommitActions]:
-    """Yield the commits of a source after a version. They are read as they are needed, in batches of growing size."""
+def _unread(target: Snapshot, source: StepSource, first: int) -> Iterator[CommitActions]:
+    """Yield the commits of a source from a version on. They are read as they are needed, in growing batches.
+
+    Those that the table shows have no files.
+    """
     newest, several = source.snapshot.version, COMMITS_AT_ONCE
-    while version < newest:
-        yield from read_commits(source.handle, version + 1, min(version + several, newest))
-        version, several = version + several, 2 * several
-    yield from claims_held(source.snapshot)
+    txns, table_id = target.state.txns, source.snapshot.state.metadata.id
+    first = max(first, first_version(version_gaps(source.snapshot.properties)))
+    while first <= newest:
+        commits = read_commits(source.handle, first, min(first + several - 1, newest))
+        yield from without_shown(commits, txns, table_id)
+        first, several = first + several, 2 * several
+    yield from without_shown(claims_held(source.snapshot), txns, table_id)
 
 
 def _may_change_rows(commit: CommitActions) -> bool:

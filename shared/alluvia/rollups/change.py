@@ -17,7 +17,7 @@ from alluvia.arrow_compute import pc
 from alluvia.arrow_parquet import pq
 from alluvia.commit.handle import ReadableTable
 from alluvia.commit.intents import pending
-from alluvia.delta.lineage import is_own_commit, version_gaps
+from alluvia.delta.lineage import first_version, is_own_commit, version_gaps
 from alluvia.delta.log.actions import AddFile, CdcFile, RemoveFile, Txn
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.snapshot import Snapshot
@@ -25,6 +25,7 @@ from alluvia.errors import Invalid, VersionExpired, VersionNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.changes.changes import rows_changed
 from alluvia.operations.changes.feed_commits import is_expiry, read_commits, restored_version
+from alluvia.operations.changes.shown_versions import first_unread, shown_id, shown_version, without_shown
 from alluvia.operations.reading.change_files import AFTER, INSERT
 from alluvia.operations.retention.expire import has_expired
 from alluvia.operations.streams.stream_batches import may_append, without_undone
@@ -73,19 +74,23 @@ class SourceChange:
 
 def app_id(source: Snapshot) -> str:
     """Return the application id for one source table, which another of its name does not have."""
-    return f"{PROGRESS}/{source.state.metadata.id}"
+    return shown_id(source.state.metadata.id)
 
 
 def progress_of(rollup: Snapshot, source: Snapshot) -> int | None:
     """Return the version of the source that a rollup shows; None if it shows none, or one of another table."""
-    progress = rollup.state.txns.get(app_id(source))
-    return None if progress is None or progress.version < 0 else progress.version
+    return shown_version(rollup.state.txns, source.state.metadata.id)
+
+
+def unread_from(table: Snapshot, source: Snapshot) -> int | None:
+    """Return the first version of the source whose commit a table may not show; None where it is not known."""
+    return first_unread(table.state.txns, source.state.metadata.id)
 
 
 def why_unknown(rollup: Snapshot, source: Snapshot) -> str:
     """Return the reason why a rollup shows no version of a source."""
     if app_id(source) in rollup.state.txns:
-        return f"{source.name} was changed on the branch that {rollup.name} was published from"
+        return f"{rollup.name} was published from a branch where it showed a version of {source.name} that was not"
     return f"{source.name} was dropped and created again" if PROGRESS in rollup.state.txns else "it was empty"
 
 
@@ -108,22 +113,19 @@ def find_change(
     If that is a lot, then only up to a version between the two, `stepwise`. Raises `Invalid` if the table must be
     computed anew, would lose what expired in the source by that, and `rebuild` does not ask for it; `accept` says how.
     """
-    shown = progress_of(rollup, source)
-    if shown is None:
+    shown, first = progress_of(rollup, source), unread_from(rollup, source)
+    if first is None:
         return SourceChange(source, None, rebuild=why_unknown(rollup, source), accept=accept)
     if rebuild:
         return SourceChange(source, shown, rebuild="it was asked for", accept=accept)
     whole = SourceChange(source, shown, accept=accept)
-    if shown > source.version:
+    if first > source.version + 1:
         return rebuilt(whole, f"an older version of {source.name} was asked for")
-    gaps = version_gaps(source.properties)
     try:
-        commits = read_commits(handle, shown + 1, source.version)
+        commits = _unread(handle, rollup, source, first)
     except VersionExpired as error:
         return rebuilt(whole, str(error))
-    # What a source forgets because of its age stays in the rollup.
-    commits = [each for each in commits if is_own_commit(gaps, each.version) and not is_expiry(each)]
-    commits += claims_held(source)
+    commits = [each for each in commits if not is_expiry(each)]  # what a source forgets by age stays in the rollup
     files, looked_up = _divided(commits, source)
     count, size = source.totals
     if not has_expired(source) and _cost(looked_up) > max(REBUILD_BYTES_MIN, size + count * REQUEST_BYTES):
@@ -140,13 +142,19 @@ def find_appends(handle: ReadableTable, table: Snapshot, source: Snapshot) -> So
     Other changes are left out, and so are rows whose append was undone by a restore before they were shown. Raises
     `VersionExpired` where clean-up has taken what that needs.
     """
-    shown = progress_of(table, source)
-    if shown is None or shown >= source.version:
+    shown, first = progress_of(table, source), unread_from(table, source)
+    if first is None or first > source.version:
         return SourceChange(source, shown)
+    commits = without_undone(_unread(handle, table, source, first), first - 1)
+    return SourceChange(source, shown, *_divided([each for each in commits if may_append(each)], source))
+
+
+def _unread(handle: ReadableTable, table: Snapshot, source: Snapshot, first: int) -> list[CommitActions]:
+    """Return a source's own commits from a version on, without the files of those that a table shows."""
     gaps = version_gaps(source.properties)
-    commits = [each for each in read_commits(handle, shown + 1, source.version) if is_own_commit(gaps, each.version)]
-    appends = [each for each in without_undone([*commits, *claims_held(source)], shown) if may_append(each)]
-    return SourceChange(source, shown, *_divided(appends, source))
+    commits = read_commits(handle, max(first, first_version(gaps)), source.version)
+    own = [each for each in commits if is_own_commit(gaps, each.version)]
+    return without_shown([*own, *claims_held(source)], table.state.txns, source.state.metadata.id)
 
 
 def claims_held(source: Snapshot) -> list[CommitActions]:

@@ -356,22 +356,6 @@ def test_a_pipeline_runs_on_a_branch_and_is_published(lake: Lake, events: Table,
     assert ran(declare(wider)).mode == "nothing"
 
 
-def test_versions_of_a_branch_do_not_count_on_the_lake(lake: Lake, events: Table, declare: Declare) -> None:
-    pipeline = declare(TOTALS, COPY)
-    pipeline.run()
-    fix = lake.branch("fix")
-    for number in range(3):
-        fix.table("events").append([{"id": number, "visitor": "z", "n": 1}])
-    declare(TOTALS, COPY, on=fix).run()
-    fix.publish()  # three commits become one
-    for number in range(3):
-        events.append([{"id": number, "visitor": "y", "n": 1}])
-    report, copied = declare(TOTALS, COPY).run()
-    assert report.reason == "events was changed on the branch that totals was published from"
-    assert "events was changed on the branch that copy was published from: to start again from" in str(copied.error)
-    assert rows(lake, "totals") == [("a", 4), ("b", 2), ("y", 3), ("z", 3)]
-
-
 def test_a_plan_says_that_the_schema_of_a_new_table_is_missing(lake: Lake, events: Table, declare: Declare) -> None:
     pipeline = declare(COPY.replace("TABLE copy", "TABLE gold.copy"))
     for row in (*pipeline.plan(), *pipeline.status()):

@@ -9,7 +9,7 @@ happened as a whole or not at all, and another one goes on from there.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ from alluvia.delta.deletion_vectors.descriptors import stored_vector
 from alluvia.delta.lineage import dropped_tables
 from alluvia.delta.log.actions import Txn
 from alluvia.delta.log.commit import CommitActions
-from alluvia.delta.properties import ROLLUP, read_properties
+from alluvia.delta.properties import read_properties
 from alluvia.delta.protocols import new_protocol
 from alluvia.delta.refs import Keeper
 from alluvia.delta.snapshot import Snapshot
@@ -46,6 +46,7 @@ from alluvia.errors import (
 )
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.branches.branch_changes import CHANGED, DROPPED, REPLACED, BranchedTable
+from alluvia.operations.branches.published_progress import with_published_progress
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.catalog.schemas import create_schema, missing_schemas
 from alluvia.operations.catalog.views import check_no_view
@@ -61,8 +62,6 @@ from alluvia.store import Store
 
 MARKER = "alluvia.branch:"
 """What the application id of a published branch begins with, in the tables that it has changed; its id follows."""
-_SHOWN = f"{ROLLUP}/"
-"""The start of the id under which a table that follows from others records the version of one that it shows."""
 RECORD = "_alluvia/published.json"
 FAST_FORWARD, REBASED, CONFLICT = "fast-forward", "rebased", "conflict"
 TRIES_MAX = 10
@@ -113,9 +112,9 @@ def publish_branch(
     """
     tips = {each.name: each.tip.version for each in tables}
     rollups = tuple(each.name for each in tables if each.is_rollup and each.kind is not None)
-    moved = {each.tip.metadata.id for each in tables if each.kind is not None}
-    changed = [_without_progress(each, moved) for each in tables if each.kind is not None and not each.is_rollup]
     app_id = f"{MARKER}{keeper.id}"
+    own = [each for each in tables if each.kind is not None and not each.is_rollup]
+    changed = [with_published_progress(each, tables, app_id) for each in own]
     published = _record(store) or _published(main, changed, app_id)
     if published is not None:
         _check_same(published, tips, changed)
@@ -267,18 +266,6 @@ def _staged(main: WritableCatalog, table: BranchedTable, marker: Txn, branch: st
     else:
         staged.stage(table.changes(marker, branch, now_ms, reads=reads))
     return staged
-
-
-def _without_progress(table: BranchedTable, moved: Container[str]) -> BranchedTable:
-    """Return a table that does not say which versions it shows of tables that the branch has changed, by their ids.
-
-    Those get other versions on the lake. A negative version is one that does not count.
-    """
-    txns = {
-        name: replace(txn, version=-1) if name.startswith(_SHOWN) and name.removeprefix(_SHOWN) in moved else txn
-        for name, txn in table.tip.txns.items()
-    }
-    return replace(table, tip=replace(table.tip, txns=txns))
 
 
 def _winners(staged: StagedTable) -> list[CommitActions]:

@@ -190,7 +190,7 @@ def _with_oldest(configuration: Mapping[str, str], protocol: Protocol, oldest: i
 
 def _txns(now: Mapping[str, Txn], wanted: Mapping[str, Txn], now_ms: int) -> list[Txn]:
     """Return what makes the recorded transactions those wanted."""
-    unknown = [Txn(app_id, -1, now_ms) for app_id, txn in now.items() if app_id not in wanted and txn.version >= 0]
+    unknown = [Txn(app_id, -1, now_ms) for app_id, txn in now.items() if app_id not in wanted and txn.version != -1]
     return unknown + [txn for app_id, txn in wanted.items() if now.get(app_id) != txn]
 
 
