@@ -25,7 +25,7 @@ from alluvia.errors import Conflict, ObjectNotFound, TableExists, TableNotFound,
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import WritableCatalog
 from alluvia.operations.planning.optimistic_retry import TRIES_MAX
-from alluvia.operations.reading.relations import Files, InputSplit, LocalRows, Relation, Split, Take
+from alluvia.operations.reading.relations import Files, LocalRows, Relation, Take
 from alluvia.operations.transactions.lake_commit import SNAPSHOT
 from alluvia.operations.transactions.lake_transaction import StagedTables
 from alluvia.operations.transactions.staging import StagedTable
@@ -36,7 +36,7 @@ from alluvia.pipelines.folding import folding, lacking_txns, lacks_rows
 from alluvia.pipelines.planning import APPENDED, NOTHING, REBUILT, StepPlan, rebuilt_plan
 from alluvia.pipelines.sequence_folding import GREATEST, SequenceFolding, folds_changes, greatest_seen
 from alluvia.pipelines.sorting_rows import JudgedRows
-from alluvia.pipelines.splitting import split_of
+from alluvia.pipelines.splitting import rows_alone, split_of
 from alluvia.pipelines.table_planner import Planner
 from alluvia.pipelines.tables import OPERATION, staged_quarantine, staged_target
 from alluvia.rollups.change import PROGRESS, SourceChange, app_id, write_rows
@@ -225,7 +225,7 @@ class _Attempt:
             sequencing = folds_changes(step)
             if sequencing is not None and sequencing.delete_when is not None:
                 whole = {name: SourceChange(each, None, list(each.files)) for name, each in computing.sources.items()}
-                self._greatest = self._greatest_of(SequenceFolding(computing, sequencing, whole, {}).greatest())
+                self._greatest = self._greatest_of(computing, SequenceFolding(computing, sequencing, whole, {}))
             old = [] if quarantine is None else list(quarantine.newest().files)
             return _Work(plan, self._written(plan, computing, computing.whole(), quarantine), list(now.files), old)
         rows = self._changed_rows(plan, folder)
@@ -286,11 +286,13 @@ class _Attempt:
             lambda _, batches: write_touched(batches, schema, schema.names, lambda name: folder / f"{name}.parquet"),
         )
 
-    def _greatest_of(self, relation: Relation) -> int | None:
-        """Return the greatest of the numbers that a relation gives, which has one column."""
-        split: Split = dict.fromkeys(relation.inputs, InputSplit((), ()))
+    def _greatest_of(self, computing: StepComputing, changes: SequenceFolding) -> int | None:
+        """Return the greatest of all changes by key, as a number; None where they have none."""
+        relation = changes.greatest()
         found = self._execution.rows(
-            relation, split, lambda columns, batches: pa.Table.from_batches(batches, columns).column(0)
+            relation,
+            rows_alone(computing, relation),
+            lambda columns, batches: pa.Table.from_batches(batches, columns).column(0),
         )
         return _greatest(found.to_pylist())
 

@@ -24,10 +24,14 @@ def split_of(computing: StepComputing, relation: Relation) -> Split:
     return {name: _split(computing, name, read) for name, read in relation.inputs.items()}
 
 
+def rows_alone(computing: StepComputing, relation: Relation) -> Split:
+    """Return how a relation that can be computed for each row by itself is shared out."""
+    return {name: InputSplit((), _columns(computing, name, read)) for name, read in relation.inputs.items()}
+
+
 def _split(computing: StepComputing, name: str, read: Files | LocalRows) -> InputSplit:
     """Return the values of the parts for rows of an input, in the types of the table's columns."""
-    step, of_source = computing.step, _OF_SOURCE.fullmatch(name)
-    source = None if of_source is None else step.query.sources[int(of_source[1] or 0)]
+    step, source = computing.step, _source(computing, name)
     schema = read.snapshot.schema if isinstance(read, Files) else read.schema
     units = dict(zip((each.column for each in step.kind.unit), computing.unit_schema.names, strict=True))
     values: list[str] = []
@@ -37,5 +41,17 @@ def _split(computing: StepComputing, name: str, read: Files | LocalRows) -> Inpu
         own = quote_name(unit if unit in schema.names else column.name)
         text = own if source is None else f"TRY({each.texts[source]})"
         values.append(f"CAST({text} AS {duckdb_type(column.type)})")
-    seen = source is not None and isinstance(read, Files)
-    return InputSplit(tuple(values), step.seen(str(source), schema) if seen else tuple(schema.names))
+    return InputSplit(tuple(values), _columns(computing, name, read))
+
+
+def _source(computing: StepComputing, name: str) -> str | None:
+    of_source = _OF_SOURCE.fullmatch(name)
+    return None if of_source is None else computing.step.query.sources[int(of_source[1] or 0)]
+
+
+def _columns(computing: StepComputing, name: str, read: Files | LocalRows) -> tuple[str, ...]:
+    """Return the columns of an input that the step needs."""
+    source = _source(computing, name)
+    if isinstance(read, Files) and source is not None:
+        return tuple(computing.step.seen(source, read.snapshot.schema))
+    return tuple((read.snapshot.schema if isinstance(read, Files) else read.schema).names)

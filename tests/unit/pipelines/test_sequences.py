@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from alluvia.api.lake import Lake, Table
+from tests.property.shared_rows import SharedRows
 from tests.unit.pipelines.conftest import Declare
 
 ONE = "CREATE TABLE one KEY (k) SEQUENCE BY seq DELETE WHEN op = 'd' AS SELECT * FROM feed"
@@ -88,6 +89,16 @@ def test_a_key_that_was_deleted_twice_has_no_current_row(lake: Lake, feed: Table
         ("a", 1, "i", 1, 5, False), ("a", 7, "u", 7, 9, False),
         ("b", 2, "i", 2, 20, False), ("b", 21, "u", 21, None, True), ("c", 3, "i", 3, None, True),
     ]  # fmt: skip
+
+
+def test_rows_of_a_first_run_are_shared_out(lake: Lake, feed: Table, declare: Declare) -> None:
+    add(feed, ("a", 3, "d"))
+    execution = SharedRows(lake.evaluation())
+    (report,) = declare(ONE).run(execution=execution)
+    assert (report.error, execution.shared) == (None, 2)
+    add(feed, ("a", 2, "u"), ("b", 4, "u"))
+    declare(ONE).run()
+    assert rows(lake, "one") == [("b", 4, "u"), ("c", 3, "i")]
 
 
 @pytest.mark.parametrize("action", ["DROP ROW", "QUARANTINE"])
