@@ -16,7 +16,6 @@ from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, VersionExpired
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.changes.feed_commits import read_commits
-from alluvia.operations.changes.shown_versions import without_shown
 from alluvia.pipelines.declarations.declaration import AGGREGATE, APPEND, FULL, KEYED
 from alluvia.pipelines.declarations.definition import TableDefinition, changed_parts
 from alluvia.pipelines.steps import Step
@@ -29,6 +28,7 @@ from alluvia.rollups.change import (
     progress_of,
     rebuilt,
     unread_from,
+    unshown,
     why_unknown,
 )
 from alluvia.table_names import sql_name
@@ -239,13 +239,12 @@ def _unread(target: Snapshot, source: StepSource, first: int) -> Iterator[Commit
     Those that the table shows have no files.
     """
     newest, several = source.snapshot.version, COMMITS_AT_ONCE
-    txns, table_id = target.state.txns, source.snapshot.state.metadata.id
     first = max(first, first_version(version_gaps(source.snapshot.properties)))
     while first <= newest:
         commits = read_commits(source.handle, first, min(first + several - 1, newest))
-        yield from without_shown(commits, txns, table_id)
+        yield from unshown(target, source.snapshot, commits)
         first, several = first + several, 2 * several
-    yield from without_shown(claims_held(source.snapshot), txns, table_id)
+    yield from unshown(target, source.snapshot, claims_held(source.snapshot))
 
 
 def _may_change_rows(commit: CommitActions) -> bool:

@@ -74,17 +74,26 @@ class SourceChange:
 
 def app_id(source: Snapshot) -> str:
     """Return the application id for one source table, which another of its name does not have."""
-    return shown_id(source.state.metadata.id)
+    return shown_id(_id(source))
 
 
 def progress_of(rollup: Snapshot, source: Snapshot) -> int | None:
     """Return the version of the source that a rollup shows; None if it shows none, or one of another table."""
-    return shown_version(rollup.state.txns, source.state.metadata.id)
+    return shown_version(rollup.state.txns, _id(source))
 
 
 def unread_from(table: Snapshot, source: Snapshot) -> int | None:
     """Return the first version of the source whose commit a table may not show; None where it is not known."""
-    return first_unread(table.state.txns, source.state.metadata.id)
+    return first_unread(table.state.txns, _id(source))
+
+
+def unshown(table: Snapshot, source: Snapshot, commits: Sequence[CommitActions]) -> list[CommitActions]:
+    """Return commits of a source, without the files of those that a table shows."""
+    return without_shown(commits, table.state.txns, _id(source))
+
+
+def _id(source: Snapshot) -> str:
+    return source.state.metadata.id
 
 
 def why_unknown(rollup: Snapshot, source: Snapshot) -> str:
@@ -154,7 +163,7 @@ def _unread(handle: ReadableTable, table: Snapshot, source: Snapshot, first: int
     gaps = version_gaps(source.properties)
     commits = read_commits(handle, max(first, first_version(gaps)), source.version)
     own = [each for each in commits if is_own_commit(gaps, each.version)]
-    return without_shown([*own, *claims_held(source)], table.state.txns, source.state.metadata.id)
+    return unshown(table, source, [*own, *claims_held(source)])
 
 
 def claims_held(source: Snapshot) -> list[CommitActions]:

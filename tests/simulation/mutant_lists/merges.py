@@ -65,8 +65,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "take two sources of one name for one",
         "rollups/change.py",
-        'return f"{PROGRESS}/{source.state.metadata.id}"',
-        'return f"{PROGRESS}/{source.name}"',
+        "return source.state.metadata.id",
+        "return source.name",
         (
             "tests/unit/rollups/test_rollups.py",
             "tests/unit/rollups/test_rollup_rules.py",

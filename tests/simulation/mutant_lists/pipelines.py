@@ -7,6 +7,7 @@ from tests.simulation.mutant_lists.mutant import Mutant
 _PROPERTY = "tests/property/test_pipelines.py"
 _SEQUENCES = "tests/unit/pipelines/test_sequences.py"
 _KINDS, _RUNS = "tests/unit/pipelines/test_kinds.py", "tests/unit/pipelines/test_running.py"
+_PUBLISHED = "tests/unit/pipelines/test_published_runs.py"
 
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -132,8 +133,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a pipeline that appends a source's rows again where changes are gone",
         "pipelines/planning.py",
-        "    if change.shown is None or change.shown > source.snapshot.version:",
-        "    if change.shown is not None and change.shown > source.snapshot.version:",
+        "    if (reason := _why_unknown(target, source.snapshot)) is not None:",
+        "    if (reason := _why_unknown(target, source.snapshot)) == 'none':",
         (_RUNS,),
     ),
     Mutant(
@@ -181,8 +182,29 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a branch that is published with a pipeline's progress in its own versions",
         "operations/branches/branch_publish.py",
-        "changed = [_without_progress(each, moved) for each in tables",
-        "changed = [each for each in tables",
-        (_RUNS,),
+        "changed = [with_published_progress(each, tables, app_id) for each in own]",
+        "changed = own",
+        (_PUBLISHED,),
+    ),
+    Mutant(
+        "a published table that takes what its source gained on the branch after its last run for its own",
+        "operations/branches/published_progress.py",
+        "    if any(commit.changes_rows for commit in later):\n        return None\n",
+        "",
+        (_PUBLISHED,),
+    ),
+    Mutant(
+        "a published table that reads once more what was published with it",
+        "operations/changes/shown_versions.py",
+        "if is_shown(each) else each",
+        "if is_shown is None else each",
+        (_PUBLISHED,),
+    ),
+    Mutant(
+        "a published table that takes what came to the lake since the cut for its own",
+        "operations/branches/published_progress.py",
+        "else shown_beyond(state.metadata.id, first, transactions",
+        "else shown_beyond(state.metadata.id, txn.version + 1, transactions",
+        (_PUBLISHED,),
     ),
 )

@@ -1,8 +1,8 @@
-"""What a derived table of a branch shows of its sources once both are published. Pure.
+"""The progress of a derived table that is published from a branch, in records that hold on the lake. Pure.
 
-On the branch it shows versions of the branch. If no rows of the source changed there after the version that the table
-has read, the table shows what the lake's source was when the branch was cut, and all that the publish commits to it,
-whatever others have committed in between.
+On the branch, the table shows versions of the branch. If no rows of a source changed there after the version that the
+table has read, it shows the lake's source as it was when the branch was cut, and the commit of the publish, whatever
+others have committed in between.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a derived table shows of its sources, by the `txn` actions in its own log. Pure.
+"""The versions of its sources that a derived table shows, by the `txn` actions in its own log. Pure.
 
 A run records the version of each source that the table shows, under the id of the source. A table that was published
-from a branch may show what no version of the lake is: all before some version, and later transactions alone, such as
-that of the publish, whose version nobody knows before it is committed. Then the record is a negative number, which
+from a branch may show rows that no version has: every commit before some version, and single transactions after it,
+such as the publish, whose version is not known before it is committed. Then the record is a negative number, which
 names no version, and each of these transactions has a record of its own. -1 says that nothing is known.
 """
 
