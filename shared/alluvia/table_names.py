@@ -62,6 +62,17 @@ def name_in_schema(table: str) -> str:
     return split_branch(table)[1].rpartition(".")[2]
 
 
+def new_name(table: str) -> str:
+    """Return the library's name of a table that is to be created.
+
+    Raises `Invalid` for one of rejected events: ingestion creates it with columns of its own, and needs these.
+    """
+    name = folder_name(table)
+    if name.endswith(f"/{REJECTS}"):
+        raise Invalid(f"table {sql_name(name)} cannot be created: ingestion creates tables of rejects")
+    return name
+
+
 def in_order(names: Iterable[str]) -> list[str]:
     """Return names of tables in order: those in `main`, and then those of each other schema."""
     return sorted(names, key=lambda name: (name.rpartition(".")[0], name))

@@ -14,6 +14,7 @@ from alluvia.api.lake import Lake
 from alluvia.server import upkeep
 from alluvia.server.upkeep import CommitWatch, Upkeep
 from alluvia.store import PutResult
+from tests.rejects import create_rejects
 
 Handler = Callable[[dict[str, Any], Any], dict[str, Any]]
 LONG = 3600.0
@@ -38,7 +39,7 @@ def test_every_commit_is_told_and_lost_races_are_not(lake: Lake) -> None:
     table.append([{"n": 1}])
     assert told == [("a", 0), ("a", 1)]
     assert watched.store.put_if_absent("a/_delta_log/00000000000000000001.json", b"") is PutResult.EXISTS
-    watched.create_table("a/_rejects", {"n": "long"})
+    create_rejects(watched, "a", {"n": "long"})
     watched.store.put_if_absent("a/part-0.json", b"")
     assert told[2:] == [("a/_rejects", 0)]
 

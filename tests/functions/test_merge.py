@@ -18,6 +18,7 @@ from alluvia.serverless import warm_lake
 from alluvia.serverless.rounds import MARGIN_MS
 from functions.merge.handler import handler
 from tests.log_lines import Context
+from tests.rejects import create_rejects
 from tests.s3server import S3Server
 from tests.samples import payload
 
@@ -31,7 +32,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake:
     monkeypatch.setenv("ALLUVIA_LAKE", str(tmp_path))
     lake = alluvia.connect(str(tmp_path))
     lake.create_events("access_log")
-    lake.create_table("access_log/_rejects", {"event_id": "string", "reason": "string"})
+    create_rejects(lake, "access_log", {"event_id": "string", "reason": "string"})
     lake.create_events("quiet")
     for number in range(FILES):
         add(lake, "access_log", f"e{number}")

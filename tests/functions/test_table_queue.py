@@ -20,6 +20,7 @@ from functions.merge.handler import handler as merge
 from functions.vacuum.handler import handler as vacuum
 from tests.functions.test_table_messages import notification
 from tests.log_lines import Context, log_lines
+from tests.rejects import create_rejects
 from tests.samples import payload
 
 FILES = 3
@@ -32,8 +33,8 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake:
     """Three tables in small files, one of them of rejects."""
     monkeypatch.setenv("ALLUVIA_LAKE", str(tmp_path / "lake"))
     lake = alluvia.connect(str(tmp_path / "lake"))
-    for name in ("a", "a/_rejects", "b"):
-        table = lake.create_table(name, {"n": "long"})
+    columns = {"n": "long"}
+    for table in (lake.create_table("a", columns), create_rejects(lake, "a", columns), lake.create_table("b", columns)):
         for number in range(FILES):
             table.append([{"n": number}])
     return lake

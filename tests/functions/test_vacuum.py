@@ -19,6 +19,7 @@ from alluvia.store import base
 from functions.vacuum import handler as vacuum
 from functions.vacuum.handler import handler
 from tests.log_lines import Context
+from tests.rejects import create_rejects
 from tests.samples import payload
 
 FILES = 4
@@ -30,8 +31,8 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake:
     monkeypatch.setenv("ALLUVIA_LAKE", str(tmp_path))
     monkeypatch.setenv("ALLUVIA_RETENTION_HOURS", "0")
     lake = alluvia.connect(str(tmp_path))
-    for name in ("access_log", "access_log/_rejects"):
-        table = lake.create_table(name, {"event_id": "string"})
+    columns = {"event_id": "string"}
+    for table in (lake.create_table("access_log", columns), create_rejects(lake, "access_log", columns)):
         for number in range(FILES):
             table.append([{"event_id": f"e{number}"}])
         table.optimize()

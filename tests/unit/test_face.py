@@ -19,6 +19,7 @@ from alluvia.api.lake import Lake, Table
 from alluvia.commit.changes import ENGINE, Changes
 from alluvia.errors import Corrupt, Invalid, NotInstalled, TableNotFound
 from alluvia.store import CountingStore
+from tests.rejects import create_rejects
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 ROWS = [{"n": n} for n in range(5)]
@@ -60,7 +61,7 @@ def test_notebooks_show_columns_and_tables_escaped(lake: Lake, table: Table) -> 
 
 
 def test_a_lake_is_iterated_and_asked_by_name(lake: Lake, store: CountingStore, table: Table) -> None:
-    lake.create_table("events/_rejects", {"n": "long"})
+    create_rejects(lake, "events", {"n": "long"})
     lake.create_table("gone", {"n": "long"})
     lake.drop_table("gone")
     assert list(lake) == ["events"]

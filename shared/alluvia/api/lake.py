@@ -29,7 +29,7 @@ from alluvia.operations.catalog.catalog import WritableCatalog, check_whole_lake
 from alluvia.operations.catalog.views import NamingViews
 from alluvia.store import Store, open_reaching_store, open_store, open_wide_store
 from alluvia.store.uris import missing_folder, table_place
-from alluvia.table_names import REJECTS, folder_name
+from alluvia.table_names import REJECTS, folder_name, new_name
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -280,7 +280,7 @@ class Lake(OutsideTables, LakeSchemas, LakeStreams, LakeTags, LakeQueries):
         """
         from alluvia.operations.tables import clone
 
-        source, name = folder_name(source), folder_name(name)
+        source, name = folder_name(source), new_name(name)
         with NamingViews(self.store, source):
             clone.clone(self.catalog, source, name, version, timestamp, tag, deep=deep)
         return self.table(name)

@@ -16,7 +16,7 @@ from alluvia.commit.transaction import Commit
 from alluvia.delta.arguments import schema_of
 from alluvia.events.ingest.values import EVENTS_PARTITIONED, EVENTS_SORTED, event_schema
 from alluvia.operations.catalog.catalog import NewTable, check_whole_lake, rejects_handle
-from alluvia.table_names import folder_name
+from alluvia.table_names import folder_name, new_name
 
 if TYPE_CHECKING:
     from alluvia.files.uploads import external
@@ -46,6 +46,8 @@ class TableCreation(OfCatalog, Generic[AnyTable]):
     ) -> AnyTable:
         """Create a table, in one commit. Raises `TableExists`, also for the name of a view, or `Invalid`.
 
+        Ingestion creates tables of rejected events itself; their names are `Invalid` here.
+
         With `replace`, which only a transaction takes, it comes in the place of the table of its name, if there is one.
         Older versions can still be read.
 
@@ -56,7 +58,7 @@ class TableCreation(OfCatalog, Generic[AnyTable]):
         are clustered by up to four columns, `cluster_by`, so that a query for values of any of them reads few files.
         """
         new = NewTable(schema_of(schema), partition_by, sort_by, properties, cluster_by, comment)
-        self.catalog.create(folder_name(name), new, exist_ok=exist_ok, replace=replace)
+        self.catalog.create(new_name(name), new, exist_ok=exist_ok, replace=replace)
         return self.table(name)
 
     def create_events(
@@ -111,7 +113,7 @@ class OutsideTables(TableCreation[Table]):
         """
         from alluvia.operations.tables import convert
 
-        name = folder_name(name)
+        name = new_name(name)
         check_whole_lake(self.catalog.store, "convert")
         handle = self.catalog.handle(name)
         convert.check_place(self.catalog.store, path, handle)
@@ -132,7 +134,7 @@ class OutsideTables(TableCreation[Table]):
         `location` has paths, URIs or globs, which are looked up now, and again by `refresh_external`. Without a
         `format` the name of the files says it, without a `schema` the files do. Raises `TableExists` and `Invalid`.
         """
-        name = folder_name(name)
+        name = new_name(name)
         check_whole_lake(self.catalog.store, "an external table")
         from alluvia.files.uploads import external
 
@@ -155,7 +157,7 @@ class OutsideTables(TableCreation[Table]):
         Commits there show here at once; nothing can be written here. The place is read with the lake's own
         credentials and options. Raises `TableExists`, `TableNotFound` if no table is there, and `Invalid`.
         """
-        name = folder_name(name)
+        name = new_name(name)
         check_whole_lake(self.catalog.store, "attach")
         from alluvia.operations.tables import attach
 

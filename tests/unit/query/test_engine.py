@@ -21,6 +21,7 @@ from alluvia.processes.pool import Worker
 from alluvia.query.engine import run
 from alluvia.query.identity import identify
 from alluvia.query.limits import QueryLimits
+from tests.rejects import create_rejects
 from tests.unit.query.conftest import SCHEMA, fill, query, rows_of_day, scans
 
 
@@ -307,7 +308,7 @@ def test_a_damaged_or_missing_file_is_the_lakes_fault(own_lake: alluvia.Lake, tm
 
 def test_tables_of_rejects_are_named_with_a_dot(own_lake: alluvia.Lake) -> None:
     fill(own_lake, days=1)
-    rejects = own_lake.create_table("events/_rejects", {"reason": "string"})
+    rejects = create_rejects(own_lake, "events", {"reason": "string"})
     rejects.append([{"reason": "not JSON"}])
     assert query(own_lake, "SELECT reason FROM events._rejects") == [("not JSON",)]
     assert query(own_lake, "SELECT r.reason FROM events._rejects(version => 1) r, events LIMIT 1") == [("not JSON",)]

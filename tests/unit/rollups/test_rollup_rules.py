@@ -14,6 +14,7 @@ from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
 from alluvia.errors import AlluviaError, Invalid, TableExists, TableNotFound
 from tests.light_engines import light as light  # noqa: PLC0414 - a fixture
+from tests.rejects import create_rejects
 from tests.unit.rollups.hits import DAYS, HITS, MEANS, START, event, rows
 
 
@@ -181,8 +182,8 @@ def test_a_rollup_that_cannot_be_filled_is_not_created(lake: Lake, events: Table
 
 
 def test_rollups_of_rejects_keep_their_table(lake: Lake) -> None:
-    for name in ("app", "app/_rejects"):
-        lake.create_table(name, {"reason": "string"})
+    lake.create_table("app", {"reason": "string"})
+    create_rejects(lake, "app", {"reason": "string"})
     lake.create_rollup("reasons", "SELECT reason, count(*) AS n FROM app._rejects GROUP BY reason")
     with pytest.raises(Invalid, match="table app/_rejects is the source of reasons: drop it first"):
         lake.drop_table("app")

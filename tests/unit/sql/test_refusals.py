@@ -97,7 +97,7 @@ from alluvia.sql.grammar.statements import parse
         ("CREATE TABLE t (LIKE u)", "LIKE is not supported: take the columns with CREATE TABLE … AS FROM u LIMIT 0"),
         ("CREATE TABLE t LIKE u", "or change what SHOW CREATE TABLE u gives"),
         ("CREATE TABLE t (a NUMBER(10,2))", "Delta has no type NUMBER: use DECIMAL with its digits, such as DECIMAL"),
-        ("CREATE TABLE t._rejects (a INT)", "CREATE TABLE t._rejects is not possible: ingestion creates"),
+        ("CREATE TABLE t._rejects (a INT)", "table t._rejects cannot be created: ingestion creates"),
         ("DROP DATABASE s", "DROP DATABASE is not supported: only SCHEMA, TABLE"),
         ("DROP TABLE t CASCADE", "DROP … CASCADE is not supported"),
         ("OPTIMIZE t WHERE a = 1", "OPTIMIZE … WHERE is not supported: call table.optimize(partition={…})"),

@@ -17,7 +17,7 @@ from alluvia.sql.grammar.cursor import Cursor, Sql
 from alluvia.sql.grammar.grammar_objects import read_branch, read_schema, read_stream, read_tag
 from alluvia.sql.grammar.grammar_options import read_comment_text, read_partitioning, read_properties
 from alluvia.sql.grammar.types import column_type
-from alluvia.table_names import REJECTS
+from alluvia.table_names import new_name
 
 _CREATE_INSTEAD = {
     "index": "SORT BY or CLUSTER BY the columns that queries ask for: files have statistics of each",
@@ -188,9 +188,7 @@ def _table(cursor: Cursor, *, or_replace: bool) -> nodes.CreateTable | nodes.Att
     if_not_exists = cursor.accept("if", "not", "exists")
     if if_not_exists and or_replace:
         raise Invalid("CREATE OR REPLACE TABLE IF NOT EXISTS contradicts itself: leave one of the two out")
-    table = cursor.table()
-    if table.endswith(f"/{REJECTS}"):
-        raise Invalid(f"CREATE TABLE {table.replace('/', '.')} is not possible: ingestion creates tables of rejects")
+    table = new_name(cursor.table())
     cloned = _clone(cursor, table, or_replace=or_replace, if_not_exists=if_not_exists)
     if cloned is not None:
         return cloned

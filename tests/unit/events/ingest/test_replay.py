@@ -21,6 +21,7 @@ from alluvia.events.ingest.rejects import REJECTS_SCHEMA, read_json
 from alluvia.events.ingest.replay import Replayed
 from alluvia.events.ingest.values import Given, IngestOutcome, Limits, RawEvent
 from alluvia.store import MemoryStore, Store, Wrapper
+from tests.rejects import create_rejects
 
 T = TypeVar("T")
 NUMBERS = count()
@@ -175,7 +176,7 @@ def test_a_table_without_rejects_and_no_table() -> None:
 def test_rejects_kept_by_an_earlier_release() -> None:
     lake = clicks(new_lake())
     earlier = pa.schema([field for field in REJECTS_SCHEMA if field.name != "given"])
-    lake.create_table("clicks/_rejects", earlier, ["day(received_at)"], ["received_at"])
+    create_rejects(lake, "clicks", earlier, ["day(received_at)"], ["received_at"])
     row = {"event_id": "a#1", "received_at": ARRIVAL_US, "reason": "x", "position": 0, "raw": b'{"event_id":"a"}'}
     lake.table("clicks/_rejects").append(pa.table({name: [value] for name, value in row.items()}).cast(earlier))
     send(lake, b'{"status":"y"}', key="k")

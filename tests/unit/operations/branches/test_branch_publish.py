@@ -21,6 +21,7 @@ from alluvia.errors import (
     Unavailable,
 )
 from alluvia.store import CountingStore, MemoryStore, Wrapper
+from tests.rejects import create_rejects
 
 
 @pytest.fixture
@@ -218,7 +219,7 @@ def test_deletion_vectors_and_rejects_go_along(lake: Lake, clock: ManualClock) -
     fix = lake.branch("fix")
     clock.advance(1)
     fix["marked"].delete("id % 2 = 1")
-    fix.create_table("marked/_rejects", {"id": "long"}).append([{"id": 1}])
+    create_rejects(fix, "marked", {"id": "long"}).append([{"id": 1}])
     fix.publish()
     fix.drop()
     assert ids(lake, "marked") == list(range(0, 100, 2))

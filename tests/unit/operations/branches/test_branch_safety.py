@@ -17,6 +17,7 @@ from alluvia.errors import BranchGone, Conflict, Invalid, ObjectNotFound, ReadOn
 from alluvia.operations.references.branch_store import BRANCHES
 from alluvia.operations.retention.vacuum import vacuum
 from alluvia.store import MemoryStore, Wrapper
+from tests.rejects import create_rejects
 
 NOW = timedelta(0)
 
@@ -158,7 +159,7 @@ def test_events_that_a_restore_on_the_branch_has_left_are_known(lake: Lake, cloc
 
 
 def test_rejects_of_a_table_that_a_branch_drops_come_back_with_it(lake: Lake, clock: ManualClock) -> None:
-    lake.create_table("orders/_rejects", {"id": "long"}).append([{"id": 9}])
+    create_rejects(lake, "orders", {"id": "long"}).append([{"id": 9}])
     clock.advance(1)
     fix = lake.branch("fix")
     clock.advance(1)

@@ -15,6 +15,7 @@ from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock
 from alluvia.delta.log.actions import AddFile
 from tests.judges import judges_agree
+from tests.rejects import create_rejects
 
 MIDNIGHT = datetime(2024, 5, 6, tzinfo=UTC)
 SCHEMA = pa.schema([("x", pa.int64()), ("ts", pa.timestamp("us", tz="UTC")), ("c", pa.string())])
@@ -121,7 +122,7 @@ def test_one_partition_is_merged_without_its_neighbours(lake: Lake) -> None:
 def test_days_stay_apart_where_rows_expire(lake: Lake, clock: ManualClock, name: str) -> None:
     clock.advance((MIDNIGHT + timedelta(days=20)).timestamp() - clock.now_ms() / 1000)
     table_of(lake, "day(ts)", properties={"alluvia.ttl": "10 days"})
-    table = lake["t"] if name == "t" else lake.create_table(name, SCHEMA, partition_by=["day(ts)"])
+    table = lake["t"] if name == "t" else create_rejects(lake, "t", SCHEMA, ["day(ts)"])
     for number in range(2):
         table.append([{"x": number, "ts": MIDNIGHT + timedelta(days=day)} for day in range(20)])
     table.optimize()

@@ -17,6 +17,7 @@ from alluvia.cli.command_line import cli
 from alluvia.clock import ManualClock
 from alluvia.errors import Forbidden, Invalid, TableNotFound, VersionExpired, VersionNotFound
 from alluvia.sql.run import execute
+from tests.rejects import create_rejects
 from tests.unit.operations.vacuuming import DAY, SCHEMA, values
 
 
@@ -232,7 +233,7 @@ def test_tags_on_the_command_line(tmp_path: Path) -> None:
 
 def test_rejects_that_are_opened_alone_have_the_keepers_of_their_lake(tmp_path: Path) -> None:
     lake = alluvia.connect(tmp_path)
-    rejects = lake.create_table("events/_rejects", {"id": "long"})
+    rejects = create_rejects(lake, "events", {"id": "long"})
     rejects.append([{"id": 1}])
     rejects.tag("kept")
     rejects.delete("id = 1")

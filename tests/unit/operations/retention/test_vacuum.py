@@ -18,6 +18,7 @@ from alluvia.errors import Invalid, VersionExpired, VersionNotFound
 from alluvia.store import CountingStore
 from tests.contract.workers import events
 from tests.judges import judges_agree
+from tests.rejects import create_rejects
 from tests.unit.operations.races import Race
 from tests.unit.operations.vacuuming import DAY, SCHEMA, cold, history, readable, values
 from tests.unit.operations.vacuuming import table as table  # noqa: PLC0414 - a fixture
@@ -132,7 +133,7 @@ def test_two_vacuums_at_once_both_do_their_work(lake: Lake, clock: ManualClock, 
 
 def test_a_tables_rejects_are_a_table_of_their_own(lake: Lake, clock: ManualClock) -> None:
     table = lake.create_table("t", SCHEMA)
-    rejects = lake.create_table("t/_rejects", SCHEMA)
+    rejects = create_rejects(lake, "t", SCHEMA)
     for number in range(2):
         table.append([{"x": number}])
         rejects.append([{"x": number}])

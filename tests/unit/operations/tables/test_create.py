@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from alluvia.clock import ManualClock
 from alluvia.errors import Invalid, TableExists, TableNotFound
 from alluvia.store import CountingStore
 from tests.judges import judges_agree
+from tests.rejects import create_rejects
 
 SCHEMA = pa.schema([("x", pa.int64()), ("ts", pa.timestamp("us", tz="UTC")), ("c", pa.string())])
 
@@ -89,6 +91,21 @@ def test_names_are_checked(lake: Lake, name: str) -> None:
         lake.create_table(name, SCHEMA)
 
 
+def test_no_one_else_takes_the_place_of_a_table_that_ingestion_creates(lake: Lake) -> None:
+    lake.create_table("t", SCHEMA)
+    creates: list[Callable[[], object]] = [
+        lambda: lake.create_table("t._rejects", SCHEMA),
+        lambda: lake.clone("t", "t/_rejects"),
+        lambda: lake.attach("main.t._rejects", "elsewhere"),
+        lambda: lake.convert("t/_rejects", "t/_rejects"),
+        lambda: lake.create_external("t._rejects", "elsewhere.parquet"),
+    ]
+    for create in creates:
+        with pytest.raises(Invalid, match=r"table t._rejects cannot be created: ingestion creates tables of rejects"):
+            create()
+    assert lake.tables(rejects=True) == ["t"]
+
+
 def test_a_missing_table_is_not_found_on_first_use(lake: Lake, store: CountingStore) -> None:
     table = lake.table("none")
     assert store.requests.total() == 0
@@ -109,8 +126,9 @@ def test_a_missing_table_is_not_found_on_first_use(lake: Lake, store: CountingSt
 
 
 def test_the_tables_of_a_lake(lake: Lake, store: CountingStore) -> None:
-    for name in ("b", "a", "a/_rejects"):
+    for name in ("b", "a"):
         lake.create_table(name, SCHEMA)
+    create_rejects(lake, "a", SCHEMA)
     store.put("not_a_table/x", b"")
     store.put("Odd/_delta_log/0.json", b"")
     assert lake.tables() == ["a", "b"]

@@ -17,6 +17,7 @@ from alluvia.errors import (
 )
 from alluvia.events.ingest.rejects import REJECTS_SCHEMA
 from tests.faults.store import FailingStore
+from tests.rejects import create_rejects
 from tests.unit.operations.dropping import reject, send
 
 
@@ -117,7 +118,7 @@ def test_rejects_that_were_kept_since_the_drop_stay(lake: Lake, other: Lake) -> 
         "raw": [b"2"],
         "given": [None],
     }
-    late = other.create_table("t/_rejects", REJECTS_SCHEMA)
+    late = create_rejects(other, "t", REJECTS_SCHEMA)
     late.append(pa.table([pa.array(rows[f.name], f.type) for f in REJECTS_SCHEMA], schema=REJECTS_SCHEMA))
     lake.undrop("t")
     assert raws(lake) == [b"1", b"2"]
