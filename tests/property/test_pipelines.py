@@ -266,7 +266,8 @@ class PipelineRun:
         if table is self.t or not runs:
             there.append(rows[2:])
         if runs:
-            reports = [*branch.pipeline(self.folder).run(), *branch.pipeline(self.folder / "appended").run()]
+            some = self.chance.choice([["counted+"], ["joined", "crossed"], ["newest", "history", "judged"]])
+            reports = [*branch.pipeline(self.folder).run(some), *branch.pipeline(self.folder / "appended").run()]
             assert all(each.error is None for each in reports), (reports, self.done)
             seen = branch.table("t").to_arrow().to_pylist() if seen is None else seen + self.unseen()
             seen = [*seen, *rows] if table is self.t and self.seen is not None else seen
