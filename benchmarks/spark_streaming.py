@@ -24,8 +24,8 @@ from benchmarks.delta_session import session_with_delta
 from benchmarks.report import Figure
 from tests.s3server import S3Server
 
-BATCHES, WARM_BATCHES = 12, 4
-TURNS, WARM_TURNS = 3, 1
+BATCHES, WARM_BATCHES = 8, 3
+TURNS, WARM_TURNS = 2, 1
 FORMATS = ("alluvia", "delta")
 SIZES = (1_000, 100_000)
 """Events of a batch: few, so that it is mostly planning and commit, and many."""
