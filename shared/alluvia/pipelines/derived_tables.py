@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 
@@ -56,8 +56,13 @@ class DerivedTables:
         self._with_record = set(marks.failed)
         self._below = defaultdict[str, set[str]](set)
         rollups = pairs_of((each.key for each in catalog.store.list(ROLLUP_MARKS)), ROLLUP_MARKS)
+        above = defaultdict[str, set[str]](set)
         for source, table in marks.pairs | rollups:
             self._below[source].add(table)
+            above[table].add(source)
+            if source.endswith(QUARANTINE_SUFFIX):
+                above[source].add(source.removesuffix(QUARANTINE_SUFFIX))
+        self._circular = above.keys() - set(_in_order(above))
 
     def all(self) -> list[DerivedTable]:
         """Return all derived tables, each after those that it reads."""
@@ -180,7 +185,7 @@ class DerivedTables:
             return None
 
     def _reached(self, name: str) -> set[str]:
-        """Return the tables that marks have below one: it is among them if it may be made of itself."""
+        """Return the tables that marks have below one."""
         found, pending = set[str](), [name]
         while pending:
             made = pending.pop()
@@ -192,18 +197,12 @@ class DerivedTables:
     def _opened(self, names: Iterable[str]) -> list[DerivedTable]:
         """Return the derived ones of some tables, each after those that it reads, and none that is made of itself."""
         wanted = set(names)
-        circles = {one for name in wanted if name in (reached := self._reached(name)) for one in reached}
+        circles = {one for name in wanted & self._circular for one in self._reached(name)}
         opened = sorted(wanted | circles)
         found = {each.name: each for each in self._catalog.store.map(self._derived, opened) if each is not None}
         made_by = {name: each.name for each in found.values() for name in each.makes}
         above = {name: {made_by[one] for one in each.sources if one in made_by} for name, each in found.items()}
-        sorter = TopologicalSorter(above)
-        with suppress(CycleError):  # tables on no circle still come
-            sorter.prepare()
-        ordered: list[str] = []
-        while ready := sorter.get_ready():
-            ordered += ready
-            sorter.done(*ready)
+        ordered = _in_order(above)
         left = above.keys() - set(ordered)
         for name in left:
             self.broken[name] = (
@@ -211,6 +210,18 @@ class DerivedTables:
                 f"{', '.join(sorted(left))}; drop one, or declare it by another query"
             )
         return [found[name] for name in ordered if name in wanted]
+
+
+def _in_order(above: Mapping[str, Collection[str]]) -> list[str]:
+    """Return names, each after those above it, but for those that are above themselves, and those below such ones."""
+    sorter = TopologicalSorter(above)
+    with suppress(CycleError):  # the others still come
+        sorter.prepare()
+    ordered: list[str] = []
+    while ready := sorter.get_ready():
+        ordered += ready
+        sorter.done(*ready)
+    return ordered
 
 
 def derived_table(snapshot: Snapshot) -> DerivedTable | None:
