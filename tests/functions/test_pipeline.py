@@ -324,9 +324,36 @@ def test_a_small_change_of_large_sources_is_tried_until_it_takes_too_much(
         patch.setattr(derived_runs, "seconds_left", lambda _: 1e-9)
         with pytest.raises(AlluviaError, match=r"totals: QueryTooCostly: .* took longer than"):
             handler({}, Context("r"))
-    clock.sleep(3 * MINUTE)
-    with pytest.raises(AlluviaError, match=r"totals: Unsupported: a run reads up to \d+ bytes"):
+    for _ in range(2):  # the refusal is no reason to try it again
+        clock.sleep(10 * MINUTE)
+        with pytest.raises(AlluviaError, match=r"totals: Unsupported: a run reads up to \d+ bytes"):
+            handler({}, Context("r"))
+
+
+def test_a_run_by_hand_ends_a_row_of_failures(lake: Lake, tmp_path: Path, clock: ManualClock) -> None:
+    declare(lake, tmp_path, BAD)
+    derived = DerivedTables(lake.catalog)
+    table = derived.named("bad")
+    assert table is not None
+    for at_limit in (True, False):
+        clock.sleep(MINUTE)
+        derived.note_run(table, "it failed", at_limit=at_limit)
+    key = "_alluvia/pipelines/failed/bad"
+    record = json.loads(lake.store.get(key))
+    lake.store.put(key, json.dumps({**record, "job": "as a newer version may write"}).encode())
+    failure = DerivedTables(lake.catalog).failed_run("bad")
+    assert failure is not None
+    assert (failure.error, failure.tries, failure.at_limit) == ("it failed", 2, True)
+    append(lake, (2, "b", 1))
+    clock.sleep(MINUTE)
+    declare(lake, tmp_path, BAD)
+    append(lake, (3, "c", 2))
+    clock.sleep(MINUTE)
+    with pytest.raises(AlluviaError, match="broken"):
         handler({}, Context("r"))
+    failure = read_failure(lake.store, "bad")
+    assert failure is not None
+    assert (failure.tries, failure.at_limit) == (1, False)
 
 
 def test_tables_that_are_made_of_each_other_do_not_run_for_ever(lake: Lake, tmp_path: Path) -> None:

@@ -151,11 +151,12 @@ class DerivedTables:
 
     def note_run(self, table: DerivedTable, error: str | None, *, at_limit: bool = False) -> None:
         """Record the outcome of a run, and look at the table again."""
+        before = self.failed_run(table.name)
         for name in (*table.makes, *table.sources):
             self._snapshots.pop(name, None)
         if error is not None:
             store, clock = self._catalog.store, self._catalog.clock
-            self._failed[table.name] = note_failure(store, clock, table.name, error, at_limit=at_limit)
+            self._failed[table.name] = note_failure(store, clock, table.name, error, before, at_limit=at_limit)
             self._with_record.add(table.name)
         elif table.name in self._with_record:
             clear_failure(self._catalog.store, table.name)

@@ -8,7 +8,7 @@ once it is published.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from datetime import datetime
 
 import orjson
@@ -80,17 +80,24 @@ def pairs_of(keys: Iterable[str], prefix: str) -> frozenset[tuple[str, str]]:
 
 
 def read_failure(store: Store, table: str) -> FailedRun | None:
-    """Return the failed run of a table; None if the last one did not fail."""
+    """Return the record of a failed run of a table; None if there is none. The table may have run since."""
     try:
         data = store.get(_FAILED + table)
     except ObjectNotFound:
         return None
-    return FailedRun(**orjson.loads(data)) if len(data) > 1 else None
+    if len(data) <= 1:
+        return None
+    known = {each.name for each in fields(FailedRun)}  # a newer version may record more
+    return FailedRun(**{name: value for name, value in orjson.loads(data).items() if name in known})
 
 
-def note_failure(store: Store, clock: Clock, table: str, error: str, *, at_limit: bool = False) -> FailedRun:
-    """Record that a run of a table failed. A record that two runs write at once counts one of them."""
-    before = read_failure(store, table)
+def note_failure(
+    store: Store, clock: Clock, table: str, error: str, before: FailedRun | None = None, *, at_limit: bool = False
+) -> FailedRun:
+    """Record that a run of a table failed; `before` is the run before it if that failed, too.
+
+    Records that two runs write at once count one of them.
+    """
     run = FailedRun(error, clock.now_ms(), at_limit=at_limit)
     if before is not None:
         run = replace(run, tries=before.tries + 1, at_limit=at_limit or before.at_limit)
