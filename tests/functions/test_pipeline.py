@@ -357,16 +357,16 @@ def test_a_run_by_hand_ends_a_row_of_failures(lake: Lake, tmp_path: Path, clock:
 
 
 def test_tables_that_are_made_of_each_other_do_not_run_for_ever(lake: Lake, tmp_path: Path) -> None:
-    declare(lake, tmp_path, SILVER, GOLD)
+    declare(lake, tmp_path, SILVER, GOLD, "CREATE TABLE below SCHEDULE ON CHANGE AS SELECT who FROM gold")
     again = "CREATE TABLE silver KIND FULL SCHEDULE ON CHANGE AS SELECT s AS id, who, s AS n FROM gold"
     (tmp_path / "pipelines" / "again.sql").write_text(again)
     lake.pipeline(tmp_path / "pipelines").run(full_refresh=True)
-    with pytest.raises(AlluviaError, match="tables are made of each other, or of such tables: gold, silver"):
+    with pytest.raises(AlluviaError, match="tables are made of each other, or of such tables: below, gold, silver"):
         handler({}, Context("r"))
-    versions = [lake[name].version for name in ("silver", "gold")]
-    for name in ("silver", "events"):  # such as one that was sent before they were declared so
+    versions = [lake[name].version for name in ("silver", "gold", "below")]
+    for name in ("silver", "events", "below"):  # such as one that was sent before they were declared so
         assert failed(handler(event(message_for(name)), Context("r"))) == ["0"]
-    assert [lake[name].version for name in ("silver", "gold")] == versions
+    assert [lake[name].version for name in ("silver", "gold", "below")] == versions
 
 
 def test_a_table_of_a_branch_runs_once_it_is_published(lake: Lake, tmp_path: Path) -> None:

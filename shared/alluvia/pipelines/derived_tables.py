@@ -56,7 +56,7 @@ class DerivedTables:
         self._with_record = set(marks.failed)
         self._below = defaultdict[str, set[str]](set)
         rollups = pairs_of((each.key for each in catalog.store.list(ROLLUP_MARKS)), ROLLUP_MARKS)
-        above = defaultdict[str, set[str]](set)
+        above = self._above = defaultdict[str, set[str]](set)
         for source, table in marks.pairs | rollups:
             self._below[source].add(table)
             above[table].add(source)
@@ -195,11 +195,18 @@ class DerivedTables:
             found |= new
         return found
 
+    def _circles(self, names: Iterable[str]) -> set[str]:
+        """Return the tables from which some are made by way of circles of marks: they show which circles are real."""
+        found, pending = set[str](), set(names) & self._circular
+        while pending:
+            found |= pending
+            pending = {one for name in pending for one in self._above[name]} & self._circular - found
+        return found
+
     def _opened(self, names: Iterable[str]) -> list[DerivedTable]:
         """Return the derived ones of some tables, each after those that it reads, and none that is made of itself."""
         wanted = set(names)
-        circles = {one for name in wanted & self._circular for one in self._reached(name)}
-        opened = sorted(wanted | circles)
+        opened = sorted(wanted | self._circles(wanted))
         found = {each.name: each for each in self._catalog.store.map(self._derived, opened) if each is not None}
         made_by = {name: each.name for each in found.values() for name in each.makes}
         above = {name: {made_by[one] for one in each.sources if one in made_by} for name, each in found.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from functools import cache
 
@@ -16,8 +17,9 @@ from alluvia.errors import Invalid
 from alluvia.operations.reading.relations import Evaluate, Inputs, Relation
 
 _SUM_TYPE, _LONG = "HUGEINT", pa.int64()
-_UNTYPED = '"NULL"'
-"""DuckDB's type of NULL alone, and of the elements of an empty list."""
+_UNTYPED = ('"NULL"', "")
+"""DuckDB's type of NULL alone, and of the elements of an empty list. A space follows a field of that name."""
+_QUOTED = re.compile(r"""'(?:[^']|'')*'|("(?:[^"]|"")*")( ?)""")
 _HELD_TOO = {"BIGINT": ("HUGEINT",), "VARCHAR": ("JSON", "UUID")}
 """Types of DuckDB's that a column of another type holds too: a sum of integers is 128 bits wide, and must fit."""
 
@@ -49,7 +51,7 @@ def result_columns(
             raise Invalid(f"{what} would have two columns called {shown!r}: give one another name with AS")
         if "(" in shown and fold(shown) not in aliases:
             raise Invalid(f"column {shown!r} of {what} has only its expression as a name: name it with AS")
-        if _UNTYPED in known:
+        if _UNTYPED in _QUOTED.findall(known):
             raise Invalid(
                 f"column {shown!r} of {what} has values without a type, such as NULL: "
                 "cast them to one, as in CAST(NULL AS VARCHAR)"

@@ -108,10 +108,15 @@ def test_a_full_refresh_with_other_columns_empties_a_former_quarantine(
     assert (rows(lake, "totals"), rows(lake, "totals_quarantine")) == ([("a", 3), ("b", 2)], [])
 
 
-@pytest.mark.parametrize("value", ["NULL", "[]", "CASE WHEN n > 1 THEN NULL END"])
+@pytest.mark.parametrize("value", ["NULL", "[]", "CASE WHEN n > 1 THEN NULL END", "{'NULL': NULL}"])
 def test_a_column_without_a_type_is_refused(events: Table, declare: Declare, value: str) -> None:
     (planned,) = declare(f"CREATE TABLE copy AS SELECT id, {value} AS e FROM events").plan()
     assert "column 'e' of the table has values without a type, such as NULL: cast them to one" in str(planned["why"])
+
+
+def test_a_field_may_be_called_null(lake: Lake, events: Table, declare: Declare) -> None:
+    ran(declare("""CREATE TABLE copy AS SELECT {'NULL': n, 'a "NULL" x': [n]} AS e FROM events WHERE n = 2"""))
+    assert rows(lake, "copy") == [({"NULL": 2, 'a "NULL" x': [2]},)]
 
 
 def test_two_rows_of_a_key_are_an_error_that_names_it(lake: Lake, events: Table, declare: Declare) -> None:
