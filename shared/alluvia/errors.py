@@ -13,7 +13,12 @@ def cut(text: str, chars_max: int = MESSAGE_CHARS_MAX) -> str:
 
 
 class AlluviaError(Exception):
-    """Base of all errors of this library."""
+    """Base of all errors of this library.
+
+    `at_limit` says that there was too little time, memory or disk: where there is more, the same work may be done.
+    """
+
+    at_limit = False
 
 
 class Invalid(AlluviaError):
@@ -69,6 +74,12 @@ class Corrupt(AlluviaError):
 
 class Unavailable(AlluviaError):
     """The store did not answer, or refused for now: try again."""
+
+
+class NoTimeLeft(Unavailable):
+    """The invocation of a function has too little time left for a request to the store."""
+
+    at_limit = True
 
 
 class NotDeleted(Unavailable):

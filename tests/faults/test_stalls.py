@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import alluvia
-from alluvia.errors import Unavailable
-from alluvia.serverless import warm_lake
+from alluvia.errors import AlluviaError, NoTimeLeft
+from alluvia.pipelines import running
+from alluvia.pipelines.marks import read_failure
+from alluvia.serverless import derived_runs, warm_lake
 from alluvia.serverless.deadlines import ANSWER_SECONDS, in_time
-from alluvia.store.requests import STEPS, check_left, ending, seconds_left, within
+from alluvia.store.requests import SECONDS_MIN, STEPS, check_left, ending, seconds_left, within
 from functions.ingest import handler as ingest
+from functions.pipeline import handler as pipeline
 from functions.query import handler as query
 from tests.s3server import S3Server
 
@@ -119,5 +123,32 @@ def test_a_request_has_no_more_time_than_is_left() -> None:
                 next(step for step in (*STEPS, 0) if step <= max(1, seconds)),
             )
             check_left()
-    with ending(lambda: 0.4), pytest.raises(Unavailable, match="too slow, and the request ran out of time"):
+    with ending(lambda: 0.4), pytest.raises(NoTimeLeft, match="too slow, and the request ran out of time"):
         check_left()
+
+
+def test_the_last_request_of_an_invocation_fails_for_lack_of_time(lake: alluvia.Lake, s3_server: S3Server) -> None:
+    s3_server.inject({"method": "GET", "match": "_delta_log", "fault": "status:503", "times": 99})
+    with ending(lambda: SECONDS_MIN), pytest.raises(NoTimeLeft, match=r"S3 (did not serve|cannot be reached)"):
+        lake.store.get("t/_delta_log/_last_checkpoint")
+    s3_server.inject()
+
+
+def test_a_pipelines_run_that_the_store_holds_up_leaves_a_record(
+    lake: alluvia.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "all.sql").write_text("CREATE TABLE copy SCHEDULE ON CHANGE AS SELECT event_id FROM t")
+    assert [each.error for each in lake.pipeline(tmp_path).run()] == [None]
+    assert post("1", 60)[0] == 200
+    invocation, real = Frozen(900), running.run_table
+
+    def late(*given: Any) -> Any:
+        invocation.seconds = derived_runs.RECORD_SECONDS + ANSWER_SECONDS
+        return real(*given)
+
+    monkeypatch.setattr(derived_runs, "run_table", late)
+    with pytest.raises(AlluviaError, match=r"copy: NoTimeLeft: .* ran out of time"):
+        pipeline.handler({}, invocation)
+    failure = read_failure(lake.store, "copy")
+    assert failure is not None
+    assert failure.at_limit

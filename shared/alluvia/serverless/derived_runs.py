@@ -8,8 +8,7 @@ from errno import ENOSPC
 from typing import Any
 
 from alluvia.api.lake import Lake
-from alluvia.engine.duck.failures import QueryTooCostly
-from alluvia.errors import Unsupported
+from alluvia.errors import AlluviaError, Unsupported
 from alluvia.operations.reading.relations import Evaluate
 from alluvia.pipelines.derived_tables import DerivedTable, DerivedTables
 from alluvia.pipelines.execution import LocalExecution
@@ -21,7 +20,10 @@ from alluvia.rollups.refresh import refresh_bytes
 from alluvia.serverless.function_limits import process_memory_mb, seconds_left
 from alluvia.serverless.log_lines import Logger
 from alluvia.serverless.spark_upkeep import hand_over, is_on
+from alluvia.store.requests import ending_earlier
 
+RECORD_SECONDS = 10
+"""Reserved for the record of how a run ended."""
 HAND_OVER_HOURS = 1
 """A table has at most one start of a job on Spark in this time."""
 
@@ -37,9 +39,10 @@ def run_derived(
     evaluate = lake.evaluation(process_memory_mb(os.environ), seconds_left(context))
     reason, execution = _too_big(lake, derived, table, evaluate), LocalExecution(evaluate)
     if reason is None:
-        if table.declaration is None:
-            return asdict(refresh_rollup(lake.catalog, table.name, execution))
-        return asdict(run_table(lake.catalog, execution, table.declaration))
+        with ending_earlier(RECORD_SECONDS):
+            if table.declaration is None:
+                return asdict(refresh_rollup(lake.catalog, table.name, execution))
+            return asdict(run_table(lake.catalog, execution, table.declaration))
     if not is_on():
         command = "rollup refresh" if table.declaration is None else "pipeline run"
         raise Unsupported(f"{reason}: run `alluvia {command} --spark`, or deploy with alluvia:heavy_upkeep")
@@ -52,7 +55,8 @@ def run_derived(
 def is_at_limit(error: BaseException | None) -> bool:
     """Whether a run ended for lack of time, memory or disk, by its error or the errors behind it."""
     while error is not None:
-        if isinstance(error, QueryTooCostly | MemoryError) or (isinstance(error, OSError) and error.errno == ENOSPC):
+        limited = isinstance(error, AlluviaError) and error.at_limit
+        if limited or isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == ENOSPC):
             return True
         error = error.__cause__
     return False

@@ -22,7 +22,7 @@ from pathlib import Path
 from threading import Lock
 from typing import ParamSpec, TypeVar
 
-from alluvia.errors import Unavailable
+from alluvia.errors import NoTimeLeft
 from alluvia.scratch import scratch_root
 
 P = ParamSpec("P")
@@ -106,6 +106,17 @@ def ending(left_seconds: Callable[[], float]) -> Iterator[None]:
         _left.remove(left_seconds)
 
 
+@contextmanager
+def ending_earlier(seconds: float) -> Iterator[None]:
+    """Have all requests of the process end some seconds earlier during the block, so that others have time after it."""
+    if not _left:
+        yield
+        return
+    last = _left[0]
+    with ending(lambda: last() - seconds):
+        yield
+
+
 def seconds_left() -> float | None:
     """Return how many seconds requests still have; None where nothing limits them."""
     return _left[-1]() if _left else None
@@ -120,10 +131,10 @@ def within(seconds: int) -> int:
 
 
 def check_left() -> None:
-    """Raise `Unavailable` where a request would have too little time."""
+    """Raise `NoTimeLeft` where a request would have too little time."""
     left = seconds_left()
     if left is not None and left < SECONDS_MIN:
-        raise Unavailable("the lake's storage was too slow, and the request ran out of time: try again")
+        raise NoTimeLeft("the lake's storage was too slow, and the request ran out of time: try again")
 
 
 REQUESTS_AT_ONCE = 16

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import field
+from errno import ENOSPC
 
 from alluvia.delta.schema.nesting import NOT_FOR_SQL
 from alluvia.errors import MESSAGE_CHARS_MAX, AlluviaError, Corrupt, Invalid, Unavailable, Unsupported, cut
@@ -81,11 +82,16 @@ A query whose author writes one into it gets an answer that it could get anyway.
 """
 _STORE = ("IO",)
 """The kind of errors about reading files, which no query can raise of its own."""
+_DISK_FULL = str(ENOSPC)
+"""DuckDB's `errno` in such an error: it wrote, and read no file of the store. It is believed without its word in front.
+"""
 ENGINE_FAILED = "DuckDB cannot run this query (an internal error of the engine): write it another way"
 
 
 class QueryTooCostly(Invalid):
-    """The query is sound, but takes more time or memory, or gives a bigger result, than is allowed."""
+    """The query is sound, but takes more time, memory or disk, or gives a bigger result, than is allowed."""
+
+    at_limit = True
 
 
 class QueryStopped(Invalid):
@@ -190,12 +196,15 @@ def translate(details: Mapping[str, str], context: Context) -> AlluviaError:
         return UnreadField(query_error(kind, message, context.text, None))
     message = _OF_BYTES.sub(_DECODE, message)
     message = _UNCONVERTED.sub(r"\1…\2", _TO_SET.sub("", message))
-    if kind == INTERRUPT:
-        return QueryTooCostly(
-            "the query failed while several threads ran it, and DuckDB does not say why: run it again"
-        )
+    if kind == INTERRUPT:  # which may hide an error of any kind
+        return Invalid("the query failed while several threads ran it, and DuckDB does not say why: run it again")
     if kind == "Out of Memory":
         return QueryTooCostly(out_of_memory(context.memory_limit_bytes))
+    if kind in _STORE and details.get("errno") == _DISK_FULL:
+        return QueryTooCostly(
+            "the query does not fit into memory, and needs more disk than there is: "
+            "select fewer rows or columns, or group by fewer values"
+        )
     file = next((shown for url, shown in context.files.items() if url in message), None)
     if kind in _STORE and _CUT_OFF not in message:
         return Unavailable(f"the store did not serve {f'the data file {file}' if file else 'a data file'}: try again")
@@ -243,6 +252,8 @@ def details_of(error: Exception) -> dict[str, str]:
     details = {"exception_type": kind, "exception_message": message or type(error).__name__}
     with suppress(ValueError, TypeError, KeyError, RecursionError):  # of a message without fields
         fields = json.loads(message)
-        if fields["exception_type"] == kind or (named is None and fields["exception_type"] in _WHILE_READ):
+        given = fields["exception_type"]
+        late = given in _WHILE_READ or (given in _STORE and fields.get("errno") == _DISK_FULL)
+        if given == kind or (named is None and late):
             details = {str(key): str(value) for key, value in fields.items()}
     return {key: value[: 2 * MESSAGE_CHARS_MAX] for key, value in details.items()}

@@ -50,13 +50,14 @@ class Failure:
     """A request that failed: the status of S3's answer (0 if no complete one came), and S3's code or what failed.
 
     `refused` begins with the key of an object that a bulk delete did not delete, a colon and a space. `key` is one that
-    obstore does not list.
+    obstore does not list. `is_last` says that an invocation has no time to send the request again.
     """
 
     status: int
     code: str
     refused: str | None = None
     key: str | None = None
+    is_last: bool = False
 
     @property
     def is_missing(self) -> bool:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from obstore.exceptions import BaseError
 
 from alluvia.clock import Clock
-from alluvia.errors import Invalid, ObjectNotFound, StoreRefused, Unavailable, Unsupported
+from alluvia.errors import Invalid, NoTimeLeft, ObjectNotFound, StoreRefused, Unavailable, Unsupported
 from alluvia.store.base import check_key
 from alluvia.store.requests import SECONDS_MIN, check_left, note_requests, seconds_left, within
 from alluvia.store.s3.credentials import Keys, find_access
@@ -100,7 +101,7 @@ class S3Requests:
                 return answer
             pause, left = self._clock.uniform() * 2**attempt, seconds_left()
             if left is not None and left < pause + SECONDS_MIN:
-                return answer
+                return replace(answer, is_last=True)
             self._clock.sleep(pause)
         return sent(kind, self._prefix + key, request)
 
@@ -108,7 +109,7 @@ class S3Requests:
 def sent(kind: str | None, name: str, request: Callable[[], T]) -> T | Failure:
     """Send a request, and count it as one of a kind; None: it counts itself.
 
-    What obstore raises ends here, because it contains all of S3's answer. Raises `Unavailable`, and sends nothing,
+    What obstore raises ends here, because it contains all of S3's answer. Raises `NoTimeLeft`, and sends nothing,
     where too little of an invocation's time is left.
     """
     _check_process()
@@ -151,6 +152,7 @@ def fail(failure: Failure, key: str, bucket: str) -> NoReturn:
         raise StoreRefused(f"bucket {bucket} does not exist ({code}): check the URI, the endpoint and the region")
     if failure.is_final:
         raise StoreRefused(f"S3 refuses {what} ({code}): check the URI, endpoint, region, credentials and policy")
+    kind = NoTimeLeft if failure.is_last else Unavailable
     if failure.status:
-        raise Unavailable(f"S3 did not serve {what} ({code}): try again")
-    raise Unavailable(f"S3 cannot be reached for {what} ({code}): try again")
+        raise kind(f"S3 did not serve {what} ({code}): try again")
+    raise kind(f"S3 cannot be reached for {what} ({code}): try again")

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 import alluvia
-from alluvia.engine.duck.failures import INTERRUPT, Context, details_of, translate
+from alluvia.engine.duck.failures import INTERRUPT, Context, QueryTooCostly, details_of, translate
 from alluvia.errors import Invalid
 
 LATE = '{"exception_type":"Conversion","exception_message":"Could not convert","position":"7"}'
@@ -32,7 +32,21 @@ def test_what_a_query_may_have_written_itself_is_not_believed(kind: str) -> None
 def test_an_interruption_asks_for_another_run() -> None:
     found = details_of(OSError('{"exception_type":"INTERRUPT","exception_message":"Interrupted!"}'))
     assert found["exception_type"] == INTERRUPT
-    assert str(translate(found, Context(""))).endswith("DuckDB does not say why: run it again")
+    translated = translate(found, Context(""))
+    assert str(translated).endswith("DuckDB does not say why: run it again")
+    assert not translated.at_limit  # any error may be behind it
+
+
+def test_a_full_disk_is_a_limit() -> None:
+    with duckdb.connect(config={"errors_as_json": True}) as connection, pytest.raises(duckdb.IOException) as full:
+        connection.execute("COPY (FROM range(100000)) TO '/dev/full' (FORMAT csv)")
+    late = OSError(str(full.value).removeprefix("IO Error: "))  # as it comes after the first rows
+    for error in (full.value, late):
+        translated = translate(details_of(error), Context(""))
+        assert (type(translated), translated.at_limit) == (QueryTooCostly, True)
+        assert str(translated).startswith(
+            "the query does not fit into memory, and needs more disk than there is: select fewer rows"
+        )
 
 
 def test_a_value_that_cannot_be_converted_is_cut() -> None:
