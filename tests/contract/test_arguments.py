@@ -58,6 +58,10 @@ CASES: dict[str, tuple[Callable[[Any], object], str]] = {
     "memory": (lambda t: t.optimize(memory_mb=1.5), "memory_mb: expected a whole number above 0, got 1.5"),
     "convert": (lambda t: t.lake.convert(None, "u"), "path: expected text, such as 'u', got None"),
     "a number too great": (lambda t: t.append([{"id": 2}], txn=("a", 2**63)), "txn: expected a string and a number"),
+    "an id of its own": (
+        lambda t: t.append([{"id": 2}], txn=("alluvia.branch:fix", 1)),
+        r"txn: application ids that begin with alluvia\. are Alluvia's own, got 'alluvia\.branch:fix': use another",
+    ),
 }
 
 

@@ -5,30 +5,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
 from alluvia.commit.handle import ReadableTable
-from alluvia.delta.lineage import first_version, version_gaps
 from alluvia.delta.log.actions import AddFile, RemoveFile
 from alluvia.delta.log.commit import CommitActions
 from alluvia.delta.snapshot import Snapshot
 from alluvia.errors import Invalid, VersionExpired
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.changes.feed_commits import read_commits
 from alluvia.pipelines.declarations.declaration import AGGREGATE, APPEND, FULL, KEYED
 from alluvia.pipelines.declarations.definition import TableDefinition, changed_parts
 from alluvia.pipelines.steps import Step
 from alluvia.query.limits import dollars, requests_of
 from alluvia.rollups.change import (
     SourceChange,
-    claims_held,
     find_appends,
     find_change,
     progress_of,
     rebuilt,
+    unread,
     unread_from,
-    unshown,
     why_unknown,
 )
 from alluvia.table_names import sql_name
@@ -40,7 +37,6 @@ MODES = {APPEND: APPENDED, KEYED: CHANGED, AGGREGATE: CHANGED, FULL: REBUILT}
 DUCKDB, SPARK = "duckdb", "spark"
 FUNCTION_BYTES_MAX = 50_000_000_000
 """A function can read about this much in the quarter of an hour that it may run: more is work for Spark."""
-COMMITS_AT_ONCE = 100
 FULL_REFRESH = "--full-refresh, or run(full_refresh=True)"
 
 
@@ -93,7 +89,7 @@ class StepPlan:
             "why": self.step.kind.why if self.reason is None else self.reason,
             "sources": {
                 sql_name(name): {
-                    "from": None if (change := self.changes.get(name)) is None else change.shown,
+                    "from": None if (change := self.changes.get(name)) is None or change.shown == -1 else change.shown,
                     "to": source.snapshot.version,
                 }
                 for name, source in self.sources.items()
@@ -207,7 +203,7 @@ def _appends(step: Step, target: Snapshot, source: StepSource) -> SourceChange:
     except VersionExpired as error:
         again = f"to start again from the rows that there are, run it with {FULL_REFRESH}"
         raise step.declaration.wrong(f"{error}: {again}") from error
-    if (reason := _why_unknown(target, source.snapshot)) is not None:
+    if (reason := why_unknown(target, source.snapshot)) is not None:
         raise step.declaration.wrong(f"{reason}: to start again from its rows, run it with {FULL_REFRESH}")
     return change
 
@@ -215,36 +211,14 @@ def _appends(step: Step, target: Snapshot, source: StepSource) -> SourceChange:
 def _any_change(step: Step, target: Snapshot, source: StepSource) -> SourceChange:  # noqa: ARG001
     """Return the first commit that may have changed rows of a source: all is computed again then, whatever they are."""
     shown, first = progress_of(target, source.snapshot), unread_from(target, source.snapshot)
-    reason = _why_unknown(target, source.snapshot)
+    reason = why_unknown(target, source.snapshot)
     if first is None or reason is not None:
         return SourceChange(source.snapshot, shown, rebuild=reason)
     try:
-        changing = next((each for each in _unread(target, source, first) if _may_change_rows(each)), None)
+        changing = next(filter(_may_change_rows, unread(source.handle, target, source.snapshot, first)), None)
     except VersionExpired as error:
         return SourceChange(source.snapshot, shown, rebuild=str(error))
     return SourceChange(source.snapshot, shown, (), [] if changing is None else [changing])
-
-
-def _why_unknown(target: Snapshot, source: Snapshot) -> str | None:
-    """Return the reason why the changes that a table does not show are not known; None where they are."""
-    first = unread_from(target, source)
-    if first is None:
-        return why_unknown(target, source)
-    return f"{source.name} has no version {first - 1} any more" if first > source.version + 1 else None
-
-
-def _unread(target: Snapshot, source: StepSource, first: int) -> Iterator[CommitActions]:
-    """Yield the commits of a source from a version on. They are read as they are needed, in growing batches.
-
-    Those that the table shows have no files.
-    """
-    newest, several = source.snapshot.version, COMMITS_AT_ONCE
-    first = max(first, first_version(version_gaps(source.snapshot.properties)))
-    while first <= newest:
-        commits = read_commits(source.handle, first, min(first + several - 1, newest))
-        yield from unshown(target, source.snapshot, commits)
-        first, several = first + several, 2 * several
-    yield from unshown(target, source.snapshot, claims_held(source.snapshot))
 
 
 def _may_change_rows(commit: CommitActions) -> bool:

@@ -39,7 +39,7 @@ from alluvia.pipelines.sorting_rows import JudgedRows
 from alluvia.pipelines.splitting import rows_alone, split_of
 from alluvia.pipelines.table_planner import Planner
 from alluvia.pipelines.tables import OPERATION, staged_quarantine, staged_target
-from alluvia.rollups.change import PROGRESS, SourceChange, app_id, write_rows
+from alluvia.rollups.change import SourceChange, progress_txns, write_rows
 from alluvia.rollups.computing import Computing
 from alluvia.rollups.groups import Groups, Touched, write_groups, write_touched
 from alluvia.rollups.refresh import touched_groups
@@ -191,12 +191,11 @@ class _Attempt:
         )
 
     def _progress(self, plan: StepPlan) -> list[Txn]:
-        newest, now_ms = [each.snapshot for each in plan.sources.values()], self._looked_ms
+        target, now_ms = self._staged[self._declaration.target].newest(), self._looked_ms
         return [
-            Txn(PROGRESS, max(each.version for each in newest), now_ms),
-            *(Txn(app_id(each), each.version, now_ms) for each in newest),
+            *progress_txns(target, (each.snapshot for each in plan.sources.values()), now_ms),
             *([] if self._greatest is None else [Txn(GREATEST, self._greatest, now_ms)]),
-            *lacking_txns(self._declaration, self._staged[self._declaration.target].newest(), plan.mode, now_ms),
+            *lacking_txns(self._declaration, target, plan.mode, now_ms),
         ]
 
     def _stage(

@@ -16,7 +16,7 @@ from alluvia.errors import Invalid, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog.catalog import Catalog
 from alluvia.operations.reading.relations import Evaluate, LocalRows, Relation
-from alluvia.rollups.change import app_id, find_change
+from alluvia.rollups.change import PROGRESS, find_change, progress_of
 from alluvia.rollups.computing import computing
 from alluvia.rollups.definition import definition_of
 from alluvia.rollups.refresh import source_of, touched_groups
@@ -58,12 +58,13 @@ def freshness(catalog: Catalog, rollup: Snapshot, source: Snapshot | None = None
         source = source or source_of(catalog, rollup)[1]
     except Invalid:
         return Freshness(definition.source, rollup.version, None, None, None, None)
-    progress = rollup.state.txns.get(app_id(source))
-    if progress is None:
+    shown = progress_of(rollup, source)
+    if shown is None:
         return Freshness(definition.source, rollup.version, None, source.version, source.version + 1, None)
-    as_of = None if progress.last_updated is None else datetime_of(progress.last_updated)
-    behind = max(0, source.version - progress.version)
-    return Freshness(definition.source, rollup.version, progress.version, source.version, behind, as_of)
+    looked_ms = rollup.state.txns[PROGRESS].last_updated
+    as_of = None if looked_ms is None else datetime_of(looked_ms)
+    behind = max(0, source.version - shown)
+    return Freshness(definition.source, rollup.version, shown, source.version, behind, as_of)
 
 
 def derived(

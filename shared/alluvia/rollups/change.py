@@ -7,7 +7,7 @@ such an append, since it may bring back rows that had expired, which the rollup 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from alluvia.errors import Invalid, VersionExpired, VersionNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.changes.changes import rows_changed
 from alluvia.operations.changes.feed_commits import is_expiry, read_commits, restored_version
-from alluvia.operations.changes.shown_versions import first_unread, shown_id, shown_version, without_shown
+from alluvia.operations.changes.shown_versions import UNKNOWN, first_unread, shown_id, shown_now, without_shown
 from alluvia.operations.reading.change_files import AFTER, INSERT
 from alluvia.operations.retention.expire import has_expired
 from alluvia.operations.streams.stream_batches import may_append, without_undone
@@ -39,14 +39,16 @@ REQUEST_BYTES = 256 << 10
 ACCEPT = "refresh(rebuild=True), or alluvia rollup refresh --rebuild"
 STEP_BYTES = 1 << 30
 """Changes of a higher cost are applied in several commits, each up to a version of the source."""
+COMMITS_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class SourceChange:
     """Changes of a source up to a version: files appended, and commits whose changes must be looked up row by row.
 
-    `shown` is the version that the rollup shows, None if it shows none. `rebuild` says why the rollup must be computed
-    anew instead; None where it need not. `accept` says how to ask for that where it loses rows.
+    `shown` is the version up to which the rollup shows all, -1 for one before the first, None if that is not known.
+    `rebuild` says why the rollup must be computed anew instead; None where it need not. `accept` says how to ask for
+    that where it loses rows.
     """
 
     source: Snapshot
@@ -72,14 +74,10 @@ class SourceChange:
         return sum(file.size for file in self.files) + looked_up
 
 
-def app_id(source: Snapshot) -> str:
-    """Return the application id for one source table, which another of its name does not have."""
-    return shown_id(_id(source))
-
-
 def progress_of(rollup: Snapshot, source: Snapshot) -> int | None:
-    """Return the version of the source that a rollup shows; None if it shows none, or one of another table."""
-    return shown_version(rollup.state.txns, _id(source))
+    """Return the version of the source up to which a rollup shows all; None if it shows none, or another table."""
+    first = unread_from(rollup, source)
+    return None if first is None else first - 1
 
 
 def unread_from(table: Snapshot, source: Snapshot) -> int | None:
@@ -87,25 +85,29 @@ def unread_from(table: Snapshot, source: Snapshot) -> int | None:
     return first_unread(table.state.txns, _id(source))
 
 
-def unshown(table: Snapshot, source: Snapshot, commits: Sequence[CommitActions]) -> list[CommitActions]:
-    """Return commits of a source, without the files of those that a table shows."""
-    return without_shown(commits, table.state.txns, _id(source))
-
-
 def _id(source: Snapshot) -> str:
     return source.state.metadata.id
 
 
-def why_unknown(rollup: Snapshot, source: Snapshot) -> str:
-    """Return the reason why a rollup shows no version of a source."""
-    if app_id(source) in rollup.state.txns:
-        return f"{rollup.name} was published from a branch where it showed a version of {source.name} that was not"
-    return f"{source.name} was dropped and created again" if PROGRESS in rollup.state.txns else "it was empty"
+def why_unknown(rollup: Snapshot, source: Snapshot) -> str | None:
+    """Return the reason why the changes that a rollup does not show are not known; None where they are."""
+    first, txns = unread_from(rollup, source), rollup.state.txns
+    if first is not None:
+        return f"{source.name} has no version {first - 1} any more" if first > source.version + 1 else None
+    if PROGRESS not in txns or txns[PROGRESS].version == UNKNOWN:
+        return "it was empty"
+    if shown_id(_id(source)) not in txns:
+        return f"{source.name} was dropped and created again"
+    return (
+        f"{rollup.name} does not say which version of {source.name} it shows, since it was published from a branch, "
+        f"or another table was called {source.name} meanwhile"
+    )
 
 
-def progress_txns(source: Snapshot, now_ms: int) -> list[Txn]:
-    """Return what a refresh records: `now_ms` is when the source was looked at."""
-    return [Txn(name, source.version, now_ms) for name in (PROGRESS, app_id(source))]
+def progress_txns(rollup: Snapshot, sources: Iterable[Snapshot], now_ms: int) -> list[Txn]:
+    """Return what a run records that brings a table to these versions: `now_ms` is when it looked at its sources."""
+    versions = {_id(each): each.version for each in sources}
+    return [Txn(PROGRESS, max(versions.values()), now_ms), *shown_now(rollup.state.txns, versions, now_ms)]
 
 
 def find_change(
@@ -122,16 +124,17 @@ def find_change(
     If that is a lot, then only up to a version between the two, `stepwise`. Raises `Invalid` if the table must be
     computed anew, would lose what expired in the source by that, and `rebuild` does not ask for it; `accept` says how.
     """
-    shown, first = progress_of(rollup, source), unread_from(rollup, source)
+    first, reason = unread_from(rollup, source), why_unknown(rollup, source)
     if first is None:
-        return SourceChange(source, None, rebuild=why_unknown(rollup, source), accept=accept)
+        return SourceChange(source, None, rebuild=reason, accept=accept)
+    shown = first - 1
     if rebuild:
         return SourceChange(source, shown, rebuild="it was asked for", accept=accept)
     whole = SourceChange(source, shown, accept=accept)
-    if first > source.version + 1:
-        return rebuilt(whole, f"an older version of {source.name} was asked for")
+    if reason is not None:
+        return rebuilt(whole, reason)
     try:
-        commits = _unread(handle, rollup, source, first)
+        commits = list(unread(handle, rollup, source, first))
     except VersionExpired as error:
         return rebuilt(whole, str(error))
     commits = [each for each in commits if not is_expiry(each)]  # what a source forgets by age stays in the rollup
@@ -154,19 +157,30 @@ def find_appends(handle: ReadableTable, table: Snapshot, source: Snapshot) -> So
     shown, first = progress_of(table, source), unread_from(table, source)
     if first is None or first > source.version:
         return SourceChange(source, shown)
-    commits = without_undone(_unread(handle, table, source, first), first - 1)
+    commits = without_undone(list(unread(handle, table, source, first)), first - 1)
     return SourceChange(source, shown, *_divided([each for each in commits if may_append(each)], source))
 
 
-def _unread(handle: ReadableTable, table: Snapshot, source: Snapshot, first: int) -> list[CommitActions]:
-    """Return a source's own commits from a version on, without the files of those that a table shows."""
-    gaps = version_gaps(source.properties)
-    commits = read_commits(handle, max(first, first_version(gaps)), source.version)
-    own = [each for each in commits if is_own_commit(gaps, each.version)]
-    return unshown(table, source, [*own, *claims_held(source)])
+def unread(handle: ReadableTable, table: Snapshot, source: Snapshot, first: int) -> Iterator[CommitActions]:
+    """Yield a source's own commits from the first unread one on. Those that the table shows have no files.
+
+    They are read as they are needed. Raises `VersionExpired` where clean-up has taken one.
+    """
+    return without_shown(_commits(handle, source, first), table.state.txns, _id(source))
 
 
-def claims_held(source: Snapshot) -> list[CommitActions]:
+def _commits(handle: ReadableTable, source: Snapshot, first: int) -> Iterator[CommitActions]:
+    """Yield a source's own commits from a version on, read in growing batches."""
+    gaps, several = version_gaps(source.properties), COMMITS_AT_ONCE
+    first = max(first, first_version(gaps))
+    while first <= source.version:
+        commits = read_commits(handle, first, min(first + several - 1, source.version))
+        yield from (each for each in commits if is_own_commit(gaps, each.version))
+        first, several = first + several, 2 * several
+    yield from _claims_held(source)
+
+
+def _claims_held(source: Snapshot) -> list[CommitActions]:
     """Return what a version holds of transactions over several tables before its log does, as commits after it."""
     claimed = [claim.intended(source.version + 1) for claim in pending(source.state.domains)]
     return [

@@ -158,7 +158,7 @@ class _Plans:
             parameters if self.done.reason is None else {**parameters, "reason": self.done.reason},
             adds=added,
             removes=[file.removed(self._handle.clock.now_ms(), data_change=True) for file in removed],
-            txns=progress_txns(source, now_ms),
+            txns=progress_txns(rollup, [source], now_ms),
         )
 
     def _work(

@@ -8,14 +8,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "record a version of a rollup's source that came after the rows were read",
         "rollups/refresh.py",
-        "            txns=progress_txns(source, now_ms),",
-        "            txns=progress_txns(handle.newest(), now_ms),",
+        "            txns=progress_txns(rollup, [source], now_ms),",
+        "            txns=progress_txns(rollup, [handle.newest()], now_ms),",
         seed=213,
     ),
     Mutant(
         "refresh a rollup without a record of the version",
         "rollups/refresh.py",
-        "            txns=progress_txns(source, now_ms),",
+        "            txns=progress_txns(rollup, [source], now_ms),",
         "            txns=(),",
         (
             "tests/unit/rollups/test_rollups.py",

@@ -13,16 +13,16 @@ _PUBLISHED = "tests/unit/pipelines/test_published_runs.py"
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a pipeline's run without a record of the versions that it shows",
-        "pipelines/running.py",
-        "            *(Txn(app_id(each), each.version, now_ms) for each in newest),\n",
-        "",
+        "operations/changes/shown_versions.py",
+        "(*shown.items(), *((name, UNKNOWN) for name in ended))",
+        "((name, UNKNOWN) for name in ended)",
         (_RUNS,),
     ),
     Mutant(
         "two runs of a pipeline at once that do not conflict",
-        "pipelines/running.py",
-        "            Txn(PROGRESS, max(each.version for each in newest), now_ms),\n",
-        "",
+        "rollups/change.py",
+        "return [Txn(PROGRESS, max(versions.values()), now_ms), *shown_now(",
+        "return [*shown_now(",
         (_RUNS,),
     ),
     Mutant(
@@ -133,8 +133,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a pipeline that appends a source's rows again where changes are gone",
         "pipelines/planning.py",
-        "    if (reason := _why_unknown(target, source.snapshot)) is not None:",
-        "    if (reason := _why_unknown(target, source.snapshot)) == 'none':",
+        "    if (reason := why_unknown(target, source.snapshot)) is not None:",
+        "    if (reason := why_unknown(target, source.snapshot)) == 'none':",
         (_RUNS,),
     ),
     Mutant(
@@ -196,8 +196,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a published table that reads once more what was published with it",
         "operations/changes/shown_versions.py",
-        "if is_shown(each) else each",
-        "if is_shown is None else each",
+        "if found else commit",
+        "if found is None else commit",
         (_PUBLISHED,),
     ),
     Mutant(
@@ -206,5 +206,26 @@ MUTANTS: tuple[Mutant, ...] = (
         "else shown_beyond(state.metadata.id, first, transactions",
         "else shown_beyond(state.metadata.id, txn.version + 1, transactions",
         (_PUBLISHED,),
+    ),
+    Mutant(
+        "a published table that reads once more what the log did not hold yet when the branch was created",
+        "operations/branches/published_progress.py",
+        "[*published, *source.held]",
+        "published",
+        (_PUBLISHED,),
+    ),
+    Mutant(
+        "a published table that never reads later commits with the id of the publish",
+        "operations/changes/shown_versions.py",
+        "        left -= found\n",
+        "",
+        (_PUBLISHED,),
+    ),
+    Mutant(
+        "a pipeline that takes a source that comes back for one that its table still shows",
+        "operations/changes/shown_versions.py",
+        "(*shown.items(), *((name, UNKNOWN) for name in ended))",
+        "shown.items()",
+        (_RUNS,),
     ),
 )

@@ -8,6 +8,7 @@ import pytest
 
 from alluvia.api.lake import Lake, Table
 from alluvia.errors import Unavailable
+from alluvia.operations.planning import optimistic_retry
 from alluvia.operations.transactions import lake_commit
 from alluvia.pipelines.running import TableRun
 from alluvia.store import MemoryStore
@@ -83,9 +84,55 @@ def test_what_came_to_the_lake_since_the_cut_is_still_to_be_read(
         assert [each.how for each in fix.publish().tables if each.name == "events"] == ["rebased"]
     fix.publish()  # which finds that it has happened
     events.append([event(7, "e", 7)])
-    reports = declare(COPY, BY_VISITOR).run()
+    pipeline, behind = declare(COPY, BY_VISITOR), [{"events": events.version - 1}] * 2
+    assert [each["behind"] for each in pipeline.status()] == behind
+    assert [each["sources"] for each in pipeline.plan()] == [{"events": {"from": 1, "to": events.version}}] * 2
+    reports = pipeline.run()
     assert modes(reports) == ["appended", "changed"]
     assert (reports[0].rows, reports[1].units) == (3, 3)
+    check_copies(lake)
+
+
+def test_a_commit_with_the_id_of_a_publish_is_read(
+    lake: Lake, events: Table, declare: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another writer may commit it: before the next run, and after."""
+    declare(COPY, BY_VISITOR).run()
+    fix = lake.branch("fix")
+    fix.table("events").append([event(4, "c", 4)])
+    declare(COPY, BY_VISITOR, on=fix).run()
+    fix.publish()
+    (marker,) = (each for each in events.snapshot().state.txns if each.startswith("alluvia.branch:"))
+    for number in (98, 99):
+        with monkeypatch.context() as patched:
+            patched.setattr(optimistic_retry, "OWN_IDS", "none.")
+            events.append([event(number, "e", 5)], txn=(marker, number))
+        reports = declare(COPY, BY_VISITOR).run()
+        assert (modes(reports), reports[0].rows) == (["appended", "changed"], 1)
+    check_copies(lake)
+
+
+def test_what_a_branch_began_with_is_not_read_again(
+    lake: Lake, events: Table, declare: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction over several tables may have happened, and be carried out after the branch was created."""
+
+    def dies(*_: object) -> None:
+        raise Unavailable("gone")
+
+    declare(COPY, BY_VISITOR).run()
+    lake.create_table("other", {"id": "long"})
+    with monkeypatch.context() as patched:
+        patched.setattr(lake_commit, "carry_out_claim", dies)
+        with lake.transaction() as several:
+            several.table("events").append([event(4, "c", 4)])
+            several.table("other").append([{"id": 1}])
+    fix = lake.branch("fix")
+    assert modes(declare(COPY, BY_VISITOR, on=fix).run()) == ["appended", "changed"]
+    fix.publish()
+    events.append([event(5, "d", 5)])
+    reports = declare(COPY, BY_VISITOR).run()
+    assert (modes(reports), reports[0].rows) == (["appended", "changed"], 1)
     check_copies(lake)
 
 
@@ -180,7 +227,10 @@ def test_a_table_that_is_behind_on_the_branch_shows_nothing_of_the_lake(
     fix.table("events").append([event(5, "d", 5)])
     fix.publish()
     reports = declare(COPY, BY_VISITOR).run()
-    reason = "was published from a branch where it showed a version of events that was not"
+    reason = (
+        "does not say which version of events it shows, since it was published from a branch, or another table was "
+        "called events meanwhile"
+    )
     assert f"copy {reason}: to start again from its rows, run it with --full-refresh" in str(reports[0].error)
     assert (reports[1].mode, reports[1].reason) == ("rebuilt", f"by_visitor {reason}")
     declare(COPY, BY_VISITOR).run(["copy"], full_refresh=True)

@@ -12,11 +12,11 @@ from alluvia.api.lake import Lake, Table
 from alluvia.clock import ManualClock, datetime_of
 from alluvia.errors import Invalid
 from alluvia.operations.reading.relations import Relation, Split
-from alluvia.pipelines import planning
 from alluvia.pipelines.execution import LocalExecution, RowOutput
 from alluvia.pipelines.pipeline import Pipeline
 from alluvia.pipelines.running import TableRun
 from alluvia.pipelines.sorting_rows import JudgedRows
+from alluvia.rollups import change
 from alluvia.store.counting import CountingStore
 from tests.unit.pipelines.conftest import Declare
 
@@ -245,6 +245,26 @@ def test_another_table_of_a_sources_name(lake: Lake, events: Table, declare: Dec
     assert rows(lake, "copy") == [(1, "z", 1)]
 
 
+def test_a_source_that_comes_back_after_another_of_its_name(lake: Lake, events: Table, declare: Declare) -> None:
+    pipeline = declare(COPY, TOTALS)
+    pipeline.run()
+    dropped_in = events.version + 1
+    lake.drop_table("events")
+    lake.create_table("events", {"id": "long", "visitor": "string", "n": "long"}).append(
+        [{"id": 9, "visitor": "z", "n": 9}]
+    )
+    pipeline.run(full_refresh=True)
+    lake.drop_table("events")
+    lake.undrop("events", version=dropped_in)
+    reason = " does not say which version of events it shows, since it was published from a branch, or another table"
+    assert [str(each["why"]).count(reason) for each in pipeline.plan()] == [1, 1]
+    copied, total = pipeline.run()
+    assert f"copy{reason} was called events meanwhile: to start again from its rows, run" in str(copied.error)
+    assert (total.mode, total.error) == ("rebuilt", None)
+    ran(pipeline, "copy", full_refresh=True)
+    assert (len(rows(lake, "copy")), rows(lake, "totals")) == (3, [("a", 4), ("b", 2)])
+
+
 def test_only_runs_write_the_tables_of_a_pipeline(lake: Lake, events: Table, declare: Declare) -> None:
     pipeline = declare(COPY.replace("copy", "copy (CONSTRAINT c EXPECT (n > 1) ON VIOLATION QUARANTINE)"))
     ran(pipeline)
@@ -391,7 +411,7 @@ def test_a_full_table_reads_commits_until_one_changes_rows(
 ) -> None:
     counted = "CREATE TABLE counted KIND FULL AS SELECT count(*) AS c FROM events"
     ran(declare(counted))
-    monkeypatch.setattr(planning, "COMMITS_AT_ONCE", 2)
+    monkeypatch.setattr(change, "COMMITS_AT_ONCE", 2)
     events.optimize(full=True)
     for number in range(12):
         events.append([{"id": number, "visitor": "z", "n": 1}])

@@ -246,6 +246,7 @@ def test_where_changes_are_larger_than_the_table_the_rollup_is_rebuilt(
 def test_a_source_that_was_dropped_and_created_again_is_another(lake: Lake, events: Table, hits: Table) -> None:
     from alluvia.operations.tables.drop import drop_table
 
+    before, dropped_in = rows(hits), events.version + 1
     drop_table(lake.catalog.handle("events"))
     with pytest.raises(Invalid, match="the rollup hits has lost its source; bring it back, or drop the rollup"):
         hits.refresh()
@@ -257,6 +258,18 @@ def test_a_source_that_was_dropped_and_created_again_is_another(lake: Lake, even
     report = hits.refresh()
     assert (report.mode, report.reason) == ("rebuilt", "events was dropped and created again")
     assert rows(hits) == {(DAYS[4], "new", 1, 9)}
+    drop_table(lake.catalog.handle("events"))
+    lake.undrop("events", version=dropped_in)
+    assert hits.freshness().source_version is None
+    report = hits.refresh()
+    assert (report.mode, rows(hits)) == ("rebuilt", before)
+    assert "another table was called events meanwhile" in str(report.reason)
+
+
+def test_a_rollup_that_is_created_again_was_empty(lake: Lake, events: Table, hits: Table) -> None:
+    lake.drop_table("hits")
+    again = lake.create_rollup("hits", HITS, fill=False)
+    assert (again.refresh().reason, len(rows(again))) == ("it was empty", 2)
 
 
 def test_a_rollup_of_a_rollup(lake: Lake, events: Table, hits: Table) -> None:

@@ -39,16 +39,17 @@ def with_published_progress(table: BranchedTable, written: Iterable[BranchedTabl
 
 
 def _transactions_shown(source: BranchedTable, table_id: str, version: int, marker: str) -> list[str] | None:
-    """Return the transactions after the cut that a table shows which has read a version of the branch.
+    """Return the transactions after the cut that a table shows once it has read a version of the branch.
 
-    None where no set of the lake's commits makes what it has read: rows changed after it on the branch, or the source
-    is not published.
+    None where no set of the lake's commits has these rows: others changed later on the branch, or the source is not
+    published.
     """
     if source.tip.metadata.id != table_id or is_dropped(source.tip.metadata.configuration):
         return None
     later = source.commits[version - source.commits[0].version + 1 :]
     if any(commit.changes_rows for commit in later):
         return None
-    if source.kind is None:
-        return [*source.held]
-    return None if source.is_rollup else [marker, *source.held]
+    if source.is_rollup and source.kind is not None:
+        return None
+    published = [] if source.kind is None else [marker]
+    return [*published, *source.held]

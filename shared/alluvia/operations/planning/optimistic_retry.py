@@ -28,6 +28,9 @@ from alluvia.errors import (
     TransactionExpired,
 )
 
+OWN_IDS = "alluvia."
+"""The beginning of application ids in records of the library: of a source's version, of a branch that was published."""
+
 
 class Once(NamedTuple):
     """A transaction of an application that has no other: its number says which it is, not how many came before."""
@@ -37,11 +40,13 @@ class Once(NamedTuple):
 
 
 def check_txn(txn: tuple[str, int]) -> None:
-    """Raise `Invalid` unless it is an application id and a number."""
+    """Raise `Invalid` unless it is an application id that Alluvia does not use itself, and a number."""
     app_id, version = txn if isinstance(txn, tuple) and len(txn) == 2 else (None, None)
     number = isinstance(version, int) and not isinstance(version, bool) and 0 <= version < 1 << 63
     if not isinstance(app_id, str) or not app_id or not number:
         raise Invalid(f"txn: expected a string and a number from 0 to 2**63 - 1, got {txn!r}")
+    if app_id.startswith(OWN_IDS):
+        raise Invalid(f"txn: application ids that begin with {OWN_IDS} are Alluvia's own, got {app_id!r}: use another")
 
 
 def applied(snapshot: Snapshot, txn: tuple[str, int]) -> Commit | None:
