@@ -16,9 +16,11 @@ class AlluviaError(Exception):
     """Base of all errors of this library.
 
     `at_limit` says that there was too little time, memory or disk: where there is more, the same work may be done.
+    `partly` says that a part of the request took effect: the message says which.
     """
 
     at_limit = False
+    partly = False
 
 
 class Invalid(AlluviaError):

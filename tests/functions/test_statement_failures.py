@@ -9,9 +9,11 @@ from typing import Any, TypeVar
 import pytest
 
 import alluvia
-from alluvia.errors import AnswerLost, NotDeleted, Unavailable
+from alluvia.errors import AlluviaError, AnswerLost, Conflict, NotDeleted, Unavailable
+from alluvia.flight.statuses import status_of
 from alluvia.query.rendering import RenderedRows, render
 from alluvia.serverless import warm_lake
+from alluvia.store import Store
 from alluvia.store.wrapper import Wrapper
 from functions.query import statements
 from tests.functions.statements import lake as lake  # noqa: PLC0414 - a fixture
@@ -186,4 +188,30 @@ def test_a_text_of_definitions_says_what_is_committed(writing: alluvia.Lake) -> 
     assert answer["statusCode"] == 404
     assert error_of(answer).startswith("statement 2 of 3 (CREATE VIEW): ")
     assert error_of(answer).endswith("(those before it are committed)")
+    assert writing.schemas() == ["main", "gold"]
+
+
+class Failing(Wrapper):
+    """Fails when the table `gold.t` is created."""
+
+    def __init__(self, inner: Store, error: AlluviaError) -> None:
+        super().__init__(inner)
+        self.error = error
+
+    def request(self, kind: str, key: str, send: Callable[[], T]) -> T:
+        if kind == "put_if_absent" and key.startswith("gold.t/"):
+            raise self.error
+        return send()
+
+
+@pytest.mark.parametrize(("error", "status"), [(Conflict("another writer"), 409), (Unavailable("no answer"), 503)])
+def test_a_text_of_which_a_part_is_committed_is_not_to_be_sent_again(
+    writing: alluvia.Lake, error: AlluviaError, status: int
+) -> None:
+    with warm_lake.using(alluvia.Lake(Failing(writing.store, error), writing.clock)):
+        answer = send("CREATE SCHEMA gold; CREATE TABLE gold.t (n INT)")
+    assert answer["statusCode"] == status
+    assert error_of(answer).startswith("statement 2 of 2 (CREATE TABLE): ")
+    assert error_of(answer).endswith("(those before it are committed)")
+    assert "again" not in status_of(error)[1]
     assert writing.schemas() == ["main", "gold"]

@@ -56,7 +56,7 @@ def status_of(error: AlluviaError) -> tuple[grpc.StatusCode, str]:
     """Return the code and the text that tell a caller of an error."""
     code = next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
     text = STORE_REFUSES if isinstance(error, StoreRefused) else str(error)
-    if code is grpc.StatusCode.ABORTED:
+    if code is grpc.StatusCode.ABORTED and not error.partly:
         text = f"nothing was done, send the same again: {text}"
     if code is grpc.StatusCode.UNKNOWN:
         text = f"check whether the statements took effect before you send them again: {text}"

@@ -181,14 +181,15 @@ def refusal(error: AlluviaError, logger: Logger, statuses: Mapping[type[AlluviaE
     status = next((status for kind, status in every if isinstance(error, kind)), 500)
     if status < 500:
         logger.info("refused", extra={"status": status, "reason": type(error).__name__})
-        again = status == 409 and not isinstance(error, BranchConflict)
+        again = status == 409 and not isinstance(error, BranchConflict) and not error.partly
         reason = f"nothing was done, send the same request again: {error}" if again else str(error)
         return failure(status, reason, **_headers_of(error))
     logger.error("failed", exc_info=error, extra={"status": status})
     if status != 503:
         return failure(status, str(error))
     reason = STORE_REFUSES if isinstance(error, StoreRefused) else str(error)
-    return failure(status, f"send the same request again: {reason}", **{"Retry-After": str(RETRY_AFTER_SECONDS)})
+    advice = "" if error.partly else "send the same request again: "
+    return failure(status, f"{advice}{reason}", **{"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 
 def _headers_of(error: AlluviaError) -> dict[str, str]:

@@ -264,7 +264,8 @@ def _one_by_one(
         try:
             answered = _committed(lake, [statement], values, limits, rights=rights)
         except AlluviaError as error:
-            before = " (those before it are committed)" if number > 1 else ""
+            error.partly = number > 1
+            before = " (those before it are committed)" if error.partly else ""
             place = f"statement {number} of {len(statements)} ({statement.kind.upper()})"
             error.args = (f"{place}: {error}{before}",)
             raise

@@ -25,7 +25,7 @@ ERRORS = {
     404: "There is no such table, version, query or branch.",
     405: "The path takes other methods, or the statement writes and this method only reads.",
     406: "None of the formats in Accept is available.",
-    409: "Another writer has changed what was read: nothing was done, send it again. Or a branch has conflicts.",
+    409: "Another writer changed what was read: the message says whether to send it again. Or a branch has conflicts.",
     410: "The version has expired. The message names the oldest one left.",
     412: "The published version is not the one that If-Match or If-None-Match expects.",
     413: "The body, or a result that cannot be a link, is over a limit.",
