@@ -1,10 +1,10 @@
 """Pipelines over tables that change at random, compared with a full computation of what they read.
 
 Two sources are appended to, changed, restored, merged, vacuumed, erased from, widened and published from branches; one
-is at times dropped and made again. Runs come in between, some of them of a few tables only, two at once, or with the
-rows shared out as tasks of Spark have them. After each run, every table must have exactly the rows that its
-query gives at the versions of the sources that it names: plain SQL computes them, a model in Python those of appends
-and of changes by key.
+is at times dropped, and made again or brought back. Runs come in between, some of them of a few tables only, two at
+once, or with the rows shared out as tasks of Spark have them. After each run, every table must have exactly the rows
+that its query gives at the versions of the sources that it names: plain SQL computes them, a model in Python those of
+appends and of changes by key.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ class PipelineRun:
         self.pending: list[tuple[int, list[Row]]] = []
         self.shown = 0
         self.gone: dict[str, int] = {}
+        self.dropped: list[int] = []
         self.done: list[str] = []
         self.modes: Counter[str] = Counter()
         self.shared = 0
@@ -246,6 +247,8 @@ class PipelineRun:
             self.clock.advance(3600 * 24 * 40)
             table.vacuum(timedelta(hours=1))
             self.gone[table.name] = table.version - 1
+            if table is self.u:
+                self.dropped.clear()
 
     def erase(self, table: Table) -> None:
         if table is self.t:  # whose changes are gone then
@@ -295,8 +298,13 @@ class PipelineRun:
 
     def recreate(self, table: Table) -> None:
         if table is self.u and self.chance.random() < 0.5:
+            version = self.u.version + 1
             self.lake.drop_table("u")
-            self.u = self.lake.create_table("u", model.SCHEMA)
+            if self.dropped and self.chance.random() < 0.5:
+                self.lake.undrop("u", version=self.dropped.pop())
+            else:
+                self.u = self.lake.create_table("u", model.SCHEMA)
+            self.dropped.append(version)
             self.gone["u"] = self.u.version - 1
 
 
