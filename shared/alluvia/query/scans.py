@@ -200,8 +200,8 @@ def _without_place(catalog: Catalog, reference: Reference) -> str:
     except TableNotFound as error:
         expired = not str(error).startswith("there is no branch")
         return str(error) if expired else f"there is no schema or branch {schema!r} (SHOW SCHEMAS lists the schemas)"
-    except Forbidden:
-        pass
+    except Forbidden:  # there is a table or a branch, which the caller may not see
+        return ""
     return ""
 
 
