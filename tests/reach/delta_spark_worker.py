@@ -22,7 +22,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from alluvia_spark.session import session
-from tests.java import QUICK
 from tests.reach import alluvia_on_spark
 from tests.reach.truststore import write_truststore
 
@@ -39,7 +38,7 @@ def settings(cache: Path, java_options: list[str]) -> dict[str, str]:
         "spark.jars.ivy": str(cache),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.driver.defaultJavaOptions": " ".join(map(shlex.quote, [*QUICK, *java_options])),
+        "spark.driver.defaultJavaOptions": " ".join(map(shlex.quote, java_options)),
         "spark.sql.shuffle.partitions": "1",
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",

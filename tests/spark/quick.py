@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from tests.java import QUICK
-
 SETTINGS = {
-    "spark.driver.defaultJavaOptions": " ".join(QUICK),
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.java import QUICK
 from tests.spark.sessions import settings
 
 ROOT = Path(__file__).parents[2]
@@ -23,8 +22,10 @@ import os
 from alluvia_spark.session import java_variables
 os.environ.update(java_variables())
 from pyspark.sql import SparkSession
+from tests.spark.quick import SETTINGS
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
-spark.conf.set("spark.sql.shuffle.partitions", 2)
+for setting in SETTINGS.items():
+    spark.conf.set(*setting)
 """
 
 
@@ -60,7 +61,7 @@ def test_the_blocks_of_the_guides_run_on_spark_connect(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", text],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{FRAMES}{os.pathsep}{ROOT}", "JDK_JAVA_OPTIONS": " ".join(QUICK)},
+        env={**os.environ, "PYTHONPATH": f"{FRAMES}{os.pathsep}{ROOT}"},
         capture_output=True,
         text=True,
         check=False,

@@ -21,8 +21,8 @@ from tests.spark.killed_driver import EVENTS_A_BATCH, TOPIC
 from tests.spark.streams import STEPS
 
 ROOT = Path(__file__).parents[2]
-KILLED_AT = ("after files", "after commit") if TIMES == 1 else STEPS
-"""Where the driver is killed: at each step in `make deep`, as each costs the start of a Spark."""
+KILLED_AT = ("after commit",) if TIMES == 1 else STEPS
+"""Where the driver is killed: in `make deep` at each step, as each costs the start of a Spark."""
 SECONDS_MAX = 200
 
 
