@@ -29,7 +29,10 @@ BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pages", [PAGES, PAGES[::-1]], ids=["in order", "backwards"])
+@pytest.mark.parametrize(
+    "pages",
+    [pytest.param(PAGES, id="in order"), pytest.param(PAGES[::-1], id="backwards", marks=pytest.mark.at_length)],
+)
 def test_the_commands_of_the_pages_in_one_lake(pages: list[Path], tmp_path: Path) -> None:
     """The server runs from the start, as that of a user who adds sources to it."""
     with serving(tmp_path / "lake", quiet=True) as (_, port):
