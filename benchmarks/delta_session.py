@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,8 +20,7 @@ def session_with_delta() -> Iterator[SparkSession]:
     """Start Spark with Delta, and defaults for everything else."""
     with tempfile.TemporaryDirectory(prefix="alluvia-trust-") as folder:
         trust = write_truststore(Path(folder, "trust"))
-        kept = ("spark.jars.", "spark.sql.extensions", "spark.sql.catalog.", "spark.delta.logStore.")
-        delta = {name: text for name, text in settings(cache_folder(), []).items() if name.startswith(kept)}
-        delta["spark.driver.defaultJavaOptions"] = shlex.join(trust)  # not the tests' options: those spare compilation
+        kept = ("spark.jars.", "spark.sql.extensions", "spark.sql.catalog.", "spark.delta.logStore.", "spark.driver.")
+        delta = {name: text for name, text in settings(cache_folder(), trust).items() if name.startswith(kept)}
         with session(cores=2, driver_memory_mb=2048, settings=delta) as spark:
             yield spark

@@ -29,7 +29,7 @@ BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)  # a hundred commands, three of them with a Spark, beside whatever else a machine has to do
+@pytest.mark.timeout(1800)  # a hundred commands, of which three start Spark, take minutes on a busy machine
 @pytest.mark.parametrize(
     "pages",
     [pytest.param(PAGES, id="in order"), pytest.param(PAGES[::-1], id="backwards", marks=pytest.mark.at_length)],

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 import alluvia_spark
 from alluvia_spark.data_source import AlluviaSource
-from alluvia_spark.session import QUICK_JAVA, session
+from alluvia_spark.session import session
 from alluvia_spark.streaming.sink import TableSink
 from tests.spark.kafka import connector_jars
 from tests.spark.streams import FailingSink
@@ -29,7 +29,7 @@ TOPIC, EVENTS_A_BATCH = "access_log", 40
 def main(address: str, folder: str, step: str, events: str | None = None) -> None:
     """Read what is in the topic, as far as the step lets the driver live."""
     jars = ",".join(map(str, connector_jars()))
-    with session("killed driver", cores=2, settings={**QUICK_JAVA, "spark.jars": jars}) as spark:
+    with session("killed driver", cores=2, settings={"spark.jars": jars}) as spark:
         if events is not None:
             kafka = spark.read.text(events).write.format("kafka").option("kafka.bootstrap.servers", address)
             kafka.option("topic", TOPIC).save()

@@ -10,13 +10,13 @@ from typing import Any
 from unittest.mock import patch
 
 from alluvia_spark import upkeep
-from alluvia_spark.session import QUICK_JAVA, session
+from alluvia_spark.session import session
 from alluvia_spark.upkeep import optimizing, work
 
 
 def main(lake: str) -> None:
     """Optimize the table, as far as the kill lets it: its Java process goes too, as that of a lost machine."""
-    with session("killed optimize", cores=1, settings=QUICK_JAVA) as spark:
+    with session("killed optimize", cores=1) as spark:
         java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
 
         def results(*arguments: Any) -> Iterator[Any]:

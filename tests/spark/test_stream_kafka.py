@@ -1,4 +1,4 @@
-"""Events of a topic of Kafka, in a table once each, though the driver is killed at each step of a batch."""
+"""Events of a topic of Kafka, in a table once each, though the driver is killed within a batch."""
 
 from __future__ import annotations
 

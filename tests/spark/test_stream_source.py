@@ -285,7 +285,7 @@ def test_spark_reads_a_table_into_another_and_goes_on(registered: SparkSession, 
     path, copy, checkpoint = f"{lake.uri}/source", f"{lake.uri}/copy", tmp_path / "checkpoint"
     rows = registered.readStream.format("alluvia").option("maxFilesPerTrigger", "1").load(path)
     run(rows, copy, checkpoint)
-    assert lake["copy"].count() == (2 if pyspark.__version__ < "4.2" else 4)  # before 4.2, a run ends after one batch
+    assert lake["copy"].count() == (2 if pyspark.__version__.startswith("4.1.") else 4)  # 4.1 ends a run after a batch
     run(rows, copy, checkpoint)
     assert sorted(lake["copy"].to_arrow()["n"].to_pylist()) == [0, 1, 2, 3]
     source.delete("n = 1")
